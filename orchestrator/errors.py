@@ -1,0 +1,174 @@
+"""Every error that benchfarm raises on purpose, and the exit code each one ends a command with.
+
+BenchfarmError
+|- UsageError                exit 2   what the user gave can't be used (flag, file, name); nothing was started
+|  |- PlanError              exit 2   a plan, profile or build file has faults (all of them are listed)
+|  |- ModelError             exit 2   a model file is missing, truncated or no TFLite flatbuffer
+|  `- OutputParseError       exit 2   text that isn't the output of a benchmark program
+|- DeviceError               exit 3   a phone, or the way to it
+|  |- AdbUnavailableError    exit 3   no adb binary, or the adb server can't be started or reached
+|  |- NoDeviceError          exit 3   nothing is attached, or nothing that matches
+|  |- DeviceUnusableError    exit 3   attached, but unauthorized, offline, in recovery, without shell_v2 ...
+|  |- LinkLostError          exit 3   (transient) the connection ended before the answer was whole
+|  |- DeviceTimeoutError     exit 3   (transient) a phone didn't answer within its deadline
+|  |- DeviceBusyError        exit 3   (transient) another process holds the phone's lease
+|  |- DeviceChangedError     exit 3   another phone answers under this serial, or it was rebooted in mid-run
+|  |- DeviceCommandError     exit 3   a command that had to succeed failed on the phone
+|  |- TransferError          exit 3   (transient) what arrived differs from what was sent
+|  |- DeviceStorageError     exit 3   no space left on the phone
+|  `- InstallError           exit 3   the phone's package manager refused an APK; carries its code
+|- ArtifactError             exit 4   a benchmark program can't be found, or isn't what its sha256 says
+|- StoreError                exit 5   the database can't be opened, read or written
+|  |- StoreCorruptError      exit 5
+|  `- StoreReadOnlyError     exit 5
+|- HostStorageError          exit 5   no space left on this computer
+`- InterruptedByUserError    exit 130 Ctrl-C; phones restored, what was measured is kept
+
+Exit codes beside these: 0 all went well, 1 the command did its work but a case failed or can't be trusted,
+70 a fault in benchfarm itself (run again with --debug for the traceback).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class BenchfarmError(Exception):
+    """Something went wrong that has a name; the message says what, where, and what to do next."""
+
+    exit_code: ClassVar[int] = 70
+    #: True when the same step may succeed if it is tried again.
+    transient: ClassVar[bool] = False
+
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+        self.hint = hint
+
+    @property
+    def code(self) -> str:
+        """The error's name in stored records and JSON, for example ``link-lost``."""
+        name = type(self).__name__.removesuffix("Error")
+        return "".join("-" + c.lower() if c.isupper() else c for c in name).lstrip("-")
+
+
+class UsageError(BenchfarmError):
+    """What was asked for can't be done as written; see the message and --help."""
+
+    exit_code = 2
+
+
+class PlanError(UsageError):
+    """The file has faults; mend each of them and run again."""
+
+    def __init__(self, message: str = "", *, faults: Sequence[str] = (), hint: str = "") -> None:
+        super().__init__("\n".join([message, *faults]) if faults else message, hint=hint)
+        #: One line each: ``file:line:column: key: what is wrong``.
+        self.faults = tuple(faults)
+
+
+class ModelError(UsageError):
+    """The model file can't be used: it is missing, truncated or no TFLite flatbuffer."""
+
+
+class OutputParseError(UsageError):
+    """The text isn't the output of a benchmark program that benchfarm knows."""
+
+
+class DeviceError(BenchfarmError):
+    """Something went wrong with a phone or on the way to it."""
+
+    exit_code = 3
+
+    def __init__(self, message: str = "", *, serial: str = "", hint: str = "") -> None:
+        super().__init__(f"{serial}: {message}" if serial and message else message, hint=hint)
+        self.serial = serial
+
+
+class AdbUnavailableError(DeviceError):
+    """The adb server can't be started or reached; set $BENCHFARM_ADB to an adb binary or start the server."""
+
+
+class NoDeviceError(DeviceError):
+    """No usable phone is attached; plug one in, allow USB debugging, then run 'benchfarm devices'."""
+
+
+class DeviceUnusableError(DeviceError):
+    """The phone is attached but can't be used; 'benchfarm devices' says why."""
+
+
+class LinkLostError(DeviceError):
+    """The connection to the phone ended before the answer was whole; check the cable and try again."""
+
+    transient = True
+
+
+class DeviceTimeoutError(DeviceError):
+    """The phone didn't answer in time; check whether it hangs and try again."""
+
+    transient = True
+
+
+class DeviceBusyError(DeviceError):
+    """Another benchfarm process is using this phone; wait for it or choose another."""
+
+    transient = True
+
+
+class DeviceChangedError(DeviceError):
+    """The phone that answers isn't the one the run began with: another serial number, or it was rebooted."""
+
+
+class DeviceCommandError(DeviceError):
+    """A command that had to succeed failed on the phone."""
+
+
+class TransferError(DeviceError):
+    """What arrived differs from what was sent; try again, and another cable if it happens often."""
+
+    transient = True
+
+
+class DeviceStorageError(DeviceError):
+    """There is no space left on the phone; free some or lower the blob budget."""
+
+
+class InstallError(DeviceError):
+    """The phone's package manager refused the APK."""
+
+    def __init__(self, message: str = "", *, install_code: str = "", serial: str = "", hint: str = "") -> None:
+        super().__init__(message, serial=serial, hint=hint)
+        #: The package manager's own word, for example ``INSTALL_FAILED_NO_MATCHING_ABIS``.
+        self.install_code = install_code
+
+
+class ArtifactError(BenchfarmError):
+    """A benchmark program can't be found or isn't what its checksum says; see 'benchfarm builds'."""
+
+    exit_code = 4
+
+
+class StoreError(BenchfarmError):
+    """The store can't be used; nothing was lost or changed."""
+
+    exit_code = 5
+
+
+class StoreCorruptError(StoreError):
+    """The store's file is damaged or isn't a benchfarm store; it was left untouched."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The store can't be written; check the permissions of the file and its folder."""
+
+
+class HostStorageError(BenchfarmError):
+    """There is no space left on this computer; free some, what was stored before is kept."""
+
+    exit_code = 5
+
+
+class InterruptedByUserError(BenchfarmError):
+    """Stopped by Ctrl-C; the phones were restored and what was measured is kept."""
+
+    exit_code = 130

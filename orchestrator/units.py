@@ -1,0 +1,74 @@
+"""Unit names, conversion at the edges, and figures as people read them.
+
+Inside benchfarm a latency is in microseconds (``_us``), memory in bytes (``_bytes``), a temperature in degrees
+Celsius (``_c``), a frequency in kHz (``_khz``), a time span in seconds (``_s``). Names carry the unit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal
+
+Unit = Literal["us", "ms", "s", "bytes", "MB", "c", "khz", "percent", "count", "ratio", "uah", "ua", "cycles", ""]
+
+US_PER_MS: Final = 1_000.0
+US_PER_S: Final = 1_000_000.0
+#: The benchmark programs print memory in units of 2**20 bytes and call them MB.
+BYTES_PER_MIB: Final = 1_048_576
+#: The same programs print the model's size in units of 10**6 bytes and call them MB too.
+BYTES_PER_MB: Final = 1_000_000
+
+
+def format_latency(latency_us: float | None) -> str:
+    """Return a latency as people read it: ``6.45 ms``, ``940 us``, ``1.52 s``; ``---`` when unknown."""
+    if latency_us is None or not math.isfinite(latency_us):
+        return "---"
+    if latency_us < US_PER_MS:
+        return f"{_three_digits(latency_us)} us"
+    if latency_us < US_PER_S:
+        return f"{_three_digits(latency_us / US_PER_MS)} ms"
+    return f"{_three_digits(latency_us / US_PER_S)} s"
+
+
+def format_ms(latency_us: float | None) -> str:
+    """Return a latency in milliseconds without its unit, three significant digits, for columns headed ms."""
+    if latency_us is None or not math.isfinite(latency_us):
+        return "---"
+    return _three_digits(latency_us / US_PER_MS)
+
+
+def format_bytes(size_bytes: float | None) -> str:
+    """Return a size as people read it: ``812 B``, ``1.88 MB`` (10**6), ``2.10 GB``; ``---`` when unknown."""
+    if size_bytes is None:
+        return "---"
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_bytes >= factor:
+            return f"{_three_digits(size_bytes / factor)} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def format_duration(seconds: float | None) -> str:
+    """Return a time span as people read it: ``850 ms``, ``12.3 s``, ``4 min 05 s``, ``2 h 10 min``."""
+    if seconds is None or not math.isfinite(seconds):
+        return "---"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def format_percent(ratio: float | None, digits: int = 1) -> str:
+    """Return a ratio as a percentage: 0.021 -> ``2.1 %``."""
+    return "---" if ratio is None or not math.isfinite(ratio) else f"{ratio * 100:.{digits}f} %"
+
+
+def _three_digits(value: float) -> str:
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{digits}f}"
