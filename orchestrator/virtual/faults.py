@@ -1,11 +1,12 @@
-"""What can go wrong with a virtual phone on request: the kinds of fault, and the table each phone keeps of them.
+"""The table of faults that each virtual phone keeps; ``fault_kinds`` says which there are and what each one does.
 
 A fault waits in its phone's :class:`FaultTable` until the part it concerns asks for it: the transport, the files, the
 log, a program. It fires ``times`` times (0: until it is removed) and can be tied to
 
 * a **moment**, a name that the parts announce as they pass it. The transport announces ``connect``, ``open:shell``,
   ``open:exec``, ``open:sync``, ``open:abb``, ``push``, ``push:done``, ``pull``, ``list``; the package manager
-  ``install``; programs ``init``, ``warmup``, ``run``, ``results``. A fault with moment ``open`` fires at every ``open:...``;
+  ``install``; programs ``init``, ``warmup``, ``run``, ``results``. A fault with moment ``open`` fires at every
+  ``open:...``;
 * a **byte count**: it fires when that many bytes have passed since it was added;
 * a **subject**, a glob for what it concerns: a path (``/data/local/tmp/*``), a delegate (``gpu``), a program's name, or
   for the link its direction: ``up`` (computer to phone) or ``down``.
@@ -18,140 +19,12 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from orchestrator.errors import UsageError
+from orchestrator.virtual.fault_kinds import FAULT_NOTES, FaultArg, FaultKind, describe
 
-FaultArg = str | float
-
-
-class FaultKind(StrEnum):
-    """Every fault that can be asked for; :data:`FAULT_NOTES` says what each one does."""
-
-    CUT = "cut"
-    HANG = "hang"
-    SLOW = "slow"
-    REBOOT = "reboot"
-    UNAUTHORIZED = "unauthorized"
-    OUTPUT_CUT = "output-cut"
-    BIT_FLIP = "bit-flip"
-    NO_SPACE = "no-space"
-    PERMISSION_DENIED = "permission-denied"
-    SEGV = "segv"
-    LOW_MEMORY = "low-memory"
-    PROGRAM_HANG = "program-hang"
-    DELEGATE_MISSING = "delegate-missing"
-    DELEGATE_PARTIAL = "delegate-partial"
-    DELEGATE_FAILING = "delegate-failing"
-    LOG_GARBAGE = "log-garbage"
-    LOG_UTF8 = "log-utf8"
-    CLOCK_JUMP = "clock-jump"
-    OVERHEAT = "overheat"
-    BATTERY_LOW = "battery-low"
-    SCREEN_LOCK = "screen-lock"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultNote:
-    """What a kind of fault does, for people, and the settings it takes with their defaults."""
-
-    summary: str
-    #: Setting -> default; a setting not listed here is refused.
-    args: Mapping[str, FaultArg] = field(default_factory=dict)
-    #: True for a condition that lasts until the fault is removed, unless ``times`` is given.
-    lasting: bool = False
-
-
-FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
-    FaultKind.CUT: FaultNote(
-        summary="The connection to the adb server is closed: at once, at a moment, or when 'bytes' bytes have passed "
-        "(subject 'up': computer to phone, 'down': phone to computer). The server may connect again."
-    ),
-    FaultKind.HANG: FaultNote(
-        summary="The phone stops answering and reading, but every connection stays open and new ones are accepted: "
-        "a half-open link. It ends after 'seconds' (0: when the fault is removed).",
-        args={"seconds": 0.0},
-        lasting=True,
-    ),
-    FaultKind.SLOW: FaultNote(
-        summary="The link carries no more than 'bytes_per_s' bytes a second in each direction.",
-        args={"bytes_per_s": 1_000_000.0},
-        lasting=True,
-    ),
-    FaultKind.REBOOT: FaultNote(
-        summary="The phone restarts: connections end, processes die, and after 'seconds' phone seconds it listens "
-        "again on the same port with a new boot_id.",
-        args={"seconds": 2.0},
-    ),
-    FaultKind.UNAUTHORIZED: FaultNote(
-        summary="The phone lets no computer in (state 'unauthorized'), as before someone has accepted its key on the "
-        "screen; present connections are closed. Removing the fault is the tap on 'allow'.",
-        lasting=True,
-    ),
-    FaultKind.OUTPUT_CUT: FaultNote(
-        summary="A service's stream (moment 'shell' or 'exec') or a program's output is closed after 'bytes' bytes, "
-        "without exit code; the connection stays."
-    ),
-    FaultKind.BIT_FLIP: FaultNote(
-        summary="One bit of a pushed (moment 'push') or pulled (moment 'pull') file is turned over at byte 'bytes'; "
-        "sizes stay right and nobody is told."
-    ),
-    FaultKind.NO_SPACE: FaultNote(
-        summary="Writing files fails with 'No space left on device' once 'bytes' more bytes are written "
-        "(0: at once); the subject is the path.",
-        lasting=True,
-    ),
-    FaultKind.PERMISSION_DENIED: FaultNote(
-        summary="Opening, listing, changing or executing the subject path fails with 'Permission denied'.",
-        lasting=True,
-    ),
-    FaultKind.SEGV: FaultNote(
-        summary="A benchmark program dies of SIGSEGV at the moment (default: run), with a tombstone in the crash log."
-    ),
-    FaultKind.LOW_MEMORY: FaultNote(
-        summary="The low memory killer ends a benchmark program with SIGKILL at the moment (default: run)."
-    ),
-    FaultKind.PROGRAM_HANG: FaultNote(
-        summary="A benchmark program stops at the moment (default: run) and does nothing until it is killed."
-    ),
-    FaultKind.DELEGATE_MISSING: FaultNote(
-        summary="The delegate (subject) isn't on the phone: its library or driver can't be opened."
-    ),
-    FaultKind.DELEGATE_PARTIAL: FaultNote(
-        summary="The delegate (subject) takes only 'share' of the nodes it would take.", args={"share": 0.5}
-    ),
-    FaultKind.DELEGATE_FAILING: FaultNote(
-        summary="The delegate (subject) is there but fails while it is applied to the model."
-    ),
-    FaultKind.LOG_GARBAGE: FaultNote(
-        summary="Bytes that are no UTF-8 come into logcat between other lines.",
-    ),
-    FaultKind.LOG_UTF8: FaultNote(
-        summary="Lines with 4-byte UTF-8 (emoji) come into logcat between other lines.",
-    ),
-    FaultKind.CLOCK_JUMP: FaultNote(
-        summary="The phone's wall clock jumps by 'seconds' (negative: back); uptime doesn't.", args={"seconds": 3600.0}
-    ),
-    FaultKind.OVERHEAT: FaultNote(
-        summary="The phone is at 'heat_c' degrees at once; it cools down from there.", args={"heat_c": 70.0}
-    ),
-    FaultKind.BATTERY_LOW: FaultNote(summary="The battery is at 'percent' at once.", args={"percent": 4.0}),
-    FaultKind.SCREEN_LOCK: FaultNote(summary="The screen goes off and the keyguard is shown at once."),
-}
-
-
-def describe() -> str:
-    """Return every kind of fault with its settings and defaults, one paragraph each, for people."""
-    parts = []
-    for kind, note in FAULT_NOTES.items():
-        settings = ", ".join(
-            f"{name}={default:g}" if isinstance(default, float) else f"{name}={default}"
-            for name, default in note.args.items()
-        )
-        head = f"{kind}" + (f" ({settings})" if settings else "") + (" [until removed]" if note.lasting else "")
-        parts.append(f"{head}\n    {note.summary}")
-    return "\n".join(parts)
+__all__ = ["FAULT_NOTES", "Fault", "FaultKind", "FaultTable", "describe", "parse_fault"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +156,7 @@ class FaultTable:
         self._numbers = itertools.count(1)
 
     def handle(self, kind: FaultKind, handler: FaultHandler, removed: FaultHandler | None = None) -> None:
-        """Have ``handler`` called when a fault of this kind fires, ``removed`` when one is removed; never under the lock."""
+        """Have ``handler`` called (not under the lock) when such a fault fires, ``removed`` when one is removed."""
         with self._lock:
             self._handlers[kind] = handler
             if removed is not None:
