@@ -158,8 +158,15 @@ class LogSink(Protocol):
     """The phone's log buffers."""
 
     def log(
-        self, priority: LogPriority, tag: str, message: str | bytes, *, pid: int, tid: int | None = None,
-        uid: int = 2000, buffer: str = "main",
+        self,
+        priority: LogPriority,
+        tag: str,
+        message: str | bytes,
+        *,
+        pid: int,
+        tid: int | None = None,
+        uid: int = 2000,
+        buffer: str = "main",
     ) -> None:
         """Append one message; the writer cuts it as liblog does, readers split it into lines."""
         ...
@@ -278,7 +285,7 @@ class ProcessContext:
     killed: threading.Event = field(default_factory=threading.Event)
     signal: int = 0
     #: For faults: called with a name at each named moment of a program ("init", "warmup", "run", "results").
-    moment: "MomentHook | None" = None
+    moment: MomentHook | None = None
 
 
 class MomentHook(Protocol):

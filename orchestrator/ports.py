@@ -1,0 +1,290 @@
+"""Every seam of benchfarm, as a Protocol. Each has at least two bodies that ship."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.clock import Clock
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
+from orchestrator.records.run import RawOutput, RunRecord, ToolReport
+from orchestrator.records.verdict import QualityVerdict
+from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+
+__all__ = [
+    "Clock",
+    "Device",
+    "Invocation",
+    "InvocationRequest",
+    "Lease",
+    "Observer",
+    "PackageInfo",
+    "PlacedFile",
+    "ProcessResult",
+    "ShellResult",
+    "Store",
+    "Tool",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellResult:
+    """What a command on a device printed, its two streams apart, and its exit code."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output as text; bytes that aren't UTF-8 are replaced."""
+        return self.stdout.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessResult:
+    """How a detached process ended; its streams were collected whole after it had ended."""
+
+    #: None when it was killed on its deadline.
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedFile:
+    """A file that lies on a device under its content's hash."""
+
+    path: str
+    sha256: str
+    #: 0 when it was there already.
+    pushed_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageInfo:
+    """An installed package, as the package manager tells."""
+
+    package: str
+    version_code: int | None
+    version_name: str
+    #: Where its APK lies on the device.
+    path: str
+    #: sha256 of that APK file, as the device computes it; empty when it can't.
+    sha256: str
+
+
+class Device(Protocol):
+    """A phone or a computer that can be given files and commands. One operation, one deadline."""
+
+    @property
+    def serial(self) -> Serial:
+        """How the device is known: ``ro.serialno`` of a phone, ``host`` for this computer."""
+        ...
+
+    @property
+    def kind(self) -> DeviceKind:
+        """Phone or computer."""
+        ...
+
+    @property
+    def work_folder(self) -> str:
+        """A folder on the device that is ours."""
+        ...
+
+    def facts(self) -> DeviceFacts:
+        """Probe what the device is (cached for one boot); raises DeviceError kinds."""
+        ...
+
+    def state(self) -> DeviceState:
+        """Probe what the device is like now, in one round trip."""
+        ...
+
+    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
+        """Run a command line in the device's shell.
+
+        Raises:
+            LinkLostError: the link ended before the exit code came; nothing is known about the command.
+            DeviceTimeoutError: ``timeout_s`` (for the whole call) passed.
+        """
+        ...
+
+    def run_detached(
+        self,
+        command: str,
+        *,
+        run_id: RunId,
+        timeout_s: float,
+        cancelled: threading.Event | None = None,
+    ) -> ProcessResult:
+        """Run a command line that outlives the link, wait for its end, and collect its output.
+
+        It runs in a folder of its own, ``<work_folder>/runs/<run_id>``, which is the current folder and is
+        removed by :meth:`discard_run`. On the deadline or when cancelled its whole process group is killed.
+        """
+        ...
+
+    def run_folder(self, run_id: RunId) -> str:
+        """Return the folder of a run on the device; it is made by :meth:`run_detached`."""
+        ...
+
+    def discard_run(self, run_id: RunId) -> None:
+        """Remove a run's folder; not an error when it is gone."""
+        ...
+
+    def kill_strays(self) -> Sequence[str]:
+        """Kill what runs of ours left behind (also of crashed processes of ours); return what was killed."""
+        ...
+
+    def place(self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False) -> PlacedFile:
+        """Make sure that a file lies on the device under ``<work_folder>/<kind>/<sha256 prefix>/<name>``, verified."""
+        ...
+
+    def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
+        """Return a file's bytes, None when there is none; ``package`` reads it as that (debuggable) app."""
+        ...
+
+    def install(self, apk: Path, *, sha256: str, package: str) -> int:
+        """Make sure that this very APK is installed; return the bytes sent (0 when it was); raises InstallError."""
+        ...
+
+    def package(self, package: str) -> PackageInfo | None:
+        """Return what is installed under this name."""
+        ...
+
+    def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
+        """Follow the system log from now on as ``threadtime`` lines without their line end.
+
+        The iterator yields ``b""`` when nothing came for a moment, so that the caller can look at its deadline;
+        it raises LinkLostError when the link ends.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the link; the device itself is left as it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationRequest:
+    """What a tool needs to run one invocation: the device's facts and where its files lie."""
+
+    case: Case
+    run_id: RunId
+    run_pass: Pass
+    facts: DeviceFacts
+    build: Build
+    model_path: str
+    #: Path of the program on the device; empty for an app.
+    program_path: str
+    timeout_s: float
+
+
+class Tool(Protocol):
+    """A benchmark program: how it is called and how its output is read."""
+
+    @property
+    def name(self) -> ToolName:
+        """Which program."""
+        ...
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Run one invocation and return all that it left behind, whatever its end; raises DeviceError kinds."""
+        ...
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the output; pure, total: an unreadable output is a report that says so."""
+        ...
+
+
+class Lease(Protocol):
+    """The exclusive right to use one device."""
+
+    def acquire(self, serial: Serial, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
+        """Hold the device while the context lasts; raises DeviceBusyError naming the holder."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """A device as last seen by the store."""
+
+    facts: DeviceFacts
+    last_seen_at: datetime
+
+
+class Store(Protocol):
+    """Where everything is kept. Every method is atomic; what returned is durable."""
+
+    def begin_campaign(
+        self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
+    ) -> None:
+        """Store a campaign with its invocations and skips, and what it refers to."""
+        ...
+
+    def set_status(self, campaign_id: CampaignId, status: CampaignStatus, finished_at: datetime | None) -> None:
+        """Record how far a campaign is."""
+        ...
+
+    def append_run(self, run: RunRecord) -> bool:
+        """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already."""
+        ...
+
+    def replace_report(self, run_id: RunId, report: ToolReport, verdict: QualityVerdict) -> None:
+        """Replace what was read from a run's raw output; the raw output itself never changes."""
+        ...
+
+    def campaign(self, campaign_id: CampaignId) -> Campaign | None:
+        """Return a campaign, None when there is none."""
+        ...
+
+    def campaigns(self) -> Sequence[Campaign]:
+        """Return all campaigns, newest first, without their invocations and skips."""
+        ...
+
+    def runs(
+        self,
+        *,
+        campaign_ids: Sequence[CampaignId] = (),
+        case_keys: Sequence[CaseKey] = (),
+        with_attachments: bool = False,
+    ) -> Iterator[RunRecord]:
+        """Yield runs in the order in which they were stored; all when no filter is given."""
+        ...
+
+    def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:
+        """Return which invocations of a campaign are stored."""
+        ...
+
+    def devices(self) -> Mapping[Serial, DeviceFacts]:
+        """Return the devices ever seen, as last seen."""
+        ...
+
+    def models(self) -> Mapping[str, Model]:
+        """Return the models by sha256."""
+        ...
+
+    def builds(self) -> Mapping[str, Build]:
+        """Return the builds by sha256."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the database."""
+        ...
+
+
+class Observer(Protocol):
+    """Hears what the engine does, as it does it; must return quickly and never raise."""
+
+    def on_event(self, event: object) -> None:
+        """Take one of the records of engine/events.py."""
+        ...

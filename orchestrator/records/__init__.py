@@ -1,0 +1,1 @@
+"""What benchfarm knows, as frozen records: declared, observed and judged are different types."""

@@ -1,0 +1,48 @@
+"""One execution of a plan."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+
+from orchestrator.records.identity import CampaignId
+from orchestrator.records.workload import Case, Pass, SkippedCase
+
+
+class CampaignStatus(enum.StrEnum):
+    """How far a campaign is. A campaign whose process was killed stays RUNNING until it is resumed."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One process to be started on a device; unique in a campaign by (case_key, run_pass, number)."""
+
+    case: Case
+    run_pass: Pass
+    #: Counts from 0 within (case, pass).
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """One execution of a plan, with everything needed to go on after a crash."""
+
+    campaign_id: CampaignId
+    name: str
+    created_at: datetime
+    status: CampaignStatus
+    #: The plan as written (YAML) or as built from the command line; kept byte for byte.
+    plan_text: str
+    seed: int
+    benchfarm_version: str
+    #: The computer that ran it.
+    host: str
+    #: In the order in which they are to be run on each device.
+    invocations: tuple[Invocation, ...] = ()
+    skipped: tuple[SkippedCase, ...] = ()
+    finished_at: datetime | None = None

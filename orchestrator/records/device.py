@@ -1,0 +1,134 @@
+"""Devices: declared (DeviceProfile), observed and fixed (DeviceFacts), observed and changing (DeviceState)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from orchestrator.records.identity import Serial
+from orchestrator.records.workload import DelegateName
+
+
+class DeviceKind(enum.StrEnum):
+    """What is behind the Device port."""
+
+    ANDROID = "android"
+    HOST = "host"
+    IOS = "ios"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quirk:
+    """Something to know about a kind of phone, with its reason."""
+
+    code: str
+    reason: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProfile:
+    """What device_profiles/<codename>.yaml declares about a kind of phone."""
+
+    name: str
+    title: str
+    kind: DeviceKind
+    #: Property name -> value that must be equal (or one of several) for the profile to fit a phone.
+    match: Mapping[str, tuple[str, ...]]
+    soc: str
+    #: Number of cores in each cluster, slowest first.
+    cluster_cores: tuple[int, ...]
+    delegates: tuple[DelegateName, ...]
+    #: Zone name (regular expression) -> limit in degrees Celsius under which a run may start.
+    thermal_limits_c: Mapping[str, float] = field(default_factory=dict)
+    quirks: tuple[Quirk, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuCluster:
+    """Equal cores that share a clock."""
+
+    cpus: tuple[int, ...]
+    min_khz: int | None
+    max_khz: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    """What a device is; doesn't change while it stays booted with this system image."""
+
+    serial: Serial
+    kind: DeviceKind
+    #: True for benchfarm's own virtual phone; its numbers are never measurements.
+    is_virtual: bool
+    #: True for an emulator of Android (not a phone, not our virtual phone).
+    is_emulator: bool = False
+    manufacturer: str = ""
+    model: str = ""
+    codename: str = ""
+    #: Android release ("12") or the host's system ("Linux 6.1").
+    os_version: str = ""
+    sdk: int | None = None
+    fingerprint: str = ""
+    security_patch: str = ""
+    soc: str = ""
+    platform: str = ""
+    abis: tuple[str, ...] = ()
+    clusters: tuple[CpuCluster, ...] = ()
+    memory_bytes: int | None = None
+    gpu: str = ""
+    gpu_driver: str = ""
+    boot_id: str = ""
+    #: Whether commands can be run as root.
+    is_rooted: bool = False
+    #: The name of the matching DeviceProfile, empty when none matches.
+    profile: str = ""
+    #: All properties as read, for later questions.
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The name people know the device by."""
+        name = self.model or self.codename or str(self.serial)
+        maker = self.manufacturer.strip()
+        if maker and not name.lower().startswith(maker.lower()):
+            name = f"{maker.capitalize() if maker.islower() else maker} {name}"
+        return f"{name} (virtual)" if self.is_virtual else name
+
+    @property
+    def big_cores(self) -> tuple[int, ...]:
+        """The cores of all clusters but the slowest; every core when there is one cluster or clocks are unknown."""
+        known = [cluster for cluster in self.clusters if cluster.max_khz is not None]
+        if len(known) < 2 or len(known) != len(self.clusters):
+            return tuple(sorted(cpu for cluster in self.clusters for cpu in cluster.cpus))
+        slowest = min(cluster.max_khz or 0 for cluster in known)
+        return tuple(sorted(cpu for cluster in known if (cluster.max_khz or 0) > slowest for cpu in cluster.cpus))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceState:
+    """What a device is like at one moment; None or an empty mapping is unknown, never a guess."""
+
+    at: datetime
+    uptime_s: float | None = None
+    boot_id: str = ""
+    #: Thermal zone name -> degrees Celsius.
+    heat_c: Mapping[str, float] = field(default_factory=dict)
+    #: PowerManager's thermal status: 0 none, 1 light, 2 moderate, 3 severe, 4 critical, 5 emergency, 6 shutdown.
+    thermal_status: int | None = None
+    battery_percent: int | None = None
+    battery_heat_c: float | None = None
+    battery_current_ua: int | None = None
+    #: "none", "ac", "usb", "wireless".
+    plugged: str = ""
+    #: First cpu of each cluster -> current clock, and the clock that it may reach now.
+    clock_khz: Mapping[int, int] = field(default_factory=dict)
+    clock_limit_khz: Mapping[int, int] = field(default_factory=dict)
+    #: First cpu of each cluster -> {frequency in kHz: time in 10 ms ticks}.
+    time_in_state: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    load_1min: float | None = None
+    memory_available_bytes: int | None = None
+    screen_on: bool | None = None
+    locked: bool | None = None

@@ -1,0 +1,191 @@
+"""What one invocation printed, what was read from it, and the record that is kept."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from orchestrator.records.device import DeviceState
+from orchestrator.records.identity import CampaignId, RunId
+from orchestrator.records.verdict import QualityVerdict
+from orchestrator.records.workload import Case, Pass
+
+
+class Outcome(enum.StrEnum):
+    """How an invocation ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMED_OUT = "timed-out"
+    ABORTED = "aborted"
+    SKIPPED = "skipped"
+    UNFIT = "unfit"
+
+
+class DelegateTruth(enum.StrEnum):
+    """Where the operators really ran, against what was asked for."""
+
+    FULL = "full"
+    PARTIAL = "partial"
+    #: The delegate was applied and took no node: the numbers are the CPU's.
+    NONE = "none"
+    #: The delegate could not be made or loaded and the program went on without it: the numbers are the CPU's.
+    FELL_BACK = "fell-back"
+    WRONG_BACKEND = "wrong-backend"
+    FLAG_IGNORED = "flag-ignored"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencySummary:
+    """One ``count=`` line: a series of inferences, in microseconds. None is "not printed"."""
+
+    count: int
+    first_us: float | None = None
+    current_us: float | None = None
+    min_us: float | None = None
+    max_us: float | None = None
+    mean_us: float | None = None
+    std_us: float | None = None
+    p5_us: float | None = None
+    median_us: float | None = None
+    p95_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegateEvidence:
+    """What shows where the operators ran."""
+
+    #: What the flags or the program said was wanted: "gpu", "nnapi", "cpu" ..., empty when unknown.
+    requested: str = ""
+    #: Where they ran: "gpu", "xnnpack", "cpu" ..., empty when unknown.
+    actual: str = ""
+    truth: DelegateTruth = DelegateTruth.UNKNOWN
+    delegated_nodes: int | None = None
+    total_nodes: int | None = None
+    partitions: int | None = None
+    backend: str = ""
+    accelerator: str = ""
+    #: The lines that say so, as printed.
+    lines: tuple[str, ...] = ()
+    #: Operators left to the CPU, with the program's reason: ("TOPK_V2", "Operation is not supported.").
+    cpu_operators: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorTime:
+    """One row of an operator profile; times in microseconds per run."""
+
+    node_type: str
+    name: str
+    first_us: float | None
+    mean_us: float
+    times_called: float
+    memory_kb: float | None = None
+    #: "init" or "run", and the subgraph's or delegate's block that the row stands in.
+    phase: str = "run"
+    block: str = ""
+    run_order: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReport:
+    """What was read from one run's output; None and "" are unknown. Never filled in by guessing."""
+
+    #: "ok", "failed", "crashed", "truncated".
+    outcome: str
+    failure_code: str = ""
+    failure_reason: str = ""
+    init_us: float | None = None
+    first_inference_us: float | None = None
+    warmup_mean_us: float | None = None
+    inference_mean_us: float | None = None
+    warmup: LatencySummary | None = None
+    inference: LatencySummary | None = None
+    init_memory_mib: float | None = None
+    overall_memory_mib: float | None = None
+    peak_memory_mib: float | None = None
+    model_size_mb: float | None = None
+    delegate: DelegateEvidence = field(default_factory=DelegateEvidence)
+    #: Parameters as the program echoed them: "Num threads" -> "4".
+    echoed: Mapping[str, str] = field(default_factory=dict)
+    unconsumed_flags: tuple[str, ...] = ()
+    operators: tuple[OperatorTime, ...] = ()
+    #: Label of a row, for programs that print several results ("gpu-fp16").
+    label: str = ""
+    #: Disagreements between sources (log against proto), as sentences.
+    disagreements: tuple[str, ...] = ()
+    #: Further figures of a program that have no field above, by name with unit suffix.
+    extra: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """Something a run printed or wrote, byte for byte: ``stdout``, ``stderr``, ``logcat``, ``result.pb`` ..."""
+
+    name: str
+    data: bytes
+
+    @property
+    def sha256(self) -> str:
+        """The content's hash, by which it is stored once."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawOutput:
+    """All that one invocation left behind."""
+
+    command: str
+    #: None when the program has no exit code (an app) or it isn't known (killed by us, link lost).
+    exit_code: int | None
+    timed_out: bool
+    started_at: datetime
+    duration_s: float
+    attachments: tuple[Attachment, ...]
+    #: Bytes sent to the device for this invocation.
+    pushed_bytes: int = 0
+
+    def data(self, name: str) -> bytes:
+        """Return an attachment's bytes, empty when there is none of this name."""
+        return next((item.data for item in self.attachments if item.name == name), b"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One invocation, as it is kept."""
+
+    run_id: RunId
+    campaign_id: CampaignId
+    case: Case
+    run_pass: Pass
+    #: Counts from 0 within (case, pass).
+    invocation: int
+    outcome: Outcome
+    #: Documented code for an outcome other than COMPLETED, for example ``link-lost``; empty otherwise.
+    reason_code: str
+    reason: str
+    is_virtual: bool
+    started_at: datetime
+    duration_s: float
+    command: str
+    exit_code: int | None
+    attachments: tuple[Attachment, ...]
+    report: ToolReport | None
+    verdict: QualityVerdict
+    state_before: DeviceState | None = None
+    state_after: DeviceState | None = None
+
+    @property
+    def latency_us(self) -> float | None:
+        """The invocation's own estimate: its median, else its mean; None when nothing was measured."""
+        if self.outcome is not Outcome.COMPLETED or self.report is None or self.run_pass is not Pass.TIMING:
+            return None
+        summary = self.report.inference
+        if summary is not None and summary.count > 0 and summary.median_us is not None:
+            return summary.median_us
+        return self.report.inference_mean_us

@@ -1,0 +1,148 @@
+"""What is measured: a model, by a tool, with a delegate and threads, on one device."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial, content_key
+
+
+class DelegateName(enum.StrEnum):
+    """Where the operators are asked to run. ``cpu`` is the builtin kernels, without XNNPACK."""
+
+    CPU = "cpu"
+    XNNPACK = "xnnpack"
+    GPU = "gpu"
+    NNAPI = "nnapi"
+    HEXAGON = "hexagon"
+    NPU = "npu"
+    COREML = "coreml"
+    EXTERNAL = "external"
+
+
+class ToolName(enum.StrEnum):
+    """The program that measures."""
+
+    NATIVE = "native"
+    APK = "apk"
+    LITERT = "litert"
+
+
+class Pass(enum.StrEnum):
+    """What one invocation is for; a latency never comes from any pass but ``timing``."""
+
+    TIMING = "timing"
+    MEMORY = "memory"
+    PROFILE = "profile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A .tflite file, known by its content."""
+
+    name: str
+    sha256: ModelSha
+    size_bytes: int
+    #: Where the file is on this host; not part of its identity, None for a model known only from the store.
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """One binary or APK of a tool, known by its content."""
+
+    name: str
+    tool: ToolName
+    sha256: BuildSha
+    abi: str
+    #: What the program says about itself, or its source; empty when unknown.
+    version: str = ""
+    #: True for stand-ins that only a virtual phone can run.
+    is_virtual: bool = False
+    path: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One device x model x delegate x threads x tool x flags: what a number belongs to."""
+
+    serial: Serial
+    model_sha256: ModelSha
+    model_name: str
+    delegate: DelegateName
+    threads: int
+    tool: ToolName
+    build_sha256: BuildSha
+    #: Flags beside those that delegate, threads and pass imply, sorted by name.
+    flags: tuple[tuple[str, str], ...] = ()
+    num_runs: int = 50
+    min_secs: float = 1.0
+    max_secs: float = 150.0
+    warmup_runs: int = 1
+    warmup_min_secs: float = 0.5
+    #: CPU mask as hexadecimal digits, ``big`` (the fastest cluster and those beside it, as probed) or ``all``.
+    affinity: str = "big"
+
+    @cached_property
+    def case_key(self) -> CaseKey:
+        """The hash of everything that may change the number."""
+        return CaseKey(content_key(self.to_row())[:32])
+
+    def to_row(self) -> dict[str, object]:
+        """Return the case as plain JSON values."""
+        return {
+            "serial": self.serial,
+            "model_sha256": self.model_sha256,
+            "model_name": self.model_name,
+            "delegate": self.delegate.value,
+            "threads": self.threads,
+            "tool": self.tool.value,
+            "build_sha256": self.build_sha256,
+            "flags": [list(flag) for flag in self.flags],
+            "num_runs": self.num_runs,
+            "min_secs": self.min_secs,
+            "max_secs": self.max_secs,
+            "warmup_runs": self.warmup_runs,
+            "warmup_min_secs": self.warmup_min_secs,
+            "affinity": self.affinity,
+        }
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, object]) -> Case:
+        """Build a case from what :meth:`to_row` returned."""
+        values = dict(row)
+        flags = values.pop("flags")
+        assert isinstance(flags, list)
+        return cls(
+            **{
+                **values,  # type: ignore[arg-type]
+                "delegate": DelegateName(str(values["delegate"])),
+                "tool": ToolName(str(values["tool"])),
+                "flags": tuple((str(name), str(value)) for name, value in flags),
+            }
+        )
+
+    @property
+    def configuration(self) -> str:
+        """The case without device and model, as people say it: ``xnnpack, 4 threads, native``."""
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        flags = "".join(f", {name}={value}" for name, value in self.flags)
+        return f"{self.delegate.value}, {threads}, {self.tool.value}{flags}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedCase:
+    """A combination that the plan names and that isn't run, with the reason."""
+
+    serial: Serial
+    model_name: str
+    delegate: DelegateName
+    threads: int
+    tool: ToolName
+    #: Documented code, for example ``delegate-not-on-soc``.
+    reason_code: str
+    reason: str
