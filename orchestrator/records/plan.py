@@ -1,0 +1,101 @@
+"""A plan as read and checked: what is to be measured, on what, how often. Nothing here has met a device yet."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.records.workload import DelegateName, Pass, ToolName
+
+
+class Order(enum.StrEnum):
+    """In which order a device gets its invocations."""
+
+    #: Round by round: each case once, shuffled by the seed, then each case again. Drift hits all cases alike.
+    INTERLEAVED = "interleaved"
+    #: All invocations of a case, then the next case.
+    SEQUENTIAL = "sequential"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanModel:
+    """A model that the plan names."""
+
+    name: str
+    path: Path
+    #: The content that the plan's author meant; None when any content will do.
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSelection:
+    """Which devices; a device must fit every rule that is given. An empty selection takes every usable phone."""
+
+    serials: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    #: Predicates on facts, all of which must hold: ``android >= 13``, ``soc = "sm8*"``, ``virtual = false``.
+    where: tuple[str, ...] = ()
+    #: Also measure on this computer.
+    host: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """The axes; every combination that isn't excluded is a case."""
+
+    delegates: tuple[DelegateName, ...] = (DelegateName.XNNPACK,)
+    threads: tuple[int, ...] = (4,)
+    tools: tuple[ToolName, ...] = (ToolName.NATIVE,)
+    #: Sets of further flags; each set is a configuration of its own.
+    flags: tuple[tuple[tuple[str, str], ...], ...] = ((),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """How one invocation measures; the names are the benchmark programs' own."""
+
+    num_runs: int = 50
+    min_secs: float = 1.0
+    max_secs: float = 150.0
+    warmup_runs: int = 1
+    warmup_min_secs: float = 0.5
+    affinity: str = "big"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitLimits:
+    """What a device must be like before an invocation starts."""
+
+    battery_percent_min: int = 20
+    battery_heat_c_max: float = 40.0
+    #: PowerManager's thermal status, 0 to 6.
+    thermal_status_max: int = 0
+    #: How long to wait for it.
+    wait_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A whole plan."""
+
+    name: str
+    models: tuple[PlanModel, ...]
+    matrix: Matrix = field(default_factory=Matrix)
+    devices: DeviceSelection = field(default_factory=DeviceSelection)
+    settings: RunSettings = field(default_factory=RunSettings)
+    limits: FitLimits = field(default_factory=FitLimits)
+    passes: tuple[Pass, ...] = (Pass.TIMING,)
+    #: Invocations of each case in the timing pass; the other passes have one.
+    invocations: int = 3
+    order: Order = Order.INTERLEAVED
+    seed: int = 0
+    #: For one invocation, beyond what max_secs allows for warm-up and measurement.
+    timeout_s: float = 120.0
+    #: Tool -> name of a build in apk_builds/ or path of a file; empty means the default.
+    builds: Mapping[ToolName, str] = field(default_factory=dict)
+    #: The text that it was read from, byte for byte.
+    text: str = ""
