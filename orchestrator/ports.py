@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.clock import Clock
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
-from orchestrator.records.run import RawOutput, RunRecord, ToolReport
+from orchestrator.records.plan import FitLimits
+from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
-
-__all__ = [
-    "Clock",
-    "Device",
-    "Invocation",
-    "InvocationRequest",
-    "Lease",
-    "Observer",
-    "PackageInfo",
-    "PlacedFile",
-    "ProcessResult",
-    "ShellResult",
-    "Store",
-    "Tool",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +191,37 @@ class Tool(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitness:
+    """Whether a device is fit for a run now; ``reason`` says what it isn't, empty when it is."""
+
+    reason: str = ""
+    #: Seconds waited for it.
+    waited_s: float = 0.0
+    #: The state that it was judged by.
+    state: DeviceState | None = None
+
+
+class Conditioner(Protocol):
+    """Brings a device into a state in which a number means something, and puts back what it changed."""
+
+    def prepare(self, device: Device, limits: FitLimits, *, cancelled: threading.Event | None = None) -> Fitness:
+        """Clean, quieten and wait until fit; each change is journalled before it is made. Called before every run."""
+        ...
+
+    def restore(self, device: Device) -> Sequence[str]:
+        """Undo every journalled change, also one of a crashed process; return what was put back."""
+        ...
+
+
+class Executor(Protocol):
+    """Does the devices' jobs."""
+
+    def run(self, jobs: Sequence[tuple[str, Callable[[], None]]]) -> None:
+        """Do all jobs, each with its name, and return when all have ended; raises the first error of any."""
+        ...
+
+
 class Lease(Protocol):
     """The exclusive right to use one device."""
 
@@ -239,8 +255,17 @@ class Store(Protocol):
         """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already."""
         ...
 
-    def replace_report(self, run_id: RunId, report: ToolReport, verdict: QualityVerdict) -> None:
-        """Replace what was read from a run's raw output; the raw output itself never changes."""
+    def replace_reading(
+        self,
+        run_id: RunId,
+        *,
+        report: ToolReport,
+        outcome: Outcome,
+        reason_code: str,
+        reason: str,
+        verdict: QualityVerdict,
+    ) -> None:
+        """Replace what was read from a run's raw output and what follows from it; the raw output never changes."""
         ...
 
     def campaign(self, campaign_id: CampaignId) -> Campaign | None:
@@ -259,6 +284,10 @@ class Store(Protocol):
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
         """Yield runs in the order in which they were stored; all when no filter is given."""
+        ...
+
+    def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:
+        """Return everything that a run left behind, byte for byte; empty for an unknown run."""
         ...
 
     def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:

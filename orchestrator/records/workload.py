@@ -61,6 +61,8 @@ class Build:
     abi: str
     #: What the program says about itself, or its source; empty when unknown.
     version: str = ""
+    #: The Android package of an APK; empty for a binary.
+    package: str = ""
     #: True for stand-ins that only a virtual phone can run.
     is_virtual: bool = False
     path: Path | None = None
