@@ -1,0 +1,1 @@
+"""Numbers in, numbers and verdicts out: no I/O, no pandas."""
