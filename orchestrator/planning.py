@@ -1,0 +1,244 @@
+"""From a plan and the devices that are there to cases, skips with reasons, and the order of invocations. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.records.campaign import Invocation
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import Order, Plan
+from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
+
+#: NNAPI is deprecated from Android 15 (API level 35) on and exists from Android 8.1 (27) on.
+_NNAPI_FIRST_SDK: Final = 27
+_NNAPI_DEPRECATED_SDK: Final = 35
+
+#: Which delegates each program has, by the kind of device it runs on.
+_DELEGATES: Final[Mapping[tuple[ToolName, DeviceKind], frozenset[DelegateName]]] = {
+    (tool, DeviceKind.ANDROID): frozenset(
+        {
+            DelegateName.CPU,
+            DelegateName.XNNPACK,
+            DelegateName.GPU,
+            DelegateName.NNAPI,
+            DelegateName.HEXAGON,
+            DelegateName.EXTERNAL,
+        }
+    )
+    for tool in (ToolName.NATIVE, ToolName.APK)
+} | {
+    (ToolName.NATIVE, DeviceKind.HOST): frozenset(
+        {DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.EXTERNAL}
+    ),
+    (ToolName.LITERT, DeviceKind.HOST): frozenset({DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NPU}),
+}
+
+#: What one invocation costs beside its inferences: start, load, probes before and after.
+_OVERHEAD_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoBuild:
+    """Why a device has no build of a tool."""
+
+    reason_code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """A reason not to run something, by a documented code."""
+
+    reason_code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """What a plan means on the devices that are there."""
+
+    #: For every device in the order in which it is to run them.
+    invocations: Mapping[Serial, tuple[Invocation, ...]]
+    skipped: tuple[SkippedCase, ...]
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Each case once, device by device."""
+        seen: dict[str, Case] = {}
+        for queue in self.invocations.values():
+            for invocation in queue:
+                seen.setdefault(invocation.case.case_key, invocation.case)
+        return tuple(seen.values())
+
+    def estimate_s(self) -> float:
+        """Seconds that the busiest device needs at the least, as the plan's own minimum times say."""
+        return max((sum(least_duration_s(item) for item in queue) for queue in self.invocations.values()), default=0.0)
+
+
+def least_duration_s(invocation: Invocation) -> float:
+    """Seconds that an invocation takes at the least."""
+    case = invocation.case
+    return _OVERHEAD_S + case.warmup_min_secs + case.min_secs
+
+
+def expand(
+    plan: Plan,
+    devices: Sequence[DeviceFacts],
+    models: Sequence[Model],
+    builds: Mapping[tuple[Serial, ToolName], Build | NoBuild],
+    profiles: Mapping[str, DeviceProfile] | None = None,
+) -> Expansion:
+    """Return cases, skips and the order of invocations; the same inputs give the same order (plan.seed)."""
+    queues: dict[Serial, tuple[Invocation, ...]] = {}
+    skipped: list[SkippedCase] = []
+    for facts in devices:
+        profile = (profiles or {}).get(facts.profile)
+        cases: list[Case] = []
+        for model in models:
+            for tool in plan.matrix.tools:
+                for delegate in plan.matrix.delegates:
+                    for threads in plan.matrix.threads:
+                        skip = skip_reason(facts, profile, tool, delegate, threads, builds.get((facts.serial, tool)))
+                        if skip is None:
+                            build = builds[(facts.serial, tool)]
+                            assert isinstance(build, Build)
+                            cases += [
+                                _case(plan, facts, model, build, delegate, threads, flags)
+                                for flags in plan.matrix.flags
+                            ]
+                            continue
+                        skipped.append(
+                            SkippedCase(
+                                serial=facts.serial,
+                                model_name=model.name,
+                                delegate=delegate,
+                                threads=threads,
+                                tool=tool,
+                                reason_code=skip.reason_code,
+                                reason=skip.reason,
+                            )
+                        )
+        unique = {case.case_key: case for case in cases}
+        queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
+    return Expansion(invocations=queues, skipped=tuple(skipped))
+
+
+def skip_reason(
+    facts: DeviceFacts,
+    profile: DeviceProfile | None,
+    tool: ToolName,
+    delegate: DelegateName,
+    threads: int,
+    build: Build | NoBuild | None,
+) -> Skip | None:
+    """Return why a combination can't or shouldn't be run on a device, None when it can."""
+    offered = _DELEGATES.get((tool, facts.kind))
+    if offered is None:
+        where = {DeviceKind.HOST: "this computer", DeviceKind.IOS: "an iPhone"}.get(facts.kind, "a phone")
+        return Skip(reason_code="tool-not-on-device", reason=f"the program '{tool}' doesn't run on {where}")
+    if delegate not in offered:
+        return Skip(reason_code="delegate-not-in-tool", reason=f"'{tool}' has no delegate '{delegate}'")
+    if build is None or isinstance(build, NoBuild):
+        known = build or NoBuild(reason_code="no-build", reason=f"no build of '{tool}' is known")
+        return Skip(reason_code=known.reason_code, reason=known.reason)
+    if build.is_virtual and not facts.is_virtual:
+        return Skip(reason_code="virtual-build", reason=f"{build.name} is a stand-in that only a virtual phone can run")
+    if facts.kind is DeviceKind.ANDROID:
+        skip = _android_skip(facts, profile, delegate)
+        if skip is not None:
+            return skip
+    cores = sum(len(cluster.cpus) for cluster in facts.clusters)
+    if cores and threads > cores:
+        return Skip(
+            reason_code="more-threads-than-cores",
+            reason=f"{threads} threads on {cores} cores measure the scheduler, not the model",
+        )
+    return None
+
+
+def _android_skip(facts: DeviceFacts, profile: DeviceProfile | None, delegate: DelegateName) -> Skip | None:
+    if delegate is DelegateName.NNAPI and facts.sdk is not None:
+        if facts.sdk >= _NNAPI_DEPRECATED_SDK:
+            return Skip(
+                reason_code="nnapi-deprecated",
+                reason=f"NNAPI is deprecated from Android 15 on (this phone has API level {facts.sdk})",
+            )
+        if facts.sdk < _NNAPI_FIRST_SDK:
+            return Skip(
+                reason_code="nnapi-missing",
+                reason=f"NNAPI came with Android 8.1 (this phone has API level {facts.sdk})",
+            )
+    if delegate is DelegateName.HEXAGON and not _is_qualcomm(facts):
+        return Skip(
+            reason_code="delegate-not-on-soc",
+            reason=f"Hexagon is Qualcomm's; this phone has {facts.soc or facts.platform or 'an unknown SoC'}",
+        )
+    declared = profile is not None and profile.delegates
+    if declared and profile is not None and delegate not in profile.delegates and delegate is not DelegateName.EXTERNAL:
+        return Skip(
+            reason_code="delegate-not-on-profile",
+            reason=f"the profile {profile.name} doesn't list the delegate '{delegate}'",
+        )
+    return None
+
+
+def _is_qualcomm(facts: DeviceFacts) -> bool:
+    maker = facts.properties.get("ro.soc.manufacturer", "") + facts.properties.get("ro.hardware", "")
+    names = (facts.soc, facts.platform)
+    return (
+        "qti" in maker.lower()
+        or "qualcomm" in maker.lower()
+        or "qcom" in maker.lower()
+        or any(name.lower().startswith(("sm", "sdm", "msm", "qcs", "apq", "snapdragon")) for name in names)
+        or facts.platform in {"kona", "lahaina", "taro", "kalama", "pineapple", "sun", "lito", "bengal", "holi"}
+    )
+
+
+def _case(
+    plan: Plan,
+    facts: DeviceFacts,
+    model: Model,
+    build: Build,
+    delegate: DelegateName,
+    threads: int,
+    flags: tuple[tuple[str, str], ...],
+) -> Case:
+    settings = plan.settings
+    return Case(
+        serial=facts.serial,
+        model_sha256=model.sha256,
+        model_name=model.name,
+        delegate=delegate,
+        threads=threads,
+        tool=build.tool,
+        build_sha256=build.sha256,
+        flags=tuple(sorted(flags)),
+        num_runs=settings.num_runs,
+        min_secs=settings.min_secs,
+        max_secs=settings.max_secs,
+        warmup_runs=settings.warmup_runs,
+        warmup_min_secs=settings.warmup_min_secs,
+        affinity=settings.affinity,
+    )
+
+
+def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tuple[Invocation, ...]:
+    """Return a device's invocations: timing round by round, then one invocation of each further pass and case."""
+    passes = [run_pass for run_pass in plan.passes if run_pass is not Pass.TIMING]
+    further = [Invocation(case=case, run_pass=run_pass, number=0) for run_pass in passes for case in cases]
+    rounds = range(plan.invocations) if Pass.TIMING in plan.passes else range(0)
+    if plan.order is Order.SEQUENTIAL:
+        timing = [Invocation(case=case, run_pass=Pass.TIMING, number=number) for case in cases for number in rounds]
+        return (*timing, *further)
+    # The order is for spreading drift, not for secrecy.
+    shuffler = random.Random(f"{plan.seed}:{serial}")  # noqa: S311
+    timing = []
+    for number in rounds:
+        shuffled = list(cases)
+        shuffler.shuffle(shuffled)
+        timing += [Invocation(case=case, run_pass=Pass.TIMING, number=number) for case in shuffled]
+    return (*timing, *further)
