@@ -1,0 +1,281 @@
+"""One device's part of a campaign: place files, prepare, run, read, judge, keep; again and again."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from orchestrator.analysis.outcome import Ending, ending_of
+from orchestrator.analysis.quality import judge
+from orchestrator.clock import Clock
+from orchestrator.engine.events import DeviceNote, FilePlaced, InvocationStarted, RunStored
+from orchestrator.errors import (
+    BenchfarmError,
+    DeviceError,
+    DeviceUnusableError,
+    HostStorageError,
+    InterruptedByUserError,
+    StoreError,
+)
+from orchestrator.ports import Conditioner, Device, InvocationRequest, Observer, Store, Tool
+from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.device import DeviceFacts, DeviceState
+from orchestrator.records.identity import CaseKey, RunId
+from orchestrator.records.plan import FitLimits
+from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
+from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+
+#: How often one invocation is tried when the way to the device fails.
+ATTEMPTS: Final = 3
+#: Endings of an invocation after which the same case isn't tried further in this campaign.
+_HOPELESS: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What every device of a campaign uses together."""
+
+    store: Store
+    tools: Mapping[ToolName, Tool]
+    conditioner: Conditioner
+    observer: Observer
+    clock: Clock
+    cancelled: threading.Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What the cases of a campaign refer to, by content."""
+
+    campaign: Campaign
+    models: Mapping[str, Model]
+    builds: Mapping[str, Build]
+    limits: FitLimits
+    #: For one invocation beyond what its own maximum times allow.
+    timeout_s: float
+
+
+@dataclass(slots=True)
+class _Placed:
+    model_path: str
+    program_path: str
+
+
+class CaseRunner:
+    """Runs invocations on one device, one after the other."""
+
+    def __init__(self, device: Device, facts: DeviceFacts, workload: Workload, services: Services) -> None:
+        self._device = device
+        self._facts = facts
+        self._workload = workload
+        self._services = services
+        self._placed: dict[tuple[str, str], _Placed] = {}
+        #: Cases that ended hopelessly, with the ending's code and reason.
+        self._hopeless: dict[tuple[CaseKey, Pass], tuple[str, str]] = {}
+
+    def run_all(self, invocations: Sequence[Invocation]) -> None:
+        """Run and store every invocation in this order.
+
+        Raises:
+            InterruptedByUserError: cancelled; what ran before is stored.
+            DeviceError: the device is out of reach or can't be used; what ran before is stored.
+            StoreError, HostStorageError: a run couldn't be kept; nothing further is run.
+        """
+        for position, invocation in enumerate(invocations, start=1):
+            self._check_cancelled()
+            key = (invocation.case.case_key, invocation.run_pass)
+            if key in self._hopeless:
+                run = self._skipped(invocation, *self._hopeless[key])
+            else:
+                self._services.observer.on_event(
+                    InvocationStarted(invocation=invocation, position=position, total=len(invocations))
+                )
+                run = self._run_with_retries(invocation)
+                if run.outcome in _HOPELESS:
+                    self._hopeless[key] = (run.reason_code, run.reason)
+            self._services.store.append_run(run)
+            self._services.observer.on_event(RunStored(run=run, position=position, total=len(invocations)))
+
+    def _check_cancelled(self) -> None:
+        if self._services.cancelled.is_set():
+            raise InterruptedByUserError
+
+    def _run_with_retries(self, invocation: Invocation) -> RunRecord:
+        error: BenchfarmError | None = None
+        for attempt in range(1, ATTEMPTS + 1):
+            self._check_cancelled()
+            started_at = self._services.clock.now()
+            try:
+                return self._run_once(invocation, started_at)
+            except (StoreError, HostStorageError, InterruptedByUserError, DeviceUnusableError):
+                raise
+            except BenchfarmError as caught:
+                self._check_cancelled()
+                error = caught
+                if not caught.transient:
+                    return self._not_run(invocation, started_at, Outcome.FAILED, caught)
+                self._note(f"{caught} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
+                self._placed.clear()
+        assert error is not None
+        self._require_reachable(error)
+        return self._not_run(invocation, started_at, Outcome.ABORTED, error)
+
+    def _require_reachable(self, error: BenchfarmError) -> None:
+        """Raise ``error`` when the device doesn't answer at all: its other invocations wait for a resume then."""
+        try:
+            self._device.shell("true", timeout_s=10.0)
+        except DeviceError:
+            raise error from None
+
+    def _run_once(self, invocation: Invocation, started_at: datetime) -> RunRecord:
+        case = invocation.case
+        tool = self._services.tools[case.tool]
+        placed = self._place(case)
+        fitness = self._services.conditioner.prepare(
+            self._device, self._workload.limits, cancelled=self._services.cancelled
+        )
+        self._check_cancelled()
+        if fitness.reason:
+            ending = Ending(outcome=Outcome.UNFIT, reason_code="unfit", reason=fitness.reason)
+            return self._record(invocation, started_at, ending, before=fitness.state)
+        before = fitness.state or self._device.state()
+        request = InvocationRequest(
+            case=case,
+            run_id=RunId(uuid.uuid4().hex),
+            run_pass=invocation.run_pass,
+            facts=self._facts,
+            build=self._workload.builds[case.build_sha256],
+            model_path=placed.model_path,
+            program_path=placed.program_path,
+            timeout_s=self._workload.timeout_s + 2 * case.max_secs,
+        )
+        raw = tool.run(self._device, request, cancelled=self._services.cancelled)
+        self._check_cancelled()
+        after = self._device.state()
+        report = tool.parse(raw, case)
+        ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
+        if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
+            ending = Ending(
+                outcome=Outcome.ABORTED, reason_code="rebooted", reason="the device was booted anew during the run"
+            )
+        return self._record(
+            invocation, started_at, ending, run_id=request.run_id, raw=raw, report=report, before=before, after=after
+        )
+
+    def _place(self, case: Case) -> _Placed:
+        known = self._placed.get((case.model_sha256, case.build_sha256))
+        if known is not None:
+            return known
+        model = self._workload.models[case.model_sha256]
+        build = self._workload.builds[case.build_sha256]
+        placed = _Placed(
+            model_path=self._put(model.name + ".tflite", model.path, model.sha256, kind="models"),
+            program_path=self._put_program(case.tool, build),
+        )
+        self._placed[(case.model_sha256, case.build_sha256)] = placed
+        return placed
+
+    def _put_program(self, tool: ToolName, build: Build) -> str:
+        if tool is ToolName.LITERT:
+            return str(build.path)
+        if tool is ToolName.APK:
+            assert build.path is not None
+            path = build.path
+            self._timed(build.name, lambda: self._device.install(path, sha256=build.sha256, package=build.package))
+            return ""
+        return self._put(build.name, build.path, build.sha256, kind="programs", executable=True)
+
+    def _put(self, name: str, source: Path | None, sha256: str, *, kind: str, executable: bool = False) -> str:
+        assert source is not None, f"{name} is known from the store only"
+        paths: list[str] = []
+
+        def place() -> int:
+            placed = self._device.place(source, kind=kind, sha256=sha256, name=safe_name(name), executable=executable)
+            paths.append(placed.path)
+            return placed.pushed_bytes
+
+        self._timed(name, place)
+        return paths[0]
+
+    def _timed(self, name: str, place: Callable[[], int]) -> None:
+        start_s = self._services.clock.monotonic_s()
+        pushed_bytes = place()
+        duration_s = self._services.clock.monotonic_s() - start_s
+        self._services.observer.on_event(
+            FilePlaced(serial=self._facts.serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s)
+        )
+
+    def _note(self, text: str, *, is_problem: bool = False) -> None:
+        self._services.observer.on_event(DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem))
+
+    def _skipped(self, invocation: Invocation, code: str, reason: str) -> RunRecord:
+        ending = Ending(
+            outcome=Outcome.SKIPPED,
+            reason_code="failed-before",
+            reason=f"the same case ended before with {code}: {reason}",
+        )
+        return self._record(invocation, self._services.clock.now(), ending)
+
+    def _not_run(
+        self, invocation: Invocation, started_at: datetime, outcome: Outcome, error: BenchfarmError
+    ) -> RunRecord:
+        hint = f" ({error.hint})" if error.hint else ""
+        ending = Ending(outcome=outcome, reason_code=error.code, reason=f"{error}{hint}")
+        return self._record(invocation, started_at, ending)
+
+    def _record(
+        self,
+        invocation: Invocation,
+        started_at: datetime,
+        ending: Ending,
+        *,
+        run_id: RunId | None = None,
+        raw: RawOutput | None = None,
+        report: ToolReport | None = None,
+        before: DeviceState | None = None,
+        after: DeviceState | None = None,
+    ) -> RunRecord:
+        verdict = judge(
+            report,
+            ending,
+            case=invocation.case,
+            run_pass=invocation.run_pass,
+            facts=self._facts,
+            before=before,
+            after=after,
+        )
+        return RunRecord(
+            run_id=run_id or RunId(uuid.uuid4().hex),
+            campaign_id=self._workload.campaign.campaign_id,
+            case=invocation.case,
+            run_pass=invocation.run_pass,
+            invocation=invocation.number,
+            outcome=ending.outcome,
+            reason_code=ending.reason_code,
+            reason=ending.reason,
+            is_virtual=self._facts.is_virtual,
+            started_at=raw.started_at if raw else started_at,
+            duration_s=raw.duration_s if raw else 0.0,
+            command=raw.command if raw else "",
+            exit_code=raw.exit_code if raw else None,
+            attachments=raw.attachments if raw else (),
+            report=report,
+            verdict=verdict,
+            state_before=before,
+            state_after=after,
+        )
+
+
+def safe_name(name: str) -> str:
+    """Return a file name for the device: letters, digits, dot, dash and underscore only, not starting with a dash.
+
+    The content's hash is in the folder's name, so that two names which become equal here stay apart; the benchmark app
+    splits its arguments at white space and could not take the original.
+    """
+    kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in name)
+    return kept.lstrip("-.")[-80:].lstrip("-.") or "file"

@@ -1,0 +1,79 @@
+"""What the engine tells while it works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import Serial
+from orchestrator.records.run import RunRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignStarted:
+    """A campaign begins, or goes on."""
+
+    campaign: Campaign
+    devices: tuple[DeviceFacts, ...]
+    total: int
+    #: How many invocations are stored already.
+    done: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePlaced:
+    """A model, program or app is on the device, verified."""
+
+    serial: Serial
+    name: str
+    #: 0 when it was there already.
+    pushed_bytes: int
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceNote:
+    """Something to know about a device: what it waits for, what is tried again, what was left behind."""
+
+    serial: Serial
+    text: str
+    is_problem: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationStarted:
+    """A process is about to be started on a device."""
+
+    invocation: Invocation
+    #: Counts from 1 within the device's queue.
+    position: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStored:
+    """A run is kept."""
+
+    run: RunRecord
+    position: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFinished:
+    """A device's queue is through, or the device is given up; ``left`` invocations aren't stored then."""
+
+    serial: Serial
+    left: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignEnded:
+    """All devices are through."""
+
+    campaign: Campaign
+    status: CampaignStatus
+    stored: int
+    left: int

@@ -1,0 +1,65 @@
+"""Derive everything again from the raw output that was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.analysis.outcome import ending_of
+from orchestrator.analysis.quality import judge
+from orchestrator.ports import Store, Tool
+from orchestrator.records.identity import CampaignId
+from orchestrator.records.run import Outcome, RawOutput, RunRecord
+from orchestrator.records.workload import ToolName
+
+#: Endings that were decided by what a program printed, not by the way to the device.
+_READ_FROM_OUTPUT = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """What a review found."""
+
+    reviewed: int
+    #: Runs whose reading changed.
+    changed: tuple[RunRecord, ...]
+
+
+def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Sequence[CampaignId] = ()) -> Review:
+    """Read every stored raw output again and store what is different now; the raw output stays as it is."""
+    devices = store.devices()
+    reviewed, changed = 0, []
+    for run in list(store.runs(campaign_ids=campaign_ids)):
+        if run.report is None or run.outcome not in _READ_FROM_OUTPUT:
+            continue
+        reviewed += 1
+        raw = RawOutput(
+            command=run.command,
+            exit_code=run.exit_code,
+            timed_out=run.outcome is Outcome.TIMED_OUT,
+            started_at=run.started_at,
+            duration_s=run.duration_s,
+            attachments=store.attachments(run.run_id),
+        )
+        report = tools[run.case.tool].parse(raw, run.case)
+        ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
+        verdict = judge(
+            report,
+            ending,
+            case=run.case,
+            run_pass=run.run_pass,
+            facts=devices[run.case.serial],
+            before=run.state_before,
+            after=run.state_after,
+        )
+        if (report, verdict, ending.outcome) != (run.report, run.verdict, run.outcome):
+            store.replace_reading(
+                run.run_id,
+                report=report,
+                outcome=ending.outcome,
+                reason_code=ending.reason_code,
+                reason=ending.reason,
+                verdict=verdict,
+            )
+            changed.append(run)
+    return Review(reviewed=reviewed, changed=tuple(changed))
