@@ -1,0 +1,1 @@
+"""The benchmark programs: how each is called and how its output is read."""

@@ -1,0 +1,182 @@
+"""The Android benchmark app: started by an intent, read through the system log and the app's own folder.
+
+The app has no exit code and prints no end marker. An invocation is over when the result file is announced, when the
+process has died, when an error was printed and the activity has gone, or on the deadline.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from orchestrator.clock import Deadline
+from orchestrator.errors import UsageError
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.workload import Case, ToolName
+from orchestrator.tools.arguments import (
+    PROFILE_FILE,
+    RESULT_FILE,
+    RUNTIME_INFO_FILE,
+    benchmark_flags,
+    format_flags,
+)
+from orchestrator.tools.output import parse_run
+
+PACKAGE: Final = "org.tensorflow.lite.benchmark"
+ACTIVITY: Final = f"{PACKAGE}/.BenchmarkModelActivity"
+_FOLDER: Final = f"/data/data/{PACKAGE}/files"
+_RESULT_FILES: Final = (RESULT_FILE, RUNTIME_INFO_FILE, PROFILE_FILE)
+
+_HEADER: Final = re.compile(
+    rb"^\d\d-\d\d \d\d:\d\d:\d\d\.\d+ +(?P<pid>\d+) +\d+ (?P<level>[VDIWEF]) (?P<tag>[^:]*?) *: (?P<text>.*)$"
+)
+_START: Final = b"Running TensorFlow Lite benchmark with args"
+_RESULT_SAID: Final = (b"Saved benchmark result to", b"Failed to save benchmark result to")
+_DEATH_TAGS: Final = (b"ActivityManager", b"AndroidRuntime", b"DEBUG", b"libc", b"lmkd", b"lowmemorykiller", b"Zygote")
+#: How long the log must be silent after an error before the phone is asked whether the activity is still there.
+_SILENCE_AFTER_ERROR_S: Final = 2.0
+#: How often a silent phone is asked whether the process lives; a running benchmark prints nothing for seconds on end.
+_SILENCE_S: Final = 30.0
+
+
+class ApkTool:
+    """Starts the benchmark activity and follows it to its end."""
+
+    name = ToolName.APK
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+        command = start_command(request)
+        started_at = datetime.now(UTC)
+        deadline = Deadline(request.timeout_s)
+        device.shell(_clear_command())
+        with device.follow_log(buffers=("main", "system", "crash")) as lines:
+            start = device.shell(command, timeout_s=min(60.0, request.timeout_s))
+            watch = _Watch(device=device, deadline=deadline, cancelled=cancelled)
+            if not _start_failed(start.text + start.stderr.decode("utf-8", "replace")):
+                watch.follow(lines)
+        device.shell(f"am force-stop {PACKAGE}")
+        files = [
+            Attachment(name=name, data=data)
+            for name in _RESULT_FILES
+            if (data := device.read_file(f"{_FOLDER}/{name}", package=PACKAGE)) is not None
+        ]
+        return RawOutput(
+            command=command,
+            exit_code=None,
+            timed_out=watch.timed_out,
+            started_at=started_at,
+            duration_s=deadline.seconds - deadline.remaining_s,
+            attachments=(
+                Attachment(name="logcat", data=b"".join(line + b"\n" for line in watch.kept)),
+                Attachment(name="stdout", data=start.stdout),
+                Attachment(name="stderr", data=start.stderr),
+                *files,
+            ),
+        )
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read log and result files; an unreadable output is a report that says so."""
+        return parse_run(
+            stdout=raw.data("stdout"),
+            stderr=raw.data("stderr"),
+            logcat=raw.data("logcat"),
+            exit_code=raw.exit_code,
+            timed_out=raw.timed_out,
+            result_pb=raw.data(RESULT_FILE),
+            runtime_info_pb=raw.data(RUNTIME_INFO_FILE),
+            op_profile=raw.data(PROFILE_FILE),
+            op_profile_format="proto" if raw.data(PROFILE_FILE) else "",
+            requested=case.delegate.value,
+        )
+
+
+def start_command(request: InvocationRequest) -> str:
+    """Return the ``am start`` line for the device's shell.
+
+    The app splits its one argument string at white space, so that a value can't hold any: raises UsageError.
+    """
+    flags = benchmark_flags(request, folder=_FOLDER)
+    for name, value in flags:
+        if re.search(r"\s", value):
+            raise UsageError(f"flag {name}: the benchmark app can't take a value with white space ({value!r})")
+    arguments = shlex.quote(" ".join(format_flags(flags)))
+    return f"am start -S -W -n {ACTIVITY} --es args {arguments}"
+
+
+def _clear_command() -> str:
+    files = " ".join(f"files/{name}" for name in _RESULT_FILES)
+    return f"run-as {PACKAGE} mkdir -p files; run-as {PACKAGE} rm -f {files}"
+
+
+def _start_failed(text: str) -> bool:
+    return any(line.startswith(("Error:", "Error type", "java.lang.")) for line in text.splitlines())
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Follows the log of one started activity and knows when it is over."""
+
+    device: Device
+    deadline: Deadline
+    cancelled: threading.Event | None
+    kept: list[bytes] = field(default_factory=list)
+    timed_out: bool = False
+    _pid: bytes = b""
+    _saw_error: bool = False
+    _quiet_since_s: float = 0.0
+
+    def follow(self, lines: Iterator[bytes]) -> None:
+        """Take lines until the activity is over."""
+        self._quiet_since_s = self.deadline.remaining_s
+        for line in lines:
+            if line:
+                self._quiet_since_s = self.deadline.remaining_s
+                if self._take(line):
+                    return
+            elif self._is_over_in_silence():
+                return
+            if self.deadline.expired or (self.cancelled is not None and self.cancelled.is_set()):
+                self.timed_out = self.deadline.expired
+                return
+
+    def _take(self, line: bytes) -> bool:
+        header = _HEADER.match(line)
+        if header is None:
+            return False
+        text, tag = header["text"], header["tag"].strip()
+        if _START in text:
+            self._pid = header["pid"]
+        ours = bool(self._pid) and header["pid"] == self._pid
+        about_us = tag.startswith(_DEATH_TAGS) and (PACKAGE.encode() in text or _names_pid(text, self._pid))
+        # A native crash is told by crash_dump, in lines of which only the first names the process.
+        if not (ours or about_us or tag == b"DEBUG" or (tag == b"AndroidRuntime" and header["level"] == b"E")):
+            return False
+        self.kept.append(line)
+        self._saw_error |= ours and header["level"] in {b"E", b"F"}
+        return (ours and text.startswith(_RESULT_SAID)) or (about_us and _is_death(tag, text))
+
+    def _is_over_in_silence(self) -> bool:
+        quiet_s = self._quiet_since_s - self.deadline.remaining_s
+        if quiet_s < (_SILENCE_AFTER_ERROR_S if self._saw_error else _SILENCE_S):
+            return False
+        self._quiet_since_s = self.deadline.remaining_s
+        alive = self.device.shell(f"pidof {PACKAGE}").stdout.strip()
+        if not alive:
+            return True
+        activities = self.device.shell("dumpsys activity activities")
+        return self._saw_error and activities.exit_code == 0 and b"BenchmarkModelActivity" not in activities.stdout
+
+
+def _names_pid(text: bytes, pid: bytes) -> bool:
+    return bool(pid) and re.search(rb"\b" + pid + rb"\b", text) is not None
+
+
+def _is_death(tag: bytes, text: bytes) -> bool:
+    return tag == b"ActivityManager" and (b"has died" in text or b"Killing " in text)

@@ -1,0 +1,88 @@
+"""The flags that a case and a pass mean, for programs that take benchmark_model's flags.
+
+Every default that may change the number is passed explicitly. ``use_xnnpack`` above all: without it the programs apply
+XNNPACK by themselves and say so in one line at most. An accelerator's leftovers run on the builtin kernels unless the
+plan's flags say otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from orchestrator.errors import UsageError
+from orchestrator.ports import InvocationRequest
+from orchestrator.records.workload import DelegateName, Pass
+
+#: Flags that follow from a case, its pass or the run's folder; a plan says them in its own words.
+OWNED_FLAGS: Final = frozenset(
+    {
+        "graph", "num_threads", "num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs",
+        "use_gpu", "use_nnapi", "use_hexagon", "use_coreml",
+        "result_file_path", "export_model_runtime_info", "model_runtime_info_output_file",
+        "enable_op_profiling", "op_profiling_output_mode", "op_profiling_output_file", "profiling_output_csv_file",
+        "report_peak_memory_footprint", "help", "dry_run", "list_signatures",
+    }
+)  # fmt: skip
+
+RESULT_FILE: Final = "result.pb"
+RUNTIME_INFO_FILE: Final = "runtime_info.pb"
+PROFILE_FILE: Final = "op_profile.pb"
+
+_DELEGATE_FLAGS: Final[Mapping[DelegateName, tuple[tuple[str, str], ...]]] = {
+    DelegateName.CPU: (("use_xnnpack", "false"),),
+    DelegateName.XNNPACK: (("use_xnnpack", "true"),),
+    DelegateName.GPU: (("use_gpu", "true"), ("use_xnnpack", "false")),
+    DelegateName.NNAPI: (("use_nnapi", "true"), ("use_xnnpack", "false")),
+    DelegateName.HEXAGON: (("use_hexagon", "true"), ("use_xnnpack", "false")),
+    DelegateName.EXTERNAL: (("use_xnnpack", "false"),),
+}
+
+
+def benchmark_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, str]]:
+    """Return the flags of one invocation as (name, value), delegates in the order in which they are to be applied.
+
+    ``folder`` is where the program may write its result files. Raises UsageError for a delegate that this family of
+    programs doesn't have, and for a flag that isn't the plan's to set.
+    """
+    case = request.case
+    if case.delegate not in _DELEGATE_FLAGS:
+        raise UsageError(f"{case.tool} has no delegate {case.delegate}")
+    flags = {
+        "graph": request.model_path,
+        "num_threads": str(case.threads),
+        "num_runs": str(case.num_runs),
+        "min_secs": _number(case.min_secs),
+        "max_secs": _number(case.max_secs),
+        "warmup_runs": str(case.warmup_runs),
+        "warmup_min_secs": _number(case.warmup_min_secs),
+        **dict(_DELEGATE_FLAGS[case.delegate]),
+        "result_file_path": f"{folder}/{RESULT_FILE}",
+        **_pass_flags(request.run_pass, folder),
+    }
+    for name, value in case.flags:
+        if name in OWNED_FLAGS:
+            raise UsageError(f"flag {name} follows from the plan's own keys and can't be set beside them")
+        flags[name] = value
+    return list(flags.items())
+
+
+def _pass_flags(run_pass: Pass, folder: str) -> dict[str, str]:
+    if run_pass is Pass.MEMORY:
+        return {"report_peak_memory_footprint": "true"}
+    if run_pass is Pass.PROFILE:
+        return {
+            "enable_op_profiling": "true",
+            "op_profiling_output_mode": "proto",
+            "op_profiling_output_file": f"{folder}/{PROFILE_FILE}",
+        }
+    return {"export_model_runtime_info": "true", "model_runtime_info_output_file": f"{folder}/{RUNTIME_INFO_FILE}"}
+
+
+def format_flags(flags: list[tuple[str, str]]) -> list[str]:
+    """Return the flags as the programs read them: ``--name=value``, one word each, not quoted for a shell."""
+    return [f"--{name}={value}" for name, value in flags]
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"
