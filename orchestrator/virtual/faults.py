@@ -252,30 +252,39 @@ class FaultTable:
                 return count_bytes, None
             return passing, self._fire(stopping)
 
-    def reach(self, moment: str, *, subject: str = "") -> None:
-        """Announce a moment: faults of the whole phone that wait for it happen now, before this returns."""
+    def reach(self, moment: str, size_bytes: int = 0, *, subject: str = "") -> None:
+        """Announce a moment, or bytes passing at it: faults of the whole phone waiting for it happen first.
+
+        The link announces all its bytes under the moment "", which is what a byte count without a moment counts; a cut
+        at such a count is left to :meth:`advance`, which is exact.
+        """
         if not self._waiting:
             return
         for kind, handler in list(self._handlers.items()):
-            fault = self._take_named(kind, moment, subject)
+            fault = self._take_at(kind, moment, size_bytes, subject)
             if fault is not None:
                 handler(fault)
 
-    def _take_named(self, kind: FaultKind, moment: str, subject: str) -> Fault | None:
+    def _take_at(self, kind: FaultKind, moment: str, size_bytes: int, subject: str) -> Fault | None:
         with self._lock:
             for waiting in self._waiting:
                 fault = waiting.fault
-                if (
-                    fault.kind is kind
-                    and fault.moment
-                    and waiting.bytes_left is None
-                    and fault.concerns(moment, subject)
-                ):
-                    if not FAULT_NOTES[kind].lasting:
-                        return self._fire(waiting)
-                    # From its moment on, a condition is one that waits for nothing and stays until it is removed.
-                    waiting.fault = dataclasses.replace(fault, moment="")
+                if fault.kind is not kind or not fault.concerns(moment, subject):
+                    continue
+                if waiting.bytes_left is None:
+                    if not fault.moment:
+                        continue
+                elif bool(fault.moment) != bool(moment) or (kind is FaultKind.CUT and not moment):
+                    continue
+                elif waiting.bytes_left > size_bytes:
+                    waiting.bytes_left -= size_bytes
+                    continue
+                if FAULT_NOTES[kind].lasting:
+                    # From here on the condition waits for nothing, and stays until it is removed.
+                    waiting.fault = dataclasses.replace(fault, moment="", at_bytes=None)
+                    waiting.bytes_left = None
                     return waiting.fault
+                return self._fire(waiting)
         return None
 
     def _fire(self, waiting: _Waiting) -> Fault:
