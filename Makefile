@@ -1,0 +1,48 @@
+# Everything here works on a fresh machine with Python 3.11, make and git. All targets use .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Two workers: more than the cores of a small machine only makes real servers in tests wait for each other.
+WORKERS ?= 2
+
+.PHONY: install test check quickstart format lock benchmarks clean
+
+install: $(VENV)/installed
+
+$(VENV)/installed: requirements/pinned.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "benchfarm needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pinned.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+# What tests use beside Python packages: Debian's adb (an old server), Chromium, PostgreSQL. Tests that need one that
+# is missing are skipped on a laptop and fail where CI is set.
+test: install
+	sh tests/system_packages.sh
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
+
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+quickstart: install
+	$(BIN)/benchfarm quickstart
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Pin what pyproject.toml allows, with hashes, and without naming where packages come from.
+lock:
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header --no-emit-index-url \
+		--no-emit-trusted-host --no-emit-find-links --extra dev --output-file requirements/pinned.txt pyproject.toml
+
+benchmarks: install
+	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+clean:
+	rm -rf $(VENV) reports/out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Install the Debian packages that some tests use, where that can be done without asking anyone.
+missing=""
+command -v adb >/dev/null || missing="$missing adb"
+command -v chromium >/dev/null || missing="$missing chromium"
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
+[ -z "$missing" ] && exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "installing for the tests:$missing"
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+else
+    echo "not installed, tests that use them are skipped:$missing"
+fi
