@@ -1,0 +1,135 @@
+"""What the engine does, as lines in a log or as a bar for each device on a terminal; always on standard error."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.result import one_line
+from orchestrator.engine.events import (
+    CampaignEnded,
+    CampaignStarted,
+    DeviceFinished,
+    DeviceNote,
+    FilePlaced,
+    InvocationStarted,
+    RunStored,
+)
+from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
+from orchestrator.units import format_bytes, format_duration, format_latency
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class LineObserver:
+    """One line for each event, with the time of day; for logs and for everything that isn't a terminal."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def on_event(self, event: object) -> None:
+        """Print the event, if it is one that people want to read."""
+        text = describe(event)
+        if text:
+            self.write(f"{datetime.now().astimezone():%H:%M:%S} {text}")
+
+    def write(self, line: str) -> None:
+        """Print one whole line, never mixed with another thread's."""
+        with self._lock:
+            print(line, file=sys.stderr, flush=True)
+
+
+class TerminalObserver:
+    """A bar for each device that works, and above them a line for each thing to remember."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._progress: Progress = Progress(
+            TextColumn("{task.fields[serial]:<16}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._lock = threading.Lock()
+
+    def on_event(self, event: object) -> None:
+        """Move the bars, and print what is to be remembered."""
+        with self._lock:
+            match event:
+                case CampaignStarted():
+                    self._progress.start()
+                case InvocationStarted(invocation=invocation, position=position, total=total):
+                    task = self._task(invocation.case.serial, total)
+                    text = f"{invocation.case.model_name} {invocation.case.configuration}"
+                    self._progress.update(task, completed=position - 1, description=one_line(text))
+                case RunStored(run=run, position=position, total=total):
+                    self._progress.update(self._task(run.case.serial, total), completed=position)
+                case CampaignEnded():
+                    self._progress.stop()
+            if isinstance(event, CampaignStarted | CampaignEnded | DeviceNote | DeviceFinished | FilePlaced) or (
+                isinstance(event, RunStored) and event.run.outcome is not Outcome.COMPLETED
+            ):
+                text = describe(event)
+                if text:
+                    self._progress.console.print(text, markup=False, highlight=False)
+
+    def _task(self, serial: str, total: int) -> TaskID:
+        if serial not in self._tasks:
+            self._tasks[serial] = self._progress.add_task("", total=total, serial=one_line(serial))
+        return self._tasks[serial]
+
+
+def observer_for_stderr() -> LineObserver | TerminalObserver:
+    """Return bars on a terminal and lines elsewhere."""
+    return TerminalObserver() if sys.stderr.isatty() else LineObserver()
+
+
+def describe(event: object) -> str:
+    """Return an event as one line for people, empty for one that they needn't read."""
+    match event:
+        case CampaignStarted(campaign=campaign, devices=devices, total=total, done=done):
+            names = ", ".join(facts.title for facts in devices) or "no device"
+            stored = f", {done} stored already" if done else ""
+            text = f"campaign {campaign.campaign_id} '{campaign.name}': {total} invocations on {names}{stored}"
+        case FilePlaced(serial=serial, name=name, pushed_bytes=0):
+            text = f"{serial}: {name} is there already"
+        case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):
+            text = f"{serial}: sent {name}, {format_bytes(pushed_bytes)} in {format_duration(duration_s)}"
+        case DeviceNote(serial=serial, text=note, is_problem=is_problem):
+            text = f"{serial}: {'problem: ' if is_problem else ''}{note}"
+        case RunStored(run=run, position=position, total=total):
+            text = f"{run.case.serial}: {position}/{total} {describe_run(run)}"
+        case DeviceFinished(serial=serial, left=left, reason=reason) if left:
+            text = f"{serial}: given up with {left} invocations left: {reason or 'stopped'}"
+        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left):
+            text = f"campaign {campaign.campaign_id} {status}: {stored} stored, {left} left"
+        case _:
+            text = ""
+    return one_line(text)
+
+
+def describe_run(run: RunRecord) -> str:
+    """Return a run as one line: what it measured, how it ended, what it is worth."""
+    case = run.case
+    kind = "" if run.run_pass.value == "timing" else f" ({run.run_pass} pass)"
+    what = f"{case.model_name}, {case.configuration}{kind} #{run.invocation + 1}"
+    if run.outcome is not Outcome.COMPLETED:
+        return f"{what}: {run.outcome}: {run.reason_code}: {run.reason}"
+    figure = format_latency(run.latency_us) if run.latency_us is not None else "done"
+    delegate = run.report.delegate if run.report else None
+    nodes = ""
+    if delegate is not None and delegate.truth is DelegateTruth.PARTIAL:
+        nodes = f", {delegate.delegated_nodes} of {delegate.total_nodes} operators delegated"
+    codes = ", ".join(finding.code for finding in run.verdict.findings if finding.severity.value != "info")
+    worth = f"{run.verdict.quality}{f' ({codes})' if codes else ''}"
+    virtual = " [virtual]" if run.is_virtual else ""
+    return f"{what}: {figure}{nodes}, {worth}{virtual}"

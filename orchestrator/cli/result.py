@@ -1,0 +1,63 @@
+"""What a command found out, ready to be shown to a person or to a program."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """One result in its two renderings."""
+
+    #: For people; no line break at the end.
+    text: str
+    #: For programs: plain values, records, dates and paths (see :func:`to_json`).
+    data: object
+    exit_code: int = 0
+
+
+def to_json(value: object) -> str:
+    """Return a value as indented JSON; records become objects, bytes are left out."""
+    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, enum.Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+        return {name: _plain(item) for name, item in fields.items() if not isinstance(item, bytes)}
+    if isinstance(value, Mapping):
+        return {str(_plain(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, PurePath):
+        return str(value)
+    return value
+
+
+def table(headers: tuple[str, ...], rows: list[tuple[str, ...]], *, right: tuple[int, ...] = ()) -> str:
+    """Return a plain text table; columns whose index is in ``right`` are aligned to the right."""
+    printable = [tuple(one_line(cell) for cell in row) for row in rows]
+    widths = [max(len(row[column]) for row in [headers, *printable]) for column in range(len(headers))]
+    lines = []
+    for row in [headers, *printable]:
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def one_line(text: str) -> str:
+    """Return text that can't break a table or drive a terminal: control characters are shown as escapes."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
