@@ -1,0 +1,1 @@
+"""What a .tflite file holds, and building sample models."""

@@ -1,0 +1,183 @@
+"""A .tflite file as a graph of tensors and operators, by the numbers of its schema; names come later.
+
+Field numbers are those of the public schema (tensorflow/compiler/mlir/lite/schema/schema.fbs), version 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.models.flatbuffer import DamagedBufferError, FlatBuffer, FlatTable
+
+#: Nothing that runs on a phone has tensors of more dimensions; a file that claims so only wants to cost time.
+_RANK_MAX: Final = 64
+#: Metadata name and size of the oldest runtime version that has all operators of a model.
+_MIN_RUNTIME: Final = ("min_runtime_version", 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """A tensor; ``constant_bytes`` is the size of its data in the file, 0 for one that is computed."""
+
+    name: str
+    type_number: int
+    shape: tuple[int, ...]
+    shape_signature: tuple[int, ...]
+    buffer: int
+    constant_bytes: int
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """An operator; indices are those of its subgraph's tensors, -1 is an input that is left out."""
+
+    code: int
+    custom_name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    #: First field of its options, when that is a boolean (``adj_x`` of BATCH_MATMUL).
+    first_option: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subgraph:
+    """Tensors, and operators in the order in which they run."""
+
+    tensors: tuple[Tensor, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    operators: tuple[Operator, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """A named entry and the names of its inputs and outputs."""
+
+    key: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """A whole model."""
+
+    version: int
+    description: str
+    min_runtime_version: str
+    subgraphs: tuple[Subgraph, ...]
+    signatures: tuple[Signature, ...]
+
+
+def read_graph(buffer: FlatBuffer) -> Graph:
+    """Read a whole model; raises DamagedBufferError when something points where it must not."""
+    root = buffer.root()
+    codes = [_operator_code(table) for table in root.tables(1)]
+    buffers = root.tables(4)
+    buffer_sizes = [_constant_bytes(table, buffer) for table in buffers]
+    subgraphs = tuple(_subgraph(table, codes, buffer_sizes) for table in root.tables(2))
+    if not subgraphs:
+        raise DamagedBufferError("it has no subgraph, so there is nothing to run")
+    return Graph(
+        version=root.integer(0, "<I"),
+        description=root.text(3),
+        min_runtime_version=_min_runtime_version(root.tables(6), buffers),
+        subgraphs=subgraphs,
+        signatures=tuple(_signature(table, len(subgraphs)) for table in root.tables(7)),
+    )
+
+
+def _operator_code(table: FlatTable) -> tuple[int, str]:
+    # Codes from 127 on are only in the wider field, older files have only the narrow one: the larger counts.
+    return max(table.integer(0, "<b"), table.integer(3, "<i")), table.text(1)
+
+
+def _constant_bytes(table: FlatTable, buffer: FlatBuffer) -> int:
+    inline = table.length(0)
+    offset, size = table.integer(1, "<Q"), table.integer(2, "<Q")
+    if offset > 1:  # A file of over 2 GB has its data behind the flatbuffer, where 32-bit offsets don't reach.
+        buffer.check(offset, size)
+        return size
+    return inline
+
+
+def _min_runtime_version(metadata: list[FlatTable], buffers: list[FlatTable]) -> str:
+    name, size = _MIN_RUNTIME
+    for table in metadata:
+        index = table.integer(1, "<I")
+        if index >= len(buffers):
+            raise DamagedBufferError(f"metadata refers to buffer {index} of {len(buffers)}")
+        if table.text(0) == name:
+            return buffers[index].content(0, size).split(b"\0")[0].decode("ascii", "replace")
+    return ""
+
+
+def _subgraph(table: FlatTable, codes: list[tuple[int, str]], buffer_sizes: list[int]) -> Subgraph:
+    tensors = tuple(_tensor(entry, buffer_sizes) for entry in table.tables(0))
+    operators = tuple(_operator(entry, codes) for entry in table.tables(3))
+    inputs, outputs = table.integers(1, "<i"), table.integers(2, "<i")
+    for index in (*inputs, *outputs):
+        _check_tensor(index, len(tensors), lowest=0)
+    for operator in operators:
+        for index in (*operator.inputs, *operator.outputs):
+            _check_tensor(index, len(tensors), lowest=-1)
+    return Subgraph(tensors=tensors, inputs=inputs, outputs=outputs, operators=operators)
+
+
+def _check_tensor(index: int, count: int, *, lowest: int) -> None:
+    if not lowest <= index < count:
+        raise DamagedBufferError(f"it refers to tensor {index} of {count}")
+
+
+def _tensor(table: FlatTable, buffer_sizes: list[int]) -> Tensor:
+    buffer = table.integer(2, "<I")
+    if buffer >= max(1, len(buffer_sizes)):
+        raise DamagedBufferError(f"a tensor refers to buffer {buffer} of {len(buffer_sizes)}")
+    shape = _shape(table, 0)
+    quantization = table.table(4)
+    return Tensor(
+        name=table.text(3),
+        type_number=table.integer(1, "<b"),
+        shape=shape,
+        shape_signature=_shape(table, 7) or shape,
+        buffer=buffer,
+        constant_bytes=buffer_sizes[buffer] if buffer_sizes else 0,
+        scales=quantization.floats(2) if quantization else (),
+        zero_points=quantization.integers(3, "<q") if quantization else (),
+    )
+
+
+def _shape(table: FlatTable, field: int) -> tuple[int, ...]:
+    if (rank := table.length(field, 4)) > _RANK_MAX:
+        raise DamagedBufferError(f"a tensor has {rank} dimensions")
+    return table.integers(field, "<i")
+
+
+def _operator(table: FlatTable, codes: list[tuple[int, str]]) -> Operator:
+    index = table.integer(0, "<I")
+    if index >= len(codes):
+        raise DamagedBufferError(f"an operator refers to code {index} of {len(codes)}")
+    code, custom_name = codes[index]
+    table.length(5)
+    options = table.table(4)
+    return Operator(
+        code=code,
+        custom_name=custom_name,
+        inputs=table.integers(1, "<i"),
+        outputs=table.integers(2, "<i"),
+        first_option=bool(options and options.integer(0, "<b")),
+    )
+
+
+def _signature(table: FlatTable, subgraph_count: int) -> Signature:
+    subgraph = table.integer(4, "<I")
+    if subgraph >= subgraph_count:
+        raise DamagedBufferError(f"a signature refers to subgraph {subgraph} of {subgraph_count}")
+    return Signature(
+        key=table.text(2),
+        inputs=tuple(entry.text(0) for entry in table.tables(0)),
+        outputs=tuple(entry.text(0) for entry in table.tables(1)),
+    )

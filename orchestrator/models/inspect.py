@@ -1,0 +1,245 @@
+"""What a .tflite file is and holds, told without running any of it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import math
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import ModelError
+from orchestrator.models.flatbuffer import DamagedBufferError, FlatBuffer
+from orchestrator.models.graph import Graph, Operator, Subgraph, Tensor, read_graph
+from orchestrator.records.identity import ModelSha
+from orchestrator.records.model import ModelFacts, SignatureFacts, TensorFacts
+from orchestrator.records.workload import Model
+
+_IDENTIFIER: Final = b"TFL3"
+#: What files that are given by mistake begin with, and what they are.
+_OTHER_FORMATS: Final = (
+    (b"version https://git-lfs", "a Git LFS pointer; fetch the model itself with 'git lfs pull'"),
+    (b"PK\x03\x04", "a zip archive (an APK, or a .task bundle?)"),
+    (b"\x1f\x8b", "gzip data; unpack it first"),
+    (b"\x7fELF", "an ELF program"),
+    (b"\x89HDF", "an HDF5 file (a Keras model?); convert it with tf.lite.TFLiteConverter"),
+    (b"<", "a web page or XML; was it downloaded from a page instead of the file's own address?"),
+)
+
+
+def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> Model:
+    """Return what a model file is: its content's hash and its size.
+
+    The whole structure is walked, so that a damaged file is told before it's pushed to a phone.
+
+    Args:
+        path: The file.
+        name: What to call it; its file name without the ending when empty.
+        sha256: The content that is meant, when that is known.
+
+    Raises:
+        ModelError: missing, empty, a folder, truncated, damaged, no TFLite flatbuffer, or not what ``sha256`` says.
+    """
+    with _opened(path) as (descriptor, size_bytes):
+        _graph(path, descriptor, size_bytes)
+        digest = _sha256(path, descriptor, size_bytes)
+    if sha256 is not None and digest != sha256.lower():
+        raise ModelError(
+            f"{path} isn't the model that is meant: its sha256 is {digest}, expected was {sha256.lower()}",
+            hint="get the right file, or change the sha256 where the model is named",
+        )
+    return Model(name=name or path.stem, sha256=ModelSha(digest), size_bytes=size_bytes, path=path)
+
+
+def inspect_model(path: Path) -> ModelFacts:
+    """Return what a model holds; raises ModelError as :func:`identify_model` does."""
+    with _opened(path) as (descriptor, size_bytes):
+        graph = _graph(path, descriptor, size_bytes)
+    return _facts(graph, size_bytes)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[int, int]]:
+    """Open a model file; yield its descriptor and size."""
+    try:
+        # Without O_NONBLOCK a named pipe would hold us here for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ModelError(
+            f"{str(path)!r} can't be opened: {reason}", hint="check the path and its permissions"
+        ) from error
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise ModelError(f"{str(path)!r} is a folder, not a model", hint="name the .tflite file in it")
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError(f"{str(path)!r} is no regular file")
+        if status.st_size == 0:
+            raise ModelError(f"{str(path)!r} is empty", hint="was its download or conversion cut off?")
+        yield descriptor, status.st_size
+    except OSError as error:
+        raise ModelError(f"{str(path)!r} can't be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _graph(path: Path, descriptor: int, size_bytes: int) -> Graph:
+    head = os.pread(descriptor, 64, 0)
+    if head[4:8] != _IDENTIFIER:
+        what = next((what for start, what in _OTHER_FORMATS if head.lstrip().startswith(start)), "")
+        raise ModelError(
+            f"{str(path)!r} is no TFLite model: " + (f"it is {what}" if what else "it lacks the mark TFL3 at byte 4"),
+            hint="give a .tflite file",
+        )
+    try:
+        return read_graph(FlatBuffer(descriptor, size_bytes))
+    except DamagedBufferError as error:
+        raise ModelError(
+            f"{str(path)!r} is truncated or damaged: {error}", hint="copy or convert the model again"
+        ) from error
+
+
+def _sha256(path: Path, descriptor: int, size_bytes: int) -> str:
+    digest = hashlib.sha256()
+    done = 0
+    while part := os.pread(descriptor, 1 << 20, done):
+        digest.update(part)
+        done += len(part)
+    if done != size_bytes:
+        raise ModelError(f"{str(path)!r} changed while it was read", hint="wait until it is complete")
+    return digest.hexdigest()
+
+
+@functools.cache
+def _names() -> tuple[dict[int, str], dict[int, str]]:
+    """Return the names of operators and of tensor types by their numbers in the runtime's own schema."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    def by_number(enumeration: type) -> dict[int, str]:
+        return {number: name for name, number in vars(enumeration).items() if isinstance(number, int)}
+
+    return by_number(schema.BuiltinOperator), by_number(schema.TensorType)
+
+
+def _operator_name(operator: Operator) -> str:
+    name = _names()[0].get(operator.code, f"UNKNOWN_{operator.code}")
+    return operator.custom_name or name if name == "CUSTOM" else name
+
+
+def _dtype(tensor: Tensor) -> str:
+    return _names()[1].get(tensor.type_number, f"unknown_{tensor.type_number}").lower()
+
+
+def _facts(graph: Graph, size_bytes: int) -> ModelFacts:
+    main = graph.subgraphs[0]
+    operators = [operator for subgraph in graph.subgraphs for operator in subgraph.operators]
+    counts = Counter(_operator_name(operator) for operator in operators)
+    outside = {_operator_name(operator) for operator in operators if _names()[0].get(operator.code) == "CUSTOM"}
+    constants = {t.buffer: t.constant_bytes for subgraph in graph.subgraphs for t in subgraph.tensors}
+    return ModelFacts(
+        size_bytes=size_bytes,
+        schema_version=graph.version,
+        description=graph.description,
+        min_runtime_version=graph.min_runtime_version,
+        inputs=tuple(_tensor_facts(main.tensors[index]) for index in main.inputs),
+        outputs=tuple(_tensor_facts(main.tensors[index]) for index in main.outputs),
+        signatures=tuple(SignatureFacts(key=s.key, inputs=s.inputs, outputs=s.outputs) for s in graph.signatures),
+        subgraph_count=len(graph.subgraphs),
+        operators=dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))),
+        custom_operators=tuple(sorted(name for name in outside if not name.startswith("Flex"))),
+        flex_operators=tuple(sorted(name for name in outside if name.startswith("Flex"))),
+        multiply_adds=_multiply_adds(main),
+        weights_bytes=sum(constants.values()),
+        precision=_precision(graph),
+    )
+
+
+def _tensor_facts(tensor: Tensor) -> TensorFacts:
+    as_a_whole = len(tensor.scales) == 1 and len(tensor.zero_points) == 1
+    return TensorFacts(
+        name=tensor.name,
+        dtype=_dtype(tensor),
+        shape=tensor.shape,
+        shape_signature=tensor.shape_signature,
+        scale=tensor.scales[0] if as_a_whole else None,
+        zero_point=tensor.zero_points[0] if as_a_whole else None,
+    )
+
+
+def _multiply_adds(subgraph: Subgraph) -> int | None:
+    total = 0
+    for operator in subgraph.operators:
+        work = _operator_work(_operator_name(operator), operator, subgraph)
+        if work is None:
+            return None
+        total += work
+    return total
+
+
+def _operator_work(name: str, operator: Operator, subgraph: Subgraph) -> int | None:
+    """Return an operator's multiply-adds, 0 for kinds that aren't counted, None when a shape isn't told."""
+    if name not in _WEIGHED:
+        return 0
+    if len(operator.inputs) < 2 or not operator.outputs or min(*operator.inputs[:2], operator.outputs[0]) < 0:
+        return None
+    first, weights = (subgraph.tensors[index].shape for index in operator.inputs[:2])
+    result = subgraph.tensors[operator.outputs[0]].shape
+    if not result or min((*first, *weights, *result)) <= 0:
+        return None
+    match name, len(weights):
+        case "CONV_2D", 4:  # [out, height, width, in of its group]
+            return math.prod(result) * math.prod(weights[1:])
+        case "DEPTHWISE_CONV_2D", 4:  # [1, height, width, out]
+            return math.prod(result) * weights[1] * weights[2]
+        case "TRANSPOSE_CONV", 4:  # Each input element meets each weight of its channel; inputs: shape, weights, data.
+            if len(operator.inputs) < 3 or operator.inputs[2] < 0:
+                return None
+            data = subgraph.tensors[operator.inputs[2]].shape
+            return math.prod(data) * math.prod(weights[:3]) if data and min(data) > 0 else None
+        case "FULLY_CONNECTED", 2:  # [out, in]
+            return math.prod(result) * weights[1]
+        case "BATCH_MATMUL", _ if len(first) >= 2:
+            return math.prod(result) * (first[-2] if operator.first_option else first[-1])
+        case _:
+            return None
+
+
+#: Operators whose work is counted: those that multiply by a matrix of weights.
+_WEIGHED: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL"})
+
+
+def _precision(graph: Graph) -> str:
+    """Return in what the weighed operators compute; without any of them, what the constants are stored in."""
+    found = {kind for subgraph in graph.subgraphs for kind in _computed_kinds(subgraph)}
+    if not found:
+        constants = {_dtype(t) for s in graph.subgraphs for t in s.tensors if t.constant_bytes}
+        found = constants & {"float32", "float16", "int8", "uint8", "int16"}
+    if not found:
+        return "none"
+    return found.pop() if len(found) == 1 else "mixed"
+
+
+def _computed_kinds(subgraph: Subgraph) -> Iterator[str]:
+    #: Weights that are stored small and widened before use: tensor -> what it was widened from.
+    widened = {
+        operator.outputs[0]: subgraph.tensors[operator.inputs[0]]
+        for operator in subgraph.operators
+        if _operator_name(operator) == "DEQUANTIZE" and operator.inputs and operator.outputs and operator.inputs[0] >= 0
+    }
+    for operator in subgraph.operators:
+        if _operator_name(operator) not in _WEIGHED or len(operator.inputs) < 2 or min(operator.inputs[:2]) < 0:
+            continue
+        data_at = 2 if _operator_name(operator) == "TRANSPOSE_CONV" and len(operator.inputs) > 2 else 0
+        data = _dtype(subgraph.tensors[operator.inputs[data_at]])
+        weights = widened.get(operator.inputs[1], subgraph.tensors[operator.inputs[1]])
+        stored = _dtype(weights)
+        if data == "float32" and stored != "float32" and weights.constant_bytes:
+            yield "float16" if stored == "float16" else "dynamic-range"
+        else:
+            yield data

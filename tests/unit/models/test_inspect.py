@@ -1,0 +1,211 @@
+"""Model files, sound and hostile."""
+
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import flatbuffers
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.errors import ModelError
+from orchestrator.models.inspect import identify_model, inspect_model
+from orchestrator.models.zoo import sample_models
+from orchestrator.records.model import ModelFacts
+
+FLOAT, INT8 = sample_models()
+
+
+def edited(source: Path, target: Path, edit) -> Path:
+    """Write a copy of a model, changed through the runtime's own object interface."""
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(source.read_bytes(), 0))
+    edit(model)
+    builder = flatbuffers.Builder(1 << 20)
+    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+    target.write_bytes(bytes(builder.Output()))
+    return target
+
+
+@pytest.mark.parametrize("path", [FLOAT, INT8])
+def test_facts_agree_with_the_runtimes_own_reader(path):
+    facts = inspect_model(path)
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
+    graph = model.subgraphs[0]
+    assert facts.operator_count == len(graph.operators)
+    assert facts.schema_version == model.version
+    assert facts.description == model.description.decode()
+    assert [t.name for t in facts.inputs] == [graph.tensors[i].name.decode() for i in graph.inputs]
+    assert [list(t.shape) for t in facts.outputs] == [list(graph.tensors[i].shape) for i in graph.outputs]
+    metadata = {b.buffer for b in model.metadata}
+    sizes = {i: len(b.data) for i, b in enumerate(model.buffers) if b.data is not None and i not in metadata}
+    assert facts.weights_bytes == sum(sizes.values())
+    (signature,) = facts.signatures
+    assert (signature.key, signature.inputs, signature.outputs) == ("serving_default", ("image",), ("probabilities",))
+
+
+def test_multiply_adds_are_those_of_a_quarter_width_mobilenet():
+    # By hand, from the layers' shapes: h*w*out*kh*kw*in (h*w*c*kh*kw for depthwise ones).
+    pairs = [(16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1)]
+    side, channels = 64, 8
+    expected = side * side * 8 * 27
+    for wider, stride in pairs:
+        side //= stride
+        expected += side * side * channels * 9 + side * side * channels * wider
+        channels = wider
+    expected += 256 * 64
+    assert inspect_model(FLOAT).multiply_adds == inspect_model(INT8).multiply_adds == expected
+
+
+def test_int8_twin_is_told_from_the_float_model():
+    assert inspect_model(FLOAT).precision == "float32"
+    facts = inspect_model(INT8)
+    assert (facts.precision, facts.is_quantised, facts.inputs[0].dtype) == ("int8", True, "int8")
+    assert facts.inputs[0].scale == pytest.approx(2 / 255, rel=1e-3)
+
+
+def test_custom_and_flex_operators_are_told_apart(tmp_path):
+    def edit(model):
+        softmax = model.subgraphs[0].operators[-1].opcodeIndex
+        for name in ("FlexAddV2", "MyOwnOp"):
+            code = schema.OperatorCodeT()
+            code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM
+            code.customCode = name
+            model.operatorCodes.append(code)
+            operator = schema.OperatorT()
+            operator.opcodeIndex = len(model.operatorCodes) - 1
+            operator.inputs, operator.outputs = [0], [1]
+            model.subgraphs[0].operators.append(operator)
+        assert softmax < len(model.operatorCodes)
+
+    facts = inspect_model(edited(FLOAT, tmp_path / "m.tflite", edit))
+    assert facts.flex_operators == ("FlexAddV2",)
+    assert facts.custom_operators == ("MyOwnOp",)
+    assert facts.operators["FlexAddV2"] == 1
+
+
+def test_size_known_only_at_run_time_is_told(tmp_path):
+    def edit(model):
+        tensor = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]]
+        tensor.shapeSignature = [-1, 128, 128, 3]
+
+    facts = inspect_model(edited(FLOAT, tmp_path / "m.tflite", edit))
+    assert facts.inputs[0].is_dynamic
+    assert facts.inputs[0].shape == (1, 128, 128, 3)
+
+
+def test_model_is_known_by_its_content_and_called_by_its_file_name(tmp_path):
+    awkward = tmp_path / "-a b$(id)\n'\"é.tflite"
+    shutil.copy(FLOAT, awkward)
+    model = identify_model(awkward)
+    assert model.name == "-a b$(id)\n'\"é"
+    assert model.sha256 == identify_model(FLOAT).sha256
+    assert model.size_bytes == FLOAT.stat().st_size
+    assert identify_model(awkward, name="mine").name == "mine"
+
+
+def test_other_content_than_the_one_that_is_meant_is_refused():
+    sha256 = identify_model(FLOAT).sha256
+    assert identify_model(FLOAT, sha256=sha256.upper()).sha256 == sha256
+    with pytest.raises(ModelError, match=f"sha256 is {sha256}, expected was {'0' * 64}"):
+        identify_model(FLOAT, sha256="0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "Git LFS pointer"),
+        (b"<!doctype html><title>404</title>", "web page"),
+        (b"PK\x03\x04rest", "zip archive"),
+        (b"abcdefghijkl", "lacks the mark TFL3"),
+        (b"TFL3", "lacks the mark TFL3"),
+        (b"\x1c\x00\x00\x00TFL3", "truncated or damaged"),
+        (b"\x00\x00\x00\x00TFL3", "truncated or damaged"),
+    ],
+)
+def test_what_is_no_model_is_refused_with_its_reason(tmp_path, content, message):
+    path = tmp_path / "m.tflite"
+    path.write_bytes(content)
+    for read in (identify_model, inspect_model):
+        with pytest.raises(ModelError, match=message):
+            read(path)
+
+
+def test_missing_file_folder_pipe_and_impossible_name_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path, message in (
+        (tmp_path / "none.tflite", "No such file"),
+        (tmp_path, "is a folder"),
+        (tmp_path / "pipe", "no regular file"),
+        (Path("a\0b"), "null"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            identify_model(path)
+
+
+def test_every_truncation_is_refused(tmp_path):
+    content = INT8.read_bytes()
+    path = tmp_path / "m.tflite"
+    for length in [*range(8, 200, 7), *range(200, len(content), 9973), len(content) - 1]:
+        path.write_bytes(content[:length])
+        with pytest.raises(ModelError, match="truncated or damaged"):
+            identify_model(path)
+
+
+def test_tables_shared_thousands_of_times_end_at_the_budget(tmp_path):
+    # One tensor named 5,000 times by one subgraph that is named 5,000 times: 25 million tensors out of 40 kB.
+    builder = flatbuffers.Builder(1 << 16)
+
+    def shared(table: int, start_vector) -> int:
+        start_vector(builder, 5000)
+        for _ in range(5000):
+            builder.PrependUOffsetTRelative(table)
+        return builder.EndVector()
+
+    schema.TensorStart(builder)
+    tensors = shared(schema.TensorEnd(builder), schema.SubGraphStartTensorsVector)
+    schema.SubGraphStart(builder)
+    schema.SubGraphAddTensors(builder, tensors)
+    subgraphs = shared(schema.SubGraphEnd(builder), schema.ModelStartSubgraphsVector)
+    schema.ModelStart(builder)
+    schema.ModelAddSubgraphs(builder, subgraphs)
+    builder.Finish(schema.ModelEnd(builder), file_identifier=b"TFL3")
+    path = tmp_path / "bomb.tflite"
+    path.write_bytes(bytes(builder.Output()))
+    with pytest.raises(ModelError, match="more than 1000000 steps"):
+        inspect_model(path)
+
+
+def assert_facts_or_model_error(path: Path) -> None:
+    try:
+        told: object = inspect_model(path)
+    except ModelError as error:
+        told = error
+    assert isinstance(told, ModelFacts) or "truncated or damaged" in str(told)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_mutated_model_gives_facts_or_a_model_error(tmp_path_factory, data):
+    content = bytearray(INT8.read_bytes())
+    for _ in range(data.draw(st.integers(1, 12))):
+        # Structure is dense at both ends; weights lie in the middle.
+        place = data.draw(st.one_of(st.integers(8, 4000), st.integers(len(content) - 40_000, len(content) - 5)))
+        value = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0xFFFFFFF0]))
+        struct.pack_into("<I", content, place, value)
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(8, len(content))) :]
+    path = tmp_path_factory.mktemp("fuzz") / "m.tflite"
+    path.write_bytes(content)
+    assert_facts_or_model_error(path)
+
+
+@settings(max_examples=200, deadline=None)
+@given(body=st.binary(max_size=300))
+def test_garbage_behind_the_mark_gives_facts_or_a_model_error(tmp_path_factory, body):
+    path = tmp_path_factory.mktemp("fuzz") / "m.tflite"
+    path.write_bytes(body[:4].ljust(4, b"\x08") + b"TFL3" + body[4:])
+    assert_facts_or_model_error(path)
