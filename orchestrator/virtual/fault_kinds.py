@@ -27,6 +27,7 @@ class FaultKind(StrEnum):
     DELEGATE_MISSING = "delegate-missing"
     DELEGATE_PARTIAL = "delegate-partial"
     DELEGATE_FAILING = "delegate-failing"
+    DELEGATE_WRONG = "delegate-wrong"
     LOG_GARBAGE = "log-garbage"
     LOG_UTF8 = "log-utf8"
     CLOCK_JUMP = "clock-jump"
@@ -44,6 +45,8 @@ class FaultNote:
     args: Mapping[str, FaultArg] = field(default_factory=dict)
     #: True for a condition that lasts until the fault is removed, unless ``times`` is given.
     lasting: bool = False
+    #: The moment that is meant when none is given.
+    moment: str = ""
 
 
 FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
@@ -73,8 +76,9 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         lasting=True,
     ),
     FaultKind.OUTPUT_CUT: FaultNote(
-        summary="A service's stream (moment 'shell' or 'exec') or a program's output is closed after 'bytes' bytes, "
-        "without exit code; the connection stays."
+        summary="Output ends after 'bytes' bytes: a service's (moments 'shell', 'exec', 'abb') is closed without exit "
+        "code while the connection stays; of a program's stdout (moment 'program', counted from its init) the rest "
+        "is lost."
     ),
     FaultKind.BIT_FLIP: FaultNote(
         summary="One bit of a pushed (moment 'push') or pulled (moment 'pull') file is turned over at byte 'bytes'; "
@@ -90,13 +94,16 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         lasting=True,
     ),
     FaultKind.SEGV: FaultNote(
-        summary="A benchmark program dies of SIGSEGV at the moment (default: run), with a tombstone in the crash log."
+        summary="A benchmark program dies of SIGSEGV at the moment (default: run), with its last words in logcat.",
+        moment="run",
     ),
     FaultKind.LOW_MEMORY: FaultNote(
-        summary="The low memory killer ends a benchmark program with SIGKILL at the moment (default: run)."
+        summary="The low memory killer ends a benchmark program with SIGKILL at the moment (default: run).",
+        moment="run",
     ),
     FaultKind.PROGRAM_HANG: FaultNote(
-        summary="A benchmark program stops at the moment (default: run) and does nothing until it is killed."
+        summary="A benchmark program stops at the moment (default: run) and does nothing until it is killed.",
+        moment="run",
     ),
     FaultKind.DELEGATE_MISSING: FaultNote(
         summary="The delegate (subject) isn't on the phone: its library or driver can't be opened."
@@ -106,6 +113,9 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
     ),
     FaultKind.DELEGATE_FAILING: FaultNote(
         summary="The delegate (subject) is there but fails while it is applied to the model."
+    ),
+    FaultKind.DELEGATE_WRONG: FaultNote(
+        summary="The delegate (subject) computes wrong numbers, at full speed and without a word."
     ),
     FaultKind.LOG_GARBAGE: FaultNote(
         summary="Bytes that are no UTF-8 come into logcat between other lines.",

@@ -5,7 +5,7 @@ log, a program. It fires ``times`` times (0: until it is removed) and can be tie
 
 * a **moment**, a name that the parts announce as they pass it. The transport announces ``connect``, ``open:shell``,
   ``open:exec``, ``open:sync``, ``open:abb``, ``push``, ``push:done``, ``pull``, ``list``; the package manager
-  ``install``; programs ``init``, ``warmup``, ``run``, ``results``. A fault with moment ``open`` fires at every
+  ``install``; programs ``init``, ``delegate``, ``warmup``, ``run``, ``results``. A fault with moment ``open`` fires at every
   ``open:...``;
 * a **byte count**: it fires when that many bytes have passed since it was added;
 * a **subject**, a glob for what it concerns: a path (``/data/local/tmp/*``), a delegate (``gpu``), a program's name, or
@@ -168,7 +168,8 @@ class FaultTable:
         One that concerns the whole phone and waits for nothing happens before this returns.
         """
         with self._lock:
-            fault = dataclasses.replace(fault, fault_id=next(self._numbers), times=fault.times_left)
+            moment = fault.moment or FAULT_NOTES[fault.kind].moment
+            fault = dataclasses.replace(fault, fault_id=next(self._numbers), times=fault.times_left, moment=moment)
             handler = self._handlers.get(fault.kind)
             at_once = handler is not None and not fault.moment and fault.at_bytes is None
             if not at_once or FAULT_NOTES[fault.kind].lasting:
