@@ -1,0 +1,168 @@
+"""What the invocations of one case come to: a figure that belongs to the case, or the reason why there is none."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
+from orchestrator.analysis.summary import Summary, summarize
+from orchestrator.records.identity import RunId
+from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import Pass
+
+
+class CaseStatus(enum.StrEnum):
+    """What there is to show for a case."""
+
+    #: The figure is that of the delegate that was asked for.
+    MEASURED = "measured"
+    #: There is a figure; nothing shows where the operators ran.
+    UNCONFIRMED = "unconfirmed"
+    #: There is a figure, and it is that of something else than the delegate that was asked for.
+    FELL_BACK = "fell-back"
+    #: There is a figure, and it can't be used.
+    REJECTED = "rejected"
+    FAILED = "failed"
+    TIMED_OUT = "timed-out"
+    ABORTED = "aborted"
+    UNFIT = "unfit"
+    SKIPPED = "skipped"
+    #: Planned, and no invocation is stored.
+    NOT_RUN = "not-run"
+
+
+#: The operators, or as many of them as the delegate takes, ran where they were meant to.
+OWN_TRUTHS = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
+_STATUS_OF_OUTCOME = {
+    Outcome.COMPLETED: CaseStatus.FAILED,
+    Outcome.FAILED: CaseStatus.FAILED,
+    Outcome.TIMED_OUT: CaseStatus.TIMED_OUT,
+    Outcome.ABORTED: CaseStatus.ABORTED,
+    Outcome.SKIPPED: CaseStatus.SKIPPED,
+    Outcome.UNFIT: CaseStatus.UNFIT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """One case over its invocations."""
+
+    status: CaseStatus
+    #: Of the invocations that the figure comes from; None when nothing says where the operators ran.
+    truth: DelegateTruth | None = None
+    quality: Quality | None = None
+    #: Over the invocations in ``used``. For FELL_BACK and REJECTED it is shown as evidence, never as a result.
+    summary: Summary | None = None
+    used: tuple[RunId, ...] = ()
+    #: Timing invocations that came to an end of their own (neither skipped nor interrupted by the user).
+    ended: int = 0
+    #: Why there is no figure.
+    reason_code: str = ""
+    reason: str = ""
+    #: What takes from the figure at this level, as sentences.
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the figure may be compared: trusted, and shown to be the requested delegate's."""
+        return (
+            self.status is CaseStatus.MEASURED
+            and self.quality is Quality.TRUSTED
+            and self.truth in OWN_TRUTHS
+            and self.summary is not None
+        )
+
+
+def judge_case(runs: Sequence[RunRecord]) -> CaseResult:
+    """Return what the stored invocations of one case come to.
+
+    A figure is made only from invocations that agree on what it is a figure of. Rejected invocations never count. The
+    quality is that of the worst invocation used; it is lowered to SUSPECT when invocations disagree about the
+    delegate, or when fewer than half of those that ended could be used.
+    """
+    timing = [run for run in runs if run.run_pass is Pass.TIMING]
+    if not timing:
+        return CaseResult(status=CaseStatus.NOT_RUN)
+    ended = [run for run in timing if run.outcome not in (Outcome.SKIPPED, Outcome.ABORTED)]
+    figures = [run for run in ended if figure_us(run) is not None]
+    foreign = [run for run in figures if truth_of(run) in NOT_WHAT_WAS_ASKED]
+    native = [run for run in figures if truth_of(run) not in NOT_WHAT_WAS_ASKED]
+    sound = [run for run in native if run.verdict.quality is not Quality.REJECTED]
+    own = [run for run in sound if truth_of(run) in OWN_TRUTHS]
+    rejected = [run for run in native if run.verdict.quality is Quality.REJECTED]
+    for status, used in (
+        (CaseStatus.MEASURED, own),
+        (CaseStatus.UNCONFIRMED, sound),
+        (CaseStatus.FELL_BACK, foreign),
+        (CaseStatus.REJECTED, rejected),
+    ):
+        if used:
+            return _with_figure(status, used, figures, ended)
+    last = timing[-1]
+    has_no_figure = last.outcome is Outcome.COMPLETED
+    return CaseResult(
+        status=_STATUS_OF_OUTCOME[last.outcome],
+        truth=truth_of(last) if last.report is not None else None,
+        ended=len(ended),
+        reason_code="no-figure" if has_no_figure else last.reason_code,
+        reason="The program ended well and printed no latency." if has_no_figure else last.reason,
+    )
+
+
+def truth_of(run: RunRecord) -> DelegateTruth:
+    """Return where an invocation's operators ran, as judged from its output."""
+    return DelegateTruth.UNKNOWN if run.report is None else run.report.delegate.truth
+
+
+def figure_us(run: RunRecord) -> float | None:
+    """Return the latency that a timing invocation printed, whatever it is a figure of; None when it printed none.
+
+    Beside :attr:`RunRecord.latency_us` this reads invocations that are kept as failed only because the delegate
+    isn't the one that was asked for: their program ended well and their figure is evidence.
+    """
+    report = run.report
+    if run.run_pass is not Pass.TIMING or report is None or report.outcome != "ok":
+        return None
+    is_foreign = run.outcome is Outcome.FAILED and truth_of(run) in NOT_WHAT_WAS_ASKED
+    if run.outcome is not Outcome.COMPLETED and not is_foreign:
+        return None
+    summary = report.inference
+    has_median = summary is not None and summary.count > 0 and summary.median_us is not None
+    latency_us = summary.median_us if summary is not None and has_median else report.inference_mean_us
+    return latency_us if latency_us is not None and math.isfinite(latency_us) and latency_us > 0 else None
+
+
+def _with_figure(
+    status: CaseStatus, used: Sequence[RunRecord], figures: Sequence[RunRecord], ended: Sequence[RunRecord]
+) -> CaseResult:
+    notes = []
+    truths = {truth_of(run) for run in figures}
+    if len(truths) > 1:
+        words = ", ".join(sorted(truth.value for truth in truths))
+        notes.append(f"The invocations disagree about where the operators ran: {words}.")
+    if 2 * len(used) < len(ended):
+        notes.append(f"Only {len(used)} of {len(ended)} invocations could be used.")
+    order = [Quality.TRUSTED, Quality.SUSPECT, Quality.REJECTED]
+    quality = max((run.verdict.quality for run in used), key=order.index)
+    if notes and quality is Quality.TRUSTED:
+        quality = Quality.SUSPECT
+    return CaseResult(
+        status=status,
+        truth=_shared_truth([truth_of(run) for run in used]),
+        quality=quality,
+        summary=summarize([latency_us for run in used if (latency_us := figure_us(run)) is not None]),
+        used=tuple(run.run_id for run in used),
+        ended=len(ended),
+        notes=tuple(notes),
+    )
+
+
+def _shared_truth(truths: Sequence[DelegateTruth]) -> DelegateTruth:
+    """Return the one truth, or the lesser one: part of the operators is the most that all invocations have shown."""
+    if DelegateTruth.PARTIAL in truths:
+        return DelegateTruth.PARTIAL
+    return truths[0]

@@ -1,0 +1,335 @@
+"""From stored records to the figures of a report."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from orchestrator.analysis.case_result import CaseResult, CaseStatus, figure_us, judge_case, truth_of
+from orchestrator.analysis.compare import best_of, speed_up
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.records.run import DelegateEvidence, RunRecord, ToolReport
+from orchestrator.records.verdict import Severity
+from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
+from orchestrator.report.data import (
+    BestMark,
+    CampaignRow,
+    DeviceRow,
+    FindingRow,
+    InvocationRow,
+    LogExcerpt,
+    ModelRow,
+    ReportData,
+    ResultRow,
+    SkipRow,
+)
+from orchestrator.report.headline import headline_of, totals_of
+from orchestrator.report.labels import configuration_labels, configuration_order, is_cpu, unique_labels
+from orchestrator.report.logs import excerpt, log_rank
+from orchestrator.report.next_steps import finding_step, next_step
+from orchestrator.report.published import load_published
+
+_VIRTUAL_SUFFIX = " (virtual)"
+
+
+def build_report_data(
+    *,
+    campaigns: Sequence[Campaign],
+    runs: Iterable[RunRecord],
+    devices: Mapping[Serial, DeviceFacts],
+    models: Mapping[str, Model],
+    builds: Mapping[str, Build],
+    published: bool = False,
+) -> ReportData:
+    """Derive the figures of a report over some campaigns.
+
+    Args:
+        campaigns: those reported on; with their invocations and skips, cases that weren't run are shown too.
+        runs: their runs in the order in which they were stored, read once; with attachments, logs are shown too.
+        devices: facts by serial; devices that no case or skip names are left out.
+        models: by sha256.
+        builds: by sha256; builds that no case names are left out.
+        published: whether to show the public reference table beside the results.
+    """
+    gathered = _Gathered(campaigns, runs)
+    cases = gathered.cases
+    skips = _unique_skips(campaigns)
+    device_rows = _device_rows(gathered, [skip.serial for skip in skips], devices)
+    model_rows = _model_rows(cases.values(), models)
+    labels = configuration_labels(cases.values(), builds)
+    rows = [
+        _result_row(
+            case,
+            gathered,
+            model=model_rows[case.model_sha256],
+            device=device_rows[case.serial],
+            configuration=labels[key],
+        )
+        for key, case in cases.items()
+    ]
+    rows.sort(
+        key=lambda row: (
+            row.model.label,
+            row.device.is_virtual,
+            row.device.label,
+            configuration_order(row.case, row.configuration),
+        )
+    )
+    results = tuple(_with_comparisons(rows))
+    used_builds = {case.build_sha256 for case in cases.values()}
+    skipped = tuple(
+        SkipRow(
+            device=device_rows[skip.serial],
+            model_name=skip.model_name,
+            delegate=skip.delegate,
+            threads=skip.threads,
+            tool=skip.tool,
+            reason_code=skip.reason_code,
+            reason=skip.reason,
+        )
+        for skip in skips
+    )
+    campaign_rows = tuple(_campaign_row(campaign) for campaign in campaigns)
+    shown_devices = tuple(sorted(device_rows.values(), key=lambda row: (row.is_virtual, row.label)))
+    totals = totals_of(results, skipped)
+    return ReportData(
+        campaigns=campaign_rows,
+        devices=shown_devices,
+        models=tuple(sorted(model_rows.values(), key=lambda row: row.label)),
+        builds=tuple(builds[sha256] for sha256 in sorted(used_builds) if sha256 in builds),
+        results=results,
+        skipped=skipped,
+        published=load_published() if published else (),
+        totals=totals,
+        headline=headline_of(campaign_rows, shown_devices, results, totals),
+    )
+
+
+class _Gathered:
+    """Runs by case, without their attachments: of each case only the log that tells most is kept, and that cut."""
+
+    def __init__(self, campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> None:
+        self.cases: dict[CaseKey, Case] = {}
+        self.runs: dict[CaseKey, list[RunRecord]] = defaultdict(list)
+        self.logs: dict[CaseKey, tuple[int, str, LogExcerpt]] = {}
+        for campaign in campaigns:
+            for invocation in campaign.invocations:
+                self.cases.setdefault(invocation.case.case_key, invocation.case)
+        for run in runs:
+            key = run.case.case_key
+            self.cases.setdefault(key, run.case)
+            self._keep_log(key, run)
+            self.runs[key].append(replace(run, attachments=()))
+
+    def _keep_log(self, key: CaseKey, run: RunRecord) -> None:
+        rank = log_rank(run)
+        if key in self.logs and self.logs[key][0] >= rank:
+            return
+        log = excerpt(run.attachments)
+        if log is not None:
+            self.logs[key] = (rank, run.run_id, log)
+
+    def log_of(self, run: RunRecord) -> LogExcerpt | None:
+        kept = self.logs.get(run.case.case_key)
+        return kept[2] if kept is not None and kept[1] == run.run_id else None
+
+
+def _result_row(
+    case: Case, gathered: _Gathered, *, model: ModelRow, device: DeviceRow, configuration: str
+) -> ResultRow:
+    runs = gathered.runs.get(case.case_key, [])
+    result = judge_case(runs)
+    used = set(result.used)
+    reports = [run.report for run in runs if run.report is not None and run.run_pass is Pass.TIMING]
+    # Figures beside the latency belong to the same invocations as the latency does.
+    trusted = [run.report for run in runs if run.report is not None and run.run_id in used] or reports
+    memory = [run.report for run in runs if run.report is not None and run.run_pass is Pass.MEMORY] or trusted
+    return ResultRow(
+        case=case,
+        model=model,
+        device=device,
+        configuration=configuration,
+        is_virtual=device.is_virtual or any(run.is_virtual for run in runs),
+        result=result,
+        best=BestMark.NONE,
+        speed_up=None,
+        baseline="",
+        init_us=_median([report.init_us for report in trusted]),
+        first_us=_median([report.first_inference_us for report in trusted]),
+        warmup_us=_median([report.warmup_mean_us for report in trusted]),
+        init_memory_mib=_median([report.init_memory_mib for report in memory]),
+        overall_memory_mib=_median([report.overall_memory_mib for report in memory]),
+        peak_memory_mib=_median([report.peak_memory_mib for report in memory]),
+        delegate=_evidence(result, trusted),
+        invocations=tuple(_invocation_row(run, run.run_id in used, gathered.log_of(run)) for run in runs),
+        findings=_findings(runs),
+        next_step=next_step(result),
+    )
+
+
+def _with_comparisons(rows: Sequence[ResultRow]) -> Iterable[ResultRow]:
+    """Yield the rows with best marks and speed-ups, each judged among the rows of its model on its device."""
+    groups: dict[tuple[str, str], list[ResultRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.model.sha256, row.device.serial].append(row)
+    marks: dict[str, BestMark] = {}
+    baselines: dict[tuple[str, str, str], ResultRow] = {}
+    for place, group in groups.items():
+        summaries = {row.key: row.result.summary for row in group if row.result.is_judged and row.result.summary}
+        best = best_of(summaries)
+        if best is not None and len(summaries) > 1:
+            marks |= dict.fromkeys(best.tied, BestMark.TIED)
+            marks[best.fastest] = BestMark.BEST if best.is_clear else BestMark.TIED
+        for tool in {row.case.tool for row in group}:
+            baseline = _baseline([row for row in group if row.case.tool is tool])
+            if baseline is not None:
+                baselines[(*place, tool)] = baseline
+    for row in rows:
+        baseline = baselines.get((row.model.sha256, row.device.serial, row.case.tool))
+        summary = row.result.summary if row.result.is_judged else None
+        ratio = None
+        if baseline is not None and baseline.result.summary is not None and summary is not None:
+            ratio = speed_up(baseline.result.summary, summary)
+        yield replace(
+            row,
+            best=marks.get(row.key, BestMark.NONE),
+            speed_up=ratio,
+            baseline=baseline.configuration if ratio is not None and baseline is not None else "",
+        )
+
+
+def _baseline(rows: Sequence[ResultRow]) -> ResultRow | None:
+    """Return the fastest CPU configuration; None when its figure isn't judged, for a slower one would flatter."""
+    on_cpu = {
+        row.key: row
+        for row in rows
+        if is_cpu(row.case.delegate) and row.result.status in (CaseStatus.MEASURED, CaseStatus.UNCONFIRMED)
+    }
+    fastest = best_of({key: row.result.summary for key, row in on_cpu.items() if row.result.summary is not None})
+    if fastest is None or not on_cpu[fastest.fastest].result.is_judged:
+        return None
+    return on_cpu[fastest.fastest]
+
+
+def _evidence(result: CaseResult, reports: Sequence[ToolReport]) -> DelegateEvidence | None:
+    matching = [report.delegate for report in reports if report.delegate.truth is result.truth]
+    return next(iter(matching), None) or (reports[-1].delegate if reports else None)
+
+
+def _invocation_row(run: RunRecord, is_used: bool, log: LogExcerpt | None) -> InvocationRow:
+    report = run.report
+    inference = report.inference if report is not None else None
+    return InvocationRow(
+        run_id=run.run_id,
+        campaign_id=run.campaign_id,
+        run_pass=run.run_pass,
+        number=run.invocation,
+        outcome=run.outcome,
+        reason_code=run.reason_code,
+        reason=run.reason,
+        quality=run.verdict.quality,
+        truth=truth_of(run),
+        is_used=is_used,
+        started_at=run.started_at,
+        duration_s=run.duration_s,
+        exit_code=run.exit_code,
+        latency_us=figure_us(run),
+        p5_us=inference.p5_us if inference is not None else None,
+        p95_us=inference.p95_us if inference is not None else None,
+        inferences=inference.count if inference is not None else None,
+        init_us=report.init_us if report is not None else None,
+        first_us=report.first_inference_us if report is not None else None,
+        command=run.command,
+        state_before=run.state_before,
+        state_after=run.state_after,
+        log=log,
+    )
+
+
+def _findings(runs: Sequence[RunRecord]) -> tuple[FindingRow, ...]:
+    """Return each finding once, worst first, with the number of invocations that it was made in."""
+    order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
+    seen: dict[tuple[str, Severity], FindingRow] = {}
+    for run in runs:
+        counted = set()
+        for finding in run.verdict.findings:
+            key = (finding.code, finding.severity)
+            if key in counted:
+                continue
+            counted.add(key)
+            row = seen.get(key)
+            if row is not None:
+                seen[key] = replace(row, count=row.count + 1)
+                continue
+            seen[key] = FindingRow(
+                code=finding.code,
+                severity=finding.severity,
+                message=finding.message,
+                evidence=finding.evidence,
+                count=1,
+                next_step=finding_step(finding.code),
+            )
+    return tuple(sorted(seen.values(), key=lambda row: (order.index(row.severity), -row.count, row.code)))
+
+
+def _device_rows(
+    gathered: _Gathered, skipped_on: Sequence[str], devices: Mapping[Serial, DeviceFacts]
+) -> dict[str, DeviceRow]:
+    serials = dict.fromkeys([*(case.serial for case in gathered.cases.values()), *skipped_on])
+    ran_virtual = {run.case.serial for runs in gathered.runs.values() for run in runs if run.is_virtual}
+    facts = {str(serial): value for serial, value in devices.items()}
+    titles = {
+        str(serial): facts[serial].title.removesuffix(_VIRTUAL_SUFFIX) if serial in facts else str(serial)
+        for serial in serials
+    }
+    labels = unique_labels(titles)
+    return {
+        serial: DeviceRow(
+            serial=serial,
+            label=label,
+            is_virtual=serial in ran_virtual or (serial in facts and facts[serial].is_virtual),
+            facts=facts.get(serial),
+        )
+        for serial, label in labels.items()
+    }
+
+
+def _model_rows(cases: Iterable[Case], models: Mapping[str, Model]) -> dict[str, ModelRow]:
+    names = {case.model_sha256: case.model_name for case in cases}
+    labels = unique_labels({str(sha256): name for sha256, name in names.items()})
+    return {
+        sha256: ModelRow(sha256=sha256, label=label, size_bytes=models[sha256].size_bytes if sha256 in models else None)
+        for sha256, label in labels.items()
+    }
+
+
+def _unique_skips(campaigns: Sequence[Campaign]) -> tuple[SkippedCase, ...]:
+    return tuple(dict.fromkeys(skip for campaign in campaigns for skip in campaign.skipped))
+
+
+def _campaign_row(campaign: Campaign) -> CampaignRow:
+    return CampaignRow(
+        campaign_id=campaign.campaign_id,
+        name=campaign.name,
+        status=campaign.status.value,
+        created_at=_aware(campaign.created_at),
+        finished_at=None if campaign.finished_at is None else _aware(campaign.finished_at),
+        host=campaign.host,
+        benchfarm_version=campaign.benchfarm_version,
+        seed=campaign.seed,
+    )
+
+
+def _aware(moment: datetime) -> datetime:
+    """Return a time with its zone: a store without zones keeps UTC."""
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

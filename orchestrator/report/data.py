@@ -1,0 +1,244 @@
+"""The figures of a report, derived from stored records and not yet laid out. Text here is as phones and users wrote it.
+
+Nothing in here is escaped: each rendering (HTML, text, CSV, JSON, Markdown) makes it harmless in its own way.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+
+from orchestrator.analysis.case_result import CaseResult
+from orchestrator.analysis.compare import Ratio
+from orchestrator.records.device import DeviceFacts, DeviceState
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, Outcome
+from orchestrator.records.verdict import Quality, Severity
+from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+
+
+class BestMark(enum.StrEnum):
+    """Where a judged figure stands among the configurations of its model on its device."""
+
+    #: Not the fastest, not judged, or alone: nothing to be best of.
+    NONE = ""
+    BEST = "best"
+    #: Can't be told from the fastest.
+    TIED = "tied-best"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignRow:
+    """One execution of a plan."""
+
+    campaign_id: str
+    name: str
+    status: str
+    created_at: datetime
+    finished_at: datetime | None
+    host: str
+    benchfarm_version: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """A device under a label that no other device of the report has."""
+
+    serial: str
+    label: str
+    is_virtual: bool
+    #: None for a device that is named by a run and isn't in the store's list.
+    facts: DeviceFacts | None
+
+    @property
+    def title(self) -> str:
+        """The label, with the word that a virtual phone must wear wherever its name stands without a badge."""
+        return f"{self.label} (virtual)" if self.is_virtual else self.label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """A model under a label that no other model of the report has."""
+
+    sha256: str
+    label: str
+    #: None for a model that is named by a run and isn't in the store's list.
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogExcerpt:
+    """What one invocation printed, as text, cut to a length."""
+
+    text: str
+    total_bytes: int
+    #: Bytes left out of the middle; 0 when all is there.
+    left_out_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    """One thing that was noticed, over the invocations of a case in which it was."""
+
+    code: str
+    severity: Severity
+    message: str
+    evidence: str
+    #: In how many invocations.
+    count: int
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationRow:
+    """One process that was started."""
+
+    run_id: str
+    campaign_id: str
+    run_pass: Pass
+    number: int
+    outcome: Outcome
+    reason_code: str
+    reason: str
+    quality: Quality
+    truth: DelegateTruth
+    #: Whether the case's figure comes from this invocation among others.
+    is_used: bool
+    started_at: datetime
+    duration_s: float
+    exit_code: int | None
+    latency_us: float | None
+    p5_us: float | None
+    p95_us: float | None
+    #: Inferences measured.
+    inferences: int | None
+    init_us: float | None
+    first_us: float | None
+    command: str
+    state_before: DeviceState | None
+    state_after: DeviceState | None
+    log: LogExcerpt | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """One case: what was asked for, what came of it, and everything that shows it."""
+
+    case: Case
+    model: ModelRow
+    device: DeviceRow
+    #: A label for delegate, threads, tool and flags that no other case of this model on this device has.
+    configuration: str
+    #: The device is virtual, or an invocation says that it ran on a virtual one.
+    is_virtual: bool
+    result: CaseResult
+    best: BestMark
+    #: Over the baseline configuration; None when either side isn't judged.
+    speed_up: Ratio | None
+    #: The configuration that the speed-up is over: the fastest judged CPU configuration on the same device.
+    baseline: str
+    #: Medians over the invocations that have them.
+    init_us: float | None
+    first_us: float | None
+    warmup_us: float | None
+    init_memory_mib: float | None
+    overall_memory_mib: float | None
+    peak_memory_mib: float | None
+    #: Of the invocation that says most; None when no output was read.
+    delegate: DelegateEvidence | None
+    invocations: tuple[InvocationRow, ...]
+    findings: tuple[FindingRow, ...]
+    #: What to do about a case without a figure of its own; empty when there is nothing to do.
+    next_step: str
+
+    @property
+    def key(self) -> str:
+        """The case's key, which is unique in a report."""
+        return str(self.case.case_key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipRow:
+    """A combination that a plan names and that wasn't run, with the reason."""
+
+    device: DeviceRow
+    model_name: str
+    delegate: DelegateName
+    threads: int
+    tool: ToolName
+    reason_code: str
+    reason: str
+
+    @property
+    def configuration(self) -> str:
+        """The combination without device and model, as :attr:`Case.configuration` puts it."""
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        return f"{self.delegate.value}, {threads}, {self.tool.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFigure:
+    """A figure of a public table: somebody else's measurement, never mixed with ours."""
+
+    model: str
+    device: str
+    #: As in the table's file: ``cpu_4_threads``, ``gpu``, ``nnapi`` ...
+    configuration: str
+    #: None where the table has no figure.
+    latency_us: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """How many of what."""
+
+    cases: int
+    judged: int
+    #: Cases by what there is to show for them, in the order of the enumeration, only those that occur.
+    by_status: tuple[tuple[str, int], ...]
+    #: Cases with a figure of their own by quality, only those that occur.
+    by_quality: tuple[tuple[str, int], ...]
+    virtual_cases: int
+    invocations: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The report in a few sentences."""
+
+    #: What was run, where and when.
+    scope: str
+    #: What came out, model by model.
+    answers: tuple[str, ...]
+    #: How much of it can be relied on.
+    trust: str
+    #: What isn't to be trusted, and why, worst first.
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportData:
+    """Everything that a report shows."""
+
+    campaigns: tuple[CampaignRow, ...]
+    devices: tuple[DeviceRow, ...]
+    models: tuple[ModelRow, ...]
+    builds: tuple[Build, ...]
+    #: By model, device and configuration, in the order in which people read them.
+    results: tuple[ResultRow, ...]
+    skipped: tuple[SkipRow, ...]
+    published: tuple[PublishedFigure, ...]
+    totals: Totals
+    headline: Headline
+
+    @property
+    def has_virtual(self) -> bool:
+        """Whether anything in the report comes from a virtual phone."""
+        return any(device.is_virtual for device in self.devices) or any(row.is_virtual for row in self.results)
+
+    @property
+    def has_real(self) -> bool:
+        """Whether anything in the report comes from a real device."""
+        return any(not row.is_virtual for row in self.results)

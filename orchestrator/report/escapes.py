@@ -1,0 +1,82 @@
+"""Text from phones and users, made harmless for each place that it is written to."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+#: Joiners that are part of how words and emoji are written, although Unicode calls them format characters.
+_WANTED_FORMAT_CHARACTERS: Final = frozenset("\u200c\u200d")
+_UNSEEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
+_LINE_CHARACTERS: Final = frozenset("\n\t")
+#: A spreadsheet takes a cell that begins with one of these as a formula.
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+_MARKDOWN_SPECIAL: Final = frozenset("\\`*_{}[]()#+!|~$")
+
+
+def visible(text: str) -> str:
+    r"""Return one line in which nothing is hidden: ``\n``, ``\u202e`` for controls, direction marks, lone surrogates.
+
+    Without this a name could break a table's row, turn the text after it around, or stop the file from being
+    written as UTF-8.
+    """
+    if text.isprintable():
+        return text
+    return "".join(_escape(char) if _is_unseen(char) else char for char in text)
+
+
+def visible_block(text: str) -> str:
+    r"""Return text of several lines like :func:`visible`, with line ends (``\r\n`` as ``\n``) and tabs kept."""
+    lines = text.replace("\r\n", "\n")
+    if all(line.isprintable() for line in lines.split("\n")):
+        return lines
+    return "".join(_escape(char) if char not in _LINE_CHARACTERS and _is_unseen(char) else char for char in lines)
+
+
+def csv_text(text: str) -> str:
+    """Return text for a CSV cell: visible, and with a leading apostrophe where a spreadsheet would see a formula."""
+    return f"'{visible(text)}" if text.startswith(_FORMULA_STARTS) else visible(text)
+
+
+def markdown_text(text: str) -> str:
+    """Return text for a Markdown table cell: visible, no markup, no HTML."""
+    escaped = "".join(f"\\{char}" if char in _MARKDOWN_SPECIAL else char for char in visible(text))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def display_width(text: str) -> int:
+    """Return how many columns of a terminal a visible text takes: wide characters two, combining ones none."""
+    return sum(_char_width(char) for char in text)
+
+
+def fit(text: str, width: int) -> str:
+    """Return a visible text padded with spaces, or cut with an ellipsis, to a number of terminal columns."""
+    text = visible(text)
+    room = width - display_width(text)
+    if room >= 0:
+        return text + " " * room
+    kept, used = [], 0
+    for char in text:
+        if used + _char_width(char) > width - 1:
+            break
+        kept.append(char)
+        used += _char_width(char)
+    return "".join(kept) + "…" + " " * (width - 1 - used)
+
+
+def _char_width(char: str) -> int:
+    if char.isascii():
+        return 1
+    if unicodedata.combining(char) or char in _WANTED_FORMAT_CHARACTERS:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _is_unseen(char: str) -> bool:
+    return char not in _WANTED_FORMAT_CHARACTERS and unicodedata.category(char) in _UNSEEN_CATEGORIES
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    return _SHORT.get(char) or (f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")

@@ -1,0 +1,163 @@
+"""The report in a few sentences: what was run, what came out, and what not to believe."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.compare import best_of
+from orchestrator.analysis.summary import Summary
+from orchestrator.records.verdict import Quality, Severity
+from orchestrator.report.data import CampaignRow, DeviceRow, Headline, ResultRow, SkipRow, Totals
+from orchestrator.report.labels import STATUS_WORDS, fallback_words
+from orchestrator.units import format_latency
+
+#: More answers than this are a table, not a sentence: the matrix has them.
+_MOST_ANSWERS: Final = 4
+_MOST_WARNINGS: Final = 6
+_MOST_EXAMPLES: Final = 2
+_MOST_NAMES: Final = 3
+
+
+def totals_of(results: Sequence[ResultRow], skipped: Sequence[SkipRow]) -> Totals:
+    """Count what a report shows."""
+    statuses = Counter(row.result.status for row in results)
+    own = [row.result.quality for row in results if row.result.status in (CaseStatus.MEASURED, CaseStatus.UNCONFIRMED)]
+    qualities = Counter(own)
+    return Totals(
+        cases=len(results),
+        judged=sum(row.result.is_judged for row in results),
+        by_status=tuple((status.value, statuses[status]) for status in CaseStatus if statuses[status]),
+        by_quality=tuple((quality.value, qualities[quality]) for quality in Quality if qualities[quality]),
+        virtual_cases=sum(row.is_virtual for row in results),
+        invocations=sum(len(row.invocations) for row in results),
+        skipped=len(skipped),
+    )
+
+
+def headline_of(
+    campaigns: Sequence[CampaignRow], devices: Sequence[DeviceRow], results: Sequence[ResultRow], totals: Totals
+) -> Headline:
+    """Return the report in a few sentences; names in them are as phones and users wrote them."""
+    if not results:
+        return Headline(
+            scope="Nothing has been measured yet.",
+            answers=(),
+            trust="There is no figure to trust or to doubt.",
+            warnings=(),
+        )
+    return Headline(
+        scope=_scope(campaigns, devices, results, totals),
+        answers=_answers(results),
+        trust=_trust(totals),
+        warnings=_warnings(results),
+    )
+
+
+def _scope(
+    campaigns: Sequence[CampaignRow], devices: Sequence[DeviceRow], results: Sequence[ResultRow], totals: Totals
+) -> str:
+    models = _counted(len({row.model.sha256 for row in results}), "model")
+    names = [device.title for device in devices]
+    shown = ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
+    runs = _counted(totals.invocations, "invocation")
+    text = f"{_counted(totals.cases, 'case')} ({runs}) of {models} on {_counted(len(names), 'device')}: {shown}"
+    if not campaigns:
+        return f"{text}."
+    first = min(campaign.created_at for campaign in campaigns)
+    last = max(campaign.finished_at or campaign.created_at for campaign in campaigns)
+    days = f"{first:%Y-%m-%d}" if first.date() == last.date() else f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
+    hosts = sorted({campaign.host for campaign in campaigns if campaign.host})
+    where = f", run from {', '.join(hosts[:_MOST_NAMES])}" if hosts else ""
+    unfinished = sum(campaign.status != "finished" for campaign in campaigns)
+    open_text = f" {_counted(unfinished, 'campaign')} not finished." if unfinished else ""
+    return f"{text}{where}, {days}.{open_text}"
+
+
+def _answers(results: Sequence[ResultRow]) -> tuple[str, ...]:
+    """Return the fastest configuration of each model; virtual phones are never set against real devices."""
+    groups: dict[tuple[str, bool], dict[str, ResultRow]] = defaultdict(dict)
+    for row in results:
+        if row.result.is_judged:
+            groups[row.model.label, row.is_virtual][row.key] = row
+    real_models = {model for model, is_virtual in groups if not is_virtual}
+    answers = []
+    for (model, is_virtual), rows in sorted(groups.items()):
+        if is_virtual and model in real_models:
+            continue
+        answers.append(_answer(model, rows))
+    if len(answers) > _MOST_ANSWERS:
+        return (*answers[:_MOST_ANSWERS], f"{len(answers) - _MOST_ANSWERS} more models: see the comparison.")
+    return tuple(answers)
+
+
+def _answer(model: str, rows: Mapping[str, ResultRow]) -> str:
+    summaries: dict[str, Summary] = {key: row.result.summary for key, row in rows.items() if row.result.summary}
+    best = best_of(summaries)
+    assert best is not None
+    row = rows[best.fastest]
+    figure = f"{row.configuration} on {row.device.title} with {format_latency(summaries[best.fastest].median_us)}"
+    if len(rows) == 1:
+        return f"{model}: one trusted figure, {figure}."
+    rivals = ""
+    if not best.is_clear:
+        others = [f"{rows[key].configuration} on {rows[key].device.title}" for key in best.tied]
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        rivals = f"; {others[0]}{more} can't be told from it"
+    gain = ""
+    if row.speed_up is not None and row.baseline != row.configuration:
+        gain = f", {row.speed_up.value:.2f} times as fast as {row.baseline}"
+    doubt = "" if best.is_tested else " (single invocations: not tested)"
+    return f"{model}: fastest is {figure}{gain}{rivals}{doubt}."
+
+
+def _trust(totals: Totals) -> str:
+    if totals.judged == totals.cases:
+        text = f"All {totals.cases} results are trusted." if totals.cases > 1 else "The one result is trusted."
+    else:
+        text = f"{totals.judged} of {totals.cases} results are trusted."
+    if totals.virtual_cases == totals.cases:
+        text += " All figures come from virtual phones: they are no measurements."
+    elif totals.virtual_cases:
+        text += f" {_counted(totals.virtual_cases, 'case')} ran on virtual phones: their figures are no measurements."
+    return text
+
+
+def _warnings(results: Sequence[ResultRow]) -> tuple[str, ...]:
+    groups: dict[str, list[ResultRow]] = defaultdict(list)
+    for row in results:
+        result = row.result
+        if result.status is CaseStatus.FELL_BACK:
+            groups[f"{fallback_words(row.delegate, result.truth)}: not a result of the delegate"].append(row)
+        elif result.status is CaseStatus.UNCONFIRMED:
+            groups["nothing shows where the operators ran"].append(row)
+        elif result.status is CaseStatus.REJECTED:
+            groups[f"rejected ({_worst_code(row)})"].append(row)
+        elif result.status is CaseStatus.MEASURED and not result.is_judged:
+            groups[f"suspect ({_worst_code(row)})"].append(row)
+        elif result.status is not CaseStatus.MEASURED:
+            code = f" ({result.reason_code})" if result.reason_code else ""
+            groups[f"{STATUS_WORDS[result.status]}{code}"].append(row)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    warnings = [_warning(reason, rows) for reason, rows in ordered[:_MOST_WARNINGS]]
+    if len(ordered) > _MOST_WARNINGS:
+        warnings.append(f"{len(ordered) - _MOST_WARNINGS} more kinds of trouble: see the findings.")
+    return tuple(warnings)
+
+
+def _warning(reason: str, rows: Sequence[ResultRow]) -> str:
+    examples = [f"{row.model.label}, {row.configuration}, {row.device.title}" for row in rows[:_MOST_EXAMPLES]]
+    more = f" and {len(rows) - _MOST_EXAMPLES} more" if len(rows) > _MOST_EXAMPLES else ""
+    return f"{_counted(len(rows), 'case')} {reason}: {'; '.join(examples)}{more}."
+
+
+def _worst_code(row: ResultRow) -> str:
+    """Return the code of the finding that weighs most, or what was noticed about the case as a whole."""
+    weighing = [finding.code for finding in row.findings if finding.severity is not Severity.INFO]
+    return weighing[0] if weighing else "invocations disagree"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

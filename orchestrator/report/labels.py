@@ -1,0 +1,131 @@
+"""What things are called in a report: labels that tell them apart, and words for codes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.records.identity import CaseKey
+from orchestrator.records.run import DelegateEvidence, DelegateTruth
+from orchestrator.records.workload import Build, Case, DelegateName
+
+#: How much of a hash is shown: enough to tell the builds and models of one lab apart.
+SHORT_HASH: Final = 8
+
+STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {
+    CaseStatus.MEASURED: "measured",
+    CaseStatus.UNCONFIRMED: "not confirmed",
+    CaseStatus.FELL_BACK: "fell back",
+    CaseStatus.REJECTED: "rejected",
+    CaseStatus.FAILED: "failed",
+    CaseStatus.TIMED_OUT: "timed out",
+    CaseStatus.ABORTED: "aborted",
+    CaseStatus.UNFIT: "unfit",
+    CaseStatus.SKIPPED: "skipped",
+    CaseStatus.NOT_RUN: "not run",
+}
+
+_CPU_DELEGATES: Final = frozenset({DelegateName.CPU, DelegateName.XNNPACK})
+#: What shows that two cases differ although delegate, threads, tool and flags are the same.
+_FINE_ASPECTS: Final[tuple[tuple[str, Callable[[Case], object]], ...]] = (
+    ("affinity", lambda case: case.affinity),
+    ("runs", lambda case: case.num_runs),
+    ("min s", lambda case: case.min_secs),
+    ("max s", lambda case: case.max_secs),
+    ("warm-up runs", lambda case: case.warmup_runs),
+    ("warm-up min s", lambda case: case.warmup_min_secs),
+)
+
+
+def is_cpu(delegate: DelegateName) -> bool:
+    """Whether a delegate is the CPU: builtin kernels or XNNPACK."""
+    return delegate in _CPU_DELEGATES
+
+
+def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None = None) -> str:
+    """Return where the operators ran as a badge says it: ``full``, ``partial 28/31``, ``fell back to CPU``."""
+    truth = truth or (evidence.truth if evidence is not None else DelegateTruth.UNKNOWN)
+    if truth is DelegateTruth.PARTIAL:
+        if evidence is not None and evidence.delegated_nodes is not None and evidence.total_nodes:
+            return f"partial {evidence.delegated_nodes}/{evidence.total_nodes}"
+        return "partial"
+    if truth is DelegateTruth.WRONG_BACKEND:
+        actual = evidence.actual or evidence.backend if evidence is not None else ""
+        return f"ran on {actual}" if actual else "ran elsewhere"
+    return {
+        DelegateTruth.FULL: "full",
+        DelegateTruth.NONE: "took no operator",
+        DelegateTruth.FELL_BACK: "fell back to CPU",
+        DelegateTruth.FLAG_IGNORED: "flag ignored",
+        DelegateTruth.FAILED: "delegate failed",
+        DelegateTruth.UNKNOWN: "not confirmed",
+    }[truth]
+
+
+def fallback_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None) -> str:
+    """Return what a figure that isn't the requested delegate's is a figure of: ``fell back to CPU``."""
+    if truth is DelegateTruth.WRONG_BACKEND:
+        return truth_words(evidence, truth)
+    return "fell back to CPU"
+
+
+def unique_labels(names: Mapping[str, str]) -> dict[str, str]:
+    """Return identity -> label: the name, with (the start of) the identity where two would look the same."""
+    counts = Counter(names.values())
+    return {
+        identity: name if name and counts[name] == 1 else f"{name} {identity[: SHORT_HASH * 2]}".strip()
+        for identity, name in names.items()
+    }
+
+
+def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> dict[CaseKey, str]:
+    """Return a label for each case that no other case of its model on its device has.
+
+    It is :attr:`Case.configuration`; where that leaves two cases alike, what differs between them is added to all
+    cases of this configuration, so that they stay one column over devices.
+    """
+    groups: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        groups[case.configuration].append(case)
+    labels: dict[CaseKey, str] = {}
+    for base, members in groups.items():
+        rivals: dict[tuple[str, str], list[Case]] = defaultdict(list)
+        for case in members:
+            rivals[case.model_sha256, case.serial].append(case)
+        crowded = [group for group in rivals.values() if len(group) > 1]
+        aspects = [
+            (name, value)
+            for name, value in _FINE_ASPECTS
+            if any(len({value(case) for case in group}) > 1 for group in crowded)
+        ]
+        has_build = any(len({case.build_sha256 for case in group}) > 1 for group in crowded)
+        for case in members:
+            extra = [f"{name} {value(case)}" for name, value in aspects]
+            if has_build:
+                extra.append(f"build {_build_label(case.build_sha256, builds)}")
+            labels[case.case_key] = ", ".join([base, *extra])
+    return labels
+
+
+def configuration_order(case: Case, label: str) -> tuple[int, int, str, str]:
+    """Return the sort key of a configuration: by delegate, threads, tool."""
+    return (list(DelegateName).index(case.delegate), case.threads, case.tool.value, label)
+
+
+def column_decimals(values: Sequence[float]) -> int:
+    """Return how many decimals a column of figures needs so that its smallest shows three digits (at most 4)."""
+    smallest = min((abs(value) for value in values if value), default=0.0)
+    decimals, limit = 1, 10.0
+    if smallest == 0.0 or smallest >= limit:
+        return decimals
+    while decimals < 4 and smallest * 10**decimals < 100:
+        decimals += 1
+    return decimals
+
+
+def _build_label(sha256: str, builds: Mapping[str, Build]) -> str:
+    build = builds.get(sha256)
+    short = sha256[:SHORT_HASH]
+    return f"{build.name} {short}" if build is not None else short

@@ -1,0 +1,66 @@
+"""The one log that a report shows for a case, as text of a sane length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.records.run import Attachment, Outcome, RunRecord
+from orchestrator.records.verdict import Quality
+from orchestrator.report.data import LogExcerpt
+
+#: Characters of log kept for a case when the report is made; a rendering may keep fewer.
+LOG_CHARACTERS: Final = 6_000
+#: The start of a log names what was asked for and what was created; its end, what came out or what broke.
+_HEAD_SHARE: Final = 0.6
+_TEXT_NAMES: Final = ("stdout", "stderr", "logcat")
+
+
+def log_rank(run: RunRecord) -> int:
+    """Return how much a run's log has to tell, higher first: failures, then numbers that can't be trusted."""
+    if run.outcome is not Outcome.COMPLETED:
+        return 3
+    return {Quality.REJECTED: 2, Quality.SUSPECT: 1, Quality.TRUSTED: 0}[run.verdict.quality]
+
+
+def excerpt(attachments: Sequence[Attachment], limit: int = LOG_CHARACTERS) -> LogExcerpt | None:
+    """Return what a program printed, cut in the middle to ``limit`` characters; None when nothing was kept."""
+    texts = [item for item in attachments if item.name in _TEXT_NAMES and item.data]
+    if not texts:
+        return None
+    total_bytes = sum(len(item.data) for item in texts)
+    share = limit // len(texts)
+    parts, left_out_bytes = [], 0
+    for item in texts:
+        # Four bytes hold any character, so what is decoded here is enough for the cut, however long the log is.
+        head, tail = item.data[: share * 4], item.data[-share * 4 :]
+        if len(item.data) <= share * 4:
+            text, omitted = _cut(item.data.decode(errors="replace"), share)
+        else:
+            text, omitted = _cut(head.decode(errors="replace") + tail.decode(errors="replace"), share)
+            omitted += len(item.data) - len(head) - len(tail)
+        left_out_bytes += omitted
+        parts.append(f"[{item.name}]\n{text}" if len(texts) > 1 else text)
+    return LogExcerpt(text="\n".join(parts), total_bytes=total_bytes, left_out_bytes=left_out_bytes)
+
+
+def shorter(log: LogExcerpt, limit: int) -> LogExcerpt:
+    """Return an excerpt cut further, to ``limit`` characters."""
+    text, omitted = _cut(log.text, limit)
+    return LogExcerpt(text=text, total_bytes=log.total_bytes, left_out_bytes=log.left_out_bytes + omitted)
+
+
+def _cut(text: str, limit: int) -> tuple[str, int]:
+    """Return the text's start and end at whole lines where it can be, and the number of bytes left out."""
+    if len(text) <= limit:
+        return text, 0
+    head = text[: int(limit * _HEAD_SHARE)]
+    tail = text[len(text) - (limit - len(head)) :]
+    if "\n" in head:
+        head = head[: head.rindex("\n")]
+    if "\n" in tail:
+        tail = tail[tail.index("\n") + 1 :]
+    omitted = (
+        len(text.encode(errors="replace")) - len(head.encode(errors="replace")) - len(tail.encode(errors="replace"))
+    )
+    return f"{head}\n[... {omitted} bytes left out ...]\n{tail}", omitted

@@ -1,0 +1,103 @@
+"""The comparison matrix: for each model a table of devices by configurations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.report.charts import IntervalBar, interval_bar, scale_us
+from orchestrator.report.data import DeviceRow, ModelRow, ReportData, ResultRow, SkipRow
+from orchestrator.report.labels import column_decimals, configuration_order
+from orchestrator.units import US_PER_MS
+
+#: What a cell's figure is a figure of: the delegate that was asked for.
+OWN_FIGURE = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCell:
+    """One device x configuration: a case, a skipped combination, or neither (not planned)."""
+
+    configuration: str
+    row: ResultRow | None
+    skip: SkipRow | None
+    bar: IntervalBar | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixLine:
+    """One device."""
+
+    device: DeviceRow
+    cells: tuple[MatrixCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixTable:
+    """One model."""
+
+    model: ModelRow
+    configurations: tuple[str, ...]
+    lines: tuple[MatrixLine, ...]
+    #: Decimals of every figure in milliseconds in this table.
+    decimals: int
+    #: The latency at the right end of every bar in this table.
+    full_us: float
+
+
+def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:
+    """Return a table for each model that has a case, in the order of the data."""
+    by_model: dict[str, list[ResultRow]] = defaultdict(list)
+    for row in data.results:
+        by_model[row.model.sha256].append(row)
+    skips: dict[tuple[str, str], list[SkipRow]] = defaultdict(list)
+    for skip in data.skipped:
+        skips[skip.model_name, skip.device.serial].append(skip)
+    return tuple(_table(rows, skips) for rows in by_model.values())
+
+
+def figures_decimals(rows: Sequence[ResultRow]) -> int:
+    """Return the decimals that a column of these cases' medians in milliseconds needs."""
+    return column_decimals([row.result.summary.median_us / US_PER_MS for row in rows if row.result.summary])
+
+
+def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]]) -> MatrixTable:
+    columns = {row.configuration: row.case for row in rows}
+    configurations = sorted(columns, key=lambda label: configuration_order(columns[label], label))
+    full_us = scale_us(row.result.summary for row in rows if row.result.status in OWN_FIGURE)
+    by_device: dict[str, dict[str, ResultRow]] = defaultdict(dict)
+    devices: dict[str, DeviceRow] = {}
+    for row in rows:
+        by_device[row.device.serial][row.configuration] = row
+        devices[row.device.serial] = row.device
+    lines = []
+    for serial, device in devices.items():
+        skipped = _skips_by_column(skips.get((rows[0].case.model_name, serial), []), configurations)
+        cells = [_cell(label, by_device[serial].get(label), skipped.get(label), full_us) for label in configurations]
+        lines.append(MatrixLine(device=device, cells=tuple(cells)))
+    return MatrixTable(
+        model=rows[0].model,
+        configurations=tuple(configurations),
+        lines=tuple(lines),
+        decimals=figures_decimals(rows),
+        full_us=full_us,
+    )
+
+
+def _skips_by_column(skips: Sequence[SkipRow], configurations: Sequence[str]) -> dict[str, SkipRow]:
+    """Return configuration -> skip for those columns that show the same combination for another device."""
+    placed = {}
+    for skip in skips:
+        for label in configurations:
+            if label == skip.configuration or label.startswith(f"{skip.configuration}, "):
+                placed[label] = skip
+    return placed
+
+
+def _cell(label: str, row: ResultRow | None, skip: SkipRow | None, full_us: float) -> MatrixCell:
+    bar = None
+    if row is not None and row.result.summary is not None and row.result.status in OWN_FIGURE:
+        bar = interval_bar(row.result.summary, full_us)
+    return MatrixCell(configuration=label, row=row, skip=skip if row is None else None, bar=bar)

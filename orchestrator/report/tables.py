@@ -1,0 +1,186 @@
+"""Tables of plain rows: the results in a terminal, the flat record of a case, the public reference table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.report.data import BestMark, PublishedFigure, ReportData, ResultRow
+from orchestrator.report.escapes import display_width, fit, visible
+from orchestrator.report.labels import STATUS_WORDS, fallback_words, truth_words
+from orchestrator.report.matrix import OWN_FIGURE, figures_decimals
+from orchestrator.units import US_PER_MS
+
+#: Where there is no figure.
+NOTHING: Final = "---"
+#: Columns of a terminal that the table takes.
+WIDTH: Final = 100
+_MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
+_CONFIGURATION_WIDTH: Final = 34
+_DELEGATE_WIDTH: Final = 17
+
+Scalar = str | int | float | bool | None
+
+
+def figure_ms(latency_us: float | None, decimals: int) -> str:
+    """Return a latency in milliseconds with a column's decimals, without its unit."""
+    return NOTHING if latency_us is None else f"{latency_us / US_PER_MS:.{decimals}f}"
+
+
+def spread_text(row: ResultRow) -> str:
+    """Return half the interval in percent of the median: ``±1.9 %``; ``---`` for a single invocation."""
+    spread = row.result.summary.spread if row.result.summary is not None else None
+    return NOTHING if spread is None else f"±{spread * 100:.1f} %"
+
+
+def quality_text(row: ResultRow) -> str:
+    """Return what a case's figure is worth, or why it has none: ``trusted``, ``timed out``."""
+    if row.result.quality is not None:
+        return row.result.quality.value
+    return STATUS_WORDS[row.result.status]
+
+
+def delegate_text(row: ResultRow) -> str:
+    """Return where the operators ran, in words; ``---`` when nothing ran."""
+    if row.result.status is CaseStatus.FELL_BACK:
+        return fallback_words(row.delegate, row.result.truth)
+    return NOTHING if row.result.truth is None else truth_words(row.delegate, row.result.truth)
+
+
+def render_text_table(data: ReportData) -> str:
+    """Return the results as plain text, at most 100 columns wide, for a terminal.
+
+    A figure that isn't the requested delegate's, or that was rejected, isn't shown: its place holds ``---``.
+    """
+    if not data.results:
+        return f"{data.headline.scope}\n"
+    decimals = figures_decimals(data.results)
+    lines = []
+    for model, of_model in groupby(data.results, key=lambda row: row.model):
+        lines.append(visible(model.label))
+        for device, rows in groupby(of_model, key=lambda row: row.device):
+            lines.append(_device_line(device.title))
+            lines += [_result_line(row, decimals) for row in rows]
+    lines += ["", *_legend(data)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _device_line(title: str) -> str:
+    heads = f"{'median ms':>11}  {'spread':>8}  {'vs CPU':>6}  {'delegate':<{_DELEGATE_WIDTH}}  quality"
+    return f"  {fit(title, _CONFIGURATION_WIDTH)}{heads}"
+
+
+def _result_line(row: ResultRow, decimals: int) -> str:
+    has_figure = row.result.status in OWN_FIGURE and row.result.summary is not None
+    median_us = row.result.summary.median_us if row.result.summary is not None and has_figure else None
+    spread = spread_text(row) if has_figure else NOTHING
+    ratio = NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x"
+    delegate = fit(delegate_text(row), _DELEGATE_WIDTH)
+    quality = quality_text(row) + (", virtual" if row.is_virtual else "")
+    return (
+        f"{_MARKS[row.best]:>3} {fit(row.configuration, _CONFIGURATION_WIDTH - 2)}"
+        f"{figure_ms(median_us, decimals):>11}  {spread:>8}  {ratio:>6}  {delegate}  {quality}"
+    )
+
+
+def _legend(data: ReportData) -> list[str]:
+    lines = [data.headline.trust]
+    if any(row.best is not BestMark.NONE for row in data.results):
+        lines.append("* fastest of this model on this device; = can't be told from the fastest (95 % interval)")
+    if data.has_virtual:
+        lines.append("virtual: from benchfarm's own virtual phone, no measurement")
+    return [part for line in lines for part in _wrapped(visible(line))]
+
+
+def _wrapped(text: str) -> list[str]:
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > WIDTH:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
+
+def flat_record(row: ResultRow) -> dict[str, Scalar]:
+    """Return one case as plain values under documented names; times in microseconds, None where unknown.
+
+    A figure that isn't a result (fell back, rejected) stands under ``not_a_result_us`` and nowhere else.
+    """
+    result, summary, delegate = row.result, row.result.summary, row.delegate
+    own = summary if result.status in OWN_FIGURE else None
+    interval = own.interval if own is not None else None
+    ratio = row.speed_up
+    return {
+        "model": row.model.label,
+        "model_sha256": row.model.sha256,
+        "device": row.device.title,
+        "serial": row.device.serial,
+        "is_virtual": row.is_virtual,
+        "configuration": row.configuration,
+        "delegate": row.case.delegate.value,
+        "threads": row.case.threads,
+        "tool": row.case.tool.value,
+        "flags": " ".join(f"{name}={value}" for name, value in row.case.flags),
+        "build_sha256": str(row.case.build_sha256),
+        "status": result.status.value,
+        "delegate_truth": result.truth.value if result.truth is not None else None,
+        "delegate_actual": delegate.actual if delegate is not None else None,
+        "delegated_nodes": delegate.delegated_nodes if delegate is not None else None,
+        "total_nodes": delegate.total_nodes if delegate is not None else None,
+        "quality": result.quality.value if result.quality is not None else None,
+        "is_judged": result.is_judged,
+        "best": row.best.value,
+        "invocations_used": own.count if own is not None else 0,
+        "invocations_ended": result.ended,
+        "median_us": _rounded(own.median_us if own is not None else None),
+        "interval_low_us": _rounded(interval.low if interval is not None else None),
+        "interval_high_us": _rounded(interval.high if interval is not None else None),
+        "interval_method": interval.method.value if interval is not None else None,
+        "mean_us": _rounded(own.mean_us if own is not None else None),
+        "min_us": _rounded(own.min_us if own is not None else None),
+        "max_us": _rounded(own.max_us if own is not None else None),
+        "std_us": _rounded(own.std_us if own is not None else None),
+        "speed_up": _rounded(ratio.value if ratio is not None else None, 4),
+        "speed_up_low": _rounded(ratio.interval.low if ratio is not None and ratio.interval else None, 4),
+        "speed_up_high": _rounded(ratio.interval.high if ratio is not None and ratio.interval else None, 4),
+        "baseline": row.baseline,
+        "init_us": _rounded(row.init_us if own is not None else None),
+        "first_inference_us": _rounded(row.first_us if own is not None else None),
+        "warmup_us": _rounded(row.warmup_us if own is not None else None),
+        "init_memory_mib": _rounded(row.init_memory_mib if own is not None else None),
+        "overall_memory_mib": _rounded(row.overall_memory_mib if own is not None else None),
+        "peak_memory_mib": _rounded(row.peak_memory_mib if own is not None else None),
+        "not_a_result_us": _rounded(summary.median_us if summary is not None and own is None else None),
+        "reason_code": result.reason_code,
+        "reason": result.reason,
+        "findings": " ".join(finding.code for finding in row.findings),
+        "case_key": row.key,
+    }
+
+
+def _rounded(value: float | None, digits: int = 3) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceLine:
+    """One model on one device in the public table."""
+
+    model: str
+    device: str
+    #: Configuration -> latency in microseconds; None where the table has a cell without a figure.
+    cells: Mapping[str, float | None]
+
+
+def reference_lines(figures: Sequence[PublishedFigure]) -> tuple[tuple[str, ...], tuple[ReferenceLine, ...]]:
+    """Return the public table's configurations and its lines, in the order of the file."""
+    configurations = tuple(dict.fromkeys(figure.configuration for figure in figures))
+    cells: dict[tuple[str, str], dict[str, float | None]] = {}
+    for figure in figures:
+        cells.setdefault((figure.model, figure.device), {})[figure.configuration] = figure.latency_us
+    lines = (ReferenceLine(model=model, device=device, cells=row) for (model, device), row in cells.items())
+    return configurations, tuple(lines)
