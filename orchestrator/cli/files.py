@@ -1,0 +1,24 @@
+"""Writing what a command made: whole or not at all, never over a half."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from orchestrator.errors import HostStorageError, UsageError
+
+
+def write_file(path: Path, data: bytes | str) -> None:
+    """Write a file through a temporary one beside it; raises UsageError or HostStorageError, the old file stays then."""
+    content = data.encode() if isinstance(data, str) else data
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True) if path.parent.is_dir() else None
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise HostStorageError(f"{path}: no space left to write {len(content)} bytes") from error
+        raise UsageError(f"{path}: {error.strerror}") from error

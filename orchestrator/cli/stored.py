@@ -1,0 +1,132 @@
+"""What is in the store: campaigns, runs, raw output; and reading it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.files import write_file
+from orchestrator.cli.progress import describe_run
+from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.errors import UsageError
+from orchestrator.ports import Store
+from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.run import Attachment, RunRecord
+
+#: Attachments that are protocol buffers: shown only when they are asked for by name.
+_BINARY_SUFFIXES = (".pb",)
+
+
+def campaigns(settings: Settings) -> CommandResult:
+    """List campaigns, newest first."""
+    with Farm(settings) as farm:
+        rows = []
+        found: list[dict[str, object]] = []
+        for campaign in farm.store.campaigns():
+            full = farm.store.campaign(campaign.campaign_id)
+            total = len(full.invocations) if full else 0
+            done = len(farm.store.done(campaign.campaign_id))
+            when = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
+            rows.append((campaign.campaign_id, campaign.name, when, campaign.status.value, f"{done}/{total}"))
+            found.append(
+                {
+                    "campaign_id": campaign.campaign_id,
+                    "name": campaign.name,
+                    "created_at": campaign.created_at,
+                    "status": campaign.status,
+                    "stored": done,
+                    "planned": total,
+                    "host": campaign.host,
+                }
+            )
+    text = (
+        table(("campaign", "name", "started", "status", "runs"), rows, right=(4,)) if rows else "nothing is stored yet"
+    )
+    return CommandResult(text=text, data=found)
+
+
+def runs(settings: Settings, prefix: str) -> CommandResult:
+    """List the runs of a campaign in the order in which they were stored."""
+    with Farm(settings) as farm:
+        campaign = find_campaign(farm.store, prefix)
+        stored = list(farm.store.runs(campaign_ids=(campaign.campaign_id,)))
+    lines = [f"{run.run_id[:12]}  {one_line(run.case.serial)}  {one_line(describe_run(run))}" for run in stored]
+    return CommandResult(text="\n".join(lines) or "this campaign has no runs yet", data=stored)
+
+
+def log(settings: Settings, prefix: str, name: str, out: Path | None) -> CommandResult:
+    """Show or write one run's raw output."""
+    with Farm(settings) as farm:
+        run = _find_run(farm.store, prefix)
+        attachments = farm.store.attachments(run.run_id)
+    if name:
+        attachments = tuple(item for item in attachments if item.name == name)
+        if not attachments:
+            raise UsageError(f"run {run.run_id} has no attachment {name!r}")
+    if out is not None:
+        if len(attachments) != 1:
+            names = ", ".join(item.name for item in attachments)
+            raise UsageError("--out takes one attachment; choose it with --attachment", hint=f"there are: {names}")
+        write_file(out, attachments[0].data)
+        return CommandResult(text=str(out), data={"path": out, "size_bytes": len(attachments[0].data)})
+    shown = [item for item in attachments if name or not item.name.endswith(_BINARY_SUFFIXES)]
+    return CommandResult(
+        text="\n".join([f"command: {one_line(run.command)}", f"exit code: {run.exit_code}", *map(_section, shown)]),
+        data={
+            "run_id": run.run_id,
+            "command": run.command,
+            "exit_code": run.exit_code,
+            "attachments": {item.name: item.data.decode("utf-8", "replace") for item in shown},
+        },
+    )
+
+
+def _section(attachment: Attachment) -> str:
+    text = attachment.data.decode("utf-8", "replace")
+    # What a phone printed must not be able to drive the terminal.
+    return "\n".join([f"--- {attachment.name} ({len(attachment.data)} bytes)", *map(one_line, text.splitlines())])
+
+
+def reparse(settings: Settings, prefixes: tuple[str, ...]) -> CommandResult:
+    """Read stored raw output again."""
+    from orchestrator.engine.review import reparse as read_again
+
+    with Farm(settings) as farm:
+        chosen = tuple(find_campaign(farm.store, prefix).campaign_id for prefix in prefixes)
+        review = read_again(farm.store, farm.tools, campaign_ids=chosen)
+    text = f"{review.reviewed} runs read again, {len(review.changed)} changed"
+    return CommandResult(
+        text=text, data={"reviewed": review.reviewed, "changed": [run.run_id for run in review.changed]}
+    )
+
+
+def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Campaign:
+    """Return the campaign whose id begins so, the newest for an empty prefix; raises UsageError."""
+    known = [item for item in store.campaigns() if not only_open or item.status is not CampaignStatus.FINISHED]
+    matching = [item for item in known if item.campaign_id.startswith(prefix)]
+    if not matching:
+        what = "campaign that could be resumed" if only_open else "campaign"
+        raise UsageError(
+            f"there is no {what}{f' {prefix!r}' if prefix else ''}", hint="'benchfarm campaigns' lists them"
+        )
+    if prefix and len(matching) > 1:
+        raise UsageError(
+            f"{prefix!r} fits {_listed([item.campaign_id for item in matching])}", hint="give more letters"
+        )
+    found = store.campaign(matching[0].campaign_id)
+    assert found is not None
+    return found
+
+
+def _find_run(store: Store, prefix: str) -> RunRecord:
+    matching = [run for run in store.runs() if run.run_id.startswith(prefix)]
+    if not matching:
+        raise UsageError(f"there is no run {prefix!r}", hint="'benchfarm runs' lists them")
+    if len(matching) > 1:
+        raise UsageError(f"{prefix!r} fits {_listed([run.run_id for run in matching])}", hint="give more letters")
+    return matching[0]
+
+
+def _listed(identities: Sequence[str]) -> str:
+    return ", ".join(identities[:3]) + (" ..." if len(identities) > 3 else "")

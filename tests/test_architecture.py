@@ -1,0 +1,144 @@
+"""The import graph is a test: who may know whom, which library belongs to whom, what --help may load."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "orchestrator"
+
+#: What each part may import of the rest of benchfarm (itself always).
+FOUNDATION = {"errors", "units", "clock"}
+RECORDS = FOUNDATION | {"records"}
+PORTS = RECORDS | {"ports"}
+ALLOWED: dict[str, set[str]] = {
+    "__init__": set(),
+    "errors": set(),
+    "units": set(),
+    "clock": {"errors"},
+    "records": FOUNDATION | {"records"},
+    "ports": RECORDS,
+    "planning": RECORDS,
+    "predicates": RECORDS,
+    "analysis": RECORDS,
+    "resources": {"errors"},
+    "config": PORTS | {"resources", "predicates"},
+    "devices": PORTS,
+    "artifacts": PORTS,
+    "tools": PORTS,
+    "models": PORTS,
+    "executors": PORTS,
+    "store": PORTS,
+    "report": PORTS | {"analysis", "resources"},
+    "engine": PORTS | {"planning", "analysis"},
+    "virtual": FOUNDATION,
+}
+#: bootstrap puts everything together, cli shows it: they may know all but each other's other half.
+ALLOWED["bootstrap"] = set(ALLOWED) - {"cli"}
+ALLOWED["cli"] = set(ALLOWED)
+
+#: Library -> the parts that own it. Several where both sides of a seam need it and must not share code.
+OWNERS = {
+    "adbutils": {"devices"},
+    "sqlalchemy": {"store"},
+    "alembic": {"store"},
+    "psycopg": {"store"},
+    "pandas": {"report/frames.py"},
+    "jinja2": {"report/render.py"},
+    "typer": {"cli"},
+    "click": {"cli"},
+    "rich": {"cli"},
+    "tensorflow": {"models"},
+    "keras": {"models"},
+    "ai_edge_litert": {"models", "virtual"},
+    "pydantic": {"config"},
+    "yaml": {"config", "virtual"},
+    "tree_sitter": {"virtual"},
+    "tree_sitter_bash": {"virtual"},
+    "cryptography": {"virtual", "devices"},
+    "elftools": {"artifacts"},
+    "filelock": {"devices", "store", "artifacts"},
+    "platformdirs": {"bootstrap.py"},
+}
+FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager", "core"}
+HEAVY = (
+    "pandas",
+    "tensorflow",
+    "sqlalchemy",
+    "adbutils",
+    "requests",
+    "PIL",
+    "numpy",
+    "rich",
+    "yaml",
+    "pydantic",
+    "jinja2",
+)
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if "_data" not in path.parts)
+
+
+def part_of(path: Path) -> str:
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            yield node.module, node.lineno
+            if node.module == "orchestrator":
+                yield from ((f"orchestrator.{alias.name}", node.lineno) for alias in node.names)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_what_its_layer_may_know(path: Path) -> None:
+    part = part_of(path)
+    assert part in ALLOWED, f"{part} has no place in the layers yet"
+    for name, line in imports_of(path):
+        words = name.split(".")
+        if words[0] == "orchestrator" and len(words) > 1 and words[1] != part and words[1] != "__version__":
+            assert words[1] in ALLOWED[part], f"{path.name}:{line} imports {name}"
+        owners = OWNERS.get(words[0])
+        if owners is not None:
+            where = path.relative_to(PACKAGE).as_posix()
+            assert any(where == owner or where.startswith(f"{owner}/") for owner in owners), f"{where}:{line}: {name}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_has_a_name_that_says_something(path: Path) -> None:
+    assert path.stem not in FORBIDDEN_NAMES
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_the_command_line_prints_exits_and_reads_the_environment(path: Path) -> None:
+    where = path.relative_to(PACKAGE).as_posix()
+    if where.startswith("cli/") or where == "virtual/__main__.py":
+        return
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in {"print", "exit", "quit", "input", "breakpoint"}, f"{where}:{node.lineno}"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            called = f"{node.value.id}.{node.attr}"
+            assert called not in {"sys.exit", "os._exit"}, f"{where}:{node.lineno}"
+            if where != "bootstrap.py":
+                assert called not in {"os.environ", "os.getenv"}, f"{where}:{node.lineno}"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['benchfarm', '--help']\n"
+        "from orchestrator.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Usage: benchfarm" in done.stdout
+    assert done.stderr.strip() == "[]"

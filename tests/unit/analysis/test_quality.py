@@ -1,0 +1,162 @@
+"""How a run ended and what its number is worth."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from orchestrator.analysis.outcome import Ending, ending_of
+from orchestrator.analysis.quality import CODES, judge
+from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, Outcome, ToolReport
+from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+
+DOCS = Path(__file__).parents[3] / "docs"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FACTS = DeviceFacts(
+    serial=Serial("P"),
+    kind=DeviceKind.ANDROID,
+    is_virtual=False,
+    clusters=(
+        CpuCluster(cpus=(0, 1, 2, 3), min_khz=1, max_khz=1_800_000),
+        CpuCluster(cpus=(4, 5), min_khz=1, max_khz=2_800_000),
+    ),
+)
+CASE = Case(
+    serial=FACTS.serial,
+    model_sha256=ModelSha("a"),
+    model_name="m",
+    delegate=DelegateName.GPU,
+    threads=1,
+    tool=ToolName.NATIVE,
+    build_sha256=BuildSha("b"),
+)
+STEADY = LatencySummary(count=50, median_us=1000.0, p5_us=980.0, p95_us=1050.0, mean_us=1005.0)
+GOOD = ToolReport(
+    outcome="ok",
+    inference=STEADY,
+    inference_mean_us=1005.0,
+    delegate=DelegateEvidence(requested="gpu", actual="gpu", truth=DelegateTruth.FULL),
+)
+CALM = DeviceState(at=NOW, boot_id="b1", thermal_status=0, clock_limit_khz={0: 1_800_000, 4: 2_800_000})
+
+
+def verdict(
+    report: ToolReport | None = GOOD,
+    *,
+    ending: Ending | None = None,
+    facts: DeviceFacts = FACTS,
+    case: Case = CASE,
+    before: DeviceState | None = CALM,
+    after: DeviceState | None = CALM,
+) -> QualityVerdict:
+    completed = Ending(outcome=Outcome.COMPLETED)
+    return judge(report, ending or completed, case=case, run_pass=Pass.TIMING, facts=facts, before=before, after=after)
+
+
+def with_delegate(**changes: object) -> ToolReport:
+    return replace(GOOD, delegate=replace(GOOD.delegate, **changes))  # type: ignore[arg-type]
+
+
+def test_a_calm_full_run_is_trusted_without_a_finding() -> None:
+    assert verdict() == QualityVerdict(quality=Quality.TRUSTED)
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [
+        DelegateTruth.NONE,
+        DelegateTruth.FELL_BACK,
+        DelegateTruth.FLAG_IGNORED,
+        DelegateTruth.WRONG_BACKEND,
+        DelegateTruth.FAILED,
+    ],
+)
+def test_a_run_somewhere_else_than_asked_is_failed_though_the_program_was_content(truth: DelegateTruth) -> None:
+    ending = ending_of(with_delegate(truth=truth, lines=("the line",)), exit_code=0, timed_out=False)
+    assert (ending.outcome, ending.reason_code) == (Outcome.FAILED, f"delegate-{truth}")
+    assert "the line" in ending.reason
+    assert f"`delegate-{truth}`" in (DOCS / "findings.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("truth", [DelegateTruth.FULL, DelegateTruth.PARTIAL, DelegateTruth.UNKNOWN])
+def test_a_run_where_it_was_asked_is_completed(truth: DelegateTruth) -> None:
+    assert ending_of(with_delegate(truth=truth), exit_code=0, timed_out=False).outcome is Outcome.COMPLETED
+
+
+def test_an_app_without_an_exit_code_completes_by_its_result() -> None:
+    assert ending_of(GOOD, exit_code=None, timed_out=False).outcome is Outcome.COMPLETED
+
+
+@pytest.mark.parametrize(("exit_code", "words"), [(1, "exit code 1"), (139, "signal 11"), (137, "signal 9")])
+def test_a_result_with_a_bad_exit_code_is_no_result(exit_code: int, words: str) -> None:
+    ending = ending_of(GOOD, exit_code=exit_code, timed_out=False)
+    assert ending.outcome is Outcome.FAILED
+    assert words in ending.reason
+
+
+def test_the_deadline_wins_over_everything_that_was_printed() -> None:
+    assert ending_of(GOOD, exit_code=None, timed_out=True).outcome is Outcome.TIMED_OUT
+
+
+def test_what_did_not_complete_is_rejected() -> None:
+    ending = Ending(outcome=Outcome.FAILED, reason_code="x", reason="because")
+    judged = verdict(None, ending=ending)
+    assert judged.quality is Quality.REJECTED
+    assert "because" in judged.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("code", "quality", "judged"),
+    [
+        ("virtual-device", Quality.TRUSTED, verdict(facts=replace(FACTS, is_virtual=True))),
+        ("emulator", Quality.SUSPECT, verdict(facts=replace(FACTS, is_emulator=True))),
+        (
+            "delegate-partial",
+            Quality.TRUSTED,
+            verdict(with_delegate(truth=DelegateTruth.PARTIAL, delegated_nodes=3, total_nodes=5)),
+        ),
+        ("delegate-unknown", Quality.SUSPECT, verdict(with_delegate(truth=DelegateTruth.UNKNOWN))),
+        ("flags-ignored", Quality.REJECTED, verdict(replace(GOOD, unconsumed_flags=("--x=1",)))),
+        ("few-runs", Quality.SUSPECT, verdict(replace(GOOD, inference=replace(STEADY, count=9)))),
+        ("unsteady", Quality.SUSPECT, verdict(replace(GOOD, inference=replace(STEADY, p95_us=1600.0)))),
+        ("coarse-resolution", Quality.SUSPECT, verdict(replace(GOOD, extra={"resolution_us": 10.5}))),
+        ("sources-disagree", Quality.SUSPECT, verdict(replace(GOOD, disagreements=("1 is not 2",)))),
+        ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, thermal_status=2, heat_c={"skin": 44.0}))),
+        ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, clock_limit_khz={0: 1_800_000, 4: 2_400_000}))),
+        ("rebooted", Quality.REJECTED, verdict(after=replace(CALM, boot_id="b2"))),
+        (
+            "foreign-load",
+            Quality.SUSPECT,
+            verdict(facts=replace(FACTS, kind=DeviceKind.HOST), before=replace(CALM, load_1min=1.5)),
+        ),
+        (
+            "more-threads-than-big-cores",
+            Quality.TRUSTED,
+            verdict(case=replace(CASE, delegate=DelegateName.CPU, threads=3)),
+        ),
+        ("battery-low", Quality.SUSPECT, verdict(after=replace(CALM, battery_percent=14))),
+        ("not-completed", Quality.REJECTED, verdict(None, ending=Ending(outcome=Outcome.TIMED_OUT))),
+    ],
+)
+def test_each_finding_is_made_and_weighs_what_the_docs_say(code: str, quality: Quality, judged: QualityVerdict) -> None:
+    assert [finding.code for finding in judged.findings] == [code]
+    assert judged.quality is quality
+    row = next(
+        line for line in (DOCS / "findings.md").read_text("utf-8").splitlines() if line.startswith(f"| `{code}` |")
+    )
+    assert row.split("|")[2].strip() == judged.findings[0].severity.value
+
+
+def test_every_code_is_documented() -> None:
+    text = (DOCS / "findings.md").read_text("utf-8")
+    assert [code for code in CODES if f"| `{code}` |" not in text] == []
+
+
+def test_unknown_state_is_no_finding() -> None:
+    unknown = DeviceState(at=NOW)
+    assert verdict(before=unknown, after=unknown).findings == ()
+    assert verdict(before=None, after=None).findings == ()

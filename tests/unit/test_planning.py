@@ -1,0 +1,159 @@
+"""From a plan and devices to cases, skips and an order."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.planning import Expansion, NoBuild, expand
+from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
+from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.plan import Matrix, Order, Plan, PlanModel
+from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
+
+PHONE = DeviceFacts(
+    serial=Serial("PHONE1"),
+    kind=DeviceKind.ANDROID,
+    is_virtual=False,
+    sdk=33,
+    soc="SM8250",
+    clusters=(
+        CpuCluster(cpus=(0, 1, 2, 3), min_khz=300_000, max_khz=1_800_000),
+        CpuCluster(cpus=(4, 5, 6, 7), min_khz=700_000, max_khz=2_800_000),
+    ),
+)
+COMPUTER = DeviceFacts(
+    serial=Serial("host"),
+    kind=DeviceKind.HOST,
+    is_virtual=False,
+    clusters=(CpuCluster(cpus=(0, 1), min_khz=None, max_khz=None),),
+)
+MODELS = [Model(name=name, sha256=ModelSha(name * 64), size_bytes=1) for name in "ab"]
+NATIVE = Build(name="native", tool=ToolName.NATIVE, sha256=BuildSha("c" * 64), abi="arm64-v8a")
+LITERT = Build(name="litert", tool=ToolName.LITERT, sha256=BuildSha("d" * 64), abi="")
+
+
+def plan(**changes: object) -> Plan:
+    models = tuple(PlanModel(name=model.name, path=Path(f"{model.name}.tflite")) for model in MODELS)
+    return replace(Plan(name="p", models=models), **changes)  # type: ignore[arg-type]
+
+
+def expanded(
+    the_plan: Plan, facts: DeviceFacts = PHONE, build: Build | NoBuild = NATIVE, **profiles: DeviceProfile
+) -> Expansion:
+    builds = {(facts.serial, tool): build for tool in the_plan.matrix.tools}
+    return expand(the_plan, [facts], MODELS, builds, profiles)
+
+
+def test_every_combination_is_a_case() -> None:
+    matrix = Matrix(delegates=(DelegateName.CPU, DelegateName.GPU), threads=(1, 4), flags=((), (("x", "1"),)))
+    expansion = expanded(plan(matrix=matrix, invocations=3))
+    assert len(expansion.cases) == 2 * 2 * 2 * 2
+    assert len(expansion.invocations[PHONE.serial]) == 16 * 3
+    assert not expansion.skipped
+
+
+def test_interleaving_runs_each_case_once_before_any_case_again() -> None:
+    matrix = Matrix(threads=(1, 2, 4))
+    queue = expanded(plan(matrix=matrix, invocations=4)).invocations[PHONE.serial]
+    for number in range(4):
+        one_round = queue[number * 6 : number * 6 + 6]
+        assert {item.number for item in one_round} == {number}
+        assert len({item.case.case_key for item in one_round}) == 6
+
+
+def test_the_seed_decides_the_order_and_nothing_else() -> None:
+    matrix = Matrix(threads=(1, 2, 4))
+    first, again, other = (expanded(plan(matrix=matrix, seed=seed)).invocations[PHONE.serial] for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert {item.case.case_key for item in first} == {item.case.case_key for item in other}
+
+
+def test_sequential_order_finishes_a_case_before_the_next() -> None:
+    queue = expanded(plan(order=Order.SEQUENTIAL, invocations=2)).invocations[PHONE.serial]
+    assert [(item.case.model_name, item.number) for item in queue] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+
+
+def test_other_passes_run_once_after_the_timing_pass() -> None:
+    passes = (Pass.TIMING, Pass.MEMORY, Pass.PROFILE)
+    queue = expanded(plan(passes=passes, invocations=3)).invocations[PHONE.serial]
+    assert [item.run_pass for item in queue] == [Pass.TIMING] * 6 + [Pass.MEMORY] * 2 + [Pass.PROFILE] * 2
+
+
+@pytest.mark.parametrize(
+    ("facts", "delegate", "code"),
+    [
+        (replace(PHONE, sdk=35), DelegateName.NNAPI, "nnapi-deprecated"),
+        (replace(PHONE, sdk=26), DelegateName.NNAPI, "nnapi-missing"),
+        (replace(PHONE, soc="Tensor G3", platform="zuma"), DelegateName.HEXAGON, "delegate-not-on-soc"),
+        (PHONE, DelegateName.COREML, "delegate-not-in-tool"),
+        (PHONE, DelegateName.NPU, "delegate-not-in-tool"),
+        (COMPUTER, DelegateName.NNAPI, "delegate-not-in-tool"),
+    ],
+)
+def test_a_delegate_that_cannot_be_there_is_skipped_with_its_reason(
+    facts: DeviceFacts, delegate: DelegateName, code: str
+) -> None:
+    expansion = expanded(plan(matrix=Matrix(delegates=(delegate,), threads=(1,))), facts)
+    assert not expansion.cases
+    assert {skip.reason_code for skip in expansion.skipped} == {code}
+    assert all(skip.reason for skip in expansion.skipped)
+
+
+@pytest.mark.parametrize("soc", ["SM8250", "SDM845", "sm8150", "Snapdragon 855"])
+def test_hexagon_is_tried_on_qualcomm(soc: str) -> None:
+    expansion = expanded(plan(matrix=Matrix(delegates=(DelegateName.HEXAGON,))), replace(PHONE, soc=soc))
+    assert len(expansion.cases) == 2
+
+
+def test_a_profile_that_does_not_list_a_delegate_skips_it() -> None:
+    profile = DeviceProfile(
+        name="plain", title="Plain", kind=DeviceKind.ANDROID, match={}, soc="", cluster_cores=(8,),
+        delegates=(DelegateName.XNNPACK,),
+    )  # fmt: skip
+    matrix = Matrix(delegates=(DelegateName.XNNPACK, DelegateName.GPU))
+    expansion = expanded(plan(matrix=matrix), replace(PHONE, profile="plain"), plain=profile)
+    assert {case.delegate for case in expansion.cases} == {DelegateName.XNNPACK}
+    assert {skip.reason_code for skip in expansion.skipped} == {"delegate-not-on-profile"}
+
+
+def test_a_stand_in_never_reaches_a_real_phone() -> None:
+    stand_in = replace(NATIVE, is_virtual=True)
+    assert {skip.reason_code for skip in expanded(plan(), build=stand_in).skipped} == {"virtual-build"}
+    assert expanded(plan(), replace(PHONE, is_virtual=True), build=stand_in).cases
+
+
+def test_a_missing_build_skips_with_what_to_do() -> None:
+    missing = NoBuild(reason_code="no-build", reason="get one with 'benchfarm builds add'")
+    skips = expanded(plan(), build=missing).skipped
+    assert {(skip.reason_code, skip.reason) for skip in skips} == {("no-build", missing.reason)}
+
+
+def test_more_threads_than_cores_are_skipped() -> None:
+    matrix = Matrix(threads=(1, 2, 4), tools=(ToolName.LITERT,))
+    expansion = expanded(plan(matrix=matrix), COMPUTER, LITERT)
+    assert {case.threads for case in expansion.cases} == {1, 2}
+    assert {skip.reason_code for skip in expansion.skipped} == {"more-threads-than-cores"}
+
+
+def test_apps_do_not_run_on_this_computer() -> None:
+    expansion = expanded(plan(matrix=Matrix(tools=(ToolName.APK,), threads=(1,))), COMPUTER)
+    assert {skip.reason_code for skip in expansion.skipped} == {"tool-not-on-device"}
+
+
+def test_the_case_key_depends_on_everything_that_may_change_the_number() -> None:
+    case = expanded(plan()).cases[0]
+    changes: dict[str, object] = {
+        "serial": Serial("other"), "model_sha256": ModelSha("0" * 64), "delegate": DelegateName.CPU, "threads": 2,
+        "tool": ToolName.APK, "build_sha256": BuildSha("0" * 64), "flags": (("a", "b"),), "num_runs": 7,
+        "min_secs": 0.25, "max_secs": 3.0, "warmup_runs": 9, "warmup_min_secs": 0.125, "affinity": "f0",
+    }  # fmt: skip
+    keys = {replace(case, **{name: value}).case_key for name, value in changes.items()}  # type: ignore[arg-type]
+    assert len(keys | {case.case_key}) == len(changes) + 1
+    assert type(case).from_row(case.to_row()) == case
+
+
+def test_the_estimate_is_that_of_the_busiest_device() -> None:
+    small, large = expanded(plan(invocations=1)).estimate_s(), expanded(plan(invocations=4)).estimate_s()
+    assert large == pytest.approx(4 * small)
