@@ -16,8 +16,8 @@ from orchestrator.units import format_latency, format_percent
 RUNS_MIN: Final = 10
 #: (p95 - p5) / median of a steady run stays below this.
 SPREAD_MAX: Final = 0.5
-#: Figures rounded to more than this share of their value can't show small changes.
-RESOLUTION_MAX: Final = 0.01
+#: Rounding that may move a figure by more than this share of its value hides small changes.
+ROUNDING_MAX: Final = 0.01
 #: A clock limit that fell below this share of what it was before the run is throttling.
 CLOCK_LIMIT_MIN: Final = 0.98
 #: The 1-minute load of other work, in cores, beyond which it disturbs.
@@ -113,8 +113,10 @@ def _timing_findings(report: ToolReport, inference: LatencySummary) -> Iterator[
             message = f"90 % of the inferences spread over {format_percent(spread, 0)} of the median"
             yield _finding("unsteady", Severity.WARNING, message, evidence)
     resolution = report.extra.get("resolution_us")
-    if median and isinstance(resolution, float) and resolution / median > RESOLUTION_MAX:
-        message = f"figures are rounded to {format_latency(resolution)}, {format_percent(resolution / median)} of them"
+    if median and isinstance(resolution, float) and resolution / 2 / median > ROUNDING_MAX:
+        message = (
+            f"figures are rounded to {format_latency(resolution)}, {format_percent(resolution / median)} of the median"
+        )
         yield _finding("coarse-resolution", Severity.WARNING, message)
 
 

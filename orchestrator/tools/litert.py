@@ -1,21 +1,25 @@
 """``litert-benchmark``, the program that the ai-edge-litert package ships: LiteRT measured on this computer.
 
-It prints hundredths of a millisecond, runs a fixed number of inferences (no minimum time), and can't be told to leave
-XNNPACK out. Its JSON says whether the compiled model is fully accelerated.
+It prints hundredths of a millisecond, runs a fixed number of inferences, and can't be told to leave XNNPACK out. Its
+JSON says whether the compiled model is fully accelerated. It knows no minimum time: a short pilot process tells once per
+case how many inferences a plan's ``min_secs`` are.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import sys
 import threading
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
+from orchestrator.records.identity import CaseKey, RunId
 from orchestrator.records.run import (
     Attachment,
     DelegateEvidence,
@@ -25,11 +29,12 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.workload import Case, DelegateName, ToolName
-from orchestrator.units import US_PER_MS
+from orchestrator.units import US_PER_MS, US_PER_S
 
 RESULT_FILE: Final = "result.json"
 #: What the program's figures are rounded to, in microseconds.
 RESOLUTION_US: Final = 10.0
+PILOT_RUNS: Final = 5
 
 _ACCELERATOR_FLAGS: Final = {
     DelegateName.XNNPACK: (),
@@ -43,10 +48,24 @@ class LitertTool:
 
     name = ToolName.LITERT
 
+    def __init__(self) -> None:
+        #: What an inference takes, by case; None where the pilot failed.
+        self._pilots_us: dict[CaseKey, float | None] = {}
+
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one invocation; whatever its end, return all that it left behind."""
+        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+        key = request.case.case_key
+        if key not in self._pilots_us:
+            pilot = replace(request, run_id=RunId(f"{request.run_id}-pilot"))
+            raw = self._run_counted(device, pilot, Counts(runs=PILOT_RUNS, warmups=1), cancelled)
+            self._pilots_us[key] = self.parse(raw, request.case).inference_mean_us
+        return self._run_counted(device, request, counts_for(request.case, self._pilots_us[key]), cancelled)
+
+    def _run_counted(
+        self, device: Device, request: InvocationRequest, counts: Counts, cancelled: threading.Event | None
+    ) -> RawOutput:
         folder = device.run_folder(request.run_id)
-        command = litert_command(request, folder=folder)
+        command = litert_command(request, counts, folder=folder)
         started_at = datetime.now(UTC)
         try:
             result = device.run_detached(
@@ -83,7 +102,27 @@ class LitertTool:
         return _report(result, latency, raw, case)
 
 
-def litert_command(request: InvocationRequest, *, folder: str) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many inferences one process makes."""
+
+    runs: int
+    warmups: int
+
+
+def counts_for(case: Case, inference_us: float | None) -> Counts:
+    """Return the counts that keep the plan's minimum and maximum times, if an inference takes ``inference_us``."""
+    if not inference_us:
+        return Counts(runs=case.num_runs, warmups=case.warmup_runs)
+
+    def within(least: int, least_s: float) -> int:
+        wanted = max(least, math.ceil(least_s * US_PER_S / inference_us))
+        return max(1, min(wanted, math.floor(case.max_secs * US_PER_S / inference_us)))
+
+    return Counts(runs=within(case.num_runs, case.min_secs), warmups=within(case.warmup_runs, case.warmup_min_secs))
+
+
+def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -> str:
     """Return the command line, every word quoted; raises UsageError for what this program hasn't got."""
     case = request.case
     if case.delegate not in _ACCELERATOR_FLAGS:
@@ -94,8 +133,8 @@ def litert_command(request: InvocationRequest, *, folder: str) -> str:
     words = [
         request.program_path,
         f"--model={request.model_path}",
-        f"--num_runs={case.num_runs}",
-        f"--warmup_runs={case.warmup_runs}",
+        f"--num_runs={counts.runs}",
+        f"--warmup_runs={counts.warmups}",
         f"--num_threads={case.threads}",
         f"--result_json={folder}/{RESULT_FILE}",
         *_ACCELERATOR_FLAGS[case.delegate],

@@ -123,7 +123,7 @@ def test_what_did_not_complete_is_rejected() -> None:
         ("flags-ignored", Quality.REJECTED, verdict(replace(GOOD, unconsumed_flags=("--x=1",)))),
         ("few-runs", Quality.SUSPECT, verdict(replace(GOOD, inference=replace(STEADY, count=9)))),
         ("unsteady", Quality.SUSPECT, verdict(replace(GOOD, inference=replace(STEADY, p95_us=1600.0)))),
-        ("coarse-resolution", Quality.SUSPECT, verdict(replace(GOOD, extra={"resolution_us": 10.5}))),
+        ("coarse-resolution", Quality.SUSPECT, verdict(replace(GOOD, extra={"resolution_us": 20.5}))),
         ("sources-disagree", Quality.SUSPECT, verdict(replace(GOOD, disagreements=("1 is not 2",)))),
         ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, thermal_status=2, heat_c={"skin": 44.0}))),
         ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, clock_limit_khz={0: 1_800_000, 4: 2_400_000}))),

@@ -14,7 +14,7 @@ from orchestrator.records.run import Attachment, DelegateTruth, RawOutput
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 from orchestrator.tools.apk import start_command
 from orchestrator.tools.arguments import OWNED_FLAGS, benchmark_flags
-from orchestrator.tools.litert import LitertTool, litert_command
+from orchestrator.tools.litert import Counts, LitertTool, counts_for, litert_command
 from orchestrator.tools.native import affinity_mask, native_command
 
 FACTS = DeviceFacts(
@@ -130,6 +130,7 @@ def test_big_cores_are_all_but_the_slowest_cluster() -> None:
     assert affinity_mask("big", unknown) == ""
 
 
+COUNTS = Counts(runs=50, warmups=5)
 LITERT_CASE = replace(CASE, tool=ToolName.LITERT, serial=Serial("host"))
 
 
@@ -144,9 +145,9 @@ def litert_output(json_text: str, stderr: str = "", exit_code: int = 0) -> RawOu
 
 def test_litert_refuses_flags_of_the_other_programs() -> None:
     with pytest.raises(UsageError, match="gpu_backend"):
-        litert_command(request(replace(LITERT_CASE, flags=(("gpu_backend", "cl"),))), folder="/f")
+        litert_command(request(replace(LITERT_CASE, flags=(("gpu_backend", "cl"),))), COUNTS, folder="/f")
     with pytest.raises(UsageError, match="cpu"):
-        litert_command(request(replace(LITERT_CASE, delegate=DelegateName.CPU)), folder="/f")
+        litert_command(request(replace(LITERT_CASE, delegate=DelegateName.CPU)), COUNTS, folder="/f")
 
 
 def test_litert_figures_come_from_its_json() -> None:
@@ -169,3 +170,12 @@ def test_litert_without_a_result_is_a_failure_with_the_last_line_as_reason(text:
     assert report.outcome == "failed"
     assert report.inference_mean_us is None
     assert report.failure_reason
+
+
+def test_litert_counts_keep_the_plans_least_and_greatest_times() -> None:
+    case = replace(LITERT_CASE, num_runs=50, min_secs=1.0, max_secs=10.0, warmup_runs=1, warmup_min_secs=0.5)
+    assert counts_for(case, 1_000.0) == Counts(runs=1000, warmups=500)
+    assert counts_for(case, 100_000.0) == Counts(runs=50, warmups=5)
+    assert counts_for(case, 4_000_000.0) == Counts(runs=2, warmups=1)
+    assert counts_for(case, 60_000_000.0) == Counts(runs=1, warmups=1)
+    assert counts_for(case, None) == Counts(runs=50, warmups=1)
