@@ -1,0 +1,72 @@
+"""Column types that keep a value exactly, on every database."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from sqlalchemy import TIMESTAMP, BigInteger, Dialect, Integer, Text
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+#: A row's own number: 64 bits, and on SQLite the name that makes it the table's row id.
+ROW_NUMBER = BigInteger().with_variant(Integer(), "sqlite")
+
+#: PostgreSQL refuses NUL, both databases refuse lone surrogates; the backslash is what they are escaped with.
+_NEEDS_ESCAPE = re.compile("[\x00\\\\\ud800-\udfff]")
+_ESCAPED = re.compile(r"\\(\\|u([0-9a-f]{4}))")
+
+
+def escape_text(text: str) -> str:
+    r"""Return text that every database takes: NUL and lone surrogates as ``\uXXXX``, a backslash doubled."""
+    if _NEEDS_ESCAPE.search(text) is None:
+        return text
+    return _NEEDS_ESCAPE.sub(lambda hit: "\\\\" if hit[0] == "\\" else f"\\u{ord(hit[0]):04x}", text)
+
+
+def unescape_text(text: str) -> str:
+    """Return the text that :func:`escape_text` was given."""
+    if "\\" not in text:
+        return text
+    return _ESCAPED.sub(lambda hit: "\\" if hit[2] is None else chr(int(hit[2], 16)), text)
+
+
+class AnyText(TypeDecorator[str]):
+    """Any Python text, as phones and people may write it; see :func:`escape_text`."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Escape what a database can't hold."""
+        return None if value is None else escape_text(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        """Undo the escape."""
+        return None if value is None else unescape_text(value)
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A moment to the microsecond: ISO 8601 text in UTC on SQLite (sorts as time), timestamptz on PostgreSQL."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str] | TypeEngine[datetime]:
+        """Choose the database's own type where it has one."""
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(TIMESTAMP(timezone=True))
+        return dialect.type_descriptor(Text())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | str | None:
+        """Bring the moment to UTC."""
+        if value is None:
+            return None
+        in_utc = value.astimezone(UTC)
+        return in_utc if dialect.name == "postgresql" else in_utc.isoformat(timespec="microseconds")
+
+    def process_result_value(self, value: datetime | str | None, dialect: Dialect) -> datetime | None:
+        """Return the moment in UTC."""
+        if value is None:
+            return None
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return moment.astimezone(UTC)

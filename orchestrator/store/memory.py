@@ -1,0 +1,179 @@
+"""A store that is gone with its process: for dry runs, and for tests of what stands above."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
+from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
+from orchestrator.records.verdict import QualityVerdict
+from orchestrator.records.workload import Build, Model, Pass
+from orchestrator.store import admission
+
+_RunKey = tuple[CampaignId, CaseKey, Pass, int]
+
+
+class MemoryStore:
+    """The Store port over dictionaries; keeps and refuses the same as SqlStore, safe from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_open = True
+        self._campaigns: dict[CampaignId, Campaign] = {}
+        self._devices: dict[Serial, tuple[datetime, DeviceFacts]] = {}
+        self._models: dict[str, Model] = {}
+        self._builds: dict[str, Build] = {}
+        #: In the order in which they were stored.
+        self._runs: dict[_RunKey, RunRecord] = {}
+        self._key_of_run: dict[RunId, _RunKey] = {}
+
+    def begin_campaign(
+        self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
+    ) -> None:
+        """Store a campaign with its invocations and skips, and what it refers to."""
+        given_devices = list(devices)
+        given_models: dict[str, Model] = {model.sha256: dataclasses.replace(model, path=None) for model in models}
+        given_builds: dict[str, Build] = {build.sha256: dataclasses.replace(build, path=None) for build in builds}
+        with self._locked():
+            if campaign.campaign_id in self._campaigns:
+                raise admission.campaign_exists(campaign.campaign_id)
+            admission.check_campaign(
+                campaign,
+                devices=given_devices,
+                known_devices={serial: facts.is_virtual for serial, (_, facts) in self._devices.items()},
+                model_sha256s=self._models.keys() | given_models.keys(),
+                build_sha256s=self._builds.keys() | given_builds.keys(),
+            )
+            for facts in given_devices:
+                seen = self._devices.get(facts.serial)
+                if seen is None or seen[0] <= campaign.created_at:
+                    self._devices[facts.serial] = (campaign.created_at, facts)
+            self._models.update(given_models)
+            self._builds.update(given_builds)
+            self._campaigns[campaign.campaign_id] = campaign
+
+    def set_status(self, campaign_id: CampaignId, status: CampaignStatus, finished_at: datetime | None) -> None:
+        """Record how far a campaign is."""
+        admission.check_moment(finished_at, f"campaign {campaign_id}: finished_at")
+        with self._locked():
+            if campaign_id not in self._campaigns:
+                raise admission.no_campaign(campaign_id)
+            known = self._campaigns[campaign_id]
+            self._campaigns[campaign_id] = dataclasses.replace(known, status=status, finished_at=finished_at)
+
+    def append_run(self, run: RunRecord) -> bool:
+        """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already."""
+        key = (run.campaign_id, run.case.case_key, run.run_pass, run.invocation)
+        with self._locked():
+            if run.campaign_id not in self._campaigns:
+                raise admission.no_campaign(run.campaign_id)
+            if key in self._runs:
+                return False
+            if run.run_id in self._key_of_run:
+                raise admission.run_id_taken(run.run_id)
+            _, facts = self._devices.get(run.case.serial, (None, None))
+            admission.check_run(
+                run,
+                device_is_virtual=None if facts is None else facts.is_virtual,
+                model_known=run.case.model_sha256 in self._models,
+                build_known=run.case.build_sha256 in self._builds,
+            )
+            self._runs[key] = run
+            self._key_of_run[run.run_id] = key
+            return True
+
+    def replace_reading(
+        self,
+        run_id: RunId,
+        *,
+        report: ToolReport,
+        outcome: Outcome,
+        reason_code: str,
+        reason: str,
+        verdict: QualityVerdict,
+    ) -> None:
+        """Replace what was read from a run's raw output and what follows from it; the raw output never changes."""
+        with self._locked():
+            key = self._key_of_run.get(run_id)
+            if key is None:
+                raise admission.no_run(run_id)
+            self._runs[key] = dataclasses.replace(
+                self._runs[key],
+                report=report,
+                outcome=outcome,
+                reason_code=reason_code,
+                reason=reason,
+                verdict=verdict,
+            )
+
+    def campaign(self, campaign_id: CampaignId) -> Campaign | None:
+        """Return a campaign, None when there is none."""
+        with self._locked():
+            return self._campaigns.get(campaign_id)
+
+    def campaigns(self) -> Sequence[Campaign]:
+        """Return all campaigns, newest first, without their invocations and skips."""
+        with self._locked():
+            stored = [dataclasses.replace(item, invocations=(), skipped=()) for item in self._campaigns.values()]
+        # Turned round as a whole, so that of two from the same moment the one stored last comes first.
+        stored.sort(key=lambda campaign: campaign.created_at)
+        return stored[::-1]
+
+    def runs(
+        self,
+        *,
+        campaign_ids: Sequence[CampaignId] = (),
+        case_keys: Sequence[CaseKey] = (),
+        with_attachments: bool = False,
+    ) -> Iterator[RunRecord]:
+        """Yield runs in the order in which they were stored; their attachments are empty unless asked for."""
+        in_campaigns, of_cases = set(campaign_ids), set(case_keys)
+        with self._locked():
+            stored = list(self._runs.items())
+        for (campaign_id, case_key, _, _), run in stored:
+            if (not in_campaigns or campaign_id in in_campaigns) and (not of_cases or case_key in of_cases):
+                yield run if with_attachments else dataclasses.replace(run, attachments=())
+
+    def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:
+        """Return everything that a run left behind, byte for byte; empty for an unknown run."""
+        with self._locked():
+            key = self._key_of_run.get(run_id)
+            return () if key is None else self._runs[key].attachments
+
+    def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:
+        """Return which invocations of a campaign are stored."""
+        with self._locked():
+            return {
+                (case_key, run_pass, number)
+                for stored_in, case_key, run_pass, number in self._runs
+                if stored_in == campaign_id
+            }
+
+    def devices(self) -> Mapping[Serial, DeviceFacts]:
+        """Return the devices ever seen, as last seen."""
+        with self._locked():
+            return {serial: facts for serial, (_, facts) in self._devices.items()}
+
+    def models(self) -> Mapping[str, Model]:
+        """Return the models by sha256."""
+        with self._locked():
+            return dict(self._models)
+
+    def builds(self) -> Mapping[str, Build]:
+        """Return the builds by sha256."""
+        with self._locked():
+            return dict(self._builds)
+
+    def close(self) -> None:
+        """Refuse any further use."""
+        self._is_open = False
+
+    def _locked(self) -> threading.Lock:
+        if not self._is_open:
+            raise admission.closed()
+        return self._lock

@@ -1,0 +1,100 @@
+"""Opening a store by path or URL, migrated to the newest schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.ports import Store
+from orchestrator.store import sqlite_file
+from orchestrator.store.database import Database, postgresql_engine, sqlite_engine
+from orchestrator.store.memory import MemoryStore
+from orchestrator.store.migrating import SHIPPED, Migrations
+from orchestrator.store.sql import SqlStore
+
+#: The name of a store that is gone with its process.
+IN_MEMORY: Final = ":memory:"
+
+
+def open_store(where: str | Path, *, busy_timeout_s: float = 30.0, migrations: Migrations = SHIPPED) -> Store:
+    """Open a store, made new when there is none and migrated when it is of an older benchfarm.
+
+    Args:
+        where: path of an SQLite file, ``sqlite:///path``, ``postgresql://user@host/database``, or ``:memory:``.
+        busy_timeout_s: how long to wait for another process that writes.
+        migrations: the schema's history; another one than the shipped is for tests of migrating.
+
+    Raises:
+        UsageError: the URL can't be understood, or names another kind of database.
+        StoreCorruptError: the file is damaged or of another program; it was left untouched.
+        StoreReadOnlyError: the file or its folder can't be written.
+        StoreError: made by a newer benchfarm, locked, can't be reached, or psycopg isn't installed.
+        HostStorageError: no space left.
+    """
+    if str(where) == IN_MEMORY:
+        return MemoryStore()
+    if isinstance(where, Path) or "://" not in where:
+        return _open_file(Path(where), busy_timeout_s=busy_timeout_s, migrations=migrations)
+    try:
+        url = make_url(where)
+    except ArgumentError as error:
+        # SQLAlchemy's own message repeats the URL, and with it a password.
+        raise UsageError("the store's URL can't be understood; write it as postgresql://user@host/database") from error
+    scheme = url.drivername.split("+")[0]
+    if scheme == "sqlite":
+        if url.query or not url.database:
+            raise UsageError(f"{where}: an SQLite store is a path and nothing else, for example sqlite:///runs.sqlite")
+        return _open_file(Path(url.database), busy_timeout_s=busy_timeout_s, migrations=migrations)
+    if scheme in ("postgresql", "postgres"):
+        return _open_server(url, busy_timeout_s=busy_timeout_s, migrations=migrations)
+    raise UsageError(f"a store can't be kept in {scheme!r}; use a path (SQLite) or postgresql://user@host/database")
+
+
+def _open_file(path: Path, *, busy_timeout_s: float, migrations: Migrations) -> SqlStore:
+    path = path.expanduser().absolute()
+    sqlite_file.create_folder(path)
+    sqlite_file.check_file(path)
+    sqlite_file.prepare_file(path, busy_timeout_s=busy_timeout_s)
+    database = _file_database(path, busy_timeout_s=busy_timeout_s)
+    with _closed_on_failure(database):
+        if migrations.are_due(database):
+            migrating = _file_database(path, busy_timeout_s=busy_timeout_s, checks_references=False)
+            with closing(migrating):
+                migrations.run(migrating, back_up=partial(sqlite_file.back_up, path))
+    return SqlStore(database)
+
+
+def _file_database(path: Path, *, busy_timeout_s: float, checks_references: bool = True) -> Database:
+    engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s, checks_references=checks_references)
+    return Database(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s)
+
+
+def _open_server(url: URL, *, busy_timeout_s: float, migrations: Migrations) -> SqlStore:
+    try:
+        engine = postgresql_engine(url, busy_timeout_s=busy_timeout_s)
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            "a store on PostgreSQL needs the package psycopg", hint="pip install 'benchfarm[postgresql]'"
+        ) from error
+    name = url.render_as_string(hide_password=True)
+    database = Database(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)
+    with _closed_on_failure(database):
+        if migrations.are_due(database):
+            migrations.run(database)
+    return SqlStore(database)
+
+
+@contextmanager
+def _closed_on_failure(database: Database) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        database.close()
+        raise

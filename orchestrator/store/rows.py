@@ -1,0 +1,271 @@
+"""Records as rows of the tables, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from sqlalchemy import RowMapping
+
+from orchestrator.errors import StoreError
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.device import DeviceFacts, DeviceState
+from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
+from orchestrator.records.run import Attachment, LatencySummary, Outcome, RunRecord, ToolReport
+from orchestrator.records.verdict import QualityVerdict
+from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
+from orchestrator.store.documents import dump_document, load_document
+
+Row = dict[str, Any]
+Word = TypeVar("Word", bound=enum.StrEnum)
+
+_LARGEST_INTEGER = 2**63 - 1
+
+
+def campaign_to_row(campaign: Campaign) -> Row:
+    """Return a campaign's own row."""
+    return {
+        "campaign_id": campaign.campaign_id,
+        "name": campaign.name,
+        "created_at": campaign.created_at,
+        "finished_at": campaign.finished_at,
+        "status": campaign.status.value,
+        "plan_text": campaign.plan_text,
+        "seed": str(campaign.seed),
+        "benchfarm_version": campaign.benchfarm_version,
+        "host": campaign.host,
+    }
+
+
+def campaign_from_row(
+    row: RowMapping, *, invocations: tuple[Invocation, ...] = (), skipped: tuple[SkippedCase, ...] = ()
+) -> Campaign:
+    """Return a campaign with what was read beside it."""
+    where = f"campaign {row['campaign_id']}"
+    return Campaign(
+        campaign_id=CampaignId(row["campaign_id"]),
+        name=row["name"],
+        created_at=row["created_at"],
+        finished_at=row["finished_at"],
+        status=_word(CampaignStatus, row["status"], where),
+        plan_text=row["plan_text"],
+        seed=int(row["seed"]),
+        benchfarm_version=row["benchfarm_version"],
+        host=row["host"],
+        invocations=invocations,
+        skipped=skipped,
+    )
+
+
+def skip_to_row(skip: SkippedCase) -> Row:
+    """Return the row of a combination that isn't run."""
+    return {
+        "serial": skip.serial,
+        "model_name": skip.model_name,
+        "delegate": skip.delegate.value,
+        "threads": skip.threads,
+        "tool": skip.tool.value,
+        "reason_code": skip.reason_code,
+        "reason": skip.reason,
+    }
+
+
+def skip_from_row(row: RowMapping) -> SkippedCase:
+    """Return a combination that isn't run."""
+    where = f"skip {row['position']} of campaign number {row['campaign_no']}"
+    return SkippedCase(
+        serial=Serial(row["serial"]),
+        model_name=row["model_name"],
+        delegate=_word(DelegateName, row["delegate"], where),
+        threads=row["threads"],
+        tool=_word(ToolName, row["tool"], where),
+        reason_code=row["reason_code"],
+        reason=row["reason"],
+    )
+
+
+def invocation_from_row(row: RowMapping, case: Case) -> Invocation:
+    """Return a planned invocation of a case that was read already."""
+    return Invocation(case=case, run_pass=_word(Pass, row["run_pass"], f"case {case.case_key}"), number=row["number"])
+
+
+def invocation_key_from_row(row: RowMapping) -> tuple[CaseKey, Pass, int]:
+    """Return by what a stored run is known within its campaign."""
+    run_pass = _word(Pass, row["run_pass"], f"case {row['case_key']}")
+    return CaseKey(row["case_key"]), run_pass, row["invocation"]
+
+
+def device_to_row(facts: DeviceFacts) -> Row:
+    """Return a device's row, without when it was seen."""
+    return {"serial": facts.serial, "is_virtual": facts.is_virtual, "facts": dump_document(facts)}
+
+
+def device_from_row(row: RowMapping) -> DeviceFacts:
+    """Return what a device was when it was last seen."""
+    return load_document(DeviceFacts, row["facts"], where=f"device {row['serial']}")
+
+
+def model_to_row(model: Model) -> Row:
+    """Return a model's row; where its file lies on this host isn't kept."""
+    document = dump_document(dataclasses.replace(model, path=None))
+    return {"sha256": model.sha256, "name": model.name, "size_bytes": model.size_bytes, "document": document}
+
+
+def model_from_row(row: RowMapping) -> Model:
+    """Return a model that is known from the store only."""
+    return load_document(Model, row["document"], where=f"model {row['sha256']}")
+
+
+def build_to_row(build: Build) -> Row:
+    """Return a build's row; where its file lies on this host isn't kept."""
+    return {
+        "sha256": build.sha256,
+        "name": build.name,
+        "tool": build.tool.value,
+        "is_virtual": build.is_virtual,
+        "document": dump_document(dataclasses.replace(build, path=None)),
+    }
+
+
+def build_from_row(row: RowMapping) -> Build:
+    """Return a build that is known from the store only."""
+    return load_document(Build, row["document"], where=f"build {row['sha256']}")
+
+
+def case_to_row(case: Case) -> Row:
+    """Return a case's row, without its device's number and mark."""
+    return {
+        "case_key": case.case_key,
+        "model_sha256": case.model_sha256,
+        "build_sha256": case.build_sha256,
+        "delegate": case.delegate.value,
+        "threads": case.threads,
+        "tool": case.tool.value,
+        "document": dump_document(case),
+    }
+
+
+def case_from_row(row: RowMapping) -> Case:
+    """Return a case under the key that it was stored with.
+
+    The key isn't computed again: a version that knows one more thing which may change the number would compute
+    another one, and tear the series of years apart.
+    """
+    case = load_document(Case, row["document"], where=f"case {row['case_key']}")
+    vars(case)["case_key"] = CaseKey(row["case_key"])
+    return case
+
+
+def run_to_row(run: RunRecord) -> Row:
+    """Return a run's row, without the numbers of its campaign and case."""
+    return {
+        "run_id": run.run_id,
+        "is_virtual": run.is_virtual,
+        "run_pass": run.run_pass.value,
+        "invocation": run.invocation,
+        "started_at": run.started_at,
+        "duration_s": run.duration_s,
+        "exit_code": run.exit_code,
+        "command": run.command,
+        "state_before": None if run.state_before is None else dump_document(run.state_before),
+        "state_after": None if run.state_after is None else dump_document(run.state_after),
+        **reading_to_row(run),
+    }
+
+
+def reading_to_row(run: RunRecord) -> Row:
+    """Return the part of a run's row that was read from its raw output, and can be read again."""
+    return {
+        "outcome": run.outcome.value,
+        "reason_code": run.reason_code,
+        "reason": run.reason,
+        "quality": run.verdict.quality.value,
+        "verdict": dump_document(run.verdict),
+        "report": None if run.report is None else dump_document(run.report),
+        **summary_of(run),
+    }
+
+
+def summary_of(run: RunRecord) -> Row:
+    """Return the summary columns of a run; what a database's number can't hold is left out of them."""
+    report = run.report or ToolReport(outcome="")
+    inference = report.inference or LatencySummary(count=0)
+    figures: Mapping[str, float | None] = {
+        "latency_us": run.latency_us,
+        "first_us": inference.first_us,
+        "min_us": inference.min_us,
+        "max_us": inference.max_us,
+        "mean_us": inference.mean_us,
+        "std_us": inference.std_us,
+        "p5_us": inference.p5_us,
+        "median_us": inference.median_us,
+        "p95_us": inference.p95_us,
+        "init_us": report.init_us,
+        "first_inference_us": report.first_inference_us,
+        "warmup_mean_us": report.warmup_mean_us,
+        "init_memory_mib": report.init_memory_mib,
+        "overall_memory_mib": report.overall_memory_mib,
+        "peak_memory_mib": report.peak_memory_mib,
+    }
+    return {
+        **{name: _figure(value) for name, value in figures.items()},
+        "inference_count": report.inference and _count(report.inference.count),
+        "delegate_actual": None if run.report is None else report.delegate.actual,
+        "delegate_truth": None if run.report is None else report.delegate.truth.value,
+    }
+
+
+def run_from_row(row: RowMapping, *, case: Case, attachments: tuple[Attachment, ...]) -> RunRecord:
+    """Return a run of a case that was read already."""
+    run_id = row["run_id"]
+    where = f"run {run_id}"
+    report, before, after = row["report"], row["state_before"], row["state_after"]
+    return RunRecord(
+        run_id=RunId(run_id),
+        campaign_id=CampaignId(row["campaign_id"]),
+        case=case,
+        run_pass=_word(Pass, row["run_pass"], where),
+        invocation=row["invocation"],
+        outcome=_word(Outcome, row["outcome"], where),
+        reason_code=row["reason_code"],
+        reason=row["reason"],
+        is_virtual=row["is_virtual"],
+        started_at=row["started_at"],
+        duration_s=row["duration_s"],
+        command=row["command"],
+        exit_code=row["exit_code"],
+        attachments=attachments,
+        report=None if report is None else load_document(ToolReport, report, where=where),
+        verdict=load_document(QualityVerdict, row["verdict"], where=where),
+        state_before=None if before is None else load_document(DeviceState, before, where=where),
+        state_after=None if after is None else load_document(DeviceState, after, where=where),
+    )
+
+
+def _figure(value: float | None) -> float | None:
+    """Return a float that a column takes: what a phone printed may be no number, or one beyond all bounds."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _count(value: int) -> int | None:
+    return value if abs(value) <= _LARGEST_INTEGER else None
+
+
+def _word(words: type[Word], word: str, where: str) -> Word:
+    """Return the member of an enumeration that a column names."""
+    try:
+        return words(word)
+    except ValueError:
+        raise StoreError(
+            f"{where}: {word!r} is no {words.__name__} that this benchfarm knows",
+            hint="a newer benchfarm may have written it; upgrade benchfarm and try again",
+        ) from None

@@ -1,0 +1,127 @@
+"""The file of an SQLite store: looked at before SQLite may touch it, created, and copied before it is changed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import struct
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from orchestrator.clock import Deadline
+from orchestrator.errors import BenchfarmError, HostStorageError, StoreCorruptError, StoreError, StoreReadOnlyError
+from orchestrator.store.failures import told
+
+#: What tells a benchfarm store from any other SQLite database: "bfar" in the file's header.
+APPLICATION_ID: Final = 0x62666172
+
+_MAGIC: Final = b"SQLite format 3\x00"
+_HEADER_BYTES: Final = 100
+_RETRY_S: Final = 0.01
+
+
+def check_file(path: Path) -> None:
+    """Raise when a file isn't a writable benchfarm store; a missing or empty one is fine. Reads the header only.
+
+    Raises:
+        StoreCorruptError: no SQLite database, one of another program, or one that was cut off.
+        StoreReadOnlyError: the file or its folder can't be written.
+        StoreError: a folder, or something that can't be read.
+    """
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder; name a file in it, for example {path / 'benchfarm.sqlite'}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise StoreReadOnlyError(f"{path.parent}: the store's folder can't be written, and SQLite keeps its log there")
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+            size_bytes = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"{path}: the store can't be read: {error.strerror}") from error
+    if not os.access(path, os.W_OK):
+        raise StoreReadOnlyError(f"{path}: the store can't be written; check the permissions of the file")
+    if not header:
+        return
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        raise _corrupt(path, "isn't an SQLite database")
+    # https://www.sqlite.org/fileformat2.html#the_database_header
+    (page_bytes,) = struct.unpack_from(">H", header, 16)
+    (page_count,) = struct.unpack_from(">I", header, 28)
+    (application_id,) = struct.unpack_from(">I", header, 68)
+    if application_id != APPLICATION_ID:
+        raise _corrupt(path, "is a database of another program")
+    expected_bytes = page_count * (65536 if page_bytes == 1 else page_bytes)
+    if size_bytes < expected_bytes and not _has_log(path):
+        raise _corrupt(path, f"was cut off: it has {size_bytes} of {expected_bytes} bytes")
+
+
+def create_folder(path: Path) -> None:
+    """Make the folder that a store's file lies in, unless it is there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        kind: type[BenchfarmError] = StoreError
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            kind = StoreReadOnlyError
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            kind = HostStorageError
+        raise kind(f"{path.parent}: the store's folder can't be made: {error.strerror}") from error
+
+
+def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
+    """Mark a new file as ours and switch it to a write-ahead log; does nothing to a file that is prepared."""
+    with told(str(path), path=path), closing(_connect(path, busy_timeout_s)) as connection:
+        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        # Readers and the writer don't wait for each other; where a file system can't do it, SQLite stays as it is.
+        deadline = Deadline(busy_timeout_s)
+        while connection.execute("PRAGMA journal_mode").fetchone()[0] == "delete":
+            try:
+                connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                return
+            except sqlite3.OperationalError as error:
+                # Two processes that switch at once: SQLite lets neither wait for the other.
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or deadline.expired:
+                    raise
+                time.sleep(_RETRY_S)
+
+
+def back_up(path: Path, revision: str) -> Path:
+    """Copy a store beside itself, as it is now, and return the copy's path; a copy made earlier is never replaced."""
+    number = 1
+    while (copy := path.with_name(f"{path.name}.revision-{revision}.backup{number}")).exists():
+        number += 1
+    unfinished = copy.with_name(f"{copy.name}.unfinished")
+    try:
+        with told(str(path), path=path):
+            unfinished.unlink(missing_ok=True)
+            with closing(_connect(path, 30.0)) as source, closing(sqlite3.connect(unfinished)) as target:
+                source.backup(target)
+            with unfinished.open("rb+") as file:
+                os.fsync(file.fileno())
+            unfinished.rename(copy)
+    except OSError as error:
+        raise StoreError(f"{copy}: the backup that is made before the store is changed failed: {error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return copy
+
+
+def _connect(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)
+
+
+def _has_log(path: Path) -> bool:
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _corrupt(path: Path, what: str) -> StoreCorruptError:
+    return StoreCorruptError(
+        f"{path} {what}; it was left untouched", hint="restore it from a backup, or name another file"
+    )

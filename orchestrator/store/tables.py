@@ -1,0 +1,223 @@
+"""The tables of a store. Their first form and every change to it are in migrations/versions.
+
+A run is virtual when its case is, and a case is virtual when its device is: the foreign keys carry ``is_virtual``
+along, so that the database itself refuses a row that hides where its numbers come from.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from orchestrator.store.column_types import ROW_NUMBER, AnyText, UtcTime
+
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+
+def _is_virtual() -> Column[bool]:
+    return Column("is_virtual", Boolean(create_constraint=True, name="is_virtual"), nullable=False)
+
+
+CAMPAIGNS = Table(
+    "campaigns",
+    METADATA,
+    Column("campaign_no", ROW_NUMBER, Identity(), primary_key=True),
+    Column("campaign_id", AnyText, nullable=False, unique=True),
+    Column("name", AnyText, nullable=False),
+    Column("created_at", UtcTime, nullable=False, index=True),
+    Column("finished_at", UtcTime),
+    Column("status", Text, nullable=False),
+    Column("plan_text", AnyText, nullable=False),
+    # In decimal digits: a seed may have more than 64 bits.
+    Column("seed", Text, nullable=False),
+    Column("benchfarm_version", AnyText, nullable=False),
+    Column("host", AnyText, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+DEVICES = Table(
+    "devices",
+    METADATA,
+    Column("device_no", ROW_NUMBER, Identity(), primary_key=True),
+    Column("serial", AnyText, nullable=False, unique=True),
+    _is_virtual(),
+    Column("last_seen_at", UtcTime, nullable=False),
+    Column("facts", Text, nullable=False),
+    # What the foreign key of cases refers to.
+    UniqueConstraint("device_no", "is_virtual"),
+    sqlite_autoincrement=True,
+)
+
+MODELS = Table(
+    "models",
+    METADATA,
+    Column("sha256", AnyText, primary_key=True),
+    Column("name", AnyText, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+BUILDS = Table(
+    "builds",
+    METADATA,
+    Column("sha256", AnyText, primary_key=True),
+    Column("name", AnyText, nullable=False),
+    Column("tool", Text, nullable=False),
+    _is_virtual(),
+    Column("document", Text, nullable=False),
+)
+
+CASES = Table(
+    "cases",
+    METADATA,
+    Column("case_no", ROW_NUMBER, Identity(), primary_key=True),
+    Column("case_key", AnyText, nullable=False, unique=True),
+    Column("device_no", BigInteger, nullable=False),
+    _is_virtual(),
+    Column("model_sha256", AnyText, ForeignKey("models.sha256"), nullable=False, index=True),
+    Column("build_sha256", AnyText, ForeignKey("builds.sha256"), nullable=False, index=True),
+    Column("delegate", Text, nullable=False),
+    Column("threads", Integer, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    ForeignKeyConstraint(["device_no", "is_virtual"], ["devices.device_no", "devices.is_virtual"]),
+    # What the foreign key of runs refers to.
+    UniqueConstraint("case_no", "is_virtual"),
+    Index("ix_cases_device_no", "device_no", "is_virtual"),
+    sqlite_autoincrement=True,
+)
+
+#: The invocations that a campaign planned, in the order in which they are to be run.
+INVOCATIONS = Table(
+    "invocations",
+    METADATA,
+    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("case_no", BigInteger, ForeignKey("cases.case_no"), nullable=False),
+    Column("run_pass", Text, nullable=False),
+    Column("number", Integer, nullable=False),
+    UniqueConstraint("campaign_no", "case_no", "run_pass", "number"),
+    Index("ix_invocations_case_no", "case_no"),
+)
+
+SKIPS = Table(
+    "skips",
+    METADATA,
+    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    # Not a foreign key: a device that the plan names need never have been attached.
+    Column("serial", AnyText, nullable=False),
+    Column("model_name", AnyText, nullable=False),
+    Column("delegate", Text, nullable=False),
+    Column("threads", Integer, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("reason_code", AnyText, nullable=False),
+    Column("reason", AnyText, nullable=False),
+)
+
+#: What rows.summary_of takes from a report, so that a question over many runs needn't read documents.
+SUMMARY_COLUMNS = (
+    Column("latency_us", Double),
+    Column("inference_count", BigInteger),
+    Column("first_us", Double),
+    Column("min_us", Double),
+    Column("max_us", Double),
+    Column("mean_us", Double),
+    Column("std_us", Double),
+    Column("p5_us", Double),
+    Column("median_us", Double),
+    Column("p95_us", Double),
+    Column("init_us", Double),
+    Column("first_inference_us", Double),
+    Column("warmup_mean_us", Double),
+    Column("init_memory_mib", Double),
+    Column("overall_memory_mib", Double),
+    Column("peak_memory_mib", Double),
+    Column("delegate_actual", AnyText),
+    Column("delegate_truth", Text),
+)
+
+RUNS = Table(
+    "runs",
+    METADATA,
+    # Counts up in the order in which runs were stored.
+    Column("run_no", ROW_NUMBER, Identity(), primary_key=True),
+    Column("run_id", AnyText, nullable=False, unique=True),
+    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), nullable=False),
+    Column("case_no", BigInteger, nullable=False),
+    _is_virtual(),
+    Column("run_pass", Text, nullable=False),
+    Column("invocation", Integer, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("reason_code", AnyText, nullable=False),
+    Column("reason", AnyText, nullable=False),
+    Column("quality", Text, nullable=False),
+    Column("started_at", UtcTime, nullable=False),
+    Column("duration_s", Double, nullable=False),
+    Column("exit_code", BigInteger),
+    *SUMMARY_COLUMNS,
+    # The documents come last: SQLite reads a row from its front.
+    Column("command", AnyText, nullable=False),
+    Column("report", Text),
+    Column("verdict", Text, nullable=False),
+    Column("state_before", Text),
+    Column("state_after", Text),
+    UniqueConstraint("campaign_no", "case_no", "run_pass", "invocation"),
+    ForeignKeyConstraint(["case_no", "is_virtual"], ["cases.case_no", "cases.is_virtual"]),
+    # One series over time, and one night over all series, each answered from its index alone.
+    Index("ix_runs_series", "case_no", "run_pass", "started_at", "campaign_no", "outcome", "quality", "latency_us"),
+    Index("ix_runs_night", "campaign_no", "run_pass", "case_no", "outcome", "quality", "latency_us"),
+    sqlite_autoincrement=True,
+)
+
+#: Which findings a run has; message and evidence are in the run's verdict.
+FINDINGS = Table(
+    "findings",
+    METADATA,
+    Column("run_no", BigInteger, ForeignKey("runs.run_no"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("code", AnyText, nullable=False),
+    Column("severity", Text, nullable=False),
+    Index("ix_findings_code", "code", "run_no"),
+)
+
+BLOBS = Table(
+    "blobs",
+    METADATA,
+    Column("sha256", Text, primary_key=True),
+    # Of the content, before it was packed.
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("packing", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
+ATTACHMENTS = Table(
+    "attachments",
+    METADATA,
+    Column("run_no", BigInteger, ForeignKey("runs.run_no"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("name", AnyText, nullable=False),
+    Column("blob_sha256", Text, ForeignKey("blobs.sha256"), nullable=False, index=True),
+)

@@ -1,0 +1,471 @@
+"""What every store does, whatever it is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+import json
+import math
+import threading
+import types
+import typing
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.errors import StoreError
+from orchestrator.ports import Store
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, RunId, Serial
+from orchestrator.records.run import Attachment, Outcome, RunRecord
+from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.records.workload import Case, Pass
+
+# Every character that a Python text can hold, with NUL and lone surrogates.
+TEXTS = st.text(alphabet=st.characters(exclude_categories=()), max_size=12)
+MOMENTS = st.datetimes(
+    min_value=datetime(1970, 1, 2),  # noqa: DTZ001 (the zone is drawn)
+    max_value=datetime(2200, 1, 1),  # noqa: DTZ001
+    timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))]),
+)
+
+
+def values_of(hint: typing.Any) -> st.SearchStrategy[typing.Any]:
+    """Return all values that a field of this type may have."""
+    while isinstance(hint, typing.NewType):
+        hint = hint.__supertype__
+    arguments = typing.get_args(hint)
+    kind = typing.get_origin(hint) or hint
+    plain = {
+        str: TEXTS,
+        int: st.integers(),
+        float: st.floats(allow_nan=False) | st.integers(),
+        bool: st.booleans(),
+        bytes: st.binary(max_size=300),
+        datetime: MOMENTS,
+        types.NoneType: st.none(),
+    }
+    if kind in plain:
+        return plain[kind]
+    if kind in (types.UnionType, typing.Union):
+        return st.one_of(*map(values_of, arguments))
+    if kind is tuple:
+        if arguments[1:] == (...,):
+            return st.lists(values_of(arguments[0]), max_size=3).map(tuple)
+        return st.tuples(*map(values_of, arguments))
+    if kind is Mapping:
+        return st.dictionaries(values_of(arguments[0]), values_of(arguments[1]), max_size=3)
+    if issubclass(kind, enum.Enum):
+        return st.sampled_from(kind)
+    assert dataclasses.is_dataclass(kind), f"no values known for {hint}"
+    hints = typing.get_type_hints(kind)
+    return st.builds(kind, **{item.name: values_of(hints[item.name]) for item in dataclasses.fields(kind)})
+
+
+@given(drawn=values_of(RunRecord))
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_any_run_comes_back_equal(store: Store, samples, drawn: RunRecord) -> None:
+    campaign = samples.campaign(f"night-{next(UNIQUE)}", invocations=(), skipped=())
+    samples.begin(store, campaign)
+    case = dataclasses.replace(
+        drawn.case,
+        serial=samples.phone.serial,
+        model_sha256=samples.model.sha256,
+        build_sha256=samples.build.sha256,
+        threads=abs(drawn.case.threads) % 64,
+        **{
+            name: 1.5
+            for name in ("min_secs", "max_secs", "warmup_min_secs")
+            if not math.isfinite(getattr(drawn.case, name))
+        },
+    )
+    run = dataclasses.replace(
+        drawn,
+        run_id=RunId(f"{drawn.run_id}{next(UNIQUE)}"),
+        campaign_id=campaign.campaign_id,
+        case=case,
+        invocation=abs(drawn.invocation) % 2**31,
+        is_virtual=False,
+        duration_s=drawn.duration_s if math.isfinite(drawn.duration_s) else 1.0,
+        exit_code=None if drawn.exit_code is None else drawn.exit_code % 2**32,
+    )
+
+    assert store.append_run(run)
+
+    assert list(store.runs(campaign_ids=[campaign.campaign_id], with_attachments=True)) == [run]
+    (read,) = store.runs(campaign_ids=[campaign.campaign_id])
+    assert read == dataclasses.replace(run, attachments=())
+    assert read.case.case_key == case.case_key
+    assert json.dumps(read.case.to_row()) == json.dumps(case.to_row())
+    assert store.attachments(run.run_id) == run.attachments
+
+
+UNIQUE = itertools.count()
+
+
+def test_a_campaign_comes_back_whole_and_in_its_order(store: Store, samples) -> None:
+    campaign = samples.begin(store)
+
+    read = store.campaign(campaign.campaign_id)
+
+    assert read == campaign
+    assert [item.case.case_key for item in read.invocations] == [item.case.case_key for item in campaign.invocations]
+
+
+def test_an_unknown_campaign_is_none_and_has_nothing_done(store: Store) -> None:
+    assert store.campaign(CampaignId("nowhere")) is None
+    assert store.done(CampaignId("nowhere")) == set()
+    assert list(store.runs(campaign_ids=[CampaignId("nowhere")])) == []
+    assert store.attachments(RunId("nowhere")) == ()
+
+
+def test_what_a_campaign_refers_to_is_kept_without_the_paths_of_this_host(store: Store, samples) -> None:
+    samples.begin(store)
+
+    assert store.devices() == {facts.serial: facts for facts in (samples.phone, samples.virtual_phone)}
+    assert store.models() == {samples.model.sha256: dataclasses.replace(samples.model, path=None)}
+    assert store.builds() == {samples.build.sha256: dataclasses.replace(samples.build, path=None)}
+
+
+def test_campaigns_are_listed_newest_first_without_their_plan(store: Store, samples) -> None:
+    start = samples.campaign().created_at
+    for campaign_id, hours in (("b", 2), ("a", 1), ("d", 3), ("c", 3)):
+        samples.begin(store, samples.campaign(campaign_id, created_at=start + timedelta(hours=hours)))
+
+    listed = store.campaigns()
+
+    assert [campaign.campaign_id for campaign in listed] == ["c", "d", "b", "a"]
+    assert all(campaign.invocations == () and campaign.skipped == () for campaign in listed)
+
+
+def test_a_status_is_recorded_with_its_time(store: Store, samples) -> None:
+    campaign = samples.begin(store)
+    finished_at = datetime(2026, 3, 2, 4, tzinfo=timezone(timedelta(hours=2)))
+
+    store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, finished_at)
+
+    expected = dataclasses.replace(campaign, status=CampaignStatus.FINISHED, finished_at=finished_at)
+    assert store.campaign(campaign.campaign_id) == expected
+
+
+def test_the_status_of_an_unknown_campaign_is_refused(store: Store) -> None:
+    with pytest.raises(StoreError, match="nowhere"):
+        store.set_status(CampaignId("nowhere"), CampaignStatus.FINISHED, None)
+
+
+def test_a_campaign_cannot_be_begun_twice(store: Store, samples) -> None:
+    campaign = samples.begin(store)
+
+    with pytest.raises(StoreError, match=campaign.campaign_id):
+        samples.begin(store, dataclasses.replace(campaign, name="another", invocations=()))
+
+    assert store.campaign(campaign.campaign_id) == campaign
+
+
+def test_a_device_is_kept_as_last_seen_not_as_last_stored(store: Store, samples) -> None:
+    start = samples.campaign().created_at
+    updated = dataclasses.replace(samples.phone, os_version="14")
+    older = dataclasses.replace(samples.phone, os_version="12")
+    for campaign_id, facts, hours in (("a", samples.phone, 0), ("b", updated, 2), ("imported", older, 1)):
+        campaign = samples.campaign(campaign_id, created_at=start + timedelta(hours=hours), invocations=())
+        store.begin_campaign(campaign, devices=[facts], models=[], builds=[])
+
+    assert store.devices() == {samples.phone.serial: updated}
+
+
+def test_a_campaign_that_refers_to_something_unknown_is_refused_whole(store: Store, samples) -> None:
+    with pytest.raises(StoreError) as refused:
+        store.begin_campaign(samples.campaign(), devices=[samples.virtual_phone], models=[], builds=[samples.build])
+
+    assert samples.phone.serial in str(refused.value)
+    assert samples.model.sha256 in str(refused.value)
+    assert samples.build.sha256 not in str(refused.value)
+    assert store.campaigns() == []
+    assert store.devices() == {}
+    assert store.builds() == {}
+
+
+def test_an_invocation_cannot_be_planned_twice(store: Store, samples) -> None:
+    planned = samples.campaign().invocations[0]
+
+    with pytest.raises(StoreError, match="planned twice"):
+        samples.begin(store, samples.campaign(invocations=(planned, planned)))
+
+
+def test_a_moment_without_time_zone_is_refused(store: Store, samples) -> None:
+    samples.begin(store)
+    naive = datetime(2026, 3, 1)  # noqa: DTZ001 (that is the point)
+
+    with pytest.raises(StoreError, match="time zone"):
+        samples.begin(store, samples.campaign("b", created_at=naive))
+    with pytest.raises(StoreError, match="time zone"):
+        store.set_status(CampaignId("night-1"), CampaignStatus.FINISHED, naive)
+    with pytest.raises(StoreError, match="time zone"):
+        store.append_run(samples.run(started_at=naive))
+    assert list(store.runs()) == []
+
+
+def test_a_run_is_stored_once(store: Store, samples) -> None:
+    samples.begin(store)
+    run = samples.run()
+    again = dataclasses.replace(run, run_id=RunId("second try"), reason="another", attachments=())
+
+    assert store.append_run(run) is True
+    assert store.append_run(run) is False
+    assert store.append_run(again) is False
+
+    assert list(store.runs(with_attachments=True)) == [run]
+
+
+def test_passes_and_numbers_of_one_case_are_runs_of_their_own(store: Store, samples) -> None:
+    campaign = samples.begin(store)
+    for run_pass, number in itertools.product(Pass, (0, 1)):
+        assert store.append_run(samples.run(number, run_pass=run_pass))
+
+    key = samples.case().case_key
+    assert store.done(campaign.campaign_id) == {(key, run_pass, n) for run_pass, n in itertools.product(Pass, (0, 1))}
+
+
+def test_a_run_id_belongs_to_one_run(store: Store, samples) -> None:
+    samples.begin(store)
+    first = samples.run(0)
+    store.append_run(first)
+
+    with pytest.raises(StoreError, match=str(first.run_id)):
+        store.append_run(samples.run(1, run_id=first.run_id))
+
+    assert list(store.runs(with_attachments=True)) == [first]
+
+
+def test_a_run_of_an_unknown_campaign_is_refused(store: Store, samples) -> None:
+    with pytest.raises(StoreError, match="night-1"):
+        store.append_run(samples.run())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"serial": Serial("unknown-phone")}, {"model_sha256": ModelSha("cc" * 32)}, {"build_sha256": BuildSha("dd" * 32)}],
+    ids=["device", "model", "build"],
+)
+def test_a_run_that_refers_to_something_unknown_is_refused(store: Store, samples, changes) -> None:
+    samples.begin(store)
+
+    with pytest.raises(StoreError, match=next(iter(changes.values()))):
+        store.append_run(samples.run(case=samples.case(**changes)))
+
+    assert list(store.runs()) == []
+
+
+def test_a_run_of_a_case_that_was_not_planned_is_kept(store: Store, samples) -> None:
+    samples.begin(store)
+    run = samples.run(case=samples.case(threads=7))
+
+    assert store.append_run(run)
+
+    assert list(store.runs(with_attachments=True)) == [run]
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_mark_other_than_the_one_of_the_device_is_refused(store: Store, samples, marked) -> None:
+    samples.begin(store)
+    phone = samples.phone if marked else samples.virtual_phone
+    run = samples.run(case=samples.case(serial=phone.serial), is_virtual=marked)
+
+    with pytest.raises(StoreError, match="virtual phone"):
+        store.append_run(run)
+
+    assert list(store.runs()) == []
+    assert store.append_run(dataclasses.replace(run, is_virtual=not marked))
+    assert [read.is_virtual for read in store.runs()] == [not marked]
+
+
+def test_a_virtual_phone_cannot_take_the_serial_of_a_real_one(store: Store, samples) -> None:
+    samples.begin(store)
+    disguised = dataclasses.replace(samples.virtual_phone, is_virtual=False)
+
+    with pytest.raises(StoreError, match=samples.virtual_phone.serial):
+        store.begin_campaign(samples.campaign("b", invocations=()), devices=[disguised], models=[], builds=[])
+
+    assert store.devices()[samples.virtual_phone.serial].is_virtual
+
+
+def test_a_duration_that_is_no_number_is_refused(store: Store, samples) -> None:
+    samples.begin(store)
+
+    with pytest.raises(StoreError, match="duration_s"):
+        store.append_run(samples.run(duration_s=math.nan))
+
+
+def test_runs_come_in_the_order_in_which_they_were_stored(store: Store, samples) -> None:
+    samples.begin(store)
+    order = [5, 3, 4, 0, 2, 1]
+    for number in order:
+        store.append_run(samples.run(number))
+
+    assert [run.invocation for run in store.runs()] == order
+
+
+def test_runs_are_filtered_by_campaigns_and_by_cases_together(store: Store, samples) -> None:
+    cases = [samples.case(threads=threads) for threads in (1, 2, 3)]
+    for campaign_id in "abc":
+        samples.begin(store, samples.campaign(campaign_id, invocations=()))
+        for case in cases:
+            store.append_run(
+                samples.run(
+                    run_id=RunId(f"{campaign_id}{case.threads}"), campaign_id=CampaignId(campaign_id), case=case
+                )
+            )
+
+    def found(campaigns: str, threads: tuple[int, ...]) -> list[str]:
+        runs = store.runs(
+            campaign_ids=[CampaignId(item) for item in campaigns],
+            case_keys=[case.case_key for case in cases if case.threads in threads],
+        )
+        return [run.run_id for run in runs]
+
+    assert found("", ()) == ["a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2", "c3"]
+    assert found("ca", ()) == ["a1", "a2", "a3", "c1", "c2", "c3"]
+    assert found("", (3, 1)) == ["a1", "a3", "b1", "b3", "c1", "c3"]
+    assert found("bbx", (2,)) == ["b2"]
+
+
+def test_a_filter_may_name_more_cases_than_a_statement_takes(store: Store, samples) -> None:
+    samples.begin(store)
+    store.append_run(samples.run(0))
+    store.append_run(samples.run(1, case=samples.case(threads=1)))
+    many = [CaseKey(f"{number:032x}") for number in range(70_000)]
+    many.insert(40_000, samples.case().case_key)
+
+    assert [run.invocation for run in store.runs(case_keys=many)] == [0]
+
+
+def test_the_store_may_be_written_while_runs_are_read(store: Store, samples) -> None:
+    campaign = samples.begin(store)
+    for number in range(3):
+        store.append_run(samples.run(number))
+
+    seen = []
+    for run in store.runs(with_attachments=True):
+        seen.append(run.invocation)
+        store.append_run(samples.run(run.invocation + 100))
+        store.replace_reading(run.run_id, **reading(run, reason="read again"))
+
+    assert seen == [0, 1, 2]
+    assert len(store.done(campaign.campaign_id)) == 6
+    assert [run.reason for run in store.runs()] == ["read again"] * 3 + [""] * 3
+
+
+def test_a_reading_is_replaced_and_the_raw_output_stays(store: Store, samples) -> None:
+    samples.begin(store)
+    run = samples.run()
+    store.append_run(run)
+    verdict = QualityVerdict(
+        quality=Quality.REJECTED, findings=(Finding(code="fell-back", severity=Severity.ERROR, message="on the CPU"),)
+    )
+
+    for report in (samples.report(9999.0), samples.report(math.inf), None):
+        changed = dataclasses.replace(
+            run,
+            report=report or samples.report(1.0),
+            outcome=Outcome.FAILED,
+            reason_code="delegate-failed",
+            reason="the GPU refused it",
+            verdict=verdict,
+        )
+        store.replace_reading(run.run_id, **reading(changed))
+        assert list(store.runs(with_attachments=True)) == [changed]
+        assert [item.latency_us for item in store.runs()] == [changed.latency_us]
+
+
+def test_the_reading_of_an_unknown_run_is_refused(store: Store, samples) -> None:
+    with pytest.raises(StoreError, match="nowhere"):
+        store.replace_reading(RunId("nowhere"), **reading(samples.run()))
+
+
+def reading(run: RunRecord, **changes: object) -> dict[str, typing.Any]:
+    """Return the arguments of replace_reading that leave a run as it is, but for the changes."""
+    names = ("report", "outcome", "reason_code", "reason", "verdict")
+    return {name: getattr(run, name) for name in names} | changes
+
+
+def test_equal_output_of_many_runs_comes_back_for_each(store: Store, samples) -> None:
+    samples.begin(store)
+    same = Attachment(name="stderr", data=b"the same line\n" * 1000)
+    runs = [samples.run(number, attachments=(same, Attachment(name="stdout", data=same.data))) for number in range(3)]
+    for run in runs:
+        store.append_run(run)
+
+    assert list(store.runs(with_attachments=True)) == runs
+
+
+def test_everything_is_there_when_the_store_is_opened_again(reopen: Callable[[], Store], samples) -> None:
+    first = reopen()
+    campaign = samples.begin(first)
+    runs = [samples.run(number) for number in range(4)]
+    for run in runs:
+        first.append_run(run)
+
+    second = reopen()
+
+    assert second.campaign(campaign.campaign_id) == campaign
+    assert list(second.runs(with_attachments=True)) == runs
+    assert second.append_run(runs[2]) is False
+
+
+def test_runs_appended_from_many_threads_are_all_kept_once(reopen: Callable[[], Store], samples) -> None:
+    stores = [reopen(), reopen()]
+    campaign = samples.begin(stores[0])
+    together = threading.Barrier(6)
+
+    def append(worker: int) -> list[bool]:
+        together.wait(timeout=30)
+        # Every run is offered by two workers, through the same store and through another one.
+        return [stores[worker % 2].append_run(samples.run(number)) for number in range(worker // 2, 30, 3)] + [
+            stores[worker % 2].append_run(samples.run(1000 + worker))
+        ]
+
+    with ThreadPoolExecutor(6) as threads:
+        answers = list(threads.map(append, range(6)))
+
+    assert sum(sum(answer) for answer in answers) == 36
+    assert len(store_keys := stores[0].done(campaign.campaign_id)) == 36
+    assert {number for _, _, number in store_keys} == {*range(30), *range(1000, 1006)}
+    assert len(list(stores[1].runs(with_attachments=True))) == 36
+
+
+def test_a_closed_store_refuses_any_use(store: Store, samples) -> None:
+    samples.begin(store)
+    store.close()
+
+    for use in (store.campaigns, store.devices, lambda: list(store.runs()), lambda: store.append_run(samples.run())):
+        with pytest.raises(StoreError, match="closed"):
+            use()
+    store.close()
+
+
+def test_a_case_is_the_same_case_in_every_campaign(store: Store, samples) -> None:
+    for campaign_id in ("a", "b"):
+        samples.begin(store, samples.campaign(campaign_id))
+        store.append_run(samples.run(campaign_id=CampaignId(campaign_id)))
+
+    read: list[Case] = [run.case for run in store.runs(case_keys=[samples.case().case_key])]
+
+    assert read == [samples.case()] * 2
+
+
+def test_a_large_output_comes_back_byte_for_byte(store: Store, samples) -> None:
+    samples.begin(store)
+    log = b"".join(b"03-01 22:00:00.%06d  1 2 I tflite: line\n" % number for number in range(60_000))
+    run = samples.run(attachments=(Attachment(name="logcat", data=log),))
+    store.append_run(run)
+
+    (read,) = store.attachments(run.run_id)
+
+    assert read.data == log
