@@ -1,0 +1,156 @@
+"""What tests of several areas share: private adb servers, and virtual phones that let them in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from orchestrator.virtual.farm import VirtualLab
+
+DEBIAN_ADB = Path("/usr/bin/adb")
+
+
+def poll_until(claim: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
+    """Poll a condition; fail the test when it isn't true in time."""
+    end_s = time.monotonic() + timeout_s
+    while not claim():
+        if time.monotonic() > end_s:
+            pytest.fail(f"not within {timeout_s:g} s: {what}")
+        time.sleep(0.01)
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class AdbServer:
+    """An adb server of our own: private port, private keys, no discovery of anything."""
+
+    def __init__(self, binary: Path, home: Path) -> None:
+        self.binary = binary
+        self.home = home
+        self.port = free_port()
+        home.mkdir(parents=True)
+        self.env = {
+            "HOME": str(home), "PATH": os.environ["PATH"], "TMPDIR": str(home), "ADB_MDNS": "0", "ADB_EMU": "0",
+            "ADB_MDNS_AUTO_CONNECT": "0", "ANDROID_ADB_SERVER_PORT": str(self.port), "LC_ALL": "C.UTF-8",
+        }  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def public_key(self) -> Path:
+        return self.home / ".android" / "adbkey.pub"
+
+    def start(self) -> None:
+        with (self.home / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self.binary, "-P", str(self.port), "nodaemon", "server"], env=self.env, stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        poll_until(self._answers, f"{self.binary} listens; see {self.home}/server.log")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+        except OSError:
+            return False
+        return self.public_key.exists()
+
+    def run(self, *args: str | Path, stdin: bytes = b"", timeout_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+        """Run the plain adb command."""
+        return subprocess.run(
+            [self.binary, *args], env=self.env, input=stdin, capture_output=True, timeout=timeout_s, check=False
+        )
+
+    def popen(self, *args: str | Path) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [self.binary, *args], env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def states(self) -> dict[str, str]:
+        """Return address -> state of all that the server knows."""
+        lines = self.run("devices").stdout.decode().splitlines()
+        return dict(line.split("\t", 1) for line in lines if "\t" in line)
+
+    def connect(self, address: str) -> None:
+        """Connect and wait for the state ``device``."""
+        self.run("connect", address)
+        poll_until(lambda: self.states().get(address) == "device", f"{address} is a device")
+
+
+def _bundled_adb() -> Path:
+    import adbutils
+
+    return Path(adbutils.__file__).parent / "binaries" / "adb"
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., None]:
+    """``wait_until(claim, what, timeout_s)``: poll until the claim is true, fail the test when it never is."""
+    return poll_until
+
+
+def running_server(binary: Path, home: Path) -> Iterator[AdbServer]:
+    server = AdbServer(binary, home)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def adb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
+    """The adb server that adbutils ships."""
+    yield from running_server(_bundled_adb(), tmp_path_factory.mktemp("adb") / "home")
+
+
+@pytest.fixture(scope="session")
+def old_adb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
+    """Debian's adb server, some years older."""
+    if not DEBIAN_ADB.exists():
+        if os.environ.get("CI"):
+            pytest.fail(f"{DEBIAN_ADB} is missing: apt-get install adb")
+        pytest.skip(f"{DEBIAN_ADB} isn't installed")
+    yield from running_server(DEBIAN_ADB, tmp_path_factory.mktemp("old-adb") / "home")
+
+
+@pytest.fixture
+def make_lab(tmp_path: Path) -> Iterator[Callable[..., VirtualLab]]:
+    """Make labs of virtual phones in this process: ``make_lab(server, ..., time_factor=1.0)``."""
+    from orchestrator.virtual.farm import VirtualLab
+
+    labs: list[VirtualLab] = []
+
+    def make(*servers: AdbServer, time_factor: float = 10.0, keys: Sequence[Path] = ()) -> VirtualLab:
+        allowed = [server.public_key for server in servers] + list(keys)
+        labs.append(VirtualLab(tmp_path / f"lab{len(labs)}", adb_public_keys=allowed, time_factor=time_factor))
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        lab.close()
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.fixture
+def lab(make_lab: Callable[..., VirtualLab], adb_server: AdbServer) -> VirtualLab:
+    """A lab that lets ``adb_server`` in."""
+    return make_lab(adb_server)
