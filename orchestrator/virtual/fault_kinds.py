@@ -115,7 +115,8 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         summary="The delegate (subject) is there but fails while it is applied to the model."
     ),
     FaultKind.DELEGATE_WRONG: FaultNote(
-        summary="The delegate (subject) computes wrong numbers, at full speed and without a word."
+        summary="The delegate (subject) takes its nodes but computes wrong numbers: the outputs that the program writes "
+        "are far from those of the CPU."
     ),
     FaultKind.LOG_GARBAGE: FaultNote(
         summary="Bytes that are no UTF-8 come into logcat between other lines.",

@@ -5,8 +5,8 @@ log, a program. It fires ``times`` times (0: until it is removed) and can be tie
 
 * a **moment**, a name that the parts announce as they pass it. The transport announces ``connect``, ``open:shell``,
   ``open:exec``, ``open:sync``, ``open:abb``, ``push``, ``push:done``, ``pull``, ``list``; the package manager
-  ``install``; programs ``init``, ``delegate``, ``warmup``, ``run``, ``results``. A fault with moment ``open`` fires at every
-  ``open:...``;
+  ``install``; programs ``init``, ``delegate``, ``warmup``, ``run``, ``results``. A fault with moment ``open`` fires at
+  every ``open:...``;
 * a **byte count**: it fires when that many bytes have passed since it was added;
 * a **subject**, a glob for what it concerns: a path (``/data/local/tmp/*``), a delegate (``gpu``), a program's name, or
   for the link its direction: ``up`` (computer to phone) or ``down``.

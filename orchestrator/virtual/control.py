@@ -1,0 +1,132 @@
+"""The control channel of a lab process: JSON lines on 127.0.0.1, each with the lab's secret token.
+
+A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true, ...}`` or
+``{"ok": false, "error": CODE, "message": TEXT, "hint": TEXT}``. Requests:
+
+* ``list``: the phones, with the faults that wait for them
+* ``fault`` (``serial``; ``fault``: kind, moment, bytes, subject, times, args): add a fault
+* ``clear`` (``serial``; ``fault_id`` for one only): remove faults
+* ``add`` (``phone``: what PhoneSpec.to_json gives), ``remove`` (``serial``), ``stop``
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from orchestrator.errors import BenchfarmError, UsageError
+from orchestrator.virtual.farm import VirtualLab
+from orchestrator.virtual.faults import Fault
+from orchestrator.virtual.phone import Phone
+from orchestrator.virtual.server import LOOPBACK
+from orchestrator.virtual.spec import PhoneSpec
+
+_LINE_BYTES: Final = 1 << 20
+_SILENCE_S: Final = 30.0
+
+Answer = dict[str, Any]
+
+
+class ControlServer:
+    """Answers requests about one lab, in threads of its own."""
+
+    def __init__(self, lab: VirtualLab, token: str, *, changed: Callable[[], None], stop: Callable[[], None]) -> None:
+        """Listen on a free port. ``changed`` is called when phones came or went, ``stop`` when the lab is to end."""
+        self._lab = lab
+        self._token = token
+        self._changed = changed
+        self._stop = stop
+        self._requests: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
+            "list": self._list, "fault": self._fault, "clear": self._clear, "add": self._add,
+            "remove": self._remove, "stop": self._end,
+        }  # fmt: skip
+        #: When the last request was answered, on the monotonic clock.
+        self.last_request_s = time.monotonic()
+        control = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            timeout = _SILENCE_S
+
+            def handle(self) -> None:
+                try:
+                    while line := self.rfile.readline(_LINE_BYTES):
+                        self.wfile.write(json.dumps(control.answer(line)).encode() + b"\n")
+                except OSError:
+                    pass  # the other side has gone, or was silent for too long
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+
+        self._server = Server((LOOPBACK, 0), Handler)
+        self.port: int = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 60.0}, daemon=True).start()
+
+    def answer(self, line: bytes) -> Answer:
+        """Answer one line; a fault of the request is part of the answer."""
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise UsageError("a request is a JSON object")
+            token = str(request.get("token", ""))
+            if not hmac.compare_digest(token.encode(), self._token.encode()):
+                raise UsageError("the token isn't this lab's")
+            handler = self._requests.get(str(request.get("request")))
+            if handler is None:
+                raise UsageError(f"there is no request {request.get('request')!r}: {', '.join(self._requests)}")
+            self.last_request_s = time.monotonic()
+            return {"ok": True, **handler(request)}
+        except ValueError as fault:
+            return {"ok": False, "error": "usage", "message": f"no JSON: {fault}", "hint": ""}
+        except BenchfarmError as error:
+            return {"ok": False, "error": error.code, "message": str(error), "hint": error.hint}
+
+    def _list(self, request: Mapping[str, Any]) -> Answer:
+        return {"phones": [describe_phone(phone) for phone in self._lab.phones.values()]}
+
+    def _fault(self, request: Mapping[str, Any]) -> Answer:
+        fault = request.get("fault")
+        if not isinstance(fault, dict):
+            raise UsageError("the request names no fault")
+        return {"fault": self._phone(request).faults.add(Fault.from_json(fault)).to_json()}
+
+    def _clear(self, request: Mapping[str, Any]) -> Answer:
+        faults = self._phone(request).faults
+        cleared = [f for f in faults.waiting() if request.get("fault_id") in (None, f.fault_id)]
+        for fault in cleared:
+            faults.remove(fault.fault_id)
+        return {"cleared": [fault.to_json() for fault in cleared]}
+
+    def _add(self, request: Mapping[str, Any]) -> Answer:
+        given = request.get("phone")
+        if not isinstance(given, dict):
+            raise UsageError("the request describes no phone")
+        phone = self._lab.add_spec(PhoneSpec.from_json(given))
+        self._changed()
+        return {"phone": describe_phone(phone)}
+
+    def _remove(self, request: Mapping[str, Any]) -> Answer:
+        self._lab.remove(self._phone(request).serial)
+        self._changed()
+        return {}
+
+    def _end(self, request: Mapping[str, Any]) -> Answer:
+        self._stop()
+        return {}
+
+    def _phone(self, request: Mapping[str, Any]) -> Phone:
+        return self._lab.get(str(request.get("serial", "")))
+
+
+def describe_phone(phone: Phone) -> Answer:
+    """Return what the lab's state file and ``list`` say about a phone."""
+    return {
+        "serial": phone.serial, "address": phone.address, "port": phone.port, "profile": phone.spec.profile,
+        "folder": str(phone.folder), "listening": phone.listening, "connections": phone.online_count,
+        "faults": [fault.to_json() for fault in phone.faults.waiting()], "spec": phone.spec.to_json(),
+    }  # fmt: skip

@@ -1,0 +1,199 @@
+"""One virtual phone: its parts put together, and what happens to it as a whole."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from orchestrator.virtual.connection import LinkState
+from orchestrator.virtual.faults import Fault, FaultKind, FaultTable
+from orchestrator.virtual.hardware import build_hardware
+from orchestrator.virtual.loop import LinkLoop
+from orchestrator.virtual.moments import ProgramMoments
+from orchestrator.virtual.server import LOOPBACK, PhoneServer
+from orchestrator.virtual.services import FEATURES, LEGACY_FEATURES, ServiceDesk
+from orchestrator.virtual.shelf import build_shelf
+from orchestrator.virtual.spec import PhoneSpec
+from orchestrator.virtual.time import ScaledTime
+from orchestrator.virtual.userland import build_userland
+
+#: How long a phone is away when it is told to reboot, in its own seconds.
+BOOT_S: Final = 2.0
+#: logd writes these in the name of a chatty driver.
+_NOISE_PID: Final = 611
+_GARBAGE: Final = b"\xff\xfe\x80bad bytes \xc3\x28 \xf0\x9f\x92 end"
+_EMOJI: Final = "frame \U0001f600 dropped \U0001f680 \U00020bb7 \u0bb8\u0bbf"
+_NOISE_LINES: Final = 5
+_PORT_RETRY_S: Final = 0.5
+
+
+class Phone:
+    """A phone that listens on 127.0.0.1 from :meth:`start` to :meth:`close`. Methods may be called from any thread."""
+
+    def __init__(
+        self, spec: PhoneSpec, folder: Path, loop: LinkLoop, *, allowed_keys: Sequence[RSAPublicKey], seed: int,
+        time_factor: float = 1.0,
+    ) -> None:  # fmt: skip
+        """Make the phone's parts. ``folder`` holds its files; ``allowed_keys`` are the adb servers that it lets in.
+
+        Raises UsageError when the spec names what doesn't exist.
+        """
+        profile = spec.resolve_profile()
+        self.spec = spec
+        self.folder = folder
+        self.faults = FaultTable()
+        self.time = ScaledTime(time_factor)
+        self.hardware = build_hardware(profile, self.time, seed)
+        self.userland = build_userland(
+            folder=folder, profile=profile, serial=spec.serial, time=self.time, hardware=self.hardware,
+            shelf=build_shelf(profile, self.hardware, self.faults), rooted=spec.rooted, execute=spec.execute,
+            denied=self._denied, passing=self._passing, moment=ProgramMoments(self.faults),
+            reached=self.faults.reach, restart=self.reboot,
+        )  # fmt: skip
+        self._props = profile.system_props(spec.serial)
+        desk = ServiceDesk(
+            userland=self.userland, files=self.userland.files, faults=self.faults, legacy=spec.legacy,
+            reboot=self.reboot, listen_on=self._listen_on, drop_connections=self.drop_connections,
+        )  # fmt: skip
+        self._link = LinkState(
+            serial=spec.serial, allowed_keys=allowed_keys, banner=self._banner, service_for=desk.service_for,
+            faults=self.faults,
+        )  # fmt: skip
+        self._server = PhoneServer(loop, self._link)
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._booting = False
+        self._closed = threading.Event()
+        self._handle_faults()
+
+    @property
+    def serial(self) -> str:
+        """What ``ro.serialno`` says; adb itself calls the phone by its address."""
+        return self.spec.serial
+
+    @property
+    def port(self) -> int:
+        """The TCP port on 127.0.0.1; 0 before :meth:`start`."""
+        return self._server.port
+
+    @property
+    def address(self) -> str:
+        """What ``adb connect`` takes."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def listening(self) -> bool:
+        """False while it reboots and when it is closed."""
+        return self._server.listening
+
+    @property
+    def online_count(self) -> int:
+        """How many adb servers are connected and let in."""
+        return self._server.online_count
+
+    def start(self) -> None:
+        """Listen; raise OSError when the port that was asked for can't be had."""
+        self._server.listen(self.spec.port)
+
+    def close(self) -> None:
+        """Switch off: connections end, processes die, the port is free. The files stay."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._server.close()
+        self.userland.close()
+
+    def drop_connections(self) -> None:
+        """Close every connection; the adb server may connect again."""
+        self._server.drop_connections()
+
+    def reboot(self, mode: str = "", *, away_s: float = BOOT_S) -> None:
+        """Restart: it is gone at once, and after ``away_s`` phone seconds listens on the same port with a new boot id.
+
+        ``mode`` (recovery, bootloader ...) makes no difference: there is nothing else to start into.
+        """
+        with self._lock:
+            if self._booting or self._closed.is_set():
+                return
+            self._booting = True
+        self._server.go_away()
+        down = threading.Event()
+        threading.Thread(target=self._boot, args=(away_s, down), name=f"{self.serial} boot", daemon=True).start()
+        if not self._loop.inside:
+            down.wait()
+
+    def _boot(self, away_s: float, down: threading.Event) -> None:
+        try:
+            self.userland.reboot()
+            self.hardware.reboot()
+            self.time.restart()
+        finally:
+            down.set()
+        self.time.sleep(away_s, self._closed)
+        while not self._closed.is_set():
+            try:
+                self._server.come_back()
+                break
+            except OSError:
+                self._closed.wait(_PORT_RETRY_S)  # someone else has the port; it is this phone's when they let go
+        with self._lock:
+            self._booting = False
+
+    def _listen_on(self, port: int) -> None:
+        self._server.listen(port)
+        self.drop_connections()
+
+    def _banner(self) -> bytes:
+        features = LEGACY_FEATURES if self.spec.legacy else FEATURES
+        about = [f"{key}={self._props.get(key, '')}" for key in
+                 ("ro.product.name", "ro.product.model", "ro.product.device")]  # fmt: skip
+        return ("device::" + ";".join([*about, "features=" + ",".join(features)])).encode()
+
+    # Faults
+
+    def _denied(self, operation: str, path: str) -> int:
+        return errno.EACCES if self.faults.take(FaultKind.PERMISSION_DENIED, operation, subject=path) else 0
+
+    def _passing(self, path: str, size_bytes: int) -> int:
+        return self.faults.advance(FaultKind.NO_SPACE, size_bytes, subject=path)[0]
+
+    def _handle_faults(self) -> None:
+        handle = self.faults.handle
+        handle(FaultKind.CUT, lambda fault: self.drop_connections())
+        handle(FaultKind.HANG, self._hang, lambda fault: self._set_hung(hung=False))
+        handle(FaultKind.SLOW, lambda fault: self._set_speed(fault.number("bytes_per_s")),
+               lambda fault: self._set_speed(0.0))  # fmt: skip
+        handle(FaultKind.REBOOT, lambda fault: self.reboot(away_s=fault.number("seconds")))
+        handle(FaultKind.UNAUTHORIZED, lambda fault: self.drop_connections(), lambda fault: self._server.admit())
+        handle(FaultKind.CLOCK_JUMP, lambda fault: self.time.jump(fault.number("seconds")))
+        handle(FaultKind.OVERHEAT, lambda fault: self.hardware.force(heat_c=fault.number("heat_c")))
+        handle(FaultKind.BATTERY_LOW, lambda fault: self.hardware.force(battery_percent=int(fault.number("percent"))))
+        handle(FaultKind.SCREEN_LOCK, lambda fault: self.userland.lock_screen())
+        handle(FaultKind.LOG_GARBAGE, lambda fault: self._log_noise(_GARBAGE))
+        handle(FaultKind.LOG_UTF8, lambda fault: self._log_noise(_EMOJI))
+
+    def _hang(self, fault: Fault) -> None:
+        self._set_hung(hung=True)
+        seconds = fault.number("seconds")
+        if seconds:
+            self._loop.call_later(seconds, lambda: self._end(fault))
+
+    def _end(self, fault: Fault) -> None:
+        self.faults.remove(fault.fault_id)
+
+    def _set_hung(self, *, hung: bool) -> None:
+        self._link.hung = hung
+        self._server.refresh()
+
+    def _set_speed(self, bytes_per_s: float) -> None:
+        self._link.bytes_per_s = bytes_per_s
+        self._server.refresh()
+
+    def _log_noise(self, line: str | bytes) -> None:
+        for _ in range(_NOISE_LINES):
+            self.userland.logs.log("W", "QCamera", line, pid=_NOISE_PID, uid=1013)
