@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from orchestrator.report.data import InvocationRow, ReportData, ResultRow
+from orchestrator.report.matrix import OWN_FIGURE
 from orchestrator.report.tables import Scalar, flat_record
 
 
@@ -24,6 +25,7 @@ def invocations_frame(data: ReportData) -> pd.DataFrame:
 
 
 def _invocation_record(row: ResultRow, invocation: InvocationRow) -> dict[str, Scalar]:
+    is_result = invocation.is_used and row.result.status in OWN_FIGURE
     return {
         "run_id": invocation.run_id,
         "campaign_id": invocation.campaign_id,
@@ -39,9 +41,9 @@ def _invocation_record(row: ResultRow, invocation: InvocationRow) -> dict[str, S
         "reason_code": invocation.reason_code,
         "quality": invocation.quality.value,
         "delegate_truth": invocation.truth.value,
-        "is_used": invocation.is_used,
-        "latency_us": invocation.latency_us if invocation.is_used else None,
-        "not_a_result_us": None if invocation.is_used else invocation.latency_us,
+        "is_used": is_result,
+        "latency_us": invocation.latency_us if is_result else None,
+        "not_a_result_us": None if is_result else invocation.latency_us,
         "init_us": invocation.init_us,
         "first_inference_us": invocation.first_us,
         "started_at": invocation.started_at.isoformat(),

@@ -115,12 +115,14 @@ def configuration_order(case: Case, label: str) -> tuple[int, int, str, str]:
 
 
 def column_decimals(values: Sequence[float]) -> int:
-    """Return how many decimals a column of figures needs so that its smallest shows three digits (at most 4)."""
-    smallest = min((abs(value) for value in values if value), default=0.0)
-    decimals, limit = 1, 10.0
-    if smallest == 0.0 or smallest >= limit:
-        return decimals
-    while decimals < 4 and smallest * 10**decimals < 100:
+    """Return how many decimals a column of figures needs: all get the same, so that their points stand in line.
+
+    The smallest figure shows three digits, or two when it is below 1; never fewer than one decimal, at most four.
+    """
+    smallest = min((abs(value) for value in values if value), default=10.0)
+    digits = 100 if smallest >= 1 else 10
+    decimals = 1
+    while decimals < 4 and smallest * 10**decimals < digits:
         decimals += 1
     return decimals
 

@@ -19,7 +19,7 @@ NOTHING: Final = "---"
 #: Columns of a terminal that the table takes.
 WIDTH: Final = 100
 _MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
-_CONFIGURATION_WIDTH: Final = 34
+_CONFIGURATION_WIDTH: Final = 31
 _DELEGATE_WIDTH: Final = 17
 
 Scalar = str | int | float | bool | None

@@ -1,0 +1,237 @@
+"""Results for other programs and for pull requests: CSV, JSON with a versioned schema, Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from orchestrator import __version__
+from orchestrator.analysis.summary import LEVEL
+from orchestrator.records.device import DeviceState
+from orchestrator.report.data import BestMark, DeviceRow, InvocationRow, ReportData, ResultRow
+from orchestrator.report.escapes import csv_text, markdown_text
+from orchestrator.report.matrix import OWN_FIGURE, figures_decimals
+from orchestrator.report.published import SOURCE
+from orchestrator.report.tables import NOTHING, delegate_text, figure_ms, flat_record, quality_text, spread_text
+
+SCHEMA: Final = "benchfarm-report"
+#: Raised when a key goes away or changes its meaning; new keys don't raise it.
+SCHEMA_VERSION: Final = 1
+_BEST_WORDS: Final = {BestMark.BEST: " (fastest)", BestMark.TIED: " (tied)", BestMark.NONE: ""}
+
+
+def to_csv(data: ReportData, *, rows: Literal["cases", "invocations"] = "cases") -> str:
+    """Return the results as CSV (RFC 4180, but lines end in LF), one line a case or one an invocation.
+
+    Text is one line each, with controls made visible, and can't be taken for a formula by a spreadsheet.
+    """
+    from orchestrator.report.frames import invocations_frame, results_frame
+
+    frame = results_frame(data) if rows == "cases" else invocations_frame(data)
+    text: str = frame.map(_csv_value).to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def to_json(data: ReportData) -> str:
+    """Return everything as JSON: times in microseconds, text as stored, keys documented in docs/report.md."""
+    document = {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "benchfarm_version": __version__,
+        "interval_level": LEVEL,
+        "has_virtual": data.has_virtual,
+        "headline": {
+            "scope": data.headline.scope,
+            "answers": list(data.headline.answers),
+            "trust": data.headline.trust,
+            "warnings": list(data.headline.warnings),
+        },
+        "campaigns": [
+            {
+                "campaign_id": row.campaign_id,
+                "name": row.name,
+                "status": row.status,
+                "created_at": row.created_at.isoformat(),
+                "finished_at": None if row.finished_at is None else row.finished_at.isoformat(),
+                "host": row.host,
+                "benchfarm_version": row.benchfarm_version,
+                "seed": row.seed,
+            }
+            for row in data.campaigns
+        ],
+        "devices": [_device(row) for row in data.devices],
+        "models": [{"sha256": row.sha256, "label": row.label, "size_bytes": row.size_bytes} for row in data.models],
+        "builds": [
+            {
+                "sha256": build.sha256,
+                "name": build.name,
+                "tool": build.tool.value,
+                "abi": build.abi,
+                "version": build.version,
+                "is_virtual": build.is_virtual,
+            }
+            for build in data.builds
+        ],
+        "results": [_result(row) for row in data.results],
+        "skipped": [
+            {
+                "serial": row.device.serial,
+                "device": row.device.title,
+                "is_virtual": row.device.is_virtual,
+                "model": row.model_name,
+                "delegate": row.delegate.value,
+                "threads": row.threads,
+                "tool": row.tool.value,
+                "reason_code": row.reason_code,
+                "reason": row.reason,
+            }
+            for row in data.skipped
+        ],
+        "published": [
+            {
+                "source": SOURCE,
+                "model": figure.model,
+                "device": figure.device,
+                "configuration": figure.configuration,
+                "latency_us": figure.latency_us,
+            }
+            for figure in data.published
+        ],
+    }
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def to_markdown(data: ReportData) -> str:
+    """Return the results as Markdown with one table, for pull requests and job summaries."""
+    lines = [markdown_text(data.headline.scope), ""]
+    lines += [f"- {markdown_text(answer)}" for answer in (*data.headline.answers, data.headline.trust)]
+    if data.results:
+        decimals = figures_decimals(data.results)
+        lines += [
+            "",
+            "| model | device | configuration | median ms | spread | vs CPU | delegate | quality |",
+            "| --- | --- | --- | ---: | ---: | ---: | --- | --- |",
+            *(_markdown_line(row, decimals) for row in data.results),
+        ]
+    if data.headline.warnings:
+        lines += ["", "Not to be trusted:", "", *(f"- {markdown_text(text)}" for text in data.headline.warnings)]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_line(row: ResultRow, decimals: int) -> str:
+    has_figure = row.result.status in OWN_FIGURE and row.result.summary is not None
+    median_us = row.result.summary.median_us if row.result.summary is not None and has_figure else None
+    ratio = NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x"
+    figure = figure_ms(median_us, decimals)
+    cells = [
+        markdown_text(row.model.label),
+        markdown_text(row.device.title),
+        markdown_text(row.configuration),
+        (f"**{figure}**" if row.best is BestMark.BEST else figure) + _BEST_WORDS[row.best],
+        spread_text(row) if has_figure else NOTHING,
+        ratio,
+        markdown_text(delegate_text(row)),
+        quality_text(row) + (", virtual" if row.is_virtual else ""),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _csv_value(value: object) -> object:
+    return csv_text(value) if isinstance(value, str) else value
+
+
+def _device(row: DeviceRow) -> Mapping[str, object]:
+    facts = row.facts
+    known: dict[str, object] = {}
+    if facts is not None:
+        known = {
+            "kind": facts.kind.value,
+            "is_emulator": facts.is_emulator,
+            "manufacturer": facts.manufacturer,
+            "model": facts.model,
+            "codename": facts.codename,
+            "os_version": facts.os_version,
+            "sdk": facts.sdk,
+            "fingerprint": facts.fingerprint,
+            "security_patch": facts.security_patch,
+            "soc": facts.soc,
+            "abis": list(facts.abis),
+            "clusters": [
+                {"cpus": list(cluster.cpus), "min_khz": cluster.min_khz, "max_khz": cluster.max_khz}
+                for cluster in facts.clusters
+            ],
+            "memory_bytes": facts.memory_bytes,
+            "gpu": facts.gpu,
+            "gpu_driver": facts.gpu_driver,
+            "profile": facts.profile,
+        }
+    return {"serial": row.serial, "label": row.label, "is_virtual": row.is_virtual, **known}
+
+
+def _result(row: ResultRow) -> Mapping[str, object]:
+    return {
+        **flat_record(row),
+        "flags": [list(flag) for flag in row.case.flags],
+        "notes": list(row.result.notes),
+        "next_step": row.next_step,
+        "findings": [
+            {
+                "code": finding.code,
+                "severity": finding.severity.value,
+                "message": finding.message,
+                "evidence": finding.evidence,
+                "invocations": finding.count,
+                "next_step": finding.next_step,
+            }
+            for finding in row.findings
+        ],
+        "invocations": [_invocation(row, invocation) for invocation in row.invocations],
+    }
+
+
+def _invocation(row: ResultRow, invocation: InvocationRow) -> Mapping[str, object]:
+    is_result = invocation.is_used and row.result.status in OWN_FIGURE
+    return {
+        "run_id": invocation.run_id,
+        "campaign_id": invocation.campaign_id,
+        "pass": invocation.run_pass.value,
+        "invocation": invocation.number,
+        "outcome": invocation.outcome.value,
+        "reason_code": invocation.reason_code,
+        "reason": invocation.reason,
+        "quality": invocation.quality.value,
+        "delegate_truth": invocation.truth.value,
+        "is_used": is_result,
+        "is_virtual": row.is_virtual,
+        "latency_us": invocation.latency_us if is_result else None,
+        "not_a_result_us": None if is_result else invocation.latency_us,
+        "p5_us": invocation.p5_us,
+        "p95_us": invocation.p95_us,
+        "inferences": invocation.inferences,
+        "init_us": invocation.init_us,
+        "first_inference_us": invocation.first_us,
+        "started_at": invocation.started_at.isoformat(),
+        "duration_s": invocation.duration_s,
+        "exit_code": invocation.exit_code,
+        "command": invocation.command,
+        "state_before": _state(invocation.state_before),
+        "state_after": _state(invocation.state_after),
+    }
+
+
+def _state(state: DeviceState | None) -> Mapping[str, object] | None:
+    if state is None:
+        return None
+    return {
+        "at": state.at.isoformat(),
+        "heat_c": dict(state.heat_c),
+        "thermal_status": state.thermal_status,
+        "battery_percent": state.battery_percent,
+        "battery_heat_c": state.battery_heat_c,
+        "plugged": state.plugged,
+        "clock_khz": {str(cpu): clock for cpu, clock in state.clock_khz.items()},
+        "clock_limit_khz": {str(cpu): clock for cpu, clock in state.clock_limit_khz.items()},
+        "load_1min": state.load_1min,
+        "memory_available_bytes": state.memory_available_bytes,
+    }
