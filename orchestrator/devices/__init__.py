@@ -1,0 +1,1 @@
+"""Phones over adb and this computer, behind the Device port; the only package that knows adbutils and filelock."""

@@ -1,0 +1,192 @@
+"""An Android phone behind the Device port."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from orchestrator.clock import Clock, Deadline
+from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, BlobShelf
+from orchestrator.devices.detached import DetachedRuns
+from orchestrator.devices.installing import Installer
+from orchestrator.devices.link import PhoneLink
+from orchestrator.devices.logcat import follow_log
+from orchestrator.devices.probing import FACTS_COMMANDS, STATE_COMMANDS, facts_from, state_from
+from orchestrator.devices.sections import SectionScript
+from orchestrator.devices.server import AdbServer
+from orchestrator.errors import DeviceChangedError, DeviceUnusableError, LinkLostError
+from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.identity import RunId, Serial
+
+#: The one folder where the shell user may write and execute on every phone.
+WORK_FOLDER: Final = "/data/local/tmp/benchfarm"
+_PROBE_TIMEOUT_S: Final = 60.0
+_OPEN_TIMEOUT_S: Final = 15.0
+
+#: Names the DeviceProfile that fits a phone's facts; empty when none does.
+ProfileMatcher = Callable[[DeviceFacts], str]
+
+
+class AdbDevice:
+    """A phone, known by its ``ro.serialno`` and its boot id, wherever it is attached.
+
+    Used by one thread at a time; ``cancelled`` events may be set by any other.
+    """
+
+    def __init__(
+        self,
+        server: AdbServer,
+        transport: str,
+        *,
+        match_profile: ProfileMatcher | None = None,
+        blob_budget_bytes: int = DEFAULT_BUDGET_BYTES,
+        work_folder: str = WORK_FOLDER,
+        clock: Clock | None = None,
+    ) -> None:
+        """Open the phone that the server knows as ``transport`` (its USB serial or host:port).
+
+        Raises DeviceUnusableError, LinkLostError, DeviceTimeoutError, AdbUnavailableError.
+        """
+        self._link = PhoneLink(server, transport, clock=clock)
+        answer = self._link.shell("getprop ro.serialno", timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
+        # Some phones (and emulators) have no serial number of their own: the server's word is all there is.
+        self._serial = Serial(answer.text.strip() or transport)
+        self._link.serial = self._serial
+        self._match_profile = match_profile
+        self._work_folder = work_folder
+        self._facts: DeviceFacts | None = None
+        self._runs = DetachedRuns(self._link, f"{work_folder}/runs")
+        self._shelf = BlobShelf(self._link, work_folder, budget_bytes=blob_budget_bytes)
+        self._installer = Installer(self._link, work_folder)
+
+    @property
+    def serial(self) -> Serial:
+        """``ro.serialno`` of the phone."""
+        return self._serial
+
+    @property
+    def transport(self) -> str:
+        """How the adb server names the phone: its USB serial or host:port."""
+        return self._link.transport
+
+    @property
+    def kind(self) -> DeviceKind:
+        """A phone."""
+        return DeviceKind.ANDROID
+
+    @property
+    def work_folder(self) -> str:
+        """Our folder on the phone."""
+        return self._work_folder
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether its shell merges standard error into standard output (Android 6 and older)."""
+        return self._link.is_legacy
+
+    def facts(self) -> DeviceFacts:
+        """See Device.facts: one round trip, once per boot."""
+        if self._facts is None:
+            script = SectionScript(FACTS_COMMANDS)
+            told = self._link.again(lambda: self._link.shell(script.text, timeout_s=_PROBE_TIMEOUT_S, what="facts"))
+            facts = facts_from(script.split(told.text), serial=self._serial)
+            self._check_serial(facts.serial)
+            if self._match_profile is not None:
+                facts = replace(facts, profile=self._match_profile(facts))
+            self._facts = facts
+        return self._facts
+
+    def state(self) -> DeviceState:
+        """See Device.state: one round trip. A new boot id makes the facts be read again."""
+        script = SectionScript(STATE_COMMANDS)
+        told = self._link.again(lambda: self._link.shell(script.text, timeout_s=_PROBE_TIMEOUT_S, what="state"))
+        state = state_from(script.split(told.text), at=self._link.clock.now())
+        if self._facts is not None and state.boot_id and state.boot_id != self._facts.boot_id:
+            self._facts = None
+        return state
+
+    def check_same_boot(self, boot_id: str) -> None:
+        """Raise DeviceChangedError when the phone was booted since it had this boot id."""
+        now = self._link.again(lambda: self._link.must("cat /proc/sys/kernel/random/boot_id", what="boot id")).strip()
+        if boot_id and now and now != boot_id:
+            raise DeviceChangedError("the phone was booted anew meanwhile", serial=self._serial)
+
+    def check_health(self, *, timeout_s: float = 10.0) -> None:
+        """Make a round trip with an answer that can't be an old one; raises when the phone isn't well.
+
+        Raises DeviceUnusableError (not booted yet), DeviceTimeoutError (hangs), LinkLostError.
+        """
+        nonce = secrets.token_hex(8)
+        words = self._link.shell(f"echo {nonce}; getprop sys.boot_completed", timeout_s=timeout_s).text.split()
+        if words[:1] != [nonce]:
+            raise LinkLostError(f"the phone answered {words!r} instead of {nonce}", serial=self._serial)
+        if words[1:] != ["1"]:
+            raise DeviceUnusableError("the phone hasn't finished booting", serial=self._serial, hint="wait a minute")
+
+    def wait_until_ready(self, *, timeout_s: float) -> None:
+        """Wait until the phone answers and has booted; raises DeviceTimeoutError."""
+        deadline = Deadline(timeout_s, self._link.clock)
+        while True:
+            try:
+                self._link.reconnect(deadline)
+                self.check_health(timeout_s=max(0.1, min(10.0, deadline.remaining_s)))
+            except (DeviceUnusableError, LinkLostError):
+                deadline.check("waiting for the phone", serial=self._serial)
+                self._link.clock.wait(0.2)
+            else:
+                return
+
+    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
+        """See Device.shell."""
+        return self._link.shell(command, timeout_s=timeout_s, stdin=stdin)
+
+    def run_detached(
+        self, command: str, *, run_id: RunId, timeout_s: float, cancelled: threading.Event | None = None
+    ) -> ProcessResult:
+        """See Device.run_detached."""
+        return self._runs.run(command, run_id=run_id, timeout_s=timeout_s, cancelled=cancelled)
+
+    def run_folder(self, run_id: RunId) -> str:
+        """See Device.run_folder."""
+        return self._runs.path(run_id)
+
+    def discard_run(self, run_id: RunId) -> None:
+        """See Device.discard_run."""
+        self._runs.discard(run_id)
+
+    def kill_strays(self) -> Sequence[str]:
+        """See Device.kill_strays."""
+        return self._runs.kill_strays()
+
+    def place(self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False) -> PlacedFile:
+        """See Device.place."""
+        return self._shelf.place(source, kind=kind, sha256=sha256, name=name, executable=executable)
+
+    def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
+        """See Device.read_file."""
+        return self._link.again(lambda: self._link.read_files([path], limit_bytes=limit_bytes, package=package))[0]
+
+    def install(self, apk: Path, *, sha256: str, package: str) -> int:
+        """See Device.install."""
+        return self._installer.install(apk, sha256=sha256, package=package)
+
+    def package(self, package: str) -> PackageInfo | None:
+        """See Device.package."""
+        return self._installer.package(package)
+
+    def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
+        """See Device.follow_log."""
+        return follow_log(self._link, buffers=buffers)
+
+    def close(self) -> None:
+        """See Device.close: every operation has its own connection, so there is nothing to let go of."""
+
+    def _check_serial(self, serial: str) -> None:
+        if serial != self._serial:
+            raise DeviceChangedError(f"{self.transport} is now another phone, {serial}", serial=self._serial)

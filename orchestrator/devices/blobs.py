@@ -1,0 +1,234 @@
+"""Files on the phone under their content's hash: pushed once, verified there, pruned by least use."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from orchestrator.devices.link import PhoneLink, hash_command
+from orchestrator.devices.shell import quote
+from orchestrator.errors import DeviceCommandError, DeviceError, DeviceStorageError, TransferError, UsageError
+from orchestrator.ports import PlacedFile
+
+DEFAULT_BUDGET_BYTES: Final = 4 << 30
+#: A phone whose data partition is full misbehaves: so much stays free.
+_KEEP_FREE_BYTES: Final = 128 << 20
+_PREFIX_LENGTH: Final = 16
+_VERIFIED: Final = "verified"
+_PUSH_ATTEMPTS: Final = 2
+_HASH_TIMEOUT_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    """One hash's folder on the phone."""
+
+    path: str
+    size_bytes: int
+    #: The phone's clock when it was last used.
+    used_at_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelf:
+    """What lies on the phone, least recently used first, and the space left (None: its df can't be read)."""
+
+    blobs: tuple[Blob, ...]
+    free_bytes: int | None
+
+
+class BlobShelf:
+    """The placed files of one phone: ``<folder>/<kind>/<sha256 prefix>/<name>``.
+
+    Beside each hash's folder a file ``<prefix>.verified`` says what was compared, when (in which boot, at which size
+    and modification time), and by its own time when the blob was last used.
+    """
+
+    def __init__(self, link: PhoneLink, folder: str, *, budget_bytes: int = DEFAULT_BUDGET_BYTES) -> None:
+        self._link = link
+        self._folder = folder
+        self._budget_bytes = budget_bytes
+        #: Used by this process: never pruned by it.
+        self._used: set[str] = set()
+
+    def place(self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False) -> PlacedFile:
+        """See Device.place. Raises UsageError, DeviceStorageError, TransferError, DeviceCommandError."""
+        if not re.fullmatch(r"[a-z][a-z0-9_-]*", kind) or kind == "runs":
+            raise UsageError(f"{kind!r} can't be the kind of a placed file")
+        _check_name(name)
+        if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+            raise UsageError(f"{sha256!r} isn't a sha256")
+        try:
+            size_bytes = source.stat().st_size
+        except OSError as error:
+            raise UsageError(f"{source} can't be read: {error.strerror}") from error
+        blob = f"{self._folder}/{kind}/{sha256[:_PREFIX_LENGTH]}"
+        path = f"{blob}/{name}"
+        self._used.add(blob)
+        look = self._link.again(lambda: self._look(blob, name, sha256, source, executable=executable))
+        if look is None:
+            return PlacedFile(path=path, sha256=sha256, pushed_bytes=0)
+        self._make_room(look, size_bytes)
+        for attempt in range(1, _PUSH_ATTEMPTS + 1):
+            try:
+                self._link.again(lambda: self._push(source, blob, name, sha256, executable=executable))
+                break
+            except TransferError:
+                if attempt == _PUSH_ATTEMPTS:
+                    raise
+        return PlacedFile(path=path, sha256=sha256, pushed_bytes=size_bytes)
+
+    def shelf(self) -> Shelf:
+        """Return what lies on the phone and how much space is left."""
+        return self._parse_shelf(self._link.again(lambda: self._link.must(self._list_script(), what="listing files")))
+
+    def remove(self, blobs: Sequence[Blob]) -> None:
+        """Remove blobs from the phone."""
+        if blobs:
+            paths = " ".join(f"{quote(blob.path)} {quote(blob.path)}.{_VERIFIED}" for blob in blobs)
+            self._link.again(lambda: self._link.must(f"rm -rf {paths}", timeout_s=60.0, what="removing old files"))
+
+    def _list_script(self) -> str:
+        return (
+            f"df -k {quote(_parent(self._folder))}; echo; cd {quote(self._folder)} 2>/dev/null || exit 0\n"
+            f"stat -c 'used %Y %n' */*.{_VERIFIED} 2>/dev/null; du -sk */*/ 2>/dev/null; true"
+        )
+
+    def _parse_shelf(self, text: str) -> Shelf:
+        space, _, listing = text.partition("\n\n")
+        used_at_s = {path: int(at) for at, path in re.findall(rf"^used (\d+) (\S+)\.{_VERIFIED}$", listing, re.M)}
+        blobs = [
+            # A blob that was never verified is what a push left that was cut off.
+            Blob(path=f"{self._folder}/{path}", size_bytes=int(kib) * 1024, used_at_s=used_at_s.get(path, 0))
+            for kib, path in re.findall(rf"^(\d+)\s+(\S+/[0-9a-f]{{{_PREFIX_LENGTH}}})/?$", listing, re.M)
+        ]
+        blobs.sort(key=lambda blob: (blob.used_at_s, blob.path))
+        return Shelf(free_bytes=parse_free_bytes(space), blobs=tuple(blobs))
+
+    def _look(self, blob: str, name: str, sha256: str, source: Path, *, executable: bool) -> Shelf | None:
+        """Return None when the file lies there, whole; else what lies there instead.
+
+        The phone reads a file once per boot to compare its checksum; later its size and time count.
+        """
+        file, note = quote(f"{blob}/{name}"), quote(f"{blob}.{_VERIFIED}")
+        script = (
+            f"if [ -f {file} ]; then\n"
+            + (f"[ -x {file} ] || chmod 755 {file}\n" if executable else "")
+            + f"{_stamp(file, sha256)}"
+            f'if [ "$(cat {note} 2>/dev/null)" = "$stamp" ]; then echo same; touch {note}; exit 0; fi\n'
+            f"h=$({hash_command(f'{blob}/{name}')}); h=${{h%% *}}; echo $h\n"
+            f'if [ "$h" = {sha256} ]; then echo "$stamp" >{note}; exit 0; fi\n'
+            f"else echo absent; fi\nmkdir -p {quote(blob)}; {self._list_script()}"
+        )
+        told, _, listing = self._link.must(script, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {name}").partition(
+            "\n"
+        )
+        if told in {"same", sha256}:
+            return None
+        if told == _expected(source, sha256, like=told):
+            self._link.must(f'{_stamp(file, sha256)}echo "$stamp" >{note}', what=f"noting {name}")
+            return None
+        return self._parse_shelf(listing)
+
+    def _push(self, source: Path, blob: str, name: str, sha256: str, *, executable: bool) -> None:
+        draft = f"{blob}/.{secrets.token_hex(6)}.part"
+        mode = 0o755 if executable else 0o644
+        file = quote(f"{blob}/{name}")
+        settle = (
+            f"chmod {mode:o} {quote(draft)} && mv -f {quote(draft)} {file} && "
+            f'{{ {_stamp(file, sha256)}echo "$stamp" >{quote(blob)}.{_VERIFIED}; }}'
+        )
+        try:
+            self._link.push(source, draft, mode=mode)
+            told = self._link.must(
+                f'h=$({hash_command(draft)}); h=${{h%% *}}; echo $h; [ "$h" != {sha256} ] || {{ {settle}; }}',
+                timeout_s=_HASH_TIMEOUT_S,
+                what=f"putting {name} in its place",
+            ).strip()
+            if told == sha256:
+                return
+            if not told:
+                raise DeviceCommandError("the phone has neither sha256sum nor md5sum", serial=self._link.serial)
+            expected = _expected(source, sha256, like=told)
+            if told != expected:
+                raise TransferError(
+                    f"{name} arrived with checksum {told} instead of {expected}",
+                    serial=self._link.serial,
+                    hint="try another cable or port if it happens often; was the file changed meanwhile?",
+                )
+            self._link.must(settle, what=f"putting {name} in its place")
+        except (DeviceStorageError, TransferError):
+            with contextlib.suppress(DeviceError):
+                self._link.shell(f"rm -f {quote(draft)}", what="removing what is left of a push")
+            raise
+
+    def _make_room(self, shelf: Shelf, size_bytes: int) -> None:
+        """Prune the least recently used blobs until the budget and the free space have room for so many bytes."""
+        free_bytes, blobs = shelf.free_bytes, shelf.blobs
+        over = sum(blob.size_bytes for blob in blobs) + size_bytes - self._budget_bytes
+        short = 0 if free_bytes is None else size_bytes + _KEEP_FREE_BYTES - free_bytes
+        doomed: list[Blob] = []
+        freed = 0
+        for blob in blobs:
+            if freed >= max(over, short):
+                break
+            if blob.path not in self._used:
+                doomed.append(blob)
+                freed += blob.size_bytes
+        self.remove(doomed)
+        if free_bytes is not None and free_bytes + freed < size_bytes:
+            raise DeviceStorageError(
+                f"{size_bytes} bytes are to be placed, but only {free_bytes + freed} are free",
+                serial=self._link.serial,
+                hint="free some space on the phone",
+            )
+
+
+def parse_free_bytes(text: str) -> int | None:
+    """Read ``df -k``: bytes available; None when the columns can't be told apart."""
+    lines = text.strip().splitlines()
+    if len(lines) < 2:
+        return None
+    head = lines[0].replace("Mounted on", "Mounted").split()
+    row = " ".join(lines[1:]).split()  # a long device name moves the figures to a line of their own
+    for column, name in enumerate(head):
+        if name in {"Available", "Avail", "Free"} and column < len(row):
+            return _kib(row[column])
+    return None
+
+
+def _kib(text: str) -> int | None:
+    # Old toolbox's df ignores -k and prints 1.5G.
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
+    if found is None:
+        return None
+    factor = {"": 1024, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]
+    return int(float(found[1]) * factor)
+
+
+def _stamp(file: str, sha256: str) -> str:
+    return f"stamp=\"{sha256} $(stat -c '%s %Y' {file}) $(cat /proc/sys/kernel/random/boot_id)\"\n"
+
+
+def _expected(source: Path, sha256: str, *, like: str) -> str:
+    """Return the checksum that the phone should tell: the sha256, or the md5 where it knows no other."""
+    if len(like) == 64:
+        return sha256
+    with source.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _check_name(name: str) -> None:
+    if not name or name in {".", ".."} or "/" in name or "\0" in name or len(name.encode()) > 200:
+        raise UsageError(f"{name!r} can't be the name of a placed file")
+
+
+def _parent(folder: str) -> str:
+    """Return the folder above, which exists before ours is made."""
+    return folder.rpartition("/")[0] or "/"

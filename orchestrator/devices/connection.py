@@ -1,0 +1,200 @@
+"""One connection to the adb server with one deadline for all that is done on it."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final
+
+from orchestrator.clock import Deadline
+from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.failures import server_failure
+from orchestrator.errors import AdbUnavailableError, DeviceTimeoutError, LinkLostError, UsageError
+
+#: The four hex digits in front of a request can't say more.
+LONGEST_REQUEST_BYTES: Final = 0xFFFF
+#: Large enough for a whole adb payload in one system call.
+READ_BYTES: Final = 1 << 18
+
+
+def encode_request(service: str | bytes) -> bytes:
+    """Return a request as the adb server reads it: the length in four hex digits, then the service."""
+    body = service.encode("utf-8", "surrogateescape") if isinstance(service, str) else service
+    if len(body) > LONGEST_REQUEST_BYTES:
+        raise UsageError(f"a command of {len(body)} bytes is longer than adb takes ({LONGEST_REQUEST_BYTES})")
+    return b"%04x%s" % (len(body), body)
+
+
+class Connection:
+    """A socket to the adb server. Every method may raise LinkLostError or DeviceTimeoutError."""
+
+    def __init__(self, address: ServerAddress, deadline: Deadline, *, what: str, serial: str = "") -> None:
+        """Connect; raises AdbUnavailableError when nothing listens there."""
+        self.deadline = deadline
+        self.what = what
+        self.serial = serial
+        try:
+            self._socket = _connect(address, max(0.001, deadline.remaining_s))
+        except (OSError, UnicodeError) as error:
+            raise AdbUnavailableError(
+                f"no adb server answers at {address}: {error}",
+                hint="start it (adb start-server), or leave the address out so that benchfarm starts one of its own",
+            ) from error
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the other side sees its end."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def request(self, service: str | bytes) -> None:
+        """Ask for a service and read its OKAY; a FAIL raises what its text means."""
+        self.send(encode_request(service))
+        self.expect_okay()
+
+    def expect_okay(self) -> None:
+        """Read OKAY; a FAIL raises what its text means."""
+        status = self.read_exact(4)
+        if status == b"FAIL":
+            raise server_failure(self.read_block().decode("utf-8", "replace"), serial=self.serial, what=self.what)
+        if status != b"OKAY":
+            raise LinkLostError(f"{self.what}: the adb server answered {status!r}", serial=self.serial)
+
+    def read_block(self) -> bytes:
+        """Read a block with its length in four hex digits in front."""
+        head = self.read_exact(4)
+        try:
+            size = int(head, 16)
+        except ValueError:
+            raise LinkLostError(f"{self.what}: {head!r} came instead of a length", serial=self.serial) from None
+        return self.read_exact(size)
+
+    def read_exact(self, size: int) -> bytes:
+        """Read so many bytes; the end before that is a lost link."""
+        buffer = bytearray(size)
+        self.read_into(memoryview(buffer))
+        return bytes(buffer)
+
+    def read_into(self, view: memoryview) -> None:
+        """Fill a buffer; the end before that is a lost link."""
+        filled = 0
+        while filled < len(view):
+            self._arm()
+            try:
+                count = self._socket.recv_into(view[filled:])
+            except TimeoutError:
+                raise self._timeout() from None
+            except OSError as error:
+                raise self._lost(str(error)) from error
+            if count == 0:
+                raise self._lost("the connection ended early")
+            filled += count
+
+    def read_some(self, limit: int = READ_BYTES) -> bytes:
+        """Block until something comes; ``b""`` is the end."""
+        self._arm()
+        try:
+            return self._socket.recv(limit)
+        except TimeoutError:
+            raise self._timeout() from None
+        except ConnectionResetError:
+            return b""
+        except OSError as error:
+            raise self._lost(str(error)) from error
+
+    def readable(self, wait_s: float) -> bool:
+        """Wait up to ``wait_s`` (and the deadline) for something to read or the end; tell whether there is."""
+        return bool(self._poll(select.POLLIN, max(0.0, min(wait_s, self.deadline.remaining_s))))
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Send all of it."""
+        self._arm()
+        try:
+            self._socket.sendall(data)
+        except TimeoutError:
+            raise self._timeout() from None
+        except OSError as error:
+            raise self._lost(str(error)) from error
+
+    def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
+        """Send several buffers one after the other, without putting them together first."""
+        rest = [memoryview(part) for part in parts]
+        while rest:
+            self._arm()
+            try:
+                sent = self._socket.sendmsg(rest)
+            except TimeoutError:
+                raise self._timeout() from None
+            except OSError as error:
+                raise self._lost(str(error)) from error
+            while rest and sent >= len(rest[0]):
+                sent -= len(rest.pop(0))
+            if rest and sent:
+                rest[0] = rest[0][sent:]
+
+    def exchange(self, outgoing: memoryview, *, wait_s: float = float("inf")) -> tuple[int, bytes | None]:
+        """Send what goes out now and read what is there; return (bytes sent, what came: None nothing, b"" the end).
+
+        Both directions make progress, so that a phone that answers before it has read all can't block us. Returns
+        with nothing done after ``wait_s``, so that the caller can look at something else.
+        """
+        remaining_s = self.deadline.remaining_s
+        events = self._poll(select.POLLIN | (select.POLLOUT if len(outgoing) else 0), min(wait_s, remaining_s))
+        if not events:
+            if wait_s >= remaining_s:
+                raise self._timeout()
+            return 0, None
+        received = self.read_some() if events & ~select.POLLOUT else None
+        sent = 0
+        if events & select.POLLOUT and received != b"":
+            self._socket.setblocking(False)
+            try:
+                sent = self._socket.send(outgoing[:READ_BYTES])
+            except BlockingIOError:
+                sent = 0
+            except OSError as error:
+                raise self._lost(str(error)) from error
+        return sent, received
+
+    def _poll(self, events: int, wait_s: float) -> int:
+        # poll, not select: a farm's process may hold more than 1024 descriptors.
+        poll = select.poll()
+        poll.register(self._socket, events)
+        return sum(event for _, event in poll.poll(wait_s * 1000))
+
+    def _arm(self) -> None:
+        remaining_s = self.deadline.remaining_s
+        if remaining_s <= 0:
+            raise self._timeout()
+        self._socket.settimeout(remaining_s)
+
+    def _timeout(self) -> DeviceTimeoutError:
+        return DeviceTimeoutError(f"{self.what} took longer than {self.deadline.seconds:g} s", serial=self.serial)
+
+    def _lost(self, reason: str) -> LinkLostError:
+        return LinkLostError(f"{self.what}: the link was lost ({reason})", serial=self.serial)
+
+
+def _connect(address: ServerAddress, timeout_s: float) -> socket.socket:
+    if address.path:
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.settimeout(timeout_s)
+        try:
+            link.connect(address.path)
+        except BaseException:
+            link.close()
+            raise
+        return link
+    link = socket.create_connection((address.host, address.port), timeout=timeout_s)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A remote server that vanishes without a word must not look like one that is busy.
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return link

@@ -1,0 +1,253 @@
+"""Runs that outlive the link: started in the background on the phone, waited for, killed by their own pids."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from orchestrator.clock import Deadline
+from orchestrator.devices.link import PhoneLink
+from orchestrator.devices.processes import LIST_COMMAND, family, parse_processes
+from orchestrator.devices.shell import quote
+from orchestrator.errors import (
+    AdbUnavailableError,
+    DeviceChangedError,
+    DeviceCommandError,
+    DeviceError,
+    DeviceTimeoutError,
+    InterruptedByUserError,
+    LinkLostError,
+    UsageError,
+)
+from orchestrator.ports import ProcessResult
+from orchestrator.records.identity import RunId
+
+_T = TypeVar("_T")
+#: In front of a run's folder in its wrapper's command line, so that strays are told from other processes.
+LABEL: Final = "benchfarm-run:"
+_OUTPUT_LIMIT_BYTES: Final = 256 << 20
+#: One wait on the phone lasts no longer than that, so that a link that died without a word is noticed.
+_LONGEST_WAIT_S: Final = 10.0
+#: What a round trip may take beside the wait itself.
+_ANSWER_S: Final = 15.0
+_RECONNECT_STEP_S: Final = 5.0
+_RETRY_PAUSE_S: Final = 0.1
+#: After the run's own deadline: for getting the phone back and stopping what runs there.
+_CLEANUP_S: Final = 30.0
+#: (from this second of a run on, pause between two looks). A look costs the phone one short-lived ``sleep`` process
+#: of about 3 ms on a little core: 3 % of that core in the first seconds, 0.6 % later, nothing on the big cores.
+_PAUSES: Final = ((60.0, 0.5), (5.0, 0.2), (1.0, 0.1), (0.0, 0.03))
+
+_WRAPPER: Final = 'echo $$ >pid.tmp; mv pid.tmp pid; sh -c "$1" >out 2>err </dev/null; echo $? >rc.tmp; mv rc.tmp rc'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What a wait on the phone ended with: ``done``, ``running``, ``gone`` (no such process, no exit code)."""
+
+    word: str
+    exit_code: int | None
+    boot_id: str
+
+
+class DetachedRuns:
+    """The runs of ours on one phone, each in a folder of its own under ``folder``."""
+
+    def __init__(self, link: PhoneLink, folder: str) -> None:
+        self._link = link
+        self.folder = folder
+
+    def path(self, run_id: RunId) -> str:
+        """Return a run's folder; raises UsageError for an id that can't be the name of one."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}", run_id):
+            raise UsageError(f"{run_id!r} can't be a run's id: letters, digits, '_', '-' and '.' only")
+        return f"{self.folder}/{run_id}"
+
+    def run(
+        self, command: str, *, run_id: RunId, timeout_s: float, cancelled: threading.Event | None = None
+    ) -> ProcessResult:
+        """See Device.run_detached. A lost link is mended while the run goes on; it is lost only with its phone.
+
+        Raises DeviceChangedError (rebooted in mid-run), DeviceCommandError (can't be started, or its shell was killed),
+        LinkLostError and others when the phone couldn't be got back by the deadline.
+        """
+        folder = self.path(run_id)
+        clock = self._link.clock
+        begun_s = clock.monotonic_s()
+        deadline = Deadline(timeout_s, clock)
+        boot_id = self._start(command, folder, deadline)
+        try:
+            look = self._wait(folder, boot_id, deadline, begun_s, cancelled)
+        except BaseException:
+            # Whatever ends the wait, nothing may go on heating the phone.
+            with contextlib.suppress(DeviceError):
+                self.kill([folder])
+            raise
+        duration_s = clock.monotonic_s() - begun_s
+        was_cancelled = cancelled is not None and cancelled.is_set()
+        if look.word == "running":
+            self._insist(lambda: self.kill([folder]))
+        elif look.word == "gone":
+            raise DeviceCommandError(
+                f"the run in {folder} ended without an exit code: its shell was killed",
+                serial=self._link.serial,
+                hint="the phone may be short of memory",
+            )
+        stdout, stderr = self._insist(
+            lambda: self._link.read_files([f"{folder}/out", f"{folder}/err"], limit_bytes=_OUTPUT_LIMIT_BYTES)
+        )
+        return ProcessResult(
+            exit_code=look.exit_code,
+            stdout=stdout or b"",
+            stderr=stderr or b"",
+            timed_out=look.word == "running" and not was_cancelled,
+            duration_s=duration_s,
+        )
+
+    def discard(self, run_id: RunId) -> None:
+        """Remove a run's folder; not an error when it is gone."""
+        folder = self.path(run_id)
+        self._link.again(lambda: self._link.must(f"rm -rf {quote(folder)}", what=f"removing {folder}"))
+
+    def kill_strays(self) -> Sequence[str]:
+        """Kill every run of ours that is still alive, remove all runs' folders, and return what was killed."""
+        script = (
+            f"cd {quote(self.folder)} 2>/dev/null || exit 0\n"
+            'for d in *; do [ -d "$d" ] && echo "run $d $(cat "$d/pid" 2>/dev/null)"; done\n'
+            f"echo; {LIST_COMMAND}"
+        )
+        told, _, table = self._link.again(lambda: self._link.must(script, what="looking for strays")).partition("\n\n")
+        runs: dict[str, str] = dict(re.findall(r"^run (\S+) ?(\d*)$", told, re.M))
+        if not runs:
+            return ()
+        processes = parse_processes(table)
+        leaders = {
+            process.pid: name
+            for process in processes
+            for name, pid in runs.items()
+            if f"{LABEL}{self.folder}/{name}" in process.command or (pid and process.group == int(pid))
+        }
+        alive = sorted(set(leaders.values()))
+        if alive:
+            self.kill([f"{self.folder}/{name}" for name in alive])
+        folders = " ".join(quote(f"{self.folder}/{name}") for name in runs)
+        self._link.again(lambda: self._link.must(f"rm -rf {folders}", what="removing old runs"))
+        return [f"run {name} (pid {runs[name] or 'unknown'})" for name in alive]
+
+    def kill(self, folders: Sequence[str]) -> None:
+        """Kill runs with all their processes and make sure of it; raises DeviceCommandError when one stays."""
+        known: set[int] = set()
+        alive: list[int] = []
+        for _ in range(8):
+            pids = " ".join(f"$(cat {quote(folder)}/pid 2>/dev/null)" for folder in folders)
+            told, _, table = self._link.must(f"echo {pids}; {LIST_COMMAND}", what="looking for a run").partition("\n")
+            processes = parse_processes(table)
+            ours = {p.pid for p in processes if any(f"{LABEL}{folder}" in p.command for folder in folders)}
+            recorded = {int(pid) for pid in told.split() if pid.isdigit()}
+            # A recorded pid counts as the leader of a group only: the number itself may belong to a stranger by now.
+            groups = {p.pid for p in processes if p.group in recorded}
+            known = (known & {p.pid for p in processes}) | set(family(processes, ours | groups))
+            alive = sorted(pid for pid in known if pid > 1)
+            if not alive:
+                return
+            self._link.shell("kill -9 " + " ".join(map(str, alive)), what="killing a run")
+        raise DeviceCommandError(
+            f"processes {alive} can't be killed", serial=self._link.serial, hint="reboot the phone"
+        )
+
+    def _start(self, command: str, folder: str, deadline: Deadline) -> str:
+        """Start the run once, however often the link is lost meanwhile; return the phone's boot id."""
+        token = secrets.token_hex(8)
+        script = (
+            f"d={quote(folder)}; mkdir -p {quote(self.folder)}\n"
+            'if mkdir "$d"; then\n'
+            f' echo {token} >"$d/token"; cd "$d" || exit 1\n'
+            " n=$(command -v nohup); s=$(command -v setsid)\n"
+            f" $n $s sh -c {quote(_WRAPPER)} {quote(LABEL + folder)} {quote(command)} >/dev/null 2>&1 </dev/null &\n"
+            f'elif [ "$(cat "$d/token" 2>/dev/null)" != {token} ]; then exit 1; fi\n'
+            "cat /proc/sys/kernel/random/boot_id"
+        )
+        return self._through_cuts(lambda: self._link.must(script, what="starting a run"), deadline).strip()
+
+    def _wait(
+        self, folder: str, boot_id: str, deadline: Deadline, begun_s: float, cancelled: threading.Event | None
+    ) -> _Look:
+        while True:
+            elapsed_s = self._link.clock.monotonic_s() - begun_s
+            pause_s = next(pause for since, pause in _PAUSES if elapsed_s >= since)
+            span_s = min(_LONGEST_WAIT_S, max(pause_s, elapsed_s), deadline.remaining_s)
+            try:
+                look = self._look(folder, pause_s=pause_s, span_s=span_s, cancelled=cancelled)
+            except InterruptedByUserError:
+                return _Look(word="running", exit_code=None, boot_id=boot_id)
+            except (LinkLostError, DeviceTimeoutError, AdbUnavailableError):
+                with contextlib.suppress(InterruptedByUserError):  # the next look says so
+                    self._through_cuts(lambda: None, deadline, lost=True, cancelled=cancelled)
+                continue
+            if boot_id and look.boot_id and look.boot_id != boot_id:
+                raise DeviceChangedError("the phone was booted anew in mid-run", serial=self._link.serial)
+            if look.word != "running" or deadline.expired:
+                return look
+
+    def _look(self, folder: str, *, pause_s: float, span_s: float, cancelled: threading.Event | None) -> _Look:
+        """Have the phone wait up to ``span_s`` for the end of a run, and tell how it is."""
+        looks = max(1, round(span_s / pause_s))
+        # The exit code appears before its writer ends: one who looks for the process first can't miss both.
+        # A shell whose sleep takes whole seconds only must not spin: it sleeps one.
+        script = (
+            f"cd {quote(folder)} || exit 1; i=0\n"
+            f"while [ ! -f rc ] && [ $i -lt {looks} ]; do\n"
+            " if [ -s pid ]; then read p <pid; [ -d /proc/$p ] || break; fi\n"
+            f" sleep {pause_s:g} || sleep 1; i=$((i+1))\n"
+            "done 2>/dev/null\n"
+            'a=; p=; [ -s pid ] && read p <pid; [ -n "$p" ] && [ -d /proc/$p ] && a=1\n'
+            'if [ -f rc ]; then echo done $(cat rc); elif [ -n "$a" ]; then echo running; else echo gone; fi\n'
+            "cat /proc/sys/kernel/random/boot_id"
+        )
+        result = self._link.shell(script, timeout_s=span_s + _ANSWER_S, cancelled=cancelled, what="waiting for a run")
+        words = result.text.split()
+        if result.exit_code != 0 or not words:
+            raise DeviceCommandError(
+                f"{folder} is gone: {result.stderr.decode('utf-8', 'replace').strip()}", serial=self._link.serial
+            )
+        if words[0] != "done":
+            return _Look(word=words[0], exit_code=None, boot_id=words[1] if len(words) > 1 else "")
+        return _Look(word="done", exit_code=int(words[1]), boot_id=words[2] if len(words) > 2 else "")
+
+    def _through_cuts(
+        self,
+        operation: Callable[[], _T],
+        deadline: Deadline,
+        *,
+        lost: bool = False,
+        cancelled: threading.Event | None = None,
+    ) -> _T:
+        """Do something that may be done twice, getting the phone back as often as it takes until the deadline.
+
+        Raises InterruptedByUserError when cancelled while the phone is away.
+        """
+        # The run goes on without us: its deadline is when we stop it, so the phone is waited for a little longer.
+        last = Deadline(deadline.remaining_s + _CLEANUP_S, self._link.clock)
+        has_hung = False
+        while True:
+            try:
+                if lost:
+                    step = Deadline(min(_RECONNECT_STEP_S, last.remaining_s), self._link.clock)
+                    self._link.reconnect(step, anew=has_hung)
+                return operation()
+            except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
+                if last.expired:
+                    raise
+                has_hung = isinstance(error, DeviceTimeoutError)
+                if self._link.clock.wait(_RETRY_PAUSE_S, cancelled):
+                    raise InterruptedByUserError from error
+                lost = True
+
+    def _insist(self, operation: Callable[[], _T]) -> _T:
+        """Do something after the run's end that may be done twice."""
+        return self._through_cuts(operation, Deadline(0.0, self._link.clock))

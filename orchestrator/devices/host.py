@@ -1,0 +1,154 @@
+"""This computer behind the Device port."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final, NoReturn
+
+from orchestrator.clock import Clock, SystemClock
+from orchestrator.devices.host_probing import host_facts, host_state
+from orchestrator.devices.host_runs import HostRuns, kill_group, shell_code
+from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, TransferError, UsageError
+from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.identity import RunId, Serial
+
+HOST_SERIAL: Final = Serial("host")
+
+
+class HostDevice:
+    """This computer. Files stay where they are, commands run in ``/bin/sh``; apps and logs there are none."""
+
+    def __init__(self, work_folder: Path, *, clock: Clock | None = None) -> None:
+        """Name the folder that is ours; it is made when it is needed."""
+        self._work_folder = work_folder
+        self._clock = clock or SystemClock()
+        self._runs = HostRuns(work_folder / "runs", self._clock)
+        self._facts: DeviceFacts | None = None
+        #: (path, size, modification time) of files whose checksum was compared.
+        self._verified: dict[tuple[str, int, int], str] = {}
+
+    @property
+    def serial(self) -> Serial:
+        """``host``."""
+        return HOST_SERIAL
+
+    @property
+    def kind(self) -> DeviceKind:
+        """A computer."""
+        return DeviceKind.HOST
+
+    @property
+    def work_folder(self) -> str:
+        """Our folder."""
+        return str(self._work_folder)
+
+    def facts(self) -> DeviceFacts:
+        """See Device.facts."""
+        if self._facts is None:
+            self._facts = host_facts(HOST_SERIAL)
+        return self._facts
+
+    def state(self) -> DeviceState:
+        """See Device.state; a computer has no battery and no screen that matter."""
+        return host_state(self._clock.now())
+
+    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
+        """See Device.shell; raises DeviceTimeoutError, UsageError."""
+        if "\0" in command:
+            raise UsageError("a command line can't hold a NUL")
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        try:
+            stdout, stderr = process.communicate(stdin, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise DeviceTimeoutError(
+                f"shell {command[:60]!r} took longer than {timeout_s:g} s", serial=HOST_SERIAL
+            ) from None
+        finally:
+            if process.poll() is None:
+                kill_group(process.pid)
+                process.communicate()
+        return ShellResult(exit_code=shell_code(process.returncode), stdout=stdout, stderr=stderr)
+
+    def run_detached(
+        self, command: str, *, run_id: RunId, timeout_s: float, cancelled: threading.Event | None = None
+    ) -> ProcessResult:
+        """See Device.run_detached."""
+        return self._runs.run(command, run_id=run_id, timeout_s=timeout_s, cancelled=cancelled)
+
+    def run_folder(self, run_id: RunId) -> str:
+        """See Device.run_folder."""
+        return str(self._runs.path(run_id))
+
+    def discard_run(self, run_id: RunId) -> None:
+        """See Device.discard_run."""
+        self._runs.discard(run_id)
+
+    def kill_strays(self) -> Sequence[str]:
+        """See Device.kill_strays."""
+        return self._runs.kill_strays()
+
+    def place(self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False) -> PlacedFile:
+        """See Device.place: the file is used where it lies, once its checksum is right; nothing is copied.
+
+        Raises UsageError (can't be read), TransferError (the file isn't what it was), DeviceCommandError.
+        """
+        try:
+            status = source.stat()
+            known = (str(source), status.st_size, status.st_mtime_ns)
+            if self._verified.get(known) != sha256:
+                with source.open("rb") as file:
+                    found = hashlib.file_digest(file, "sha256").hexdigest()
+                if found != sha256:
+                    raise TransferError(
+                        f"{source} has checksum {found} instead of {sha256}: it was changed meanwhile",
+                        serial=HOST_SERIAL,
+                    )
+                self._verified[known] = sha256
+            if executable and not status.st_mode & 0o111:
+                raise DeviceCommandError(f"{source} isn't executable", serial=HOST_SERIAL, hint=f"chmod +x {source}")
+        except OSError as error:
+            raise UsageError(f"{source} can't be read: {error.strerror}") from error
+        return PlacedFile(path=str(source.resolve()), sha256=sha256, pushed_bytes=0)
+
+    def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
+        """See Device.read_file."""
+        if package:
+            self._refuse("has no apps whose files could be read")
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            try:
+                with Path(path).open("rb") as file:
+                    data = file.read(limit_bytes + 1)
+            except PermissionError as error:
+                raise DeviceCommandError(f"{path}: {error.strerror}", serial=HOST_SERIAL) from error
+            if len(data) > limit_bytes:
+                raise DeviceCommandError(f"{path} is larger than {limit_bytes} bytes", serial=HOST_SERIAL)
+            return data
+        return None
+
+    def install(self, apk: Path, *, sha256: str, package: str) -> int:
+        """Not possible; raises UsageError."""
+        self._refuse(f"can't install {apk.name} ({package})")
+
+    def package(self, package: str) -> PackageInfo | None:
+        """Not possible; raises UsageError."""
+        self._refuse(f"has no packages such as {package}")
+
+    def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
+        """Not possible; raises UsageError."""
+        self._refuse(f"has no logcat ({', '.join(buffers)})")
+
+    def close(self) -> None:
+        """See Device.close: nothing is held."""
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise UsageError(f"this computer (device 'host') {what}: use the tool 'litert' or 'native' on it, or a phone")

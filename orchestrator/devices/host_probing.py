@@ -1,0 +1,99 @@
+"""What this computer is and how it is now, from its /proc and /sys where it has them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from orchestrator.devices import probes
+from orchestrator.devices.probing import clusters_from
+from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.identity import Serial
+
+_CPUFREQ_FACTS: Final = ("related_cpus", "cpuinfo_min_freq", "cpuinfo_max_freq")
+_CPUFREQ_STATE: Final = ("related_cpus", "scaling_cur_freq", "scaling_max_freq", "stats/time_in_state")
+
+
+def host_facts(serial: Serial) -> DeviceFacts:
+    """Return what this computer is; clusters come from cpufreq, else all cores form one."""
+    cpuinfo = probes.parse_cpuinfo(_read("/proc/cpuinfo"))
+    sections = {
+        "cpufreq": _cpufreq(_CPUFREQ_FACTS),
+        "cpus": _read("/sys/devices/system/cpu/online"),
+        "cpuinfo": _read("/proc/cpuinfo"),
+    }
+    cpus = tuple(range(os.cpu_count() or 1))
+    return DeviceFacts(
+        serial=serial,
+        kind=DeviceKind.HOST,
+        is_virtual=False,
+        manufacturer=_read("/sys/class/dmi/id/sys_vendor").strip(),
+        model=platform.node(),
+        codename="host",
+        os_version=f"{platform.system()} {platform.release()}",
+        soc=cpuinfo.model_name or cpuinfo.hardware or platform.processor() or platform.machine(),
+        platform=platform.machine(),
+        abis=(platform.machine(),),
+        clusters=clusters_from(sections) or (CpuCluster(cpus=cpus, min_khz=None, max_khz=None),),
+        memory_bytes=_memory_bytes(),
+        boot_id=_boot_id(),
+        is_rooted=os.geteuid() == 0,
+        properties={"python": sys.version.split(maxsplit=1)[0]},
+    )
+
+
+def host_state(at: datetime) -> DeviceState:
+    """Return how this computer is now; what it doesn't show stays unknown."""
+    cpufreq = probes.parse_cpufreq(_cpufreq(_CPUFREQ_STATE))
+    zones = "".join(
+        f"{zone / name}:{_read(zone / name).strip()}\n"
+        for zone in sorted(Path("/sys/class/thermal").glob("thermal_zone*"))
+        for name in ("type", "temp")
+    )
+    try:
+        load = os.getloadavg()[0]
+    except OSError:
+        load = None
+    return DeviceState(
+        at=at,
+        uptime_s=probes.parse_uptime(_read("/proc/uptime")),
+        boot_id=_boot_id(),
+        heat_c=probes.parse_thermal_zones(zones),
+        clock_khz=cpufreq.current_khz,
+        clock_limit_khz=cpufreq.limit_khz,
+        time_in_state=cpufreq.time_in_state,
+        load_1min=load,
+        memory_available_bytes=probes.parse_meminfo(_read("/proc/meminfo")).get("MemAvailable"),
+    )
+
+
+def _cpufreq(names: tuple[str, ...]) -> str:
+    lines: list[str] = []
+    for policy in Path("/sys/devices/system/cpu/cpufreq").glob("policy*"):
+        for name in names:
+            lines += [f"{policy / name}:{line}" for line in _read(policy / name).splitlines()]
+    return "\n".join(lines)
+
+
+def _memory_bytes() -> int | None:
+    if total := probes.parse_meminfo(_read("/proc/meminfo")).get("MemTotal"):
+        return total
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return None
+
+
+def _boot_id() -> str:
+    return _read("/proc/sys/kernel/random/boot_id").strip()
+
+
+def _read(path: str | Path) -> str:
+    try:
+        return Path(path).read_text("utf-8", "replace")
+    except OSError:
+        return ""

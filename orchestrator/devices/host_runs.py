@@ -1,0 +1,121 @@
+"""Runs on this computer: each a process group of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from orchestrator.clock import Clock, Deadline
+from orchestrator.errors import DeviceCommandError, HostStorageError, UsageError
+from orchestrator.ports import ProcessResult
+from orchestrator.records.identity import RunId
+
+_LOOK_S: Final = 0.05
+_PID_FILE: Final = "pid"
+
+
+class HostRuns:
+    """The runs of ours on this computer, each in a folder under ``folder``."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.folder = folder
+        self._clock = clock
+
+    def path(self, run_id: RunId) -> Path:
+        """Return a run's folder; raises UsageError for an id that can't be the name of one."""
+        if not run_id or run_id.startswith(".") or not all(c.isalnum() or c in "_.-" for c in run_id):
+            raise UsageError(f"{run_id!r} can't be a run's id: letters, digits, '_', '-' and '.' only")
+        return self.folder / run_id
+
+    def run(
+        self, command: str, *, run_id: RunId, timeout_s: float, cancelled: threading.Event | None = None
+    ) -> ProcessResult:
+        """See Device.run_detached. Raises HostStorageError, DeviceCommandError (there is such a run already)."""
+        folder = self.path(run_id)
+        deadline = Deadline(timeout_s, self._clock)
+        begun_s = self._clock.monotonic_s()
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            raise DeviceCommandError(f"there is a run {run_id} already in {folder}") from None
+        except OSError as error:
+            raise HostStorageError(f"{folder} can't be made: {error}") from error
+        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", command],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, start_new_session=True,
+            )  # fmt: skip
+        try:
+            (folder / _PID_FILE).write_text(f"{process.pid} {start_time(process.pid)}")
+            exit_code = self._wait(process, deadline, cancelled)
+            duration_s = self._clock.monotonic_s() - begun_s
+        finally:
+            # Also what the command left in the background: nothing may go on using the cores.
+            kill_group(process.pid)
+            process.wait()
+        was_cancelled = cancelled is not None and cancelled.is_set()
+        return ProcessResult(
+            exit_code=exit_code,
+            stdout=(folder / "out").read_bytes(),
+            stderr=(folder / "err").read_bytes(),
+            timed_out=exit_code is None and not was_cancelled,
+            duration_s=duration_s,
+        )
+
+    def discard(self, run_id: RunId) -> None:
+        """Remove a run's folder; not an error when it is gone."""
+        shutil.rmtree(self.path(run_id), ignore_errors=True)
+
+    def kill_strays(self) -> Sequence[str]:
+        """Kill the process groups that crashed processes of ours left behind, remove their folders."""
+        killed: list[str] = []
+        for folder in sorted(self.folder.glob("*")):
+            with contextlib.suppress(OSError, ValueError):
+                pid, started = (folder / _PID_FILE).read_text().split()
+                # The start time tells our process from a stranger who got its number later.
+                if started and start_time(int(pid)) == started:
+                    kill_group(int(pid))
+                    killed.append(f"run {folder.name} (pid {pid})")
+            shutil.rmtree(folder, ignore_errors=True)
+        return killed
+
+    def _wait(
+        self, process: subprocess.Popen[bytes], deadline: Deadline, cancelled: threading.Event | None
+    ) -> int | None:
+        while True:
+            try:
+                code = process.wait(timeout=min(_LOOK_S, deadline.remaining_s))
+            except subprocess.TimeoutExpired:
+                if deadline.expired or (cancelled is not None and cancelled.is_set()):
+                    return None
+            else:
+                return shell_code(code)
+
+
+def shell_code(returncode: int) -> int:
+    """Return an exit code as a shell tells it: 128 + the signal's number for a process that died of one."""
+    return 128 - returncode if returncode < 0 else returncode
+
+
+def kill_group(leader: int) -> None:
+    """Kill a process group; not an error when it is gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def start_time(pid: int) -> str:
+    """Return when a process began (in clock ticks since boot), empty where that can't be told."""
+    with contextlib.suppress(OSError, IndexError):
+        # The name, in brackets, may hold spaces: the fields are counted after it.
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
+    if Path("/proc/self").exists():
+        return ""
+    shown = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return shown.stdout.strip().replace(" ", "-")

@@ -1,0 +1,81 @@
+"""The exclusive right to use one device, held as a lock on a file: it ends with its process, however that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import quote as percent_encode
+
+from filelock import FileLock, Timeout
+
+from orchestrator.clock import Clock, SystemClock
+from orchestrator.errors import DeviceBusyError, UsageError
+from orchestrator.records.identity import Serial
+
+_POLL_S = 0.05
+
+
+class FileLease:
+    """Leases among the processes (and threads) of one computer, one file per device in ``folder``."""
+
+    def __init__(self, folder: Path, *, purpose: str = "", clock: Clock | None = None) -> None:
+        """``purpose`` is told to others who want the device."""
+        self._folder = folder
+        self._purpose = purpose
+        self._clock = clock or SystemClock()
+
+    def acquire(self, serial: Serial, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
+        """See Lease.acquire."""
+        return self._hold(serial, wait_s)
+
+    @contextlib.contextmanager
+    def _hold(self, serial: Serial, wait_s: float) -> Generator[None]:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # A lock object of its own for each holder: one object would let its own process in again.
+            lock = FileLock(self._path(serial, "lock"), timeout=max(0.0, wait_s), poll_interval=_POLL_S)
+            lock.acquire()
+        except Timeout:
+            raise DeviceBusyError(
+                f"in use by {self.holder(serial) or 'another process'}",
+                serial=serial,
+                hint="wait until it is done, or choose another device",
+            ) from None
+        except OSError as error:
+            raise UsageError(f"the lease of {serial} can't be kept in {self._folder}: {error}") from error
+        try:
+            self._note(serial)
+            yield
+        finally:
+            self._path(serial, "holder").unlink(missing_ok=True)
+            lock.release()
+
+    def holder(self, serial: Serial) -> str:
+        """Return who holds the device in words, empty when nobody said so."""
+        try:
+            note = json.loads(self._path(serial, "holder").read_text("utf-8"))
+            since = datetime.fromisoformat(note["since"]).astimezone()
+            purpose = f" ({note['purpose']})" if note["purpose"] else ""
+            return f"process {note['pid']} on {note['host']}{purpose} since {since:%Y-%m-%d %H:%M:%S}"
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+    def _note(self, serial: Serial) -> None:
+        note = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "purpose": self._purpose,
+            "since": self._clock.now().isoformat(),
+        }
+        # The note is for people: the lock holds without it, also on a full disk.
+        with contextlib.suppress(OSError):
+            self._path(serial, "holder").write_text(json.dumps(note), "utf-8")
+
+    def _path(self, serial: Serial, suffix: str) -> Path:
+        return self._folder / f"device-{percent_encode(serial, safe='')}.{suffix}"

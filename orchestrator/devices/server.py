@@ -1,0 +1,240 @@
+"""The adb server: one that runs already, or a private one that we start, remember, use again and stop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from orchestrator.clock import Clock, Deadline, SystemClock
+from orchestrator.devices.address import ServerAddress, configured_address
+from orchestrator.devices.binary import find_adb
+from orchestrator.devices.connection import Connection
+from orchestrator.devices.server_process import ServerProcess
+from orchestrator.errors import (
+    AdbUnavailableError,
+    BenchfarmError,
+    DeviceError,
+    DeviceTimeoutError,
+    DeviceUnusableError,
+    LinkLostError,
+    NoDeviceError,
+    UsageError,
+)
+
+#: adb 36 doesn't answer before it has looked for USB devices, which takes 3 s where libusb can't start.
+ANSWER_TIMEOUT_S: Final = 10.0
+_CONNECT_TIMEOUT_S: Final = 15.0
+
+
+class AdbServer:
+    """A running adb server. All methods may be called from several threads."""
+
+    def __init__(
+        self, address: ServerAddress | None = None, *, process: ServerProcess | None = None, clock: Clock | None = None
+    ) -> None:
+        """Name a server; ``process`` is given for one of our own. Nothing is connected yet."""
+        self.address = address or ServerAddress()
+        self._process = process
+        self._clock = clock or SystemClock()
+
+    @classmethod
+    def start(
+        cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool = True, share: bool = True
+    ) -> AdbServer:
+        """Start a private server on a free port of 127.0.0.1 (or use the one started before).
+
+        Args:
+            binary: The adb program (:func:`orchestrator.devices.binary.find_adb`).
+            state_folder: Where its pid, port and log are kept, so that the next command uses it again.
+            environ: Its environment; HOME there says which key it shows to phones.
+            usb: Whether it looks for phones on USB and for emulators; False leaves those to other servers.
+            share: Use the server that is remembered in ``state_folder``, if it runs.
+
+        Raises AdbUnavailableError.
+        """
+        process = ServerProcess.start(binary=binary, state_folder=state_folder, environ=environ, usb=usb, share=share)
+        return cls(ServerAddress(port=process.port), process=process)
+
+    @classmethod
+    def adopt(cls, state_folder: Path, *, usb: bool = True) -> AdbServer | None:
+        """Return the private server that an earlier command started, None when none runs."""
+        process = ServerProcess.remembered(state_folder, usb=usb)
+        return None if process is None else cls(ServerAddress(port=process.port), process=process)
+
+    @classmethod
+    def find_or_start(
+        cls, *, setting: str, environ: Mapping[str, str], state_folder: Path, adb_setting: str = ""
+    ) -> AdbServer:
+        """Return the server to use for plugged phones.
+
+        It is the one at the configured address (``setting`` or adb's own variables), which must run; else the one at
+        adb's default address when it runs; else a private one of ours. Raises AdbUnavailableError, UsageError.
+        """
+        configured = configured_address(setting, environ)
+        server = cls(configured or ServerAddress())
+        try:
+            server.version()
+        except DeviceError:
+            if configured is not None:
+                raise
+            binary = find_adb(adb_setting, search_path=environ.get("PATH"))
+            return cls.start(binary=binary, state_folder=state_folder, environ=environ)
+        return server
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether we started it."""
+        return self._process is not None
+
+    def stop(self) -> None:
+        """Stop the server if it is ours; a server of others is left alone."""
+        if self._process is not None:
+            self._process.stop()
+
+    def revive(self) -> None:
+        """Start our own server again, on its port, if it has died; nothing for a server of others."""
+        if self._process is not None and not self._process.is_running():
+            self._process.restart()
+
+    def version(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> int:
+        """Return the server's protocol version (29 to 41 so far); raises AdbUnavailableError and others."""
+        answer = self.ask("host:version", timeout_s=timeout_s)
+        try:
+            return int(answer, 16)
+        except ValueError:
+            raise AdbUnavailableError(f"what answers at {self.address} isn't an adb server: {answer[:40]!r}") from None
+
+    def open(self, deadline: Deadline, *, what: str, serial: str = "") -> Connection:
+        """Connect to the server; the connection is to be closed by the caller."""
+        return Connection(self.address, deadline, what=what, serial=serial)
+
+    def open_transport(self, transport: str, deadline: Deadline, *, what: str, serial: str = "") -> Connection:
+        """Connect to the server and from there to a phone; what is requested next goes to the phone."""
+        connection = self.open(deadline, what=what, serial=serial or transport)
+        try:
+            connection.request(f"host:transport:{transport}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def ask(self, service: str, *, timeout_s: float = ANSWER_TIMEOUT_S, serial: str = "") -> str:
+        """Ask the server something and return its answer."""
+        with self.open(Deadline(timeout_s, self._clock), what=f"adb {service}", serial=serial) as connection:
+            connection.request(service)
+            return connection.read_block().decode("utf-8", "replace")
+
+    def device_list(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+        """Return what ``adb devices -l`` prints, without its headline."""
+        return self.ask("host:devices-l", timeout_s=timeout_s)
+
+    def features(self, transport: str) -> frozenset[str]:
+        """Return what the phone's adbd can do (``shell_v2``, ``cmd``, ``stat_v2`` ...)."""
+        return frozenset(filter(None, self.ask(f"host-serial:{transport}:features", serial=transport).split(",")))
+
+    def state_of(self, transport: str) -> str:
+        """Return a transport's state (``device``, ``offline`` ...), empty when the server doesn't know it."""
+        try:
+            return self.ask(f"host-serial:{transport}:get-state", serial=transport)
+        except (LinkLostError, NoDeviceError):
+            return ""
+        except DeviceUnusableError:
+            return "unauthorized"
+
+    def connect_tcp(self, address: str, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> None:
+        """Connect to a phone over TCP (``host:port``) and wait until it is there.
+
+        Raises DeviceUnusableError (not authorized), NoDeviceError (nothing listens there), DeviceTimeoutError.
+        """
+        _check_tcp(address)
+        deadline = Deadline(timeout_s, self._clock)
+        state = self.state_of(address)
+        if state == "device":
+            return
+        if state:
+            # "already connected" is also said of an entry that is offline for good.
+            self.disconnect(address)
+        answer = self._connect_once(address, deadline)
+        if not _is_connected(answer):
+            if "authenticate" in answer:
+                raise DeviceUnusableError(
+                    answer, serial=address, hint="accept the key of this computer on the phone's screen, then try again"
+                )
+            raise NoDeviceError(answer, serial=address, hint="is the phone on, in this network, and 'adb tcpip' set?")
+        self.wait_for_device(address, deadline)
+
+    def disconnect(self, address: str) -> None:
+        """Forget a TCP phone; not an error when the server doesn't know it."""
+        _check_tcp(address)
+        with contextlib.suppress(DeviceError):
+            self.ask(f"host:disconnect:{address}")
+
+    def wait_for_device(self, transport: str, deadline: Deadline) -> None:
+        """Wait until a phone's state is ``device``; raises DeviceTimeoutError, or DeviceUnusableError."""
+        while True:
+            state = self.state_of(transport)
+            if state == "device":
+                return
+            if state == "unauthorized" and deadline.remaining_s < deadline.seconds / 2:
+                raise DeviceUnusableError(
+                    "the phone doesn't know this computer",
+                    serial=transport,
+                    hint="accept the key of this computer on the phone's screen, then try again",
+                )
+            if self._clock.wait(min(0.05, deadline.remaining_s)) or deadline.expired:
+                raise DeviceTimeoutError(
+                    f"the phone didn't come within {deadline.seconds:g} s (its state is {state or 'absent'})",
+                    serial=transport,
+                )
+
+    def reconnect(self, transport: str, deadline: Deadline, *, anew: bool = False) -> None:
+        """Get a phone back whose link was lost; revives our own server before.
+
+        ``anew`` drops a TCP connection that the server takes for sound: a hung phone's state stays ``device``.
+        Raises DeviceTimeoutError, DeviceUnusableError, AdbUnavailableError (a server of others is gone).
+        """
+        self.revive()
+        if not is_tcp(transport):
+            self.wait_for_device(transport, deadline)
+            return
+        pause_s = 0.05
+        if anew:
+            self.disconnect(transport)
+        while self.state_of(transport) != "device":
+            self.disconnect(transport)
+            with contextlib.suppress(LinkLostError):
+                if _is_connected(self._connect_once(transport, deadline)):
+                    self.wait_for_device(transport, deadline)
+                    return
+            self._clock.wait(min(pause_s, deadline.remaining_s))
+            pause_s = min(2.0, pause_s * 2)
+            deadline.check("getting the phone back", serial=transport)
+
+    def _connect_once(self, address: str, deadline: Deadline) -> str:
+        return self.ask(f"host:connect:{address}", timeout_s=max(0.05, deadline.remaining_s), serial=address)
+
+
+def is_tcp(transport: str) -> bool:
+    """Whether a transport's name is the host:port of a phone reached over TCP."""
+    host, colon, port = transport.rpartition(":")
+    return bool(colon and host and port.isdigit())
+
+
+def _check_tcp(address: str) -> None:
+    if not is_tcp(address) or any(c.isspace() for c in address):
+        raise UsageError(f"{address!r} isn't the host:port of a phone")
+
+
+def _is_connected(answer: str) -> bool:
+    return answer.startswith(("connected to", "already connected to"))
+
+
+def server_answers(address: ServerAddress, *, timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
+    """Whether an adb server answers there."""
+    try:
+        AdbServer(address).version(timeout_s=timeout_s)
+    except BenchfarmError:
+        return False
+    return True

@@ -1,0 +1,210 @@
+"""The process of a private adb server: started on a free port, remembered in a file, stopped by its pid."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from filelock import FileLock, Timeout
+
+from orchestrator.clock import Deadline
+from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.connection import Connection
+from orchestrator.errors import AdbUnavailableError, DeviceError
+
+_START_TIMEOUT_S: Final = 15.0
+_STOP_TIMEOUT_S: Final = 5.0
+_PORTS_TRIED: Final = 4
+
+
+@dataclass(slots=True, kw_only=True)
+class ServerProcess:
+    """A private adb server's process. Its record is a JSON file in the state folder."""
+
+    binary: Path
+    state_folder: Path
+    environ: Mapping[str, str]
+    usb: bool
+    port: int
+    pid: int
+    #: Only in the process that started it: to reap it.
+    popen: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def start(
+        cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool, share: bool
+    ) -> ServerProcess:
+        """Start a server, or return the remembered one; raises AdbUnavailableError with the end of its log."""
+        with _lock(state_folder, usb=usb):
+            if share and (known := cls.remembered(state_folder, usb=usb)) is not None:
+                known.environ = environ
+                return known
+            process = cls(binary=binary, state_folder=state_folder, environ=environ, usb=usb, port=0, pid=0)
+            for attempt in range(_PORTS_TRIED):
+                process.port = _free_port()
+                try:
+                    process._launch()
+                except AdbUnavailableError:
+                    # Another program may have taken the port between our look and adb's.
+                    if attempt == _PORTS_TRIED - 1:
+                        raise
+                else:
+                    break
+            return process
+
+    @classmethod
+    def remembered(cls, state_folder: Path, *, usb: bool) -> ServerProcess | None:
+        """Return the server that was started before, None when it no longer runs."""
+        try:
+            known: dict[str, Any] = json.loads(_record(state_folder, usb=usb).read_text("utf-8"))
+            process = cls(
+                binary=Path(str(known["binary"])),
+                state_folder=state_folder,
+                environ={},
+                usb=usb,
+                port=int(known["port"]),
+                pid=int(known["pid"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return process if process.is_running() else None
+
+    def is_running(self) -> bool:
+        """Whether this very process lives and listens."""
+        return self._is_alive() and self._answers(Deadline(_START_TIMEOUT_S))
+
+    def restart(self) -> None:
+        """Start it again on the same port, because phones and other commands know it."""
+        with _lock(self.state_folder, usb=self.usb):
+            if not self.is_running():
+                self._kill()
+                self._launch()
+
+    def stop(self) -> None:
+        """Stop it, wait for its end, and forget it."""
+        with _lock(self.state_folder, usb=self.usb):
+            if self._is_alive():
+                with contextlib.suppress(DeviceError):
+                    deadline = Deadline(_STOP_TIMEOUT_S)
+                    with Connection(ServerAddress(port=self.port), deadline, what="adb kill-server") as connection:
+                        connection.request("host:kill")
+                self._kill()
+            _record(self.state_folder, usb=self.usb).unlink(missing_ok=True)
+
+    @property
+    def log_path(self) -> Path:
+        """Where the server's own messages go."""
+        return self.state_folder / f"{_name(usb=self.usb)}.log"
+
+    def _launch(self) -> None:
+        environ = {**self.environ, "ADB_MDNS": "0"}
+        for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT"):
+            environ.pop(name, None)
+        if not self.usb:
+            environ |= {"ADB_USB": "0", "ADB_LIBUSB": "0", "ADB_EMU": "0"}
+        try:
+            with self.log_path.open("wb") as log:
+                self.popen = subprocess.Popen(
+                    # adb takes no other address here: "tcp:127.0.0.1:N" is refused by 29 and 36, localhost is loopback.
+                    [str(self.binary), "-L", f"tcp:localhost:{self.port}", "server", "nodaemon"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environ,
+                    cwd="/",
+                    # Ctrl-C in our terminal must not reach it: phones are restored through it afterwards.
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise AdbUnavailableError(f"{self.binary} can't be started: {error}") from error
+        self.pid = self.popen.pid
+        deadline = Deadline(_START_TIMEOUT_S)
+        while not self._answers(deadline):
+            if self.popen.poll() is not None or deadline.expired:
+                self._kill()
+                tail = self.log_path.read_text("utf-8", "replace").strip()[-400:]
+                raise AdbUnavailableError(
+                    f"{self.binary} didn't become a server on port {self.port}: {tail or 'it said nothing'}",
+                    hint="set $BENCHFARM_ADB to an adb binary that works on this computer",
+                )
+            time.sleep(0.005)
+        self._remember()
+
+    def _remember(self) -> None:
+        record = _record(self.state_folder, usb=self.usb)
+        draft = record.with_suffix(f".{os.getpid()}.tmp")
+        draft.write_text(json.dumps({"pid": self.pid, "port": self.port, "binary": str(self.binary)}), "utf-8")
+        draft.replace(record)
+
+    def _answers(self, deadline: Deadline) -> bool:
+        try:
+            with Connection(ServerAddress(port=self.port), deadline, what="adb host:version") as connection:
+                connection.request("host:version")
+                return bool(connection.read_block())
+        except DeviceError:
+            return False
+
+    def _is_alive(self) -> bool:
+        if self.popen is not None:
+            return self.popen.poll() is None
+        return self.pid > 0 and f"tcp:localhost:{self.port}" in _command_line(self.pid)
+
+    def _kill(self) -> None:
+        """Wait for the end of the process; use force when it doesn't come."""
+        for force in (None, signal.SIGTERM, signal.SIGKILL):
+            if force is not None and self._is_alive():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, force)
+            deadline = Deadline(_STOP_TIMEOUT_S if force is None and self.popen is None else 1.0)
+            while self._is_alive() and not deadline.expired:
+                time.sleep(0.005)
+            if not self._is_alive():
+                return
+
+
+def _command_line(pid: int) -> str:
+    """Return a process's command line; it tells a server from a stranger who got its pid later."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    if Path("/proc/self").exists():
+        return ""
+    shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return shown.stdout
+
+
+def _name(*, usb: bool) -> str:
+    return "adb-server" if usb else "adb-server-tcp"
+
+
+def _record(state_folder: Path, *, usb: bool) -> Path:
+    return state_folder / f"{_name(usb=usb)}.json"
+
+
+@contextlib.contextmanager
+def _lock(state_folder: Path, *, usb: bool) -> Iterator[None]:
+    try:
+        state_folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(state_folder / f"{_name(usb=usb)}.lock", timeout=4 * _START_TIMEOUT_S)
+        with lock:
+            yield
+    except Timeout:
+        raise AdbUnavailableError(
+            f"another benchfarm command has been starting an adb server for too long ({state_folder})"
+        ) from None
+    except OSError as error:
+        raise AdbUnavailableError(f"an adb server can't be kept in {state_folder}: {error}") from error
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,135 @@
+"""The phone's shell: commands with an exit code that must come, over shell protocol v2 (or marked, on old phones)."""
+
+from __future__ import annotations
+
+import secrets
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.devices.connection import Connection
+from orchestrator.errors import DeviceUnusableError, InterruptedByUserError, LinkLostError
+from orchestrator.ports import ShellResult
+
+#: Ids of shell protocol v2's packets: one byte id, four bytes little-endian length, payload.
+STDIN: Final = 0
+STDOUT: Final = 1
+STDERR: Final = 2
+EXIT: Final = 3
+CLOSE_STDIN: Final = 4
+_HEAD: Final = struct.Struct("<BI")
+#: A length above this isn't from a shell; adb's own largest payload is 1 MiB.
+_LONGEST_PACKET_BYTES: Final = 64 << 20
+_STDIN_PACKET_BYTES: Final = 1 << 16
+#: How often a wait looks whether it was cancelled.
+_CANCEL_LOOK_S: Final = 0.05
+
+
+def quote(text: str) -> str:
+    """Quote any text without NUL as one word for the phone's shell (and for every POSIX shell)."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def encode_packet(packet_id: int, payload: bytes = b"") -> bytes:
+    """Return one packet of shell protocol v2."""
+    return _HEAD.pack(packet_id, len(payload)) + payload
+
+
+class PacketReader:
+    """Cuts a stream of bytes into packets of shell protocol v2, however the stream was torn."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Take bytes as they came; yield (id, payload) of each packet that is whole now. Raises ValueError."""
+        self._rest += data
+        start = 0
+        try:
+            while len(self._rest) - start >= _HEAD.size:
+                packet_id, size = _HEAD.unpack_from(self._rest, start)
+                if size > _LONGEST_PACKET_BYTES:
+                    raise ValueError(f"a packet of {size} bytes isn't from a shell")
+                end = start + _HEAD.size + size
+                if len(self._rest) < end:
+                    break
+                payload = bytes(self._rest[start + _HEAD.size : end])
+                start = end
+                yield packet_id, payload
+        finally:
+            del self._rest[:start]
+
+
+def run_shell(
+    connection: Connection,
+    command: str,
+    *,
+    stdin: bytes = b"",
+    limit_bytes: int | None = None,
+    cancelled: threading.Event | None = None,
+) -> ShellResult:
+    """Run a command on a connection whose transport is chosen; its standard input ends after ``stdin``.
+
+    Raises LinkLostError when the connection ends before the exit packet, OverflowError when more than
+    ``limit_bytes`` were printed, InterruptedByUserError when ``cancelled`` is set (what runs gets SIGHUP).
+    """
+    connection.request("shell,v2,raw:" + command)
+    outgoing = memoryview(
+        b"".join(
+            encode_packet(STDIN, stdin[i : i + _STDIN_PACKET_BYTES]) for i in range(0, len(stdin), _STDIN_PACKET_BYTES)
+        )
+        + encode_packet(CLOSE_STDIN)
+    )
+    reader, stdout, stderr = PacketReader(), bytearray(), bytearray()
+    while True:
+        if cancelled is not None and cancelled.is_set():
+            raise InterruptedByUserError
+        sent, data = connection.exchange(outgoing, wait_s=float("inf") if cancelled is None else _CANCEL_LOOK_S)
+        outgoing = outgoing[sent:]
+        if data is None:
+            continue
+        if not data:
+            raise LinkLostError(
+                f"{connection.what}: the link ended before the exit code of the command", serial=connection.serial
+            )
+        try:
+            for packet_id, payload in reader.feed(data):
+                if packet_id == STDOUT:
+                    stdout += payload
+                elif packet_id == STDERR:
+                    stderr += payload
+                elif packet_id == EXIT and payload:
+                    return ShellResult(exit_code=payload[0], stdout=bytes(stdout), stderr=bytes(stderr))
+        except ValueError as error:
+            raise LinkLostError(f"{connection.what}: {error}", serial=connection.serial) from error
+        if limit_bytes is not None and len(stdout) > limit_bytes:
+            raise OverflowError(f"more than {limit_bytes} bytes")
+
+
+def run_marked_shell(connection: Connection, command: str, *, stdin: bytes = b"") -> ShellResult:
+    """Run a command on a phone without shell protocol v2 (Android 6 and older).
+
+    Such a phone sends no exit code, mixes standard error into standard output and turns line ends into CR LF. So the
+    command runs in a shell of its own (whatever it contains can't touch what follows) and its exit code is printed
+    after it, between markers that no output can foresee. ``stderr`` of the result is always empty, and CR LF is
+    turned back into LF, which bytes that aren't text don't survive.
+    """
+    if stdin:
+        raise DeviceUnusableError(
+            f"{connection.what}: this phone's adbd is too old to be given input", serial=connection.serial
+        )
+    marker = f"benchfarm-{secrets.token_hex(8)}"
+    # The marker is put together on the phone: an echo of the command line by a terminal can't be taken for it.
+    script = f'sh -c {quote(command)} </dev/null 2>&1; r=$?; m={marker}; echo ":$m:$r:"'
+    connection.request("shell:" + script)
+    output = bytearray()
+    while data := connection.read_some():
+        output += data
+    head, found, tail = bytes(output).rpartition(f":{marker}:".encode())
+    digits = tail.partition(b":")[0]
+    if not found or not digits.isdigit():
+        raise LinkLostError(
+            f"{connection.what}: the link ended before the exit code of the command", serial=connection.serial
+        )
+    return ShellResult(exit_code=int(digits), stdout=head.replace(b"\r\n", b"\n"), stderr=b"")
