@@ -1,0 +1,185 @@
+"""Checks plain values against a pydantic model and tells all faults at once, each with its place and what would do."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from orchestrator.config.yaml_file import Location, Value, YamlFile
+from orchestrator.errors import PlanError
+
+
+class Section(BaseModel):
+    """A mapping of a file, all of whose keys are known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class Source(Protocol):
+    """Where values come from, and how a location in it is told to people."""
+
+    @property
+    def label(self) -> str:
+        """What the whole is called."""
+        ...
+
+    @property
+    def value(self) -> dict[str, Value]:
+        """The values."""
+        ...
+
+    def describe(self, location: Location, *, at_key: bool = False) -> str:
+        """Return how people find a location, or the nearest one around it."""
+        ...
+
+
+class Faults:
+    """Collects what is wrong with one source."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lines: list[str] = []
+        if isinstance(source, YamlFile):
+            for fault in source.faults:
+                line, column = fault.place
+                path = source.describe(fault.location).split(": ", 1)[1:]
+                self._lines.append(": ".join([f"{source.label}:{line}:{column}", *path, fault.message]))
+
+    def add(self, location: Location, message: str, *, at_key: bool = False) -> None:
+        """Note one fault."""
+        self._lines.append(f"{self._source.describe(location, at_key=at_key)}: {message}")
+
+    def raise_if_any(self) -> None:
+        """Raise PlanError with all that was noted, in the order in which it stands in the file."""
+        lines = sorted(set(self._lines), key=_order)
+        if lines:
+            count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
+            raise PlanError(f"{self._source.label}: {count}:", faults=lines)
+
+
+def _order(line: str) -> tuple[list[int], str]:
+    place = re.search(r":(\d+):(\d+):", line)
+    return ([int(place[1]), int(place[2])] if place else [0, 0]), line
+
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def checked(source: Source, model: type[ModelT], *, context: Mapping[str, object] | None = None) -> ModelT:
+    """Return a source's values as a model.
+
+    Raises:
+        PlanError: with one line for each fault.
+    """
+    faults = Faults(source)
+    try:
+        result = model.model_validate(source.value, context=dict(context or {}))
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        for detail in details:
+            location = tuple(detail["loc"])
+            if _told_already(source, detail, details):
+                continue
+            unknown = detail["type"] == "extra_forbidden"
+            faults.add(location, _unknown_key(model, location) if unknown else _message(detail), at_key=unknown)
+        faults.raise_if_any()
+        raise
+    faults.raise_if_any()
+    return result
+
+
+def _told_already(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails]) -> bool:
+    """Whether a fault is only what follows from another one."""
+    location = tuple(detail["loc"])
+    match detail["type"]:
+        case "missing":  # It is there without a value, which is a fault of the file's form.
+            return isinstance(source, YamlFile) and location in source.places
+        case "too_short":  # Its items were refused, and nothing was left.
+            return any(
+                len(other["loc"]) > len(location) and other["loc"][: len(location)] == location for other in others
+            )
+        case _:
+            return False
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``did you mean 'x'?``, or nothing when no known word is near."""
+    found = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    return f"did you mean {found[0]!r}?" if found else ""
+
+
+def not_one_of(word: str, known: Iterable[str]) -> str:
+    """Return what to say about a word that isn't one of those known."""
+    names = list(known)
+    hint = nearest(word, names)
+    return f"{word!r} isn't one of {', '.join(names)}" + (f"; {hint}" if hint else "")
+
+
+def _unknown_key(model: type[BaseModel], location: Location) -> str:
+    section = _section_at(model, location[:-1])
+    known = list(section.model_fields) if section else []
+    hint = nearest(str(location[-1]), known)
+    return f"unknown key; {hint or 'known are ' + ', '.join(known)}"
+
+
+def _section_at(model: type[BaseModel], location: Location) -> type[BaseModel] | None:
+    """Return the model of the mapping at a location."""
+    found: object = model
+    for part in location:
+        if isinstance(found, type) and issubclass(found, BaseModel) and isinstance(part, str):
+            found = found.model_fields[part].annotation if part in found.model_fields else None
+            found = _model_within(found) or found
+    return found if isinstance(found, type) and issubclass(found, BaseModel) else None
+
+
+def _model_within(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any type expression
+    """Return the first model in a type such as ``list[Model]`` or ``dict[str, Model]``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for part in get_args(annotation) if (model := _model_within(part))), None)
+
+
+def _message(detail: ErrorDetails) -> str:
+    """Return what is wrong, in this program's words."""
+    given, context = detail["input"], detail.get("ctx", {})
+    shown = _shown(given)
+    match detail["type"]:
+        case "missing":
+            return f"{detail['loc'][-1]} is missing"
+        case "enum" | "literal_error":
+            return not_one_of(str(given), re.findall(r"'([^']*)'", context["expected"]))
+        case "value_error":
+            return str(context["error"])
+        case "int_parsing" | "int_type" | "int_from_float":
+            return f"{shown} isn't a whole number"
+        case "float_parsing" | "float_type" | "finite_number":
+            return f"{shown} isn't a number"
+        case "bool_parsing" | "bool_type":
+            return f"{shown} isn't true or false"
+        case "string_type":
+            return f"must be a single value, but is {shown}"
+        case "list_type" | "tuple_type":
+            return f"must be a list, but is {shown}"
+        case "dict_type" | "model_type":
+            return f"must be keys and values (key: value), but is {shown}"
+        case "greater_than_equal":
+            return f"{given} is too small; {context['ge']} is the least"
+        case "greater_than":
+            return f"{given} is too small; it must be more than {context['gt']}"
+        case "less_than_equal":
+            return f"{given} is too large; {context['le']} is the most"
+        case "too_short":
+            return "must not be empty"
+        case _:
+            return detail["msg"]
+
+
+def _shown(given: object) -> str:
+    if isinstance(given, str):
+        return repr(given)
+    return "a list" if isinstance(given, list) else "keys and values"

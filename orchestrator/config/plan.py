@@ -1,0 +1,301 @@
+"""Plan files: what is to be measured, on which devices, how often. ``docs/plans.md`` describes the format."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from orchestrator.config.faults import Faults, Section, Source, checked
+from orchestrator.config.fields import AnyText, Celsius, OneOrMany, Percent, Seconds, Sha256, Text, unique
+from orchestrator.config.owned_flags import OWNED_FLAGS
+from orchestrator.config.yaml_file import parse_yaml, read_yaml
+from orchestrator.errors import UsageError
+from orchestrator.predicates import parse_predicate
+from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Order, Plan, PlanModel, RunSettings
+from orchestrator.records.workload import DelegateName, Pass, ToolName
+
+#: PowerManager's words for its thermal status.
+_THERMAL_STATUS: Final = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
+_FLAG_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+#: The context under which validators find the folder that paths start from.
+_FOLDER: Final = "folder"
+
+
+def _model_files(pattern: object, info: ValidationInfo) -> tuple[Path, ...]:
+    """Return the files that a model's path means; a path with * ? or [ may mean several."""
+    if not isinstance(pattern, str) or not pattern.strip():
+        raise ValueError("must be the path of a .tflite file")
+    folder: Path = (info.context or {}).get(_FOLDER, Path())
+    try:
+        path = folder / Path(pattern).expanduser()
+        if path.is_dir():
+            raise ValueError(f"{str(path)!r} is a folder; for all models in it write {pattern.rstrip('/')}/*.tflite")
+        files = [path] if path.exists() else []
+        if not files and glob.has_magic(pattern):
+            found = (Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - Path.glob refuses absolute ones
+            files = sorted(file for file in found if file.is_file())
+            if not files:
+                raise ValueError(f"no file matches {str(path)!r}")
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"{pattern!r} can't be looked up: {error}") from error
+    if not files:
+        raise ValueError(f"there is no file {str(path)!r}")
+    for file in files:
+        if _is_not_utf8(str(file)):
+            raise ValueError(f"the name {str(file)!r} isn't UTF-8; rename the file")
+    return tuple(files)
+
+
+def _is_not_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _free_flags(flags: dict[str, str]) -> dict[str, str]:
+    for name, value in flags.items():
+        if not _FLAG_NAME.fullmatch(name):
+            bare = name.lstrip("-")
+            hint = f"; write {bare}" if bare != name and _FLAG_NAME.fullmatch(bare) else ""
+            raise ValueError(f"{name!r} isn't the name of a flag{hint}")
+        if name in OWNED_FLAGS:
+            raise ValueError(f"the flag {name} can't be set here: {OWNED_FLAGS[name]}")
+        if "\0" in value or "\n" in value:
+            raise ValueError(f"the value of {name} must not hold line ends or NUL")
+    return flags
+
+
+def _predicate(text: str) -> str:
+    try:
+        parse_predicate(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+def _affinity(text: str) -> str:
+    if text in {"big", "all"}:
+        return text
+    mask = text.lower().removeprefix("0x")
+    if not re.fullmatch(r"[0-9a-f]{1,32}", mask) or int(mask, 16) == 0:
+        raise ValueError(f"{text!r} isn't big, all or a mask of cores in hexadecimal digits such as f0")
+    return f"{int(mask, 16):x}"
+
+
+def _thermal_status(value: object) -> object:
+    return _THERMAL_STATUS.index(value) if value in _THERMAL_STATUS else value
+
+
+class ModelSection(Section):
+    """One model, or several by a pattern."""
+
+    path: Annotated[
+        tuple[Path, ...],
+        BeforeValidator(_model_files),
+        WithJsonSchema({"type": "string", "description": "A .tflite file, or a pattern of several"}),
+    ]
+    name: Text | None = None
+    sha256: Sha256 | None = None
+
+    @model_validator(mode="after")
+    def _one_file_for_one_name(self) -> ModelSection:
+        if len(self.path) > 1 and (self.name or self.sha256):
+            raise ValueError(f"name and sha256 are for one model, but the path means {len(self.path)} files")
+        return self
+
+
+class _PathOrModel:
+    """Lets a model be written as its path alone."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+        return core_schema.no_info_before_validator_function(
+            lambda value: {"path": value} if isinstance(value, str) else value, handler(source)
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string"}, handler(schema)]}
+
+
+class MatrixSection(Section):
+    """The axes; each combination is a case."""
+
+    delegates: Annotated[OneOrMany[tuple[DelegateName, ...]], Field(min_length=1), AfterValidator(unique)] = (
+        DelegateName.XNNPACK,
+    )
+    threads: Annotated[
+        OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]], Field(min_length=1), AfterValidator(unique)
+    ] = (4,)
+    tools: Annotated[OneOrMany[tuple[ToolName, ...]], Field(min_length=1), AfterValidator(unique)] = ()
+    flags: Annotated[
+        OneOrMany[tuple[Annotated[dict[str, AnyText], AfterValidator(_free_flags)], ...]], Field(min_length=1)
+    ] = ({},)
+
+
+class DevicesSection(Section):
+    """Which devices: those that fit every key that is given."""
+
+    serials: OneOrMany[tuple[Text, ...]] = ()
+    profiles: OneOrMany[tuple[Text, ...]] = ()
+    pools: OneOrMany[tuple[Text, ...]] = ()
+    tags: OneOrMany[tuple[Text, ...]] = ()
+    where: OneOrMany[tuple[Annotated[Text, AfterValidator(_predicate)], ...]] = ()
+    host: bool = False
+
+
+class SettingsSection(Section):
+    """How one invocation measures."""
+
+    num_runs: Annotated[int, Field(ge=1, le=1_000_000)] = RunSettings().num_runs
+    min_secs: Annotated[Seconds, Field(ge=0, le=86_400)] = RunSettings().min_secs
+    max_secs: Annotated[Seconds, Field(gt=0, le=86_400)] = RunSettings().max_secs
+    warmup_runs: Annotated[int, Field(ge=0, le=1_000_000)] = RunSettings().warmup_runs
+    warmup_min_secs: Annotated[Seconds, Field(ge=0, le=86_400)] = RunSettings().warmup_min_secs
+    affinity: Annotated[Text, AfterValidator(_affinity)] = RunSettings().affinity
+
+    @model_validator(mode="after")
+    def _spans_fit(self) -> SettingsSection:
+        for name in ("min_secs", "warmup_min_secs"):
+            if getattr(self, name) > self.max_secs:
+                raise ValueError(f"{name} ({getattr(self, name):g} s) is more than max_secs ({self.max_secs:g} s)")
+        return self
+
+
+class LimitsSection(Section):
+    """What a device must be like before an invocation starts."""
+
+    battery_min: Annotated[Percent, Field(ge=0, le=100)] = FitLimits().battery_percent_min
+    battery_heat_max: Annotated[Celsius, Field(ge=0, le=100)] = FitLimits().battery_heat_c_max
+    thermal_status_max: Annotated[
+        int,
+        Field(ge=0, le=6),
+        BeforeValidator(_thermal_status),
+        WithJsonSchema({"enum": [*range(7), *_THERMAL_STATUS]}),
+    ] = FitLimits().thermal_status_max
+    wait: Annotated[Seconds, Field(ge=0, le=86_400)] = FitLimits().wait_s
+
+
+class PlanSection(Section):
+    """A whole plan file."""
+
+    name: Text | None = None
+    models: Annotated[OneOrMany[tuple[Annotated[ModelSection, _PathOrModel()], ...]], Field(min_length=1)]
+    matrix: MatrixSection = MatrixSection()
+    devices: DevicesSection = DevicesSection()
+    settings: SettingsSection = SettingsSection()
+    limits: LimitsSection = LimitsSection()
+    passes: Annotated[OneOrMany[tuple[Pass, ...]], Field(min_length=1), AfterValidator(unique)] = (Pass.TIMING,)
+    invocations: Annotated[int, Field(ge=1, le=10_000)] = 3
+    order: Order = Order.INTERLEAVED
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    timeout: Annotated[Seconds, Field(gt=0, le=86_400)] = 120.0
+    builds: dict[ToolName, Text] = Field(default_factory=dict)
+
+
+def load_plan(path: Path) -> Plan:
+    """Read a plan file; paths in it start from its folder.
+
+    Raises:
+        PlanError: with one line for each fault: ``file:line:column: key: what is wrong``.
+    """
+    file = read_yaml(path)
+    return to_plan(file, text=file.text, folder=path.absolute().parent, default_name=path.stem)
+
+
+def parse_plan(text: str, *, folder: Path, label: str = "plan") -> Plan:
+    """Read a plan from its text, for example one that a campaign kept; raises PlanError as :func:`load_plan` does."""
+    return to_plan(parse_yaml(text, label=label), text=text, folder=folder, default_name=label)
+
+
+def plan_json_schema() -> dict[str, Any]:
+    """Return the JSON schema of plan files, for editors that check while one types."""
+    schema = PlanSection.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "benchfarm plan"}
+
+
+def to_plan(source: Source, *, text: str, folder: Path, default_name: str) -> Plan:
+    """Return the plan that a source's values mean; raises PlanError with all their faults."""
+    section = checked(source, PlanSection, context={_FOLDER: folder})
+    faults = Faults(source)
+    models = _models(section.models, faults)
+    builds = {tool: _build_path(tool, value, folder, faults) for tool, value in section.builds.items()}
+    faults.raise_if_any()
+    return Plan(
+        name=section.name or default_name,
+        models=models,
+        matrix=Matrix(
+            delegates=tuple(section.matrix.delegates),
+            threads=tuple(section.matrix.threads),
+            tools=tuple(section.matrix.tools),
+            flags=tuple(dict.fromkeys(tuple(sorted(flags.items())) for flags in section.matrix.flags)),
+        ),
+        devices=DeviceSelection(
+            serials=tuple(section.devices.serials),
+            profiles=tuple(section.devices.profiles),
+            pools=tuple(section.devices.pools),
+            tags=tuple(section.devices.tags),
+            where=tuple(section.devices.where),
+            host=section.devices.host,
+        ),
+        settings=RunSettings(**dict(section.settings)),
+        limits=FitLimits(
+            battery_percent_min=round(section.limits.battery_min),
+            battery_heat_c_max=section.limits.battery_heat_max,
+            thermal_status_max=section.limits.thermal_status_max,
+            wait_s=section.limits.wait,
+        ),
+        passes=tuple(section.passes),
+        invocations=section.invocations,
+        order=section.order,
+        seed=section.seed,
+        timeout_s=section.timeout,
+        builds=builds,
+        text=text,
+    )
+
+
+def _models(sections: Iterable[ModelSection], faults: Faults) -> tuple[PlanModel, ...]:
+    """Return each file once; two files can't have one name, as reports and people tell them by it."""
+    models: dict[Path, PlanModel] = {}
+    by_name: dict[str, Path] = {}
+    for number, section in enumerate(sections):
+        for path in section.path:
+            known = models.get(path.resolve())
+            name = section.name or (known.name if known else path.stem)
+            other = by_name.setdefault(name, path.resolve())
+            if known is not None and section.name and known.name != section.name:
+                faults.add(("models", number), f"{str(path)!r} is named twice, as {known.name!r} and {name!r}")
+            elif other != path.resolve():
+                message = f"{str(path)!r} and {str(other)!r} would both be called {name!r}; give one a name of its own"
+                faults.add(("models", number), message)
+            else:
+                sha256 = section.sha256 or (known.sha256 if known else None)
+                models[path.resolve()] = PlanModel(name=name, path=path, sha256=sha256)
+    return tuple(models.values())
+
+
+def _build_path(tool: ToolName, value: str, folder: Path, faults: Faults) -> str:
+    """Return a build's name as it is, and a file's path made absolute; what has a slash is a path."""
+    if "/" not in value:
+        return value
+    path = folder / Path(value).expanduser()
+    if not path.is_file():
+        faults.add(("builds", tool.value), f"there is no file {str(path)!r}")
+    return str(path)

@@ -1,0 +1,54 @@
+"""Amounts as people write them (``90 s``, ``1.5 GB``, ``40 °C``), read into benchfarm's own units."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_AMOUNT: Final = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s.]\S*)?\s*", re.ASCII)
+
+_SECONDS: Final = {
+    "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "min": 60.0,
+    "mins": 60.0, "minute": 60.0, "minutes": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0,
+}  # fmt: skip
+_BYTES: Final = {
+    "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30,
+    "tib": 2.0**40,
+}  # fmt: skip
+_PERCENT: Final = {"%": 1.0, "percent": 1.0}
+_CELSIUS: Final = {"c": 1.0, "°c": 1.0, "celsius": 1.0}
+
+
+def parse_seconds(text: str) -> float:
+    """Return a time span in seconds: ``90``, ``90 s``, ``1.5 min``, ``250 ms``, ``2 h``. Raises ValueError."""
+    return _parse(text, _SECONDS, "a time span such as 90 s, 1.5 min or 250 ms")
+
+
+def parse_bytes(text: str) -> int:
+    """Return a size in bytes: ``4096``, ``500 MB`` (10**6), ``8 GiB`` (2**30). Raises ValueError."""
+    return round(_parse(text, _BYTES, "a size such as 500 MB or 8 GiB"))
+
+
+def parse_percent(text: str) -> float:
+    """Return a percentage: ``20`` and ``20 %`` are 20.0. Raises ValueError."""
+    return _parse(text, _PERCENT, "a percentage such as 20 %")
+
+
+def parse_celsius(text: str) -> float:
+    """Return a temperature in degrees Celsius: ``40``, ``40 C``, ``40 °C``. Raises ValueError."""
+    return _parse(text, _CELSIUS, "a temperature such as 40 C")
+
+
+def _parse(text: str, factors: Mapping[str, float], what: str) -> float:
+    matched = _AMOUNT.fullmatch(text)
+    if not matched:
+        raise ValueError(f"{text!r} isn't {what}")
+    unit = (matched[2] or "").lower()
+    if unit and unit not in factors:
+        raise ValueError(f"{text!r} isn't {what}: unknown unit {matched[2]!r} (known: {', '.join(factors)})")
+    value = float(matched[1]) * (factors[unit] if unit else 1.0)
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} isn't {what}: it is too large")
+    return value

@@ -1,0 +1,229 @@
+"""Plan files and plans made of options."""
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.config.owned_flags import OWNED_FLAGS
+from orchestrator.config.plan import PlanSection, load_plan, parse_plan, plan_json_schema
+from orchestrator.config.plan_options import plan_from_options
+from orchestrator.errors import PlanError
+from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Order, Plan, RunSettings
+from orchestrator.records.workload import DelegateName, Pass, ToolName
+from orchestrator.tools import arguments
+
+REPO = Path(__file__).resolve().parents[3]
+EXAMPLE = REPO / "examples" / "plan.yaml"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("a.tflite", "b.tflite", "sub/a.tflite"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    return tmp_path
+
+
+def faults_of(folder, text):
+    with pytest.raises(PlanError) as raised:
+        parse_plan(text, folder=folder, label="p.yaml")
+    return list(raised.value.faults)
+
+
+def test_example_holds_every_key_and_loads():
+    plan = load_plan(EXAMPLE)
+    assert plan.name == "nightly-textures"
+    assert [model.name for model in plan.models] == ["texturenet_0.25_128_float", "texturenet-int8"]
+    assert plan.matrix.delegates == (DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU)
+    assert plan.matrix.flags == ((), (("gpu_backend", "cl"), ("gpu_precision_loss_allowed", "false")))
+    assert plan.devices.host
+    assert (plan.settings.warmup_min_secs, plan.limits.wait_s, plan.limits.battery_heat_c_max) == (0.5, 300.0, 40.0)
+    assert (plan.passes, plan.invocations, plan.order) == ((Pass.TIMING, Pass.MEMORY), 5, Order.INTERLEAVED)
+    assert (plan.seed, plan.timeout_s, plan.builds) == (7, 120.0, {ToolName.NATIVE: "benchmark_model"})
+    assert plan.text == EXAMPLE.read_text()
+    written = yaml.safe_load(plan.text)
+    assert set(written) == set(PlanSection.model_fields)
+    for key in ("matrix", "settings", "limits"):
+        assert set(written[key]) == set(PlanSection.model_fields[key].annotation.model_fields)
+
+
+def test_plan_of_one_line_has_the_records_defaults(folder):
+    plan = parse_plan("models: a.tflite\n", folder=folder, label="tiny")
+    (model,) = plan.models
+    assert (model.name, model.path) == ("a", folder / "a.tflite")
+    assert dataclasses.replace(plan, text="") == Plan(name="tiny", models=plan.models)
+    assert plan.matrix == Matrix()
+    assert (plan.settings, plan.limits, plan.devices) == (RunSettings(), FitLimits(), DeviceSelection())
+
+
+def test_five_mistakes_are_told_at_once_with_line_column_and_key(folder):
+    text = """\
+models: [a.tflite, missing.tflite]
+matrix:
+  delegates: [xnnpack, gpuu]
+  threds: 4
+devices:
+  where: sdk >> 3
+invocations: many
+"""
+    names = ", ".join(DelegateName)
+    assert faults_of(folder, text) == [
+        f"p.yaml:1:20: models[1]: there is no file '{folder}/missing.tflite'",
+        f"p.yaml:3:24: matrix.delegates[1]: 'gpuu' isn't one of {names}; did you mean 'gpu'?",
+        "p.yaml:4:3: matrix.threds: unknown key; did you mean 'threads'?",
+        "p.yaml:6:10: devices.where: a value is expected for sdk (at character 6 of the predicate 'sdk >> 3')",
+        "p.yaml:7:14: invocations: 'many' isn't a whole number",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("name: x\n", "p.yaml:1:1: models is missing"),
+        ("models: []\n", "models: must not be empty"),
+        ("models: a.tflite\nmodels: b.tflite\n", "p.yaml:2:1: models: is given twice"),
+        ("models: {path: a.tflite, nmae: x}\n", "nmae: unknown key; did you mean 'name'?"),
+        ("models: .\n", "is a folder; for all models in it write ./*.tflite"),
+        ("models: nothing*.tflite\n", "no file matches"),
+        ("models: {path: '*.tflite', name: x}\n", "name and sha256 are for one model, but the path means 2 files"),
+        ("models: [a.tflite, sub/a.tflite]\n", "would both be called 'a'"),
+        ("models: [{path: a.tflite, name: x}, {path: a.tflite, name: y}]\n", "is named twice, as 'x' and 'y'"),
+        ("models: {path: a.tflite, sha256: xyz}\n", "'xyz' isn't a sha256"),
+        ("models: a.tflite\nmatrix: [gpu]\n", "matrix: must be keys and values"),
+        ("models: a.tflite\nmatrix: {threads: [1, 0]}\n", "matrix.threads[1]: 0 is too small; 1 is the least"),
+        ("models: a.tflite\nmatrix: {threads: []}\n", "matrix.threads: must not be empty"),
+        ("models: a.tflite\nmatrix: {delegates: [gpu, gpu]}\n", "names 'gpu' twice"),
+        (
+            "models: a.tflite\nmatrix: {flags: {num_threads: 2}}\n",
+            "num_threads can't be set here: matrix.threads sets it",
+        ),
+        ("models: a.tflite\nmatrix: {flags: {--allow_fp16: true}}\n", "isn't the name of a flag; write allow_fp16"),
+        ("models: a.tflite\nmatrix: {flags: {x: [1]}}\n", "flags.x: must be a single value, but is a list"),
+        ('models: a.tflite\nmatrix: {flags: {x: "a\\nb"}}\n', "must not hold line ends"),
+        ("models: a.tflite\nsettings: {min_secs: 3 min, max_secs: 100 s}\n", "min_secs (180 s) is more than max_secs"),
+        ("models: a.tflite\nsettings: {affinity: middle}\n", "isn't big, all or a mask"),
+        ("models: a.tflite\nsettings: {min_secs: .inf}\n", "isn't a time span"),
+        ("models: a.tflite\nlimits: {thermal_status_max: warm}\n", "'warm' isn't a whole number"),
+        ("models: a.tflite\nlimits: {battery_min: 120 %}\n", "120 % is too large; 100 is the most"),
+        ("models: a.tflite\nlimits: {wait: 5 parsecs}\n", "unknown unit 'parsecs'"),
+        ("models: a.tflite\nbuilds: {native: ./none}\n", "builds.native: there is no file"),
+        ("models: a.tflite\nbuilds: {nativ: x}\n", "'nativ' isn't one of native, apk, litert; did you mean 'native'?"),
+        ("models: a.tflite\ntimeout: 0\n", "timeout: 0 is too small; it must be more than 0"),
+        ("models: a.tflite\nseed: 1.5\n", "'1.5' isn't a whole number"),
+    ],
+)
+def test_each_mistake_has_its_message(folder, text, fault):
+    (only,) = faults_of(folder, text)
+    assert fault in only
+    assert re.match(r"p\.yaml:\d+:\d+: ", only)
+
+
+def test_models_are_found_from_the_plans_folder_sorted_and_once(folder, monkeypatch):
+    (folder / "c[1].tflite").write_bytes(b"c")
+    path = folder / "plan.yaml"
+    path.write_text("models: ['*.tflite', b.tflite, 'c[1].tflite', {path: sub/a.tflite, name: other}]\n")
+    monkeypatch.chdir("/")
+    assert [(m.name, m.path.name) for m in load_plan(path).models] == [
+        ("a", "a.tflite"),
+        ("b", "b.tflite"),
+        ("c[1]", "c[1].tflite"),
+        ("other", "a.tflite"),
+    ]
+
+
+def test_units_are_read(folder):
+    text = "models: a.tflite\nlimits: {wait: 1.5 min, battery_heat_max: 38 °C, thermal_status_max: light}\n"
+    limits = parse_plan(text + "timeout: 2 min\n", folder=folder).limits
+    assert (limits.wait_s, limits.battery_heat_c_max, limits.thermal_status_max) == (90.0, 38.0, 1)
+    assert parse_plan("models: a.tflite\nsettings: {affinity: 0xF0}\n", folder=folder).settings.affinity == "f0"
+
+
+def test_serial_that_looks_like_a_number_stays_as_written(folder):
+    plan = parse_plan("models: a.tflite\ndevices: {serials: [0123456, 1e5]}\n", folder=folder)
+    assert plan.devices.serials == ("0123456", "1e5")
+
+
+def test_flags_that_follow_from_plan_keys_are_those_that_the_tools_set():
+    assert set(OWNED_FLAGS) == set(arguments.OWNED_FLAGS)
+
+
+def test_schema_for_editors_takes_the_example_and_names_every_key():
+    schema = plan_json_schema()
+    assert set(schema["properties"]) == set(PlanSection.model_fields)
+    assert schema["required"] == ["models"]
+    assert schema["additionalProperties"] is False
+    assert {"type": "string"} in schema["properties"]["models"]["anyOf"][0]["anyOf"]
+
+
+def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder):
+    plan = plan_from_options(
+        models=[folder / "a.tflite"],
+        delegates=["xnnpack,gpu"],
+        threads=["1", 4],
+        tools=["native"],
+        flags=["gpu_backend=cl", "delegate_serialize_dir=/data/local/tmp/a b=c"],
+        serials=["0123", "emulator-5554"],
+        where=["android >= 9"],
+        host=True,
+        settings={"num_runs": 5, "min_secs": "200 ms"},
+        limits={"wait": 0},
+        passes=["timing,profile"],
+        builds={"native": "benchmark_model"},
+        invocations=2,
+        order="sequential",
+        seed=0,
+        timeout="2 min",
+    )
+    assert plan.matrix.delegates == (DelegateName.XNNPACK, DelegateName.GPU)
+    assert plan.matrix.threads == (1, 4)
+    assert plan.devices == DeviceSelection(serials=("0123", "emulator-5554"), where=("android >= 9",), host=True)
+    assert plan.settings.min_secs == 0.2
+    assert plan.limits.wait_s == 0
+    assert (plan.invocations, plan.order, plan.timeout_s) == (2, Order.SEQUENTIAL, 120.0)
+    assert parse_plan(plan.text, folder=Path("/nowhere")) == plan
+    # Numbers and truth values stand there as a person would write them.
+    assert "- 1\n" in plan.text
+    assert "'1'" not in plan.text
+
+
+@given(stem=st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=30))
+def test_any_file_name_survives_the_way_through_options_and_text(tmp_path_factory, stem):
+    path = tmp_path_factory.mktemp("m") / f"{stem}.tflite"
+    path.write_bytes(b"x")
+    plan = plan_from_options(models=[path], serials=[stem] if stem.strip() else [])
+    assert plan.models[0].path == path
+    assert parse_plan(plan.text, folder=Path("/")) == plan
+
+
+def test_faults_of_options_name_the_option(folder):
+    with pytest.raises(PlanError) as raised:
+        plan_from_options(
+            models=["none.tflite"], delegates=["gpuu"], threads=["x"], settings={"num_rums": 1}, flags=["graph=x"]
+        )
+    text = str(raised.value)
+    for part in (
+        "model: there is no file",
+        "--delegate: 'gpuu'",
+        "--threads: 'x' isn't a whole",
+        "did you mean 'num_runs'",
+    ):
+        assert part in text
+    with pytest.raises(PlanError, match="--flag: 'allow_fp16' lacks a value"):
+        plan_from_options(models=[folder / "a.tflite"], flags=["allow_fp16"])
+    with pytest.raises(PlanError, match="--flag: x is given twice"):
+        plan_from_options(models=[folder / "a.tflite"], flags=["x=1", "x=2"])
+    with pytest.raises(PlanError, match="model: must not be empty"):
+        plan_from_options(models=[])
+
+
+def test_file_name_that_is_no_utf8_is_refused(folder):
+    with open(os.fsencode(folder) + b"/\xff.tflite", "wb") as stream:
+        stream.write(b"x")
+    with pytest.raises(PlanError, match="isn't UTF-8; rename the file"):
+        plan_from_options(models=[os.fsdecode(os.fsencode(folder) + b"/\xff.tflite")])

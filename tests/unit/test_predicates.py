@@ -1,0 +1,137 @@
+"""Claims about devices."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import UsageError
+from orchestrator.predicates import FIELDS, parse_predicate
+from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
+from orchestrator.records.identity import Serial
+
+PIXEL = DeviceFacts(
+    serial=Serial("8A1X0"),
+    kind=DeviceKind.ANDROID,
+    is_virtual=False,
+    manufacturer="Google",
+    model="Pixel 8",
+    codename="shiba",
+    os_version="14",
+    sdk=34,
+    soc="Tensor G3",
+    platform="zuma",
+    abis=("arm64-v8a",),
+    clusters=(CpuCluster(cpus=(0, 1, 2, 3), min_khz=1, max_khz=2), CpuCluster(cpus=(4,), min_khz=1, max_khz=3)),
+    memory_bytes=8_000_000_000,
+    profile="pixel-8",
+    properties={"ro.board.platform": "zuma", "ro.empty": ""},
+)
+UNKNOWN = DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("android >= 13", True),
+        ("android = 14", True),
+        ("android = 14.1", False),
+        ("android < 9", False),
+        ("sdk >= 34 and sdk <= 34", True),
+        ('soc = "tensor*"', True),
+        ("soc = 'Tensor G?'", True),
+        ("soc = sm8*", False),
+        ("soc != sm8*", True),
+        ("abi = arm64-v8a", True),
+        ("abi = armeabi-v7a", False),
+        ("abi != armeabi-v7a", True),
+        ("virtual = false", True),
+        ("virtual", False),
+        ("not virtual", True),
+        ("not (virtual or rooted)", True),
+        ("cores == 5", True),
+        ("memory >= 6 GB", True),
+        ("memory >= 8 GiB and not virtual", False),
+        ("memory < 9e9", True),
+        ("manufacturer = google AND profile = pixel-8", True),
+        ("profile = pixel-7 or profile = pixel-8 and virtual", False),
+        ("(profile = pixel-7 or profile = pixel-8) and not virtual", True),
+        ("ro.board.platform = zuma", True),
+        ("ro.board.platform != zuma", False),
+        ("ro.empty = ''", True),
+        ("serial = 8A1X0", True),
+        ("kind = android", True),
+    ],
+)
+def test_claim_is_judged_by_the_facts(text, holds):
+    assert parse_predicate(text).holds(PIXEL) is holds
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "android >= 1",
+        "sdk > 0",
+        "soc = *",
+        "abi = *",
+        "cores > 0",
+        "memory > 0",
+        "model = *",
+        "ro.x = *",
+        "codename != x",
+    ],
+)
+def test_what_is_not_known_makes_neither_a_claim_nor_its_opposite_hold(fact):
+    assert not parse_predicate(fact).holds(UNKNOWN)
+    assert not parse_predicate(f"not ({fact})").holds(UNKNOWN)
+    # What is known decides where it can.
+    assert parse_predicate(f"{fact} or virtual").holds(UNKNOWN)
+    assert parse_predicate(f"not ({fact} and not virtual)").holds(UNKNOWN)
+
+
+def test_version_of_another_system_is_no_android_version():
+    host = DeviceFacts(serial=Serial("host"), kind=DeviceKind.HOST, is_virtual=False, os_version="6.1")
+    assert not parse_predicate("android >= 1").holds(host)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the name of a fact is expected .at its end"),
+        ("andriod >= 13", "unknown fact 'andriod'; did you mean 'android'. .at character 1"),
+        ("qqq = 1", "known are android, sdk"),
+        ("sdk", "one of = != < <= > >= is expected after sdk"),
+        ("sdk >= ", "a value is expected for sdk .at its end"),
+        ("sdk >= x", "sdk: 'x' isn't a whole number .at character 8"),
+        ("android >= x", "isn't a version such as 13"),
+        ("memory > 3 parsecs", "unknown unit 'parsecs'"),
+        ("virtual = maybe", "isn't true or false"),
+        ("soc > 3", "soc can only be compared by = and !="),
+        ("soc = 'sm8", "the quote isn't closed at character 7"),
+        ("(sdk > 3", "a closing bracket is missing"),
+        ("sdk > 3)", "'\\)' isn't expected"),
+        ("sdk > 3 soc = 3", "'soc' isn't expected; join claims with 'and' or 'or' .at character 9"),
+        ("sdk > 3 and", "the name of a fact is expected .at its end"),
+        ("sdk ! 3", "'!' isn't expected at character 5"),
+        ("(" * 30, "nested more than 20 levels"),
+        ("not " * 30, "nested more than 20 levels"),
+        ("sdk > 3 or " * 200, "longer than 1000"),
+    ],
+)
+def test_fault_says_what_and_where(text, message):
+    with pytest.raises(UsageError, match=message):
+        parse_predicate(text)
+
+
+def test_any_fact_can_be_asked_for():
+    for name, field in FIELDS.items():
+        value = {"number": "1", "version": "1", "bytes": "1", "truth": "true"}.get(field.kind, "x")
+        assert isinstance(parse_predicate(f"{name} = {value}").holds(PIXEL), bool)
+
+
+@given(st.text(alphabet=st.sampled_from("sdk soc=<>!()'\"andornt 13*[.\\\n"), max_size=60))
+def test_any_text_is_judged_or_refused_with_a_usage_error(text):
+    try:
+        predicate = parse_predicate(text)
+    except UsageError:
+        return
+    assert predicate.holds(PIXEL) in {True, False}
