@@ -28,7 +28,7 @@ def poll_until(claim: Callable[[], object], what: str, timeout_s: float = 20.0) 
         time.sleep(0.01)
 
 
-def free_port() -> int:
+def unused_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
@@ -40,7 +40,7 @@ class AdbServer:
     def __init__(self, binary: Path, home: Path) -> None:
         self.binary = binary
         self.home = home
-        self.port = free_port()
+        self.port = unused_port()
         home.mkdir(parents=True)
         self.env = {
             "HOME": str(home), "PATH": os.environ["PATH"], "TMPDIR": str(home), "ADB_MDNS": "0", "ADB_EMU": "0",
@@ -105,6 +105,12 @@ def _bundled_adb() -> Path:
 def wait_until() -> Callable[..., None]:
     """``wait_until(claim, what, timeout_s)``: poll until the claim is true, fail the test when it never is."""
     return poll_until
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    """``free_port()``: a TCP port on 127.0.0.1 that nobody uses now."""
+    return unused_port
 
 
 def running_server(binary: Path, home: Path) -> Iterator[AdbServer]:

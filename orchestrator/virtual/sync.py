@@ -277,7 +277,8 @@ def _v2_fields(stat: FileStat) -> tuple[int, ...]:
 def _as_adbd(mode: int) -> int:
     """Return the permission bits that adbd gives a pushed file: the group and the others get what the user has."""
     mode &= 0o777
-    return mode | ((mode >> 3) & 0o070) | ((mode >> 3) & 0o007)
+    mode |= (mode >> 3) & 0o070
+    return mode | (mode >> 3) & 0o007
 
 
 def _fail(text: str) -> bytes:

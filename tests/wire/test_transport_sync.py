@@ -8,6 +8,8 @@ import pytest
 from orchestrator.virtual.faults import parse_fault
 
 TMP = "/data/local/tmp"
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 65_535, 65_536, 65_537, 3_000_000, 40_000_000])
@@ -21,16 +23,17 @@ def test_file_of_any_size_comes_back_as_it_went(link, tmp_path, size_bytes):
     assert back.read_bytes() == there.read_bytes()
 
 
-def test_mode_and_mtime_go_with_a_file(link, tmp_path):
+@pytest.mark.parametrize(("mode", "on_phone"), [(0o755, 0o777), (0o644, 0o666), (0o500, 0o555)])
+def test_mtime_and_the_owners_mode_bits_go_with_a_file(link, tmp_path, mode, on_phone):
     there, back = tmp_path / "tool", tmp_path / "back"
     there.write_bytes(b"x")
-    there.chmod(0o755)
+    there.chmod(mode)
     os.utime(there, (1_500_000_000, 1_500_000_000))
     link.adb("push", there, f"{TMP}/tool")
-    assert link.shell(f"stat -c '%a %Y' {TMP}/tool") == "755 1500000000\n"
+    assert link.shell(f"stat -c '%a %Y' {TMP}/tool") == f"{on_phone:o} 1500000000\n"
     link.adb("pull", "-a", f"{TMP}/tool", back)
     assert back.stat().st_mtime == 1_500_000_000
-    assert back.stat().st_mode & 0o777 == 0o755
+    assert back.stat().st_mode & 0o777 == on_phone & ~UMASK
 
 
 def test_folder_goes_and_comes_back_with_all_that_is_in_it(link, tmp_path):
