@@ -1,0 +1,338 @@
+"""A virtual phone's physics: clocks, heat, battery and load, computed when somebody looks.
+
+Nothing runs in between: every look moves the state on by the phone time that has passed, under the loads that were
+registered. The chip is a small heat capacity on the body, the body a large one in the air; above its trip point the chip
+loses one clock step a second, below it gains one back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.virtual.contract import Battery, CpuCluster, PhoneTime, ThermalZone
+from orchestrator.virtual.profiles import ClusterSpec, VirtualProfile
+
+#: How long one step of the thermal governor is, and how far below the trip point clocks come back.
+_STEP_S: Final = 0.5
+_HYSTERESIS_C: Final = 4.0
+#: Nearer than this to its resting temperature, an idle phone is taken to be there.
+_AT_REST_C: Final = 0.2
+_BATTERY_VOLT: Final = 3.85
+#: What a USB port gives to a phone (5 V, 900 mA).
+_USB_WATTS: Final = 4.5
+#: Power grows with the clock and the square of the voltage, which falls with the clock.
+_POWER_EXPONENT: Final = 2.2
+#: The share of the highest clock that fixed performance mode keeps.
+_FIXED_SHARE: Final = 0.72
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A load on the phone: busy cores, and watts in the GPU or another accelerator."""
+
+    work_id: int
+    cpus: tuple[int, ...]
+    gpu_share: float = 0.0
+    accelerator_watts: float = 0.0
+    #: How much of the time the cores are busy.
+    cpu_share: float = 1.0
+
+
+class _ClusterState:
+    """One cluster's clocks: what users set, what heat took, and time spent at each frequency."""
+
+    __slots__ = ("governor", "max_khz", "min_khz", "spec", "steps_down", "ticks_s")
+
+    def __init__(self, spec: ClusterSpec, governor: str) -> None:
+        self.spec = spec
+        self.governor = governor
+        self.min_khz = spec.available_khz[0]
+        self.max_khz = spec.available_khz[-1]
+        self.steps_down = 0
+        self.ticks_s: dict[int, float] = dict.fromkeys(spec.available_khz, 0.0)
+
+    def limit_khz(self, *, fixed: bool) -> int:
+        """Return the highest clock that it may have now."""
+        available = self.spec.available_khz
+        top = available[max(0, len(available) - 1 - self.steps_down)]
+        if fixed:
+            top = min(top, max(f for f in available if f <= max(available[0], available[-1] * _FIXED_SHARE)))
+        return max(available[0], min(top, self.max_khz))
+
+    def khz(self, *, busy: bool, fixed: bool) -> int:
+        """Return its clock now."""
+        limit = self.limit_khz(fixed=fixed)
+        if self.governor == "powersave":
+            return min(self.min_khz, limit)
+        if busy or fixed or self.governor == "performance":
+            return limit
+        return min(self.min_khz, limit)
+
+
+class VirtualHardware:
+    """The hardware of one virtual phone; see :class:`~orchestrator.virtual.contract.Hardware`. Thread-safe."""
+
+    def __init__(self, profile: VirtualProfile, time: PhoneTime, seed: int) -> None:
+        self.profile = profile
+        self.seed = seed
+        self._time = time
+        self._lock = threading.RLock()
+        self._clusters = [_ClusterState(spec, profile.governors[-1]) for spec in profile.clusters]
+        self._works: dict[int, Work] = {}
+        self._work_ids = itertools.count(1)
+        self._process_numbers = itertools.count(1)
+        self._gpu_steps_down = 0
+        self._fixed = False
+        self._soc_rise_c = profile.thermal.idle_watts * profile.thermal.soc_c_per_watt
+        self._body_c = self._resting_c
+        self._battery_c = self._resting_c
+        self._charge_uah = profile.battery_mah * 1000 * 0.9
+        self._plugged = True
+        self._at_s = time.uptime_s()
+
+    # What programs use ------------------------------------------------------------------------------------------------
+
+    def next_process_seed(self) -> int:
+        """Return a number for the next program's noise: another for each, the same in each run with this seed."""
+        return self.seed * 1_000_003 + next(self._process_numbers)
+
+    def begin_work(
+        self, cpus: Sequence[int], *, gpu_share: float = 0.0, accelerator_watts: float = 0.0, cpu_share: float = 1.0
+    ) -> Work:
+        """Register a load; it heats the phone until :meth:`end_work`."""
+        with self._lock:
+            self._advance()
+            work = Work(
+                work_id=next(self._work_ids), cpus=tuple(cpus), gpu_share=gpu_share,
+                accelerator_watts=accelerator_watts, cpu_share=cpu_share,
+            )  # fmt: skip
+            self._works[work.work_id] = work
+            return work
+
+    def end_work(self, work: Work) -> None:
+        """Take a load away again."""
+        with self._lock:
+            self._advance()
+            self._works.pop(work.work_id, None)
+
+    def core_shares(self, work: Work | None = None) -> dict[int, float]:
+        """Return, per core, its speed under load as a share of its highest, divided among those who use it."""
+        with self._lock:
+            self._advance()
+            shares = {}
+            for state in self._clusters:
+                speed = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
+                for cpu in state.spec.cpus:
+                    others = sum(
+                        w.cpu_share for w in self._works.values() if cpu in w.cpus and (work is None or w != work)
+                    )
+                    shares[cpu] = speed / (1.0 + others)
+            return shares
+
+    def gpu_share(self, work: Work | None = None) -> float:
+        """Return the GPU's speed as a share of its highest, divided among those who use it."""
+        with self._lock:
+            self._advance()
+            others = sum(w.gpu_share for w in self._works.values() if work is None or w != work)
+            return self._gpu_speed() / (1.0 + others)
+
+    # The contract -----------------------------------------------------------------------------------------------------
+
+    def clusters(self) -> Sequence[CpuCluster]:
+        """Return the clusters, little cores first, as they are now."""
+        with self._lock:
+            self._advance()
+            return [
+                CpuCluster(
+                    name=state.spec.name, cpus=state.spec.cpus, min_khz=state.min_khz,
+                    max_khz=state.spec.available_khz[-1], current_khz=state.khz(busy=self._busy(state), fixed=self._fixed),
+                    limit_khz=state.limit_khz(fixed=self._fixed), available_khz=state.spec.available_khz,
+                    ticks={khz: int(seconds * 100) for khz, seconds in state.ticks_s.items()}, governor=state.governor,
+                )
+                for state in self._clusters
+            ]  # fmt: skip
+
+    def zones(self) -> Sequence[ThermalZone]:
+        """Return the thermal zones."""
+        with self._lock:
+            self._advance()
+            heats = {
+                "soc": self._soc_c, "gpu": self._body_c + 0.8 * self._soc_rise_c, "skin": self._body_c,
+                "battery": self._battery_c,
+            }  # fmt: skip
+            return [
+                ThermalZone(name=zone.name, heat_c=round(heats[zone.follows] + zone.offset_c, 1), trip_c=zone.trip_c)
+                for zone in self.profile.thermal.zones
+            ]
+
+    def thermal_status(self) -> int:
+        """Return 0 (none) to 6 (shutdown), by the skin's temperature."""
+        with self._lock:
+            self._advance()
+            return sum(1 for limit_c in self.profile.thermal.status_c if self._body_c >= limit_c)
+
+    def battery(self) -> Battery:
+        """Return the battery's state."""
+        with self._lock:
+            self._advance()
+            full_uah = self.profile.battery_mah * 1000
+            level = max(0, min(100, round(100 * self._charge_uah / full_uah)))
+            return Battery(
+                level_percent=level, heat_c=round(self._battery_c, 1), voltage_mv=3500 + 8 * level,
+                current_ua=round(self._net_watts() / _BATTERY_VOLT * 1e6), charge_counter_uah=round(self._charge_uah),
+                plugged="usb" if self._plugged else "none",
+            )  # fmt: skip
+
+    def gpu_khz(self) -> tuple[int, Sequence[int]]:
+        """Return the GPU's clock now and all it has; (0, ()) for a phone without one."""
+        with self._lock:
+            self._advance()
+            gpu = self.profile.gpu
+            if gpu is None:
+                return 0, ()
+            top = len(gpu.available_khz) - 1
+            busy = any(work.gpu_share for work in self._works.values())
+            return gpu.available_khz[max(0, top - self._gpu_steps_down) if busy else 0], gpu.available_khz
+
+    def set_cluster_limits(
+        self, cluster: int, *, min_khz: int | None = None, max_khz: int | None = None, governor: str | None = None
+    ) -> None:
+        """Set what a root shell writes; a frequency that the cluster doesn't have becomes the next lower one."""
+        with self._lock:
+            self._advance()
+            state = self._clusters[cluster]
+            if min_khz is not None:
+                state.min_khz = _next_lower(state.spec.available_khz, min_khz)
+            if max_khz is not None:
+                state.max_khz = _next_lower(state.spec.available_khz, max_khz)
+            if governor is not None and governor in (*self.profile.governors, "powersave"):
+                state.governor = governor
+
+    def set_fixed_performance(self, *, enabled: bool) -> None:
+        """Hold all clocks at a level that can be kept for long."""
+        with self._lock:
+            self._advance()
+            self._fixed = enabled
+
+    def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
+        """Set the heat of the whole phone or its battery's level at once."""
+        with self._lock:
+            self._advance()
+            if heat_c is not None:
+                # The chip is that hot; body and battery are on the way there.
+                rest_c = self.profile.thermal.ambient_c
+                self._body_c = self._battery_c = rest_c + 0.5 * (heat_c - rest_c)
+                self._soc_rise_c = heat_c - self._body_c
+                if heat_c > self.profile.thermal.soc_trip_c:
+                    for state in self._clusters:
+                        state.steps_down = len(state.spec.available_khz) // 2
+            if battery_percent is not None:
+                self._charge_uah = self.profile.battery_mah * 10.0 * battery_percent
+
+    def reboot(self) -> None:
+        """Forget loads, settings and counters; heat and charge stay."""
+        with self._lock:
+            self._advance()
+            self._works.clear()
+            self._fixed = False
+            self._clusters = [_ClusterState(spec, self.profile.governors[-1]) for spec in self.profile.clusters]
+
+    # Inside -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _resting_c(self) -> float:
+        thermal = self.profile.thermal
+        return thermal.ambient_c + thermal.idle_watts * thermal.body_c_per_watt
+
+    @property
+    def _soc_c(self) -> float:
+        return self._body_c + self._soc_rise_c
+
+    def _busy(self, state: _ClusterState) -> bool:
+        return any(cpu in work.cpus for work in self._works.values() for cpu in state.spec.cpus)
+
+    def _gpu_speed(self) -> float:
+        gpu = self.profile.gpu
+        if gpu is None:
+            return 1.0
+        top = len(gpu.available_khz) - 1
+        return gpu.available_khz[max(0, top - self._gpu_steps_down)] / gpu.available_khz[-1]
+
+    def _watts(self) -> float:
+        watts = self.profile.thermal.idle_watts
+        for state in self._clusters:
+            share = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
+            busy = 0.0
+            for cpu in state.spec.cpus:
+                busy += min(1.0, sum(work.cpu_share for work in self._works.values() if cpu in work.cpus))
+            watts += busy * state.spec.watts * share**_POWER_EXPONENT
+        if self.profile.gpu is not None:
+            busy = min(1.0, sum(work.gpu_share for work in self._works.values()))
+            watts += busy * self.profile.gpu.watts * self._gpu_speed() ** _POWER_EXPONENT
+        return watts + sum(work.accelerator_watts for work in self._works.values())
+
+    def _net_watts(self) -> float:
+        full = self._charge_uah >= self.profile.battery_mah * 1000
+        supply = _USB_WATTS if self._plugged else 0.0
+        net = supply - self._watts()
+        return 0.0 if full and net > 0 else net
+
+    def _advance(self) -> None:
+        now_s = self._time.uptime_s()
+        left_s = now_s - self._at_s
+        if left_s < 0:  # the phone's clock began anew
+            left_s = 0.0
+        self._at_s = now_s
+        while left_s > 0:
+            resting = not self._works and self._soc_rise_c < 1.0 + _AT_REST_C and self._near_rest()
+            step_s = left_s if resting else min(left_s, _STEP_S if self._works else 4 * _STEP_S)
+            self._step(step_s)
+            left_s -= step_s
+
+    def _near_rest(self) -> bool:
+        return abs(self._body_c - self._resting_c) < _AT_REST_C and not any(s.steps_down for s in self._clusters)
+
+    def _step(self, step_s: float) -> None:
+        thermal = self.profile.thermal
+        watts = self._watts()
+        for state in self._clusters:
+            state.ticks_s[state.khz(busy=self._busy(state), fixed=self._fixed)] += step_s
+        self._charge_uah += self._net_watts() / _BATTERY_VOLT * 1e6 * step_s / 3600
+        self._charge_uah = max(0.0, min(self.profile.battery_mah * 1000.0, self._charge_uah))
+        self._soc_rise_c = _toward(self._soc_rise_c, watts * thermal.soc_c_per_watt, step_s, thermal.soc_tau_s)
+        target_c = thermal.ambient_c + watts * thermal.body_c_per_watt
+        self._body_c = _toward(self._body_c, target_c, step_s, thermal.body_tau_s)
+        self._battery_c = _toward(self._battery_c, self._body_c, step_s, 1.6 * thermal.body_tau_s)
+        self._govern(step_s)
+
+    def _govern(self, step_s: float) -> None:
+        trip_c = self.profile.thermal.soc_trip_c
+        moves = max(1, round(step_s))
+        gpu_steps = len(self.profile.gpu.available_khz) - 1 if self.profile.gpu else 0
+        if self._soc_c > trip_c:
+            for state in self._clusters:
+                state.steps_down = min(len(state.spec.available_khz) - 1, state.steps_down + moves)
+            self._gpu_steps_down = min(gpu_steps, self._gpu_steps_down + moves)
+        elif self._soc_c < trip_c - _HYSTERESIS_C:
+            for state in self._clusters:
+                state.steps_down = max(0, state.steps_down - moves)
+            self._gpu_steps_down = max(0, self._gpu_steps_down - moves)
+
+
+def _toward(value: float, target: float, step_s: float, tau_s: float) -> float:
+    """Return a value after ``step_s`` seconds of exponential approach."""
+    return target + (value - target) * math.exp(-step_s / tau_s)
+
+
+def _next_lower(available: Sequence[int], khz: int) -> int:
+    return max((f for f in available if f <= khz), default=available[0])
+
+
+def build_hardware(profile: VirtualProfile, time: PhoneTime, seed: int) -> VirtualHardware:
+    """Return the hardware of a phone of this profile; the same seed gives the same noise."""
+    return VirtualHardware(profile, time, seed)

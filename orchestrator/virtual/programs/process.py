@@ -1,0 +1,67 @@
+"""A stand-in as a process on the phone: what it has of the phone, its moments, its sleep and its death."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.virtual.contract import ProcessContext, ProgramDiedError
+from orchestrator.virtual.faults import Fault, FaultKind, FaultTable
+from orchestrator.virtual.hardware import VirtualHardware
+from orchestrator.virtual.profiles import VirtualProfile
+
+SIGABRT: Final = 6
+SIGKILL: Final = 9
+
+
+class BenchmarkFailedError(Exception):
+    """The run ended with an error that has been reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What a stand-in needs of its phone."""
+
+    profile: VirtualProfile
+    hardware: VirtualHardware
+    faults: FaultTable | None = None
+
+    def take_fault(self, kind: FaultKind, subject: str) -> Fault | None:
+        """Return the fault of this kind that happens to a delegate now, if one was asked for."""
+        return self.faults.take(kind, "delegate", subject=subject) if self.faults is not None else None
+
+
+@dataclass(slots=True)
+class ProcessOnce:
+    """What a process says only once, however many runs it makes, and the memory that it has had."""
+
+    said: set[str] = field(default_factory=set)
+    #: The high-water mark of its memory, in kB.
+    max_rss_kb: float = 0.0
+
+    def first(self, name: str) -> bool:
+        """Return True the first time."""
+        if name in self.said:
+            return False
+        self.said.add(name)
+        return True
+
+
+def announce(process: ProcessContext, name: str) -> None:
+    """Tell the phone that a program has come to a named moment."""
+    if process.moment is not None:
+        process.moment(name, process)
+    check_killed(process)
+
+
+def pause(process: ProcessContext, seconds: float) -> None:
+    """Sleep in phone time; raise ProgramDiedError when the process is killed."""
+    if seconds > 0:
+        process.time.sleep(seconds, process.killed)
+    check_killed(process)
+
+
+def check_killed(process: ProcessContext) -> None:
+    """Raise ProgramDiedError when the process has been killed."""
+    if process.killed.is_set():
+        raise ProgramDiedError(process.signal or SIGKILL)
