@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 if TYPE_CHECKING:
     from orchestrator.virtual.farm import VirtualLab
@@ -68,3 +71,16 @@ def make_link(server: object, make_lab: Callable[..., VirtualLab]) -> Iterator[C
 @pytest.fixture
 def link(make_link: Callable[..., Link]) -> Link:
     return make_link()
+
+
+@pytest.fixture(scope="session")
+def encode_public_key() -> Callable[[rsa.RSAPrivateKey], str]:
+    """Write a private key's public half as adb does (the fields that a reader needs)."""
+
+    def encode(key: rsa.RSAPrivateKey) -> str:
+        numbers = key.public_key().public_numbers()
+        modulus = numbers.n.to_bytes(256, "little")
+        blob = struct.pack("<II", 64, 0) + modulus + bytes(256) + struct.pack("<I", numbers.e)
+        return base64.b64encode(blob).decode() + " someone@somewhere\n"
+
+    return encode

@@ -2,7 +2,6 @@
 
 import base64
 import os
-import struct
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -14,15 +13,8 @@ from orchestrator.virtual.faults import parse_fault
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
-def encode_public_key(key):
-    """Write a key as adb does (the fields that a reader needs)."""
-    numbers = key.public_key().public_numbers()
-    blob = struct.pack("<II", 64, 0) + numbers.n.to_bytes(256, "little") + bytes(256) + struct.pack("<I", numbers.e)
-    return base64.b64encode(blob).decode() + " someone@somewhere\n"
-
-
 @pytest.fixture(scope="module")
-def foreign_key(tmp_path_factory):
+def foreign_key(tmp_path_factory, encode_public_key):
     path = tmp_path_factory.mktemp("keys") / "adbkey.pub"
     path.write_text(encode_public_key(rsa.generate_private_key(public_exponent=65537, key_size=2048)))
     return path
@@ -112,6 +104,6 @@ def test_allowed_key_that_is_none_is_refused_with_the_files_name(tmp_path):
         load_public_keys([tmp_path / "missing"])
 
 
-def test_public_key_is_read_as_it_was_written():
+def test_public_key_is_read_as_it_was_written(encode_public_key):
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     assert parse_public_key(encode_public_key(key)).public_numbers() == key.public_key().public_numbers()
