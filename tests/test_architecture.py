@@ -11,13 +11,14 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "orchestrator"
 
 #: What each part may import of the rest of benchfarm (itself always).
-FOUNDATION = {"errors", "units", "clock"}
+FOUNDATION = {"errors", "units", "quantities", "clock"}
 RECORDS = FOUNDATION | {"records"}
 PORTS = RECORDS | {"ports"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": set(),
     "errors": set(),
     "units": set(),
+    "quantities": set(),
     "clock": {"errors"},
     "records": FOUNDATION | {"records"},
     "ports": RECORDS,

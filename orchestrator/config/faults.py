@@ -173,6 +173,8 @@ def _message(detail: ErrorDetails) -> str:
             return f"{given} is too small; it must be more than {context['gt']}"
         case "less_than_equal":
             return f"{given} is too large; {context['le']} is the most"
+        case "less_than":
+            return f"{given} is too large; it must be less than {context['lt']}"
         case "too_short":
             return "must not be empty"
         case _:

@@ -1,0 +1,130 @@
+"""Device profiles: what is declared about kinds of phone. ``docs/profiles.md`` describes the format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from orchestrator.config.faults import Faults, Section, checked
+from orchestrator.config.fields import Celsius, OneOrMany, Text, unique
+from orchestrator.config.yaml_file import read_yaml
+from orchestrator.errors import PlanError
+from orchestrator.records.device import DeviceKind, DeviceProfile, Quirk
+from orchestrator.records.workload import DelegateName
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+def _profile_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"{text!r} isn't a name of small letters, digits, dots, dashes and underscores")
+    return text
+
+
+def _zone_patterns(limits: dict[str, float]) -> dict[str, float]:
+    for pattern in limits:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} isn't a regular expression: {error}") from error
+    return limits
+
+
+class QuirkSection(Section):
+    """Something to know about a kind of phone."""
+
+    code: Annotated[Text, AfterValidator(_profile_name)]
+    reason: Text
+    source: Text = ""
+
+
+class ProfileSection(Section):
+    """A whole profile file."""
+
+    name: Annotated[Text, AfterValidator(_profile_name)]
+    title: Text
+    kind: DeviceKind
+    match: Annotated[dict[str, OneOrMany[tuple[Text, ...]]], Field(min_length=1)]
+    soc: Text
+    cluster_cores: Annotated[OneOrMany[tuple[Annotated[int, Field(ge=1, le=64)], ...]], Field(min_length=1)]
+    delegates: Annotated[OneOrMany[tuple[DelegateName, ...]], Field(min_length=1), AfterValidator(unique)]
+    thermal_limits: Annotated[dict[str, Annotated[Celsius, Field(gt=0, lt=150)]], AfterValidator(_zone_patterns)] = (
+        Field(default_factory=dict)
+    )
+    quirks: tuple[QuirkSection, ...] = ()
+
+
+def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
+    """Read all profiles (``*.yaml``) of some folders, sorted by name; of two with one name the first folder's is taken.
+
+    Raises:
+        PlanError: with one line for each fault of all files.
+    """
+    found: dict[str, DeviceProfile] = {}
+    problems: list[str] = []
+    for folder in folders:
+        in_folder: dict[str, DeviceProfile] = {}
+        for path in sorted(folder.glob("*.yaml")):
+            try:
+                profile = load_profile(path)
+            except PlanError as error:
+                problems += error.faults or [str(error)]
+                continue
+            twin = next((other for other in in_folder.values() if _same_match(other, profile)), None)
+            if twin is not None:
+                problems.append(f"{path}: match: fits the same phones as the profile {twin.name!r}")
+            in_folder[profile.name] = profile
+        found = {**in_folder, **found}
+    if problems:
+        raise PlanError("the device profiles have faults:", faults=problems)
+    return tuple(sorted(found.values(), key=lambda profile: profile.name))
+
+
+def load_profile(path: Path) -> DeviceProfile:
+    """Read one profile file; raises PlanError with one line for each fault."""
+    file = read_yaml(path)
+    section = checked(file, ProfileSection)
+    faults = Faults(file)
+    if section.name != path.stem:
+        faults.add(("name",), f"{section.name!r} must be the file's name, {path.stem!r}")
+    faults.raise_if_any()
+    return DeviceProfile(
+        name=section.name,
+        title=section.title,
+        kind=section.kind,
+        match=section.match,
+        soc=section.soc,
+        cluster_cores=section.cluster_cores,
+        delegates=section.delegates,
+        thermal_limits_c=section.thermal_limits,
+        quirks=tuple(Quirk(code=quirk.code, reason=quirk.reason, source=quirk.source) for quirk in section.quirks),
+    )
+
+
+def match_profile(profiles: Sequence[DeviceProfile], properties: Mapping[str, str]) -> DeviceProfile | None:
+    """Return the profile whose every property a device has; the one that asks for most when several do.
+
+    Texts are compared without regard to case. None when no profile fits.
+    """
+    fitting = [
+        profile
+        for profile in profiles
+        if all(
+            properties.get(name, "").casefold() in {value.casefold() for value in values}
+            for name, values in profile.match.items()
+        )
+    ]
+    # Of those that ask for equally much, the one whose name comes first: the same on every computer.
+    return min(fitting, key=lambda profile: (-len(profile.match), profile.name), default=None)
+
+
+def _same_match(one: DeviceProfile, other: DeviceProfile) -> bool:
+    """Whether some phone would fit both profiles equally well."""
+    return one.match.keys() == other.match.keys() and all(
+        {value.casefold() for value in one.match[name]} & {value.casefold() for value in other.match[name]}
+        for name in one.match
+    )

@@ -1,0 +1,98 @@
+"""Device profiles: those that ship, and those that people write."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.profiles import load_profile, load_profiles, match_profile
+from orchestrator.errors import PlanError
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.workload import DelegateName
+from orchestrator.resources import data_folder
+from orchestrator.virtual.profiles import load_profile as load_virtual
+from orchestrator.virtual.profiles import profile_names
+
+MINIMAL = "title: T\nkind: android\nsoc: S\ncluster_cores: [4, 4]\ndelegates: cpu\n"
+
+
+def write(folder: Path, name: str, match: str, extra: str = "") -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.yaml"
+    path.write_text(f"name: {name}\n{MINIMAL}match: {match}\n{extra}")
+    return path
+
+
+def test_shipped_profiles_load_and_every_quirk_has_a_reason():
+    profiles = load_profiles([data_folder("device_profiles")])
+    assert {"pixel-3", "pixel-4", "pixel-8", "iphone-xs", "galaxy-s23"} <= {profile.name for profile in profiles}
+    for profile in profiles:
+        assert sum(profile.cluster_cores) in {4, 6, 8, 9}
+        assert all(quirk.reason for quirk in profile.quirks)
+        assert (DelegateName.COREML in profile.delegates) == (profile.kind is DeviceKind.IOS)
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_virtual_phone_fits_the_profile_of_the_phone_that_it_plays(name):
+    virtual = load_virtual(name)
+    properties = virtual.system_props("X")
+    profile = match_profile(load_profiles([data_folder("device_profiles")]), properties)
+    assert properties["ro.benchfarm.virtual"] == "1"
+    assert profile is not None
+    assert profile.name == name
+    assert sorted(profile.cluster_cores) == sorted(len(cluster.cpus) for cluster in virtual.clusters)
+
+
+def test_most_specific_profile_wins_and_no_profile_is_none(tmp_path):
+    write(tmp_path, "any-moto", "{ro.product.manufacturer: motorola}")
+    write(tmp_path, "one-moto", "{ro.product.manufacturer: [Motorola, Lenovo], ro.product.device: james}")
+    profiles = load_profiles([tmp_path])
+    assert (
+        match_profile(profiles, {"ro.product.manufacturer": "motorola", "ro.product.device": "james"}).name
+        == "one-moto"
+    )
+    assert match_profile(profiles, {"ro.product.manufacturer": "MOTOROLA", "ro.product.device": "x"}).name == "any-moto"
+    assert match_profile(profiles, {"ro.product.device": "james"}) is None
+    assert match_profile(profiles, {}) is None
+
+
+def test_first_folder_overrides_a_profile_of_the_same_name(tmp_path):
+    write(tmp_path / "mine", "pixel-3", "{ro.product.device: blueline}", "thermal_limits: {cpu.*: 45 C}\n")
+    profiles = load_profiles([tmp_path / "mine", data_folder("device_profiles")])
+    (mine,) = [profile for profile in profiles if profile.name == "pixel-3"]
+    assert (mine.title, mine.thermal_limits_c) == ("T", {"cpu.*": 45.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("name: p\n" + MINIMAL, "match is missing"),
+        ("name: p\n" + MINIMAL + "match: {}\n", "match: must not be empty"),
+        ("name: other\n" + MINIMAL + "match: {a: b}\n", "name: 'other' must be the file's name, 'p'"),
+        ("name: P x\n" + MINIMAL + "match: {a: b}\n", "isn't a name of small letters"),
+        ("name: p\n" + MINIMAL.replace("cpu", "gpuu") + "match: {a: b}\n", "did you mean 'gpu'?"),
+        ("name: p\n" + MINIMAL.replace("[4, 4]", "[0]") + "match: {a: b}\n", "0 is too small; 1 is the least"),
+        ("name: p\n" + MINIMAL + "match: {a: b}\nquirks: [{code: x}]\n", "quirks[0]: reason is missing"),
+        ("name: p\n" + MINIMAL + "match: {a: b}\nthermal_limits: {'(': 40}\n", "isn't a regular expression"),
+        ("name: p\n" + MINIMAL + "match: {a: b}\nthermal_limits: {cpu: 400 C}\n", "is too large"),
+        ("name: p\n" + MINIMAL + "match: {a: b}\ncores: 3\n", "cores: unknown key"),
+    ],
+)
+def test_each_mistake_has_its_message(tmp_path, text, fault):
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    with pytest.raises(PlanError) as raised:
+        load_profile(path)
+    assert fault in str(raised.value)
+    assert all(line.startswith(f"{path}:") for line in raised.value.faults)
+
+
+def test_faults_of_all_files_are_told_at_once_and_twins_are_refused(tmp_path):
+    write(tmp_path, "a", "{x: y}")
+    write(tmp_path, "b", "{x: [Y, z]}")
+    (tmp_path / "c.yaml").write_text("name: c\n")
+    (tmp_path / "d.yaml").write_bytes(b"\xff")
+    with pytest.raises(PlanError) as raised:
+        load_profiles([tmp_path])
+    text = str(raised.value)
+    for part in ("fits the same phones as the profile 'a'", "c.yaml:1:1: title is missing", "d.yaml:1:1: isn't UTF-8"):
+        assert part in text
