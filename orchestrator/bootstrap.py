@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping
+import platform
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from orchestrator.clock import SystemClock
-from orchestrator.errors import ArtifactError, NoDeviceError
+from orchestrator.errors import (
+    AdbUnavailableError,
+    ArtifactError,
+    DeviceError,
+    DeviceUnusableError,
+    NoDeviceError,
+)
+from orchestrator.planning import NoBuild, tools_for
+from orchestrator.predicates import parse_predicate
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
+from orchestrator.records.identity import BuildSha, Serial
+from orchestrator.records.plan import DeviceSelection, Plan
+from orchestrator.records.workload import Build, ToolName
+from orchestrator.resources import data_folder
+from orchestrator.tools.litert import program_path
 
 if TYPE_CHECKING:
-    from orchestrator.ports import Store, Tool
-    from orchestrator.records.workload import ToolName
+    from orchestrator.artifacts.library import BuildLibrary
+    from orchestrator.devices.discovery import Seen
+    from orchestrator.devices.server import AdbServer
+    from orchestrator.ports import Conditioner, Device, Lease, Store, Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,3 +81,289 @@ class Settings:
             adb_server=values.get("BENCHFARM_ADB_SERVER", ""),
             environ=values,
         )
+
+
+class Farm:
+    """The wired program: store, tools, builds, and the devices that can be reached. A context manager."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        self.cancelled = threading.Event()
+        self._opened: list[Device] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for device in self._opened:
+            device.close()
+        if "store" in self.__dict__:
+            self.store.close()
+
+    @cached_property
+    def store(self) -> Store:
+        """The store, opened and migrated; raises StoreError kinds."""
+        from orchestrator.store.opening import open_store
+
+        return open_store(self.settings.store)
+
+    @cached_property
+    def tools(self) -> Mapping[ToolName, Tool]:
+        """The benchmark programs."""
+        from orchestrator.tools.apk import ApkTool
+        from orchestrator.tools.litert import LitertTool
+        from orchestrator.tools.native import NativeTool
+
+        tools: tuple[Tool, ...] = (NativeTool(), ApkTool(), LitertTool())
+        return {tool.name: tool for tool in tools}
+
+    @cached_property
+    def profiles(self) -> Mapping[str, DeviceProfile]:
+        """The declared profiles by name, the user's own (``profiles`` in the data folder) before the shipped."""
+        from orchestrator.config.profiles import load_profiles
+
+        folders = (self.settings.data_folder / "profiles", data_folder("device_profiles"))
+        return {profile.name: profile for profile in load_profiles([f for f in folders if f.is_dir()])}
+
+    @cached_property
+    def library(self) -> BuildLibrary:
+        """The benchmark programs on this computer."""
+        from orchestrator.artifacts.library import BuildLibrary
+        from orchestrator.config.builds import load_builds
+
+        return BuildLibrary(self.settings.cache_folder / "builds", load_builds([data_folder("apk_builds")]))
+
+    @cached_property
+    def conditioner(self) -> Conditioner:
+        """Brings phones into a fit state and back."""
+        from orchestrator.devices.conditioning import LadderConditioner
+
+        return LadderConditioner(self.settings.state_folder / "journals", clock=self.clock)
+
+    @cached_property
+    def lease(self) -> Lease:
+        """Exclusive holds on devices, between the processes of this computer."""
+        from orchestrator.devices.lease import FileLease
+
+        return FileLease(self.settings.state_folder / "leases")
+
+    @property
+    def lab_folder(self) -> Path:
+        """Where the virtual lab and its adb server keep their state."""
+        return self.settings.state_folder / "lab"
+
+    def lab_server(self) -> AdbServer | None:
+        """The adb server of the virtual lab, None when no lab is up."""
+        from orchestrator.devices.server import AdbServer
+
+        return AdbServer.adopt(self.lab_folder, usb=False)
+
+    def plugged_server(self) -> AdbServer:
+        """The adb server for real phones: the configured one, a running one, or our own; AdbUnavailableError."""
+        from orchestrator.devices.server import AdbServer
+
+        return AdbServer.find_or_start(
+            setting=self.settings.adb_server,
+            environ=self.settings.environ,
+            state_folder=self.settings.state_folder,
+            adb_setting=self.settings.adb,
+        )
+
+    def running_plugged_server(self) -> AdbServer | None:
+        """The adb server for real phones if one runs; None is started."""
+        from orchestrator.devices.address import ServerAddress, configured_address
+        from orchestrator.devices.server import AdbServer
+
+        configured = configured_address(self.settings.adb_server, self.settings.environ)
+        for server in (AdbServer(configured or ServerAddress()), AdbServer.adopt(self.settings.state_folder)):
+            if server is not None and _answers(server):
+                return server
+        return None
+
+    def attached(self, *, serials: Sequence[str] = ()) -> list[Attached]:
+        """Return all phones of all servers, usable or not.
+
+        When every one of ``serials`` is a virtual phone, no server for real phones is looked for or started.
+        """
+        from orchestrator.devices.discovery import list_devices
+
+        found: list[Attached] = []
+        lab = self.lab_server()
+        if lab is not None:
+            found += [Attached(server=lab, seen=seen) for seen in list_devices(lab)]
+            if serials and set(serials) <= {item.seen.serial for item in found}:
+                return found
+        try:
+            server = self.plugged_server()
+        except AdbUnavailableError:
+            # A lab, or this computer alone, needs no server for real phones.
+            if found:
+                return found
+            raise
+        return [*found, *(Attached(server=server, seen=seen) for seen in list_devices(server))]
+
+    def open_devices(self, selection: DeviceSelection) -> list[tuple[Device, DeviceFacts]]:
+        """Open every device that fits the selection and probe its facts, phones in parallel.
+
+        Raises:
+            NoDeviceError: nothing fits, or a serial number that was named isn't attached.
+            DeviceUnusableError: a phone that was named can't be used; the message says why.
+        """
+        chosen: list[tuple[Device, DeviceFacts]] = []
+        if not selection.host or _names_phones(selection):
+            chosen += self._open_phones(selection, required=True)
+        elif selection.host:
+            chosen += self._open_phones(selection, required=False)
+        if selection.host:
+            host = self.host()
+            chosen.append((host, host.facts()))
+        return chosen
+
+    def host(self) -> Device:
+        """This computer as a device."""
+        from orchestrator.devices.host import HostDevice
+
+        host = HostDevice(self.settings.state_folder / "host")
+        self._opened.append(host)
+        return host
+
+    def _open_phones(self, selection: DeviceSelection, *, required: bool) -> list[tuple[Device, DeviceFacts]]:
+        try:
+            attached = self.attached(serials=selection.serials)
+        except AdbUnavailableError:
+            if required:
+                raise
+            return []
+        wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
+        self._require_serials(selection.serials, wanted)
+        usable = [item for item in wanted if item.seen.usable]
+        with ThreadPoolExecutor(max_workers=max(1, min(16, len(usable)))) as pool:
+            opened = list(pool.map(self.open_phone, usable))
+        fitting = [(device, facts) for device, facts in opened if _fits(facts, selection)]
+        if not fitting and required:
+            reasons = "".join(
+                f"\n  {item.seen.serial}: {item.seen.reason}" for item in attached if not item.seen.usable
+            )
+            if usable:
+                raise NoDeviceError("no attached phone fits the selection", hint="see 'benchfarm devices'")
+            raise NoDeviceError(f"no usable phone is attached{reasons}", hint="see 'benchfarm devices'")
+        return fitting
+
+    def open_phone(self, attached: Attached) -> tuple[Device, DeviceFacts]:
+        """Open one phone and probe its facts; raises DeviceError kinds."""
+        from orchestrator.devices.adb import AdbDevice
+
+        device = AdbDevice(attached.server, attached.seen.address, match_profile=self.match_profile)
+        self._opened.append(device)
+        return device, device.facts()
+
+    def match_profile(self, facts: DeviceFacts) -> str:
+        """Return the name of the profile that fits a phone, empty when none does."""
+        from orchestrator.config.profiles import match_profile
+
+        profile = match_profile(tuple(self.profiles.values()), facts.properties)
+        return profile.name if profile is not None else ""
+
+    def _require_serials(self, serials: Sequence[str], found: Sequence[Attached]) -> None:
+        for serial in serials:
+            fitting = [item for item in found if item.fits((serial,))]
+            if not fitting:
+                raise NoDeviceError("is not attached", serial=serial, hint="'benchfarm devices' lists what is")
+            if not any(item.seen.usable for item in fitting):
+                seen = fitting[0].seen
+                raise DeviceUnusableError(seen.reason, serial=serial, hint=seen.advice)
+
+    def builds_for(self, plan: Plan, devices: Sequence[DeviceFacts]) -> dict[tuple[Serial, ToolName], Build | NoBuild]:
+        """Find the build of every tool for every device; raises ArtifactError for one that the plan names."""
+        return {
+            (facts.serial, tool): self._build_for(plan.builds.get(tool, ""), facts, tool)
+            for facts in devices
+            for tool in tools_for(plan, facts.kind)
+        }
+
+    def _build_for(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | NoBuild:
+        if tool is ToolName.LITERT and facts.kind is DeviceKind.HOST:
+            return litert_build()
+        abi = facts.abis[0] if facts.abis else ""
+        if facts.is_virtual and not named:
+            return stand_in_build(self.settings.cache_folder / "stand-ins", tool, abi)
+        try:
+            return self.library.resolve(tool, abi, name_or_path=named)
+        except ArtifactError as error:
+            if named:
+                raise
+            return NoBuild(reason_code="no-build", reason=str(error) + (f" ({error.hint})" if error.hint else ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """A phone as one adb server sees it."""
+
+    server: AdbServer
+    seen: Seen
+
+    def fits(self, serials: Sequence[str]) -> bool:
+        """Whether one of these names the phone: its serial number or the server's name for it."""
+        return self.seen.serial in serials or self.seen.address in serials
+
+
+def _names_phones(selection: DeviceSelection) -> bool:
+    return bool(selection.serials or selection.profiles or selection.pools or selection.tags or selection.where)
+
+
+def _fits(facts: DeviceFacts, selection: DeviceSelection) -> bool:
+    if selection.profiles and facts.profile not in selection.profiles:
+        return False
+    return all(parse_predicate(text).holds(facts) for text in selection.where)
+
+
+def litert_build() -> Build:
+    """Return the installed litert-benchmark, known by the hashes of its package's files."""
+    from importlib.metadata import distribution
+
+    package = distribution("ai-edge-litert")
+    record = package.read_text("RECORD") or package.version
+    return Build(
+        name=f"ai-edge-litert {package.version}",
+        tool=ToolName.LITERT,
+        sha256=BuildSha(hashlib.sha256(record.encode()).hexdigest()),
+        abi=platform.machine(),
+        version=package.version,
+        path=program_path(),
+    )
+
+
+def stand_in_build(folder: Path, tool: ToolName, abi: str) -> Build:
+    """Return the stand-in for a program that virtual phones can run, written to ``folder`` when it isn't there."""
+    from orchestrator.virtual.samples import BENCHMARK_PACKAGE, benchmark_apk, benchmark_elf
+
+    content = benchmark_apk(abis=(abi,)) if tool is ToolName.APK else benchmark_elf("benchmark_model", abi)
+    sha256 = hashlib.sha256(content).hexdigest()
+    name = "benchmark_model.apk" if tool is ToolName.APK else "benchmark_model"
+    path = folder / sha256[:16] / name
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}.tmp")
+        draft.write_bytes(content)
+        draft.replace(path)
+    return Build(
+        name=f"virtual {name}",
+        tool=tool,
+        sha256=BuildSha(sha256),
+        abi=abi,
+        version="virtual",
+        package=BENCHMARK_PACKAGE if tool is ToolName.APK else "",
+        is_virtual=True,
+        path=path,
+    )
+
+
+def _answers(server: AdbServer) -> bool:
+    try:
+        server.version()
+    except DeviceError:
+        return False
+    return True

@@ -37,6 +37,12 @@ _DELEGATES: Final[Mapping[tuple[ToolName, DeviceKind], frozenset[DelegateName]]]
     (ToolName.LITERT, DeviceKind.HOST): frozenset({DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NPU}),
 }
 
+#: What a device is measured with when the plan names no program.
+USUAL_TOOL: Final[Mapping[DeviceKind, ToolName]] = {
+    DeviceKind.ANDROID: ToolName.NATIVE,
+    DeviceKind.HOST: ToolName.LITERT,
+}
+
 #: What one invocation costs beside its inferences: start, load, probes before and after.
 _OVERHEAD_S: Final = 3.0
 
@@ -99,7 +105,7 @@ def expand(
         profile = (profiles or {}).get(facts.profile)
         cases: list[Case] = []
         for model in models:
-            for tool in plan.matrix.tools:
+            for tool in tools_for(plan, facts.kind):
                 for delegate in plan.matrix.delegates:
                     for threads in plan.matrix.threads:
                         skip = skip_reason(facts, profile, tool, delegate, threads, builds.get((facts.serial, tool)))
@@ -125,6 +131,18 @@ def expand(
         unique = {case.case_key: case for case in cases}
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
     return Expansion(invocations=queues, skipped=tuple(skipped))
+
+
+def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
+    """Return the programs that a plan means for a kind of device.
+
+    Of several programs, those that don't exist for this kind are meant for other devices; where none of them does, all
+    are returned, to be skipped with a reason.
+    """
+    if not plan.matrix.tools:
+        return (USUAL_TOOL.get(kind, ToolName.NATIVE),)
+    fitting = tuple(tool for tool in plan.matrix.tools if (tool, kind) in _DELEGATES)
+    return fitting or plan.matrix.tools
 
 
 def skip_reason(

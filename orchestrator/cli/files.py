@@ -10,7 +10,7 @@ from orchestrator.errors import HostStorageError, UsageError
 
 
 def write_file(path: Path, data: bytes | str) -> None:
-    """Write a file through a temporary one beside it; raises UsageError or HostStorageError, the old file stays then."""
+    """Write a file whole; an older one stays when this fails. Raises UsageError, HostStorageError."""
     content = data.encode() if isinstance(data, str) else data
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

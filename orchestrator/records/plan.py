@@ -49,7 +49,8 @@ class Matrix:
 
     delegates: tuple[DelegateName, ...] = (DelegateName.XNNPACK,)
     threads: tuple[int, ...] = (4,)
-    tools: tuple[ToolName, ...] = (ToolName.NATIVE,)
+    #: Empty: each device's usual program, ``native`` on phones and ``litert`` on this computer.
+    tools: tuple[ToolName, ...] = ()
     #: Sets of further flags; each set is a configuration of its own.
     flags: tuple[tuple[tuple[str, str], ...], ...] = ((),)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.planning import Expansion, NoBuild, expand
+from orchestrator.planning import Expansion, NoBuild, expand, tools_for
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Matrix, Order, Plan, PlanModel
@@ -41,7 +41,7 @@ def plan(**changes: object) -> Plan:
 def expanded(
     the_plan: Plan, facts: DeviceFacts = PHONE, build: Build | NoBuild = NATIVE, **profiles: DeviceProfile
 ) -> Expansion:
-    builds = {(facts.serial, tool): build for tool in the_plan.matrix.tools}
+    builds = {(facts.serial, tool): build for tool in tools_for(the_plan, facts.kind)}
     return expand(the_plan, [facts], MODELS, builds, profiles)
 
 
@@ -157,3 +157,17 @@ def test_the_case_key_depends_on_everything_that_may_change_the_number() -> None
 def test_the_estimate_is_that_of_the_busiest_device() -> None:
     small, large = expanded(plan(invocations=1)).estimate_s(), expanded(plan(invocations=4)).estimate_s()
     assert large == pytest.approx(4 * small)
+
+
+def test_without_a_named_program_each_device_gets_its_usual_one() -> None:
+    assert {case.tool for case in expanded(plan()).cases} == {ToolName.NATIVE}
+    assert {case.tool for case in expanded(plan(matrix=Matrix(threads=(1,))), COMPUTER, LITERT).cases} == {
+        ToolName.LITERT
+    }
+
+
+def test_a_program_meant_for_other_devices_is_no_skip_here() -> None:
+    matrix = Matrix(tools=(ToolName.APK, ToolName.LITERT), threads=(1,))
+    expansion = expanded(plan(matrix=matrix), COMPUTER, LITERT)
+    assert {case.tool for case in expansion.cases} == {ToolName.LITERT}
+    assert not expansion.skipped

@@ -1,0 +1,144 @@
+"""``benchfarm lab``: virtual phones in a process of their own, and the private adb server that reaches them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.result import CommandResult, table
+from orchestrator.errors import BenchfarmError, UsageError
+
+DEFAULT_PROFILES = ("pixel-3", "pixel-4")
+
+
+def up(
+    settings: Settings,
+    profiles: tuple[str, ...],
+    *,
+    speed: float = 1.0,
+    seed: int = 0,
+    execute: bool = False,
+    exit_with_parent: bool = False,
+) -> CommandResult:
+    """Start a lab and connect its phones; when anything fails, all that was started is stopped again."""
+    from orchestrator.devices.binary import find_adb
+    from orchestrator.devices.server import AdbServer
+    from orchestrator.virtual.lab import start_lab
+    from orchestrator.virtual.spec import PhoneSpec
+
+    with Farm(settings) as farm:
+        folder = farm.lab_folder
+    specs = [PhoneSpec(profile=name, serial=serial, execute=execute) for name, serial in serials_for(profiles)]
+    server = AdbServer.start(
+        binary=find_adb(settings.adb, search_path=settings.environ.get("PATH")),
+        state_folder=folder,
+        # A home of its own: the lab's phones let in this server's key and no other.
+        environ={**settings.environ, "HOME": str(folder)},
+        usb=False,
+    )
+    try:
+        lab = start_lab(
+            folder,
+            specs,
+            adb_keys=[folder / ".android" / "adbkey.pub"],
+            time_factor=speed,
+            seed=seed,
+            exit_with_parent=exit_with_parent,
+        )
+        for phone in lab.phones:
+            server.connect_tcp(phone.address)
+    except BaseException as error:
+        already = isinstance(error, UsageError)
+        if not already:
+            down(settings)
+        raise
+    rows = [(phone.serial, phone.profile, phone.address) for phone in lab.phones]
+    text = table(("serial", "profile", "address"), rows)
+    return CommandResult(
+        text=f"{text}\nadb server at {server.address}; 'benchfarm lab down' stops all of it",
+        data={"phones": lab.phones, "adb_server": str(server.address), "pid": lab.pid, "speed": speed},
+    )
+
+
+def serials_for(profiles: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return (profile, serial number) pairs: ``VIRTUAL-PIXEL-3``, and numbered from the second of a kind on."""
+    from orchestrator.virtual.profiles import profile_names
+
+    seen: Counter[str] = Counter()
+    pairs = []
+    for profile in profiles or DEFAULT_PROFILES:
+        if profile not in profile_names():
+            raise UsageError(f"there is no virtual phone {profile!r}", hint=f"there are: {', '.join(profile_names())}")
+        seen[profile] += 1
+        number = f"-{seen[profile]}" if seen[profile] > 1 else ""
+        pairs.append((profile, f"VIRTUAL-{profile.upper()}{number}"))
+    return pairs
+
+
+def down(settings: Settings) -> CommandResult:
+    """Stop the lab and its adb server."""
+    from orchestrator.virtual.lab import stop_lab
+
+    with Farm(settings) as farm:
+        server = farm.lab_server()
+        stopped = stop_lab(farm.lab_folder)
+    if server is not None:
+        server.stop()
+    text = "the lab is down" if stopped or server else "no lab was up"
+    return CommandResult(text=text, data={"stopped": stopped, "adb_server_stopped": server is not None})
+
+
+def list_phones(settings: Settings) -> CommandResult:
+    """List the lab's phones with their faults; and the profiles that phones can have."""
+    from orchestrator.virtual.lab import lab_request
+    from orchestrator.virtual.profiles import profile_names
+
+    with Farm(settings) as farm:
+        try:
+            phones = lab_request(farm.lab_folder, {"request": "list"})["phones"]
+        except UsageError:
+            phones = []
+    rows = [
+        (phone["serial"], phone["profile"], phone["address"], ", ".join(_fault_text(f) for f in phone["faults"]))
+        for phone in phones
+    ]
+    parts = [table(("serial", "profile", "address", "faults"), rows) if rows else "no lab is up"]
+    parts.append(f"profiles: {', '.join(profile_names())}")
+    return CommandResult(text="\n".join(parts), data={"phones": phones, "profiles": list(profile_names())})
+
+
+def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) -> CommandResult:
+    """Give a phone a fault, take its faults back (``clear``), or explain the kinds when no phone is named."""
+    from orchestrator.virtual.fault_kinds import describe
+    from orchestrator.virtual.lab import lab_request
+
+    if not serial or not kind:
+        kinds = describe()
+        return CommandResult(text=table(("fault", "what happens"), [(k, v) for k, v in kinds.items()]), data=kinds)
+    with Farm(settings) as farm:
+        folder = farm.lab_folder
+    if kind == "clear":
+        cleared = lab_request(folder, {"request": "clear", "serial": serial})["cleared"]
+        return CommandResult(text=f"{serial}: {len(cleared)} faults taken back", data=cleared)
+    values: dict[str, object] = {"kind": kind}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise UsageError(f"{option!r} isn't name=value", hint="benchfarm lab fault lists the kinds of fault")
+        values[name] = int(value) if value.isdigit() else value
+    added = lab_request(folder, {"request": "fault", "serial": serial, "fault": values})["fault"]
+    return CommandResult(text=f"{serial}: {_fault_text(added)}", data=added)
+
+
+def _fault_text(fault: dict[str, object]) -> str:
+    rest = ", ".join(f"{name}={value}" for name, value in fault.items() if value and name not in {"kind", "fault_id"})
+    return f"{fault['kind']}{f' ({rest})' if rest else ''}"
+
+
+def stop_quietly(settings: Settings) -> None:
+    """Stop the lab whatever happens; for the end of commands that started one."""
+    try:
+        down(settings)
+    except BenchfarmError:
+        # The caller has its own error to tell, and 'benchfarm lab down' can be called again.
+        return

@@ -1,0 +1,252 @@
+"""``benchfarm bench`` and ``benchfarm run``: from what was asked for to stored runs, a report and a table."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator import __version__
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.progress import observer_for_stderr
+from orchestrator.cli.reports import report_data, report_title, write_html
+from orchestrator.cli.result import CommandResult, one_line
+from orchestrator.cli.stored import find_campaign
+from orchestrator.engine.campaign import CampaignResult, CampaignRunner
+from orchestrator.engine.case_runner import Services, Workload
+from orchestrator.errors import UsageError
+from orchestrator.executors.local import ThreadExecutor
+from orchestrator.planning import Expansion, expand
+from orchestrator.ports import Device
+from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import CampaignId
+from orchestrator.records.plan import DeviceSelection, Plan
+from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import Build, Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRequest:
+    """The options of ``benchfarm bench``, as they were typed."""
+
+    models: tuple[Path, ...]
+    delegates: tuple[str, ...]
+    threads: tuple[str, ...]
+    tools: tuple[str, ...]
+    serials: tuple[str, ...]
+    profiles: tuple[str, ...]
+    where: tuple[str, ...]
+    host: bool
+    flags: tuple[str, ...]
+    builds: tuple[str, ...]
+    passes: tuple[str, ...]
+    invocations: int
+    num_runs: int
+    min_secs: float
+    max_secs: float
+    affinity: str
+    timeout_s: float
+    seed: int
+    name: str
+
+
+def bench(settings: Settings, request: BenchRequest, out: Path | None) -> CommandResult:
+    """Measure the named models; raises UsageError kinds before anything runs."""
+    return _execute(settings, plan_of(request), out)
+
+
+def run_plan(settings: Settings, path: Path, out: Path | None) -> CommandResult:
+    """Run a plan file; raises PlanError with all its faults before anything runs."""
+    from orchestrator.config.plan import load_plan
+
+    return _execute(settings, load_plan(path), out)
+
+
+def plan_of(request: BenchRequest) -> Plan:
+    """Return the plan that the options mean; raises PlanError naming the options at fault."""
+    from orchestrator.config.plan_options import plan_from_options
+
+    builds = {}
+    for text in request.builds:
+        tool, equals, build = text.partition("=")
+        if not equals:
+            raise UsageError(f"--build {text!r} isn't tool=name", hint="for example --build native=./benchmark_model")
+        builds[tool] = build
+    return plan_from_options(
+        models=request.models,
+        delegates=request.delegates,
+        threads=request.threads,
+        tools=request.tools,
+        flags=request.flags,
+        serials=request.serials,
+        profiles=request.profiles,
+        where=request.where,
+        host=request.host,
+        passes=request.passes,
+        builds=builds,
+        settings={
+            "num_runs": request.num_runs,
+            "min_secs": request.min_secs,
+            "max_secs": request.max_secs,
+            "affinity": request.affinity,
+        },
+        invocations=request.invocations,
+        timeout=request.timeout_s,
+        seed=request.seed,
+        name=request.name,
+    )
+
+
+def identify(plan: Plan) -> list[Model]:
+    """Look at every model of a plan; raises ModelError for one that can't be used."""
+    from dataclasses import replace
+
+    from orchestrator.errors import ModelError
+    from orchestrator.models.inspect import identify_model
+
+    models = []
+    for wanted in plan.models:
+        model = replace(identify_model(wanted.path), name=wanted.name)
+        if wanted.sha256 is not None and wanted.sha256 != model.sha256:
+            raise ModelError(
+                f"{wanted.path}: its sha256 is {model.sha256}, the plan wants {wanted.sha256}",
+                hint="get the file that the plan means, or change the plan",
+            )
+        models.append(model)
+    return models
+
+
+def expansion_of(
+    farm: Farm, plan: Plan, devices: Sequence[tuple[Device, DeviceFacts]]
+) -> tuple[Expansion, list[Model], list[Build]]:
+    """Return what a plan means on these devices, and what it refers to."""
+    models = identify(plan)
+    facts = [known for _, known in devices]
+    found = farm.builds_for(plan, facts)
+    expansion = expand(plan, facts, models, found, farm.profiles)
+    builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
+    return expansion, models, list(builds.values())
+
+
+def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
+    with Farm(settings) as farm:
+        models = identify(plan)
+        devices = farm.open_devices(plan.devices)
+        expansion, models, builds = expansion_of(farm, plan, devices)
+        if not expansion.cases:
+            reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
+            raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
+        queues = expansion.invocations.values()
+        campaign = Campaign(
+            campaign_id=CampaignId(f"{farm.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"),
+            name=plan.name,
+            created_at=farm.clock.now(),
+            status=CampaignStatus.RUNNING,
+            plan_text=plan.text,
+            seed=plan.seed,
+            benchfarm_version=__version__,
+            host=f"{socket.gethostname()} ({platform.system()} {platform.machine()})",
+            invocations=tuple(invocation for queue in queues for invocation in queue),
+            skipped=expansion.skipped,
+        )
+        farm.store.begin_campaign(campaign, devices=[facts for _, facts in devices], models=models, builds=builds)
+        return _run(farm, campaign, plan, models, builds, devices, out)
+
+
+def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
+    """Go on with a campaign that was cut off; raises UsageError when there is none."""
+    from orchestrator.config.plan import parse_plan
+
+    with Farm(settings) as farm:
+        campaign = find_campaign(farm.store, prefix, only_open=True)
+        plan = parse_plan(campaign.plan_text, folder=Path.cwd(), label=f"the plan of {campaign.campaign_id}")
+        done = farm.store.done(campaign.campaign_id)
+        open_cases = [
+            item.case for item in campaign.invocations if (item.case.case_key, item.run_pass, item.number) not in done
+        ]
+        serials = {case.serial for case in open_cases}
+        stored_models, stored_builds = farm.store.models(), farm.store.builds()
+        models = [stored_models[sha256] for sha256 in {case.model_sha256 for case in open_cases}]
+        builds = [stored_builds[sha256] for sha256 in {case.build_sha256 for case in open_cases}]
+        for item in [*models, *builds]:
+            if item.path is None or not item.path.is_file():
+                raise UsageError(f"{item.name}: its file {item.path} is gone", hint="put it back, then resume")
+        devices = _reachable(farm, serials) if serials else []
+        farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
+        return _run(farm, campaign, plan, models, builds, devices, out)
+
+
+def _reachable(farm: Farm, serials: set[str]) -> list[tuple[Device, DeviceFacts]]:
+    """Open those of a campaign's devices that are there; raises NoDeviceError when none is."""
+    from orchestrator.errors import NoDeviceError
+
+    phones = {serial for serial in serials if serial != "host"}
+    seen = {item.seen.serial for item in farm.attached(serials=sorted(phones)) if item.seen.usable} if phones else set()
+    selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host="host" in serials)
+    if not selection.serials and not selection.host:
+        raise NoDeviceError(f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}")
+    return farm.open_devices(selection)
+
+
+def _run(
+    farm: Farm,
+    campaign: Campaign,
+    plan: Plan,
+    models: Sequence[Model],
+    builds: Sequence[Build],
+    devices: Sequence[tuple[Device, DeviceFacts]],
+    out: Path | None,
+) -> CommandResult:
+    services = Services(
+        store=farm.store,
+        tools=farm.tools,
+        conditioner=farm.conditioner,
+        observer=observer_for_stderr(),
+        clock=farm.clock,
+        cancelled=farm.cancelled,
+    )
+    workload = Workload(
+        campaign=campaign,
+        models={model.sha256: model for model in models},
+        builds={build.sha256: build for build in builds},
+        limits=plan.limits,
+        timeout_s=plan.timeout_s,
+    )
+    runner = CampaignRunner(services, farm.lease, ThreadExecutor(farm.cancelled))
+    result = runner.run(workload, devices)
+    return _summary(farm, result, out)
+
+
+def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandResult:
+    from orchestrator.report.tables import render_text_table
+
+    campaign = result.campaign
+    data = report_data(farm, [campaign])
+    path = out or farm.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
+    write_html(data, path, title=report_title([campaign]))
+    runs = list(farm.store.runs(campaign_ids=[campaign.campaign_id]))
+    doubtful = sum(run.outcome is not Outcome.COMPLETED or run.verdict.quality is Quality.REJECTED for run in runs)
+    lines = [render_text_table(data).rstrip("\n"), ""]
+    lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
+    if result.left:
+        lines.append(f"{result.left} invocations are left; 'benchfarm run --resume' goes on")
+    lines.append(f"report: {path}")
+    return CommandResult(
+        text="\n".join(lines),
+        data={
+            "campaign_id": campaign.campaign_id,
+            "status": campaign.status,
+            "stored": result.stored,
+            "left": result.left,
+            "without_result": doubtful,
+            "lost": result.lost,
+            "report": path,
+            "runs": runs,
+        },
+        exit_code=1 if doubtful or result.left else 0,
+    )

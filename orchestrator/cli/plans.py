@@ -1,0 +1,56 @@
+"""``benchfarm plan``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.measuring import expansion_of
+from orchestrator.cli.result import CommandResult, table, to_json
+from orchestrator.units import format_duration
+
+
+def show(settings: Settings, path: Path) -> CommandResult:
+    """Show what a plan means on the devices that are attached; nothing is run and nothing stored."""
+    from orchestrator.config.plan import load_plan
+
+    plan = load_plan(path)
+    with Farm(settings) as farm:
+        devices = farm.open_devices(plan.devices)
+        expansion, _, _ = expansion_of(farm, plan, devices)
+    titles = {facts.serial: facts.title for _, facts in devices}
+    counts = Counter(item.case.case_key for queue in expansion.invocations.values() for item in queue)
+    rows = [
+        (titles[case.serial], case.model_name, case.configuration, str(counts[case.case_key]))
+        for case in expansion.cases
+    ]
+    skips = [
+        (titles.get(skip.serial, skip.serial), skip.model_name, f"{skip.delegate}, {skip.threads} threads, {skip.tool}",
+         f"{skip.reason_code}: {skip.reason}")
+        for skip in expansion.skipped
+    ]  # fmt: skip
+    parts = [f"plan '{plan.name}': {len(rows)} cases, {sum(counts.values())} invocations"]
+    if rows:
+        parts.append(table(("device", "model", "configuration", "invocations"), rows, right=(3,)))
+    if skips:
+        parts.append("skipped:\n" + table(("device", "model", "configuration", "reason"), skips))
+    parts.append(f"at least {format_duration(expansion.estimate_s())}, beside loading and waiting for cool phones")
+    return CommandResult(
+        text="\n\n".join(parts),
+        data={
+            "name": plan.name,
+            "cases": [{"case_key": case.case_key, **case.to_row()} for case in expansion.cases],
+            "invocations": sum(counts.values()),
+            "skipped": expansion.skipped,
+            "estimate_s": expansion.estimate_s(),
+        },
+    )
+
+
+def schema() -> CommandResult:
+    """Return the JSON schema of plan files."""
+    from orchestrator.config.plan import plan_json_schema
+
+    found = plan_json_schema()
+    return CommandResult(text=to_json(found), data=found)

@@ -1,0 +1,62 @@
+"""``benchfarm quickstart``: the main job on virtual phones and, for real, on this computer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.bootstrap import Settings
+from orchestrator.cli import lab
+from orchestrator.cli.measuring import BenchRequest, bench
+from orchestrator.cli.result import CommandResult
+
+#: Virtual phones may live faster than we do; what they report is in their own time.
+PHONE_SPEED = 8.0
+
+
+def run(settings: Settings, folder: Path) -> CommandResult:
+    """Start two virtual phones, measure the sample models there and on this computer, and stop all of it again."""
+    from orchestrator.models.zoo import sample_models
+
+    folder = folder.absolute()
+    own = replace(
+        settings,
+        data_folder=folder,
+        cache_folder=folder / "cache",
+        state_folder=folder / "state",
+        store=str(folder / "store.sqlite"),
+    )
+    lab.stop_quietly(own)
+    phones = lab.up(own, lab.DEFAULT_PROFILES, speed=PHONE_SPEED, exit_with_parent=True)
+    try:
+        result = bench(own, _request(tuple(sample_models())), folder / "report.html")
+    finally:
+        lab.stop_quietly(own)
+    intro = (
+        "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
+    )
+    return replace(result, text=f"{result.text}\n{intro}", data={"lab": phones.data, "campaign": result.data})
+
+
+def _request(models: tuple[Path, ...]) -> BenchRequest:
+    return BenchRequest(
+        models=models,
+        delegates=("cpu", "xnnpack", "gpu"),
+        threads=("1", "2"),
+        tools=(),
+        serials=(),
+        profiles=(),
+        where=("virtual",),
+        host=True,
+        flags=(),
+        builds=(),
+        passes=("timing",),
+        invocations=3,
+        num_runs=50,
+        min_secs=0.5,
+        max_secs=10.0,
+        affinity="big",
+        timeout_s=60.0,
+        seed=1,
+        name="quickstart",
+    )
