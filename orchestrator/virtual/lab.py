@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,8 @@ def start_lab(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             cwd=Path(__file__).resolve().parents[2],
         )  # fmt: skip
+    # When this process lives longer than the lab, someone has to take its exit code.
+    threading.Thread(target=process.wait, name="lab reaper", daemon=True).start()
     end_s = time.monotonic() + timeout_s
     while time.monotonic() < end_s:
         info = _read_state(state_dir)
