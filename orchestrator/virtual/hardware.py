@@ -1,7 +1,8 @@
 """A virtual phone's physics: clocks, heat, battery and load, computed when somebody looks.
 
 Nothing runs in between: every look moves the state on by the phone time that has passed, under the loads that were
-registered. The chip is a small heat capacity on the body, the body a large one in the air; above its trip point the chip
+registered. The chip is a small heat capacity on the body, the body a large one in the air; above its trip point the
+chip
 loses one clock step a second, below it gains one back.
 """
 
@@ -150,7 +151,8 @@ class VirtualHardware:
             return [
                 CpuCluster(
                     name=state.spec.name, cpus=state.spec.cpus, min_khz=state.min_khz,
-                    max_khz=state.spec.available_khz[-1], current_khz=state.khz(busy=self._busy(state), fixed=self._fixed),
+                    max_khz=state.spec.available_khz[-1],
+                    current_khz=state.khz(busy=self._busy(state), fixed=self._fixed),
                     limit_khz=state.limit_khz(fixed=self._fixed), available_khz=state.spec.available_khz,
                     ticks={khz: int(seconds * 100) for khz, seconds in state.ticks_s.items()}, governor=state.governor,
                 )

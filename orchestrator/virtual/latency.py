@@ -197,7 +197,7 @@ class UnitSpeeds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeWork:
-    """One node of an execution plan with its operators' work; ``unit`` is the delegate's name, "" for builtin kernels."""
+    """One node of a plan with its operators' work; ``unit`` is the delegate's name, "" for the builtin kernels."""
 
     node: PlanNode
     unit: str

@@ -49,15 +49,16 @@ class BenchmarkActivity:
     def _crash(self, process: ProcessContext) -> None:
         """Log what Android logs for the NullPointerException of a missing extra."""
         method = "boolean java.lang.String.contains(java.lang.CharSequence)"
+        cause = (
+            f"java.lang.NullPointerException: Attempt to invoke virtual method '{method}' on a null object reference"
+        )
         activity = f"{self._package}/{self._package}.BenchmarkModelActivity"
         lines = [
             "FATAL EXCEPTION: main",
             f"Process: {self._package}, PID: {process.pid}",
-            f"java.lang.RuntimeException: Unable to start activity ComponentInfo{{{activity}}}: "
-            f"java.lang.NullPointerException: Attempt to invoke virtual method '{method}' on a null object reference",
+            f"java.lang.RuntimeException: Unable to start activity ComponentInfo{{{activity}}}: {cause}",
             "\tat android.app.ActivityThread.performLaunchActivity(ActivityThread.java:3449)",
-            "Caused by: java.lang.NullPointerException: Attempt to invoke virtual method "
-            f"'{method}' on a null object reference",
+            f"Caused by: {cause}",
             "\tat org.tensorflow.lite.benchmark.BenchmarkModelActivity.onCreate(BenchmarkModelActivity.java:46)",
         ]
         for line in lines:

@@ -68,7 +68,8 @@ class BenchmarkRun:
         if self.parameters.integer("memory_footprint_check_interval_ms") <= 0:
             given = self.parameters.integer("memory_footprint_check_interval_ms")
             self.say.warn(
-                f"--memory_footprint_check_interval_ms is set to {given} (ms), This value is invalid, and it will be set "
+                f"--memory_footprint_check_interval_ms is set to {given} (ms), This value is invalid, and it "
+                f"will be set "
                 "to the default value 50 (ms)."
             )
             self.parameters.set("memory_footprint_check_interval_ms", 50)
@@ -98,8 +99,8 @@ class BenchmarkRun:
         )  # fmt: skip
         self.moment("run")
         runs = loop.run(
-            0 if dry else flags.integer("num_runs"), -1.0 if dry else flags.number("min_secs"), flags.number("max_secs"),
-            profiled=flags.switch("enable_op_profiling"),
+            0 if dry else flags.integer("num_runs"), -1.0 if dry else flags.number("min_secs"),
+            flags.number("max_secs"), profiled=flags.switch("enable_op_profiling"),
         )  # fmt: skip
         self.moment("results")
         results = Results(
@@ -168,7 +169,7 @@ class BenchmarkRun:
             raise BenchmarkFailedError
         return graph.signatures[0] if graph.signatures else None
 
-    # Used by the parts --------------------------------------------------------------------------------------------------
+    # Used by the parts ------------------------------------------------------------------------------------------------
 
     def fail(self, message: str) -> NoReturn:
         """Report an error and end the run."""

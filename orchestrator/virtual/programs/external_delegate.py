@@ -1,10 +1,20 @@
-"""The test delegate of TensorFlow Lite's external delegate example: it takes one kind of operator, and fails on request."""
+"""Delegates from libraries: the test delegate of TensorFlow Lite's external delegate example, and stable ones."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from orchestrator.virtual.contract import PhoneFileError
+from orchestrator.virtual.elf import note_of
+from orchestrator.virtual.programs.delegate_steps import Delegate, not_prepared, operators_of, replace_nodes
+from orchestrator.virtual.programs.phone_files import read_whole
+from orchestrator.virtual.programs.process import BenchmarkFailedError
+
+if TYPE_CHECKING:
+    from orchestrator.virtual.programs.interpreter import Interpreter
 
 #: The name in the note of a stand-in library for it.
 DUMMY_PROGRAM: Final = "dummy_external_delegate"
@@ -21,7 +31,7 @@ class DummyDelegate:
 
     @classmethod
     def from_options(cls, text: str) -> DummyDelegate:
-        """Return what ``key:value;key:value`` says; what can't be read is dropped without a word, as the program does."""
+        """Return what ``key:value;key:value`` says; what can't be read is dropped without a word."""
         options = dict(part.split(":", 1) for part in text.split(";") if ":" in part)
         try:
             code = int(options.get("allowed_builtin_code", "-1"))
@@ -39,3 +49,75 @@ class DummyDelegate:
         yield "error_during_init", int(self.error_during_init)
         yield "error_during_prepare", int(self.error_during_prepare)
         yield "error_during_invoke", int(self.error_during_invoke)
+
+
+class ExternalDelegate:
+    """A delegate from a library; the only one that this phone can stand in for is the test delegate."""
+
+    provider = "EXTERNAL"
+    static_only = True
+    #: The delegate's own name in the plan.
+    runtime_name: ClassVar[str] = "DummyDelegate"
+
+    def __init__(self, dummy: DummyDelegate) -> None:
+        self._dummy = dummy
+
+    def apply(self, interpreter: Interpreter) -> int:
+        """Give it the operators of one kind."""
+        say, plan = interpreter.run.say, interpreter.plan
+        taken = frozenset(i for i, op in operators_of(plan) if op.code == self._dummy.allowed_builtin_code)
+        partitions = sum(1 for run in plan.partitions(taken) if run and run[0] in taken)
+        say.runtime(
+            "INFO",
+            f"{self.runtime_name} delegate: {len(taken)} nodes delegated out of {len(plan.execution)} nodes with "
+            f"{partitions} partitions.\n",
+        )
+        kernel_node = len(plan.nodes)
+        done = replace_nodes(interpreter, plan, self.runtime_name, taken)
+        if done is None:
+            return 0
+        if self._dummy.error_during_init:
+            say.runtime("ERROR", "Failed to initialize kernel.")
+            raise BenchmarkFailedError
+        if self._dummy.error_during_prepare:
+            not_prepared(interpreter, plan, self.runtime_name, node=kernel_node)
+        if self._dummy.error_during_invoke:
+            interpreter.invoke_error = f"Node number {kernel_node} ({self.runtime_name}) failed to invoke."
+        return len(done.kernels)
+
+
+def create_external(interpreter: Interpreter) -> Delegate | None:
+    """Create it, or say why there is none (then None)."""
+    run = interpreter.run
+    # A library that is missing, or none, is passed over without a word, as release builds do.
+    try:
+        note = note_of(read_whole(run.process, run.parameters.text("external_delegate_path")))
+    except PhoneFileError:
+        return None
+    if note is None or note.program != DUMMY_PROGRAM:
+        return None
+    dummy = DummyDelegate.from_options(run.parameters.text("external_delegate_options"))
+    for name, value in dummy.settings():
+        run.say.runtime("INFO", f"Dummy delegate: {name} set to {value}.")
+    return ExternalDelegate(dummy)
+
+
+def create_stable(interpreter: Interpreter) -> Delegate | None:
+    """Create it, or say why there is none (then None)."""
+    run = interpreter.run
+    path = run.parameters.text("stable_delegate_settings_file")
+    try:
+        settings = json.loads(read_whole(run.process, path))
+    except PhoneFileError:
+        run.say.error(f"Failed to load the delegate settings file ({path}).")
+        settings = None
+    except ValueError:
+        run.say.error(f"Failed to parse the delegate settings file ({path}).")
+        settings = None
+    loader = settings.get("stable_delegate_loader_settings") if isinstance(settings, dict) else None
+    library = loader.get("delegate_path") if isinstance(loader, dict) else None
+    if not isinstance(library, str):
+        run.say.error("Invalid TFLiteSettings for the stable delegate.")
+        return None
+    run.say.error(f"Failed to load stable ABI delegate from stable ABI delegate binary ({library}).")
+    return None

@@ -12,9 +12,11 @@ from orchestrator.virtual.latency import NodeWork, Threads, UnitSpeeds
 from orchestrator.virtual.operators import OPERATOR_NAMES
 from orchestrator.virtual.profiles import AcceleratorSpec
 from orchestrator.virtual.programs import delegates
+from orchestrator.virtual.programs.delegate_steps import Delegate
 from orchestrator.virtual.programs.inputs import InputLayer, fits, input_scale
 from orchestrator.virtual.programs.memory import Footprint, footprint_of
 from orchestrator.virtual.programs.process import BenchmarkFailedError
+from orchestrator.virtual.programs.xnnpack_delegate import apply_flex, apply_implicit_xnnpack
 
 if TYPE_CHECKING:
     from orchestrator.virtual.programs.benchmark import BenchmarkRun
@@ -43,6 +45,8 @@ class Interpreter:
         self.accelerator: AcceleratorSpec | None = None
         #: The delegates that compute wrong numbers (a fault).
         self.wrong: set[str] = set()
+        #: What the runtime says each time an inference fails, "" when it doesn't.
+        self.invoke_error = ""
         self.init_us = 0.0
         #: Of that, what changing the graph for delegates took.
         self.delegate_us = 0.0
@@ -110,13 +114,14 @@ class Interpreter:
             run.say.runtime("ERROR", "num_threads should be >= 0 or just -1 to let TFLite runtime set the value.")
             run.fail("Failed to set thread number")
 
-    def _apply(self, delegate: delegates.Delegate) -> None:
+    def _apply(self, delegate: Delegate) -> None:
         run = self.run
         before_us = self.init_us
         if delegate.static_only and self.dynamic:
             run.say.runtime(
                 "WARNING",
-                "Attempting to use a delegate that only supports static-sized tensors with a graph that has dynamic-sized "
+                "Attempting to use a delegate that only supports static-sized tensors with a graph that has "
+                "dynamic-sized "
                 "tensors (tensor#-1 is a dynamic-sized tensor).",
             )
             run.fail(f"Failed to apply {delegate.provider} delegate.")
@@ -131,17 +136,20 @@ class Interpreter:
             run.fail("Disallowed CPU fallback detected.")
         if full:
             run.say.info(
-                f"Explicitly applied {delegate.provider} delegate, and the model graph will be completely executed by the "
+                f"Explicitly applied {delegate.provider} delegate, and the model graph will be completely "
+                f"executed by the "
                 "delegate."
             )
         elif replaced:
             run.say.info(
-                f"Explicitly applied {delegate.provider} delegate, and the model graph will be partially executed by the "
+                f"Explicitly applied {delegate.provider} delegate, and the model graph will be partially "
+                f"executed by the "
                 f"delegate w/ {replaced} delegate kernels."
             )
         else:
             run.say.info(
-                f"Though {delegate.provider} delegate is explicitly applied, the model graph will not be executed by the "
+                f"Though {delegate.provider} delegate is explicitly applied, the model graph will not be "
+                f"executed by the "
                 "delegate."
             )
 
@@ -153,9 +161,9 @@ class Interpreter:
     def _allocate(self) -> None:
         run = self.run
         if "use_xnnpack" not in run.parameters.given and self._wants_implicit_xnnpack():
-            delegates.apply_implicit_xnnpack(self)
+            apply_implicit_xnnpack(self)
         if run.flex:
-            delegates.apply_flex(self)
+            apply_flex(self)
         for plan in self.plans:
             for node_id in plan.execution:
                 node = plan.nodes[node_id]
@@ -183,7 +191,8 @@ class Interpreter:
         if name.startswith("Flex"):
             run.say.runtime(
                 "ERROR",
-                "Select TensorFlow op(s), included in the given model, is(are) not supported by this interpreter. Make sure "
+                "Select TensorFlow op(s), included in the given model, is(are) not supported by this "
+                "interpreter. Make sure "
                 "you apply/link the Flex delegate before inference. For the Android, it can be resolved by adding "
                 '"org.tensorflow:tensorflow-lite-select-tf-ops" dependency. See instructions: '
                 "https://www.tensorflow.org/lite/guide/ops_select",

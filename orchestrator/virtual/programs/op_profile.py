@@ -154,7 +154,8 @@ def _operator_table(title: str, rows: Sequence[OpTimes], total_us: float, *, csv
         share, cdf = 100 * row.average_us / total_us, 100 * seen_us / total_us
         if csv:
             values = [row.node_type, number(first_ms), number(row.average_us / 1e3), number(share) + "%",
-                      number(cdf) + "%", number(row.mem_kb), str(row.times_called), row.name.replace(",", "\t")]  # fmt: skip
+                      number(cdf) + "%", number(row.mem_kb), str(row.times_called),
+                      row.name.replace(",", "\t")]  # fmt: skip
             lines.append(", ".join(values) + "\n")
         else:
             lines.append(

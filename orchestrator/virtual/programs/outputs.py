@@ -7,7 +7,7 @@ adds the rounding that its arithmetic would, and a delegate that was made to com
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from orchestrator.virtual.programs.protos import Message
 if TYPE_CHECKING:
     from orchestrator.virtual.programs.interpreter import Interpreter
 
-_INTEGER_TYPES = {
+_INTEGER_TYPES: dict[str, type[np.integer[Any]]] = {
     "INT8": np.int8, "UINT8": np.uint8, "INT16": np.int16, "UINT16": np.uint16, "INT32": np.int32, "UINT32": np.uint32,
     "INT64": np.int64, "UINT64": np.uint64,
 }  # fmt: skip

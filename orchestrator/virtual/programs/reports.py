@@ -24,7 +24,8 @@ def report(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> Non
         f"Warmup (avg): {number(results.warmup.average)}, Inference (avg): {number(results.runs.average)}"
     )
     say.info(
-        "Note: as the benchmark tool itself affects memory footprint, the following is only APPROXIMATE to the actual memory "
+        "Note: as the benchmark tool itself affects memory footprint, the following is only APPROXIMATE to the "
+        "actual memory "
         "footprint of the model at runtime. Take the information at your discretion."
     )
     say.info(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from orchestrator.virtual.latency import LOOP_OVERHEAD_US
+from orchestrator.virtual.programs.process import BenchmarkFailedError
 from orchestrator.virtual.programs.run_statistics import Stat
 from orchestrator.virtual.programs.transcript import number
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _CHUNK_S: Final = 0.08
 _LONGEST_CHUNK_S: Final = 0.5
 _CHUNK_RUNS: Final = 100_000
+#: An inference that fails takes at least the time of saying so.
+_FAILING_US: Final = 60.0
 #: After a pause this long, clocks have gone down and caches are cold.
 _IDLE_US: Final = 4000.0
 _AFTER_IDLE: Final = 1.4
@@ -38,10 +41,11 @@ class RunLoop:
         self._cold = True
 
     def run(self, min_runs: int, min_s: float, max_s: float, *, profiled: bool = False) -> Stat:
-        """Make at least ``min_runs`` runs and ``min_s`` seconds of them, none beginning after ``max_s``; say the result."""
+        """Make at least ``min_runs`` runs and ``min_s`` seconds of them, none beginning after ``max_s``."""
         say = self._run.say
         say.info(
-            f"Running benchmark for at least {min_runs} iterations and at least {number(min_s)} seconds but terminate if "
+            f"Running benchmark for at least {min_runs} iterations and at least {number(min_s)} seconds but "
+            f"terminate if "
             f"exceeding {number(max_s)} seconds."
         )
         hardware = self._run.bench.hardware
@@ -55,6 +59,8 @@ class RunLoop:
             now_us = 0.0
             while True:
                 base_us = self._interpreter.inference_us(hardware.core_shares(work), hardware.gpu_share(work))
+                if self._interpreter.invoke_error:
+                    base_us = max(base_us, _FAILING_US)
                 if profiled:
                     base_us += _PROFILED_RUN_US + _PROFILED_OP_US * sum(len(w.works) for w in self._interpreter.works)
                 now_us, more = self._chunk(stat, base_us, now_us, min_runs, min_s * 1e6, max_s * 1e6)
@@ -63,6 +69,8 @@ class RunLoop:
         finally:
             hardware.end_work(work)
         say.info(stat.line() + "\n")
+        if self._interpreter.invoke_error and stat.count:
+            raise BenchmarkFailedError
         return stat
 
     def _duty(self, shares: dict[int, float], gpu_share: float) -> float:
@@ -105,6 +113,9 @@ class RunLoop:
             return now_us, False
         self._cold = False
         stat.add(values[:stop])
+        if self._interpreter.invoke_error:
+            for _ in range(stop):
+                run.say.runtime("ERROR", self._interpreter.invoke_error)
         end_us = float(ends[stop - 1])
         run.sleep_us(end_us - now_us)
         return end_us, stop == count

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from orchestrator.virtual.programs.interpreter import Interpreter
 
 _MB: Final = 1 << 20
+_NOT_OVERLAPPING: Final = (
+    "One possible set of tensors that have non-overlapping memory spaces with each other, and they take up the "
+    "whole arena:"
+)
 
 
 def describe(interpreter: Interpreter) -> str:
@@ -39,12 +43,12 @@ def _arena(plan: SubgraphPlan) -> dict[int, Tensor]:
 
 def _subgraph(plan: SubgraphPlan, arena: dict[int, Tensor], widths: tuple[int, int, int]) -> str:
     subgraph = plan.subgraph
+    columns = f"Tensor  ID {'Name':<{widths[0]}} {'Type':<{widths[1]}} {'AllocType':<{widths[2]}}"
     lines = [
         f"-----------Subgraph-{plan.index} has {len(subgraph.tensors)} tensors and {len(plan.nodes)} nodes------------",
         f"{len(subgraph.inputs)} Inputs: {_listed(subgraph.inputs)} -> {_size(plan, subgraph.inputs)}",
         f"{len(subgraph.outputs)} Outputs: {_listed(subgraph.outputs)} -> {_size(plan, subgraph.outputs)}", "",
-        f"Tensor  ID {'Name':<{widths[0]}} {'Type':<{widths[1]}} {'AllocType':<{widths[2]}} "
-        f"{'Size (Bytes/MB)':<18} {'Shape':<10} {'MemAddr-Offset':<16}",
+        f"{columns} {'Size (Bytes/MB)':<18} {'Shape':<10} {'MemAddr-Offset':<16}",
     ]  # fmt: skip
     offset = constant_offset = 0
     for index, tensor in enumerate(subgraph.tensors):
@@ -97,12 +101,11 @@ def _allocation(kind: str, tensors: dict[int, Tensor]) -> list[str]:
     size = tensors[largest].size_bytes
     total = sum(tensor.size_bytes for tensor in tensors.values())
     start = 0x7000_0000_0000
+    place = f"This memory arena is estimated as[0x{start + total:x}, 0x{start:x})"
     return [
         f"{kind} Info: ", f"Tensor {largest} has the max size {size} bytes ({size / _MB:.3f} MB).",
-        f"This memory arena is estimated as[0x{start + total:x}, 0x{start:x}), taking {total} bytes "
-        f"({total / _MB:.3f} MB).",
-        "One possible set of tensors that have non-overlapping memory spaces with each other, and they take up the whole "
-        "arena:",
+        f"{place}, taking {total} bytes ({total / _MB:.3f} MB).",
+        _NOT_OVERLAPPING,
         "Tensor " + " -> ".join(map(str, tensors)) + ".", "",
     ]  # fmt: skip
 
