@@ -113,8 +113,7 @@ def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) 
     from orchestrator.virtual.lab import lab_request
 
     if not serial or not kind:
-        kinds = describe()
-        return CommandResult(text=table(("fault", "what happens"), [(k, v) for k, v in kinds.items()]), data=kinds)
+        return CommandResult(text=describe(), data={"kinds": describe()})
     with Farm(settings) as farm:
         folder = farm.lab_folder
     if kind == "clear":

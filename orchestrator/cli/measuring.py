@@ -23,7 +23,7 @@ from orchestrator.planning import Expansion, expand
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
@@ -173,15 +173,15 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
         stored_models, stored_builds = farm.store.models(), farm.store.builds()
         models = [stored_models[sha256] for sha256 in {case.model_sha256 for case in open_cases}]
         builds = [stored_builds[sha256] for sha256 in {case.build_sha256 for case in open_cases}]
-        for item in [*models, *builds]:
-            if item.path is None or not item.path.is_file():
-                raise UsageError(f"{item.name}: its file {item.path} is gone", hint="put it back, then resume")
+        for name, path in [(model.name, model.path) for model in models] + [(item.name, item.path) for item in builds]:
+            if path is None or not path.is_file():
+                raise UsageError(f"{name}: its file {path} is gone", hint="put it back, then resume")
         devices = _reachable(farm, serials) if serials else []
         farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
         return _run(farm, campaign, plan, models, builds, devices, out)
 
 
-def _reachable(farm: Farm, serials: set[str]) -> list[tuple[Device, DeviceFacts]]:
+def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFacts]]:
     """Open those of a campaign's devices that are there; raises NoDeviceError when none is."""
     from orchestrator.errors import NoDeviceError
 

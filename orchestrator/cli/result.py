@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePath
@@ -44,7 +44,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def table(headers: tuple[str, ...], rows: list[tuple[str, ...]], *, right: tuple[int, ...] = ()) -> str:
+def table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, right: tuple[int, ...] = ()) -> str:
     """Return a plain text table; columns whose index is in ``right`` are aligned to the right."""
     printable = [tuple(one_line(cell) for cell in row) for row in rows]
     widths = [max(len(row[column]) for row in [headers, *printable]) for column in range(len(headers))]
