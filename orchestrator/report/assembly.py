@@ -35,6 +35,7 @@ from orchestrator.report.next_steps import finding_step, next_step
 from orchestrator.report.published import load_published
 
 _VIRTUAL_SUFFIX = " (virtual)"
+_MODEL_SUFFIX = ".tflite"
 
 
 def build_report_data(
@@ -300,7 +301,7 @@ def _device_rows(
 
 
 def _model_rows(cases: Iterable[Case], models: Mapping[str, Model]) -> dict[str, ModelRow]:
-    names = {case.model_sha256: case.model_name for case in cases}
+    names = {case.model_sha256: case.model_name.removesuffix(_MODEL_SUFFIX) or case.model_name for case in cases}
     labels = unique_labels({str(sha256): name for sha256, name in names.items()})
     return {
         sha256: ModelRow(sha256=sha256, label=label, size_bytes=models[sha256].size_bytes if sha256 in models else None)

@@ -194,7 +194,10 @@ class Totals:
     """How many of what."""
 
     cases: int
+    #: Trusted, and shown to be the requested delegate's.
     judged: int
+    #: The requested delegate's, and not trusted.
+    suspect: int
     #: Cases by what there is to show for them, in the order of the enumeration, only those that occur.
     by_status: tuple[tuple[str, int], ...]
     #: Cases with a figure of their own by quality, only those that occur.

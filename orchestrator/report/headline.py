@@ -29,6 +29,7 @@ def totals_of(results: Sequence[ResultRow], skipped: Sequence[SkipRow]) -> Total
     return Totals(
         cases=len(results),
         judged=sum(row.result.is_judged for row in results),
+        suspect=sum(row.result.status is CaseStatus.MEASURED and not row.result.is_judged for row in results),
         by_status=tuple((status.value, statuses[status]) for status in CaseStatus if statuses[status]),
         by_quality=tuple((quality.value, qualities[quality]) for quality in Quality if qualities[quality]),
         virtual_cases=sum(row.is_virtual for row in results),
@@ -85,11 +86,10 @@ def _answers(results: Sequence[ResultRow]) -> tuple[str, ...]:
     real_models = {model for model, is_virtual in groups if not is_virtual}
     answers = []
     for (model, is_virtual), rows in sorted(groups.items()):
-        if is_virtual and model in real_models:
-            continue
-        answers.append(_answer(model, rows))
+        is_beside_real = is_virtual and model in real_models
+        answers.append(_answer(f"{model} on virtual phones" if is_beside_real else model, rows))
     if len(answers) > _MOST_ANSWERS:
-        return (*answers[:_MOST_ANSWERS], f"{len(answers) - _MOST_ANSWERS} more models: see the comparison.")
+        return (*answers[:_MOST_ANSWERS], f"For {len(answers) - _MOST_ANSWERS} more, see the comparison.")
     return tuple(answers)
 
 
@@ -143,7 +143,8 @@ def _warnings(results: Sequence[ResultRow]) -> tuple[str, ...]:
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     warnings = [_warning(reason, rows) for reason, rows in ordered[:_MOST_WARNINGS]]
     if len(ordered) > _MOST_WARNINGS:
-        warnings.append(f"{len(ordered) - _MOST_WARNINGS} more kinds of trouble: see the findings.")
+        hidden = len(ordered) - _MOST_WARNINGS
+        warnings.append(f"{_counted(hidden, 'more kind')} of trouble: see the findings.")
     return tuple(warnings)
 
 

@@ -18,7 +18,7 @@ from orchestrator.records.verdict import Severity
 from orchestrator.report.conditions import battery_text, clocks_text, hottest_text
 from orchestrator.report.data import BestMark, FindingRow, LogExcerpt, ReportData, ResultRow
 from orchestrator.report.escapes import csv_text, visible, visible_block
-from orchestrator.report.labels import SHORT_HASH, STATUS_WORDS, column_decimals, fallback_words, truth_words
+from orchestrator.report.labels import SHORT_HASH, STATUS_WORDS, column_decimals, fallback_words
 from orchestrator.report.logs import LOG_CHARACTERS, shorter
 from orchestrator.report.matrix import OWN_FIGURE, figures_decimals, matrix_tables
 from orchestrator.report.published import SOURCE
@@ -29,7 +29,9 @@ from orchestrator.report.tables import (
     flat_record,
     quality_text,
     reference_lines,
+    result_cells,
     spread_text,
+    start_cells,
 )
 from orchestrator.resources import data_folder
 from orchestrator.units import US_PER_MS, format_bytes, format_duration
@@ -156,7 +158,6 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "ms": figure_ms,
-        "mib": _mib,
         "size": format_bytes,
         "duration": format_duration,
         "moment": _moment,
@@ -177,20 +178,18 @@ def _environment() -> jinja2.Environment:
         "SHOWN_CASES": _SHOWN_CASES,
         "STATUS_WORDS": STATUS_WORDS,
         "fallback_words": fallback_words,
-        "truth_words": truth_words,
+        "result_cells": result_cells,
+        "start_cells": start_cells,
     }
     return environment
 
 
 def _finalize(value: object) -> object:
     """Make plain text visible before it is escaped; None is nothing."""
+    # Called for every expression of every row: the common case stays free of a second call.
     if type(value) is str:
-        return visible(value)
+        return value if value.isprintable() else visible(value)
     return "" if value is None else value
-
-
-def _mib(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.1f}"
 
 
 def _moment(moment: datetime | None) -> str:

@@ -50,6 +50,53 @@ def delegate_text(row: ResultRow) -> str:
     return NOTHING if row.result.truth is None else truth_words(row.delegate, row.result.truth)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureCell:
+    """A cell of a column of figures."""
+
+    label: str
+    #: What the column is sorted by; None where there is no figure.
+    value: float | None
+    text: str
+
+
+def result_cells(row: ResultRow, decimals: Mapping[str, int]) -> tuple[FigureCell, ...]:
+    """Return what stands beside a case's median: interval, spread and speed-up; ``decimals`` by kind of column."""
+    summary = row.result.summary if row.result.status in OWN_FIGURE else None
+    interval = summary.interval if summary is not None else None
+    spread = summary.spread if summary is not None else None
+    ratio = row.speed_up.value if row.speed_up is not None else None
+    digits = decimals["median"]
+    between = NOTHING if interval is None else f"{figure_ms(interval.low, digits)} - {figure_ms(interval.high, digits)}"
+    return (
+        FigureCell(label="95 % interval ms", value=None if interval is None else interval.low, text=between),
+        FigureCell(label="spread ±%", value=spread, text=NOTHING if spread is None else f"{spread * 100:.1f}"),
+        FigureCell(label="speed-up over CPU", value=ratio, text=NOTHING if ratio is None else f"{ratio:.2f}"),
+    )
+
+
+def start_cells(row: ResultRow, decimals: Mapping[str, int]) -> tuple[FigureCell, ...]:
+    """Return initialisation, first inference, median and memory of a case with a figure."""
+    median_us = row.result.summary.median_us if row.result.summary is not None else None
+    times = (
+        ("init ms", row.init_us, decimals["init"]),
+        ("first inference ms", row.first_us, decimals["first"]),
+        ("median ms", median_us, decimals["median"]),
+    )
+    memory = (
+        ("memory after init MB", row.init_memory_mib),
+        ("memory overall MB", row.overall_memory_mib),
+        ("peak memory MB", row.peak_memory_mib),
+    )
+    return (
+        *(FigureCell(label=label, value=value, text=figure_ms(value, digits)) for label, value, digits in times),
+        *(
+            FigureCell(label=label, value=value, text=NOTHING if value is None else f"{value:.1f}")
+            for label, value in memory
+        ),
+    )
+
+
 def render_text_table(data: ReportData) -> str:
     """Return the results as plain text, at most 100 columns wide, for a terminal.
 
