@@ -36,7 +36,7 @@ class Database:
         self._reader = engine
         if path is None:
             # All that one call reads is of one moment, as it is on SQLite.
-            self._reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
         self._writer = engine.execution_options(**{_WRITES: True})
         self._writers_queue = threading.Lock()
         self._is_open = True

@@ -29,6 +29,7 @@ Record = TypeVar("Record")
 #: Turns one value into another; None stands for "leave it as it is", which spares a call per value.
 _Convert = Callable[[Any], Any] | None
 
+_from_text = json.JSONDecoder().decode
 _to_text = json.JSONEncoder(ensure_ascii=True, check_circular=False, separators=(",", ":")).encode
 
 
@@ -45,7 +46,7 @@ def load_document(kind: type[Record], document: str, *, where: str) -> Record:
         StoreError: a value isn't known to this version of benchfarm, or a field without default is missing.
     """
     try:
-        values = json.loads(document)
+        values = _from_text(document)
     except ValueError as error:
         raise StoreCorruptError(f"{where}: the stored document isn't JSON ({error})") from error
     try:
@@ -122,7 +123,9 @@ def _decoder(hint: Any) -> _Convert:
         of_value = inner[1]
         if of_key is None and of_value is None:
             return None
-        return functools.partial(_decoded_mapping, of_key or _same, of_value or _same)
+        if of_value is None:
+            return lambda values: {int(key): value for key, value in values.items()}
+        return functools.partial(_decoded_mapping, of_key or str, of_value)
     if kind is tuple:
         of_item = inner[0]
         if arguments[1:] != (...,) or of_item is None:
@@ -149,10 +152,6 @@ def _record_decoder(kind: Any) -> Callable[[Any], Any]:
 
 def _decoded_mapping(of_key: Callable[[Any], Any], of_value: Callable[[Any], Any], values: Any) -> dict[Any, Any]:
     return {of_key(key): of_value(value) for key, value in values.items()}
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _or_none(converts: list[_Convert], hint: Any) -> _Convert:

@@ -44,9 +44,9 @@ def open_store(where: str | Path, *, busy_timeout_s: float = 30.0, migrations: M
         return _open_file(Path(where), busy_timeout_s=busy_timeout_s, migrations=migrations)
     try:
         url = make_url(where)
-    except ArgumentError as error:
-        # SQLAlchemy's own message repeats the URL, and with it a password.
-        raise UsageError("the store's URL can't be understood; write it as postgresql://user@host/database") from error
+    except (ArgumentError, ValueError):
+        # Not raised from the original, whose message repeats the URL, and with it a password.
+        raise UsageError("the store's URL can't be understood; write it as postgresql://user@host/database") from None
     scheme = url.drivername.split("+")[0]
     if scheme == "sqlite":
         if url.query or not url.database:
@@ -58,7 +58,12 @@ def open_store(where: str | Path, *, busy_timeout_s: float = 30.0, migrations: M
 
 
 def _open_file(path: Path, *, busy_timeout_s: float, migrations: Migrations) -> SqlStore:
-    path = path.expanduser().absolute()
+    if path == Path() or "\x00" in str(path):
+        raise UsageError("the store's path is empty or holds a NUL character; name a file")
+    try:
+        path = path.expanduser().absolute()
+    except RuntimeError as error:
+        raise UsageError(f"{path}: there is no such user, whose home folder this could be") from error
     sqlite_file.create_folder(path)
     sqlite_file.check_file(path)
     sqlite_file.prepare_file(path, busy_timeout_s=busy_timeout_s)
@@ -83,7 +88,8 @@ def _open_server(url: URL, *, busy_timeout_s: float, migrations: Migrations) -> 
         raise StoreError(
             "a store on PostgreSQL needs the package psycopg", hint="pip install 'benchfarm[postgresql]'"
         ) from error
-    name = url.render_as_string(hide_password=True)
+    # Parameters may hold a password too.
+    name = url.set(query={}).render_as_string(hide_password=True)
     database = Database(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)
     with _closed_on_failure(database):
         if migrations.are_due(database):

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import RowMapping
 
-from orchestrator.errors import StoreError
+from orchestrator.errors import StoreCorruptError, StoreError
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceState
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
 from orchestrator.records.run import Attachment, LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
+from orchestrator.store.blobs import PackedBlob, unpack
 from orchestrator.store.documents import dump_document, load_document
 
 Row = dict[str, Any]
@@ -243,6 +244,16 @@ def run_from_row(row: RowMapping, *, case: Case, attachments: tuple[Attachment, 
         state_before=None if before is None else load_document(DeviceState, before, where=where),
         state_after=None if after is None else load_document(DeviceState, after, where=where),
     )
+
+
+def attachment_from_row(row: RowMapping) -> Attachment:
+    """Return raw output joined with its blob, unpacked and checked; raises StoreCorruptError."""
+    if row["data"] is None:
+        raise StoreCorruptError(f"raw output {row['sha256']} ({row['name']}): its bytes are missing")
+    blob = PackedBlob(
+        sha256=row["sha256"], size_bytes=row["size_bytes"], packing=row["packing"], data=bytes(row["data"])
+    )
+    return Attachment(name=row["name"], data=unpack(blob))
 
 
 def _figure(value: float | None) -> float | None:

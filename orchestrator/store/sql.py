@@ -16,7 +16,7 @@ from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass
 from orchestrator.store import admission, rows
-from orchestrator.store.blobs import PackedBlob, pack, unpack
+from orchestrator.store.blobs import PackedBlob, pack
 from orchestrator.store.database import Database
 from orchestrator.store.registry import (
     insert_case,
@@ -283,20 +283,21 @@ class SqlStore:
 
     def _attachments(self, of_run: ColumnElement[bool]) -> tuple[Attachment, ...]:
         query = (
-            select(ATTACHMENTS.c.name, BLOBS.c.sha256, BLOBS.c.size_bytes, BLOBS.c.packing, BLOBS.c.data)
-            .join_from(ATTACHMENTS, BLOBS, ATTACHMENTS.c.blob_sha256 == BLOBS.c.sha256)
+            select(
+                ATTACHMENTS.c.name,
+                ATTACHMENTS.c.blob_sha256.label("sha256"),
+                BLOBS.c.size_bytes,
+                BLOBS.c.packing,
+                BLOBS.c.data,
+            )
+            # An outer join: output that is missing has to be noticed.
+            .join_from(ATTACHMENTS, BLOBS, ATTACHMENTS.c.blob_sha256 == BLOBS.c.sha256, isouter=True)
             .join(RUNS, ATTACHMENTS.c.run_no == RUNS.c.run_no)
             .where(of_run)
             .order_by(ATTACHMENTS.c.position)
         )
         with self._database.reading() as connection:
-            return tuple(
-                Attachment(
-                    name=name,
-                    data=unpack(PackedBlob(sha256=sha256, size_bytes=size_bytes, packing=packing, data=bytes(data))),
-                )
-                for name, sha256, size_bytes, packing, data in connection.execute(query)
-            )
+            return tuple(rows.attachment_from_row(row) for row in connection.execute(query).mappings())
 
 
 def _questions(run: RunRecord) -> rows.Row:

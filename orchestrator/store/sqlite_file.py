@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import stat
 import struct
 import time
 from contextlib import closing
@@ -31,14 +32,16 @@ def check_file(path: Path) -> None:
         StoreReadOnlyError: the file or its folder can't be written.
         StoreError: a folder, or something that can't be read.
     """
-    if path.is_dir():
-        raise StoreError(f"{path} is a folder; name a file in it, for example {path / 'benchfarm.sqlite'}")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise StoreReadOnlyError(f"{path.parent}: the store's folder can't be written, and SQLite keeps its log there")
     try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise StoreError(f"{path} is a folder; name a file in it, for example {path / 'benchfarm.sqlite'}")
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreError(f"{path} is no regular file; name another one")
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
-            size_bytes = os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         return
     except OSError as error:
@@ -56,8 +59,8 @@ def check_file(path: Path) -> None:
     if application_id != APPLICATION_ID:
         raise _corrupt(path, "is a database of another program")
     expected_bytes = page_count * (65536 if page_bytes == 1 else page_bytes)
-    if size_bytes < expected_bytes and not _has_log(path):
-        raise _corrupt(path, f"was cut off: it has {size_bytes} of {expected_bytes} bytes")
+    if status.st_size < expected_bytes and not _has_log(path):
+        raise _corrupt(path, f"was cut off: it has {status.st_size} of {expected_bytes} bytes")
 
 
 def create_folder(path: Path) -> None:

@@ -141,6 +141,15 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
         store.close()
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.xdist_group("postgresql"))])
+def unused_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where no store has ever been: the path of a file, or the URL of a database without tables."""
+    if request.param == "sqlite":
+        return str(tmp_path / "runs.sqlite")
+    cluster: Cluster = request.getfixturevalue("postgresql")
+    return cluster.url(cluster.create())
+
+
 @pytest.fixture
 def store(reopen: Callable[[], Store]) -> Store:
     """An empty store of each kind."""

@@ -1,0 +1,320 @@
+"""What is stored stays stored: processes killed, disks full, locks held."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
+
+from orchestrator.errors import HostStorageError, StoreError
+from orchestrator.records.identity import RunId
+from orchestrator.records.run import Attachment, RunRecord
+from orchestrator.store.opening import open_store
+
+REPO = Path(__file__).parents[2]
+
+APPEND_UNTIL_A_STATEMENT = """
+import os, pickle, signal, sys
+from sqlalchemy import Engine, event
+from orchestrator.store.opening import open_store
+
+path, fatal = sys.argv[1:]
+store = open_store(path)
+run = pickle.load(sys.stdin.buffer)
+
+@event.listens_for(Engine, "after_cursor_execute")
+def after_statement(connection, cursor, statement, *_):
+    if statement.startswith(fatal):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+@event.listens_for(Engine, "commit")
+def before_commit(connection):
+    if fatal == "COMMIT":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+store.append_run(run)
+if fatal == "return":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+APPEND_FOR_EVER = """
+import dataclasses, itertools, pickle, sys
+from orchestrator.store.opening import open_store
+
+store = open_store(sys.argv[1])
+run = pickle.load(sys.stdin.buffer)
+for number in itertools.count():
+    store.append_run(dataclasses.replace(run, run_id=f"run-{number}", invocation=number))
+    print(number, flush=True)
+"""
+
+FILL_A_SMALL_DISK = """
+import dataclasses, os, pickle, sys
+from pathlib import Path
+from orchestrator.errors import HostStorageError
+from orchestrator.records.run import Attachment
+from orchestrator.store.opening import open_store
+
+disk = Path(sys.argv[1])
+run, campaign, devices, models, builds = pickle.load(sys.stdin.buffer)
+(disk / "filler").write_bytes(bytes(1 << 20))
+store = open_store(disk / "runs.sqlite")
+store.begin_campaign(campaign, devices=devices, models=models, builds=builds)
+kept = []
+while True:
+    number = len(kept)
+    attachments = (Attachment(name="logcat", data=os.urandom(50_000)),)
+    new = dataclasses.replace(run, run_id=f"run-{number}", invocation=number, attachments=attachments)
+    try:
+        store.append_run(new)
+    except HostStorageError:
+        break
+    kept.append(new)
+assert kept, "not even one run fitted"
+assert list(store.runs(with_attachments=True)) == kept
+(disk / "filler").unlink()
+assert store.append_run(new)
+store.close()
+reopened = open_store(disk / "runs.sqlite")
+assert list(reopened.runs(with_attachments=True)) == [*kept, new]
+print("kept", len(kept))
+"""
+
+
+def child(code: str, *arguments: str, before: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*before, sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": str(REPO)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def appending_child(path: Path, run: RunRecord) -> subprocess.Popen[bytes]:
+    """Start a process that appends copies of a run and prints the number of each after it was stored."""
+    process = child(APPEND_FOR_EVER, str(path))
+    process.stdin.write(pickle.dumps(run))
+    process.stdin.close()
+    return process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.stdout.close()
+    process.stderr.close()
+    process.wait(timeout=60)
+
+
+@pytest.fixture
+def path(tmp_path: Path, samples) -> Path:
+    """A closed store with a campaign and one run."""
+    path = tmp_path / "runs.sqlite"
+    store = open_store(path)
+    samples.begin(store)
+    store.append_run(samples.run(0))
+    store.close()
+    return path
+
+
+def check_whole(path: Path) -> None:
+    """Check with SQLite itself that a store is sound and no row refers to one that isn't there."""
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    "fatal",
+    [
+        "BEGIN IMMEDIATE",
+        "INSERT INTO cases",
+        "INSERT INTO runs",
+        "INSERT INTO findings",
+        "INSERT INTO blobs",
+        "INSERT INTO attachments",
+        "COMMIT",
+        "return",
+    ],
+)
+def test_a_store_is_whole_when_its_process_is_killed_while_it_appends(path: Path, samples, fatal: str) -> None:
+    run = samples.run(1, case=samples.case(threads=7))
+
+    process = child(APPEND_UNTIL_A_STATEMENT, str(path), fatal)
+    _, said = process.communicate(pickle.dumps(run), timeout=120)
+
+    assert process.returncode == -signal.SIGKILL, said.decode()
+    check_whole(path)
+    store = open_store(path)
+    was_returned = fatal == "return"
+    assert list(store.runs(with_attachments=True)) == [samples.run(0), *([run] if was_returned else [])]
+    assert store.append_run(run) is not was_returned
+    assert list(store.runs(with_attachments=True)) == [samples.run(0), run]
+    store.close()
+
+
+def test_every_run_that_was_acknowledged_is_there_after_a_kill(path: Path, samples) -> None:
+    run = samples.run(run_id=RunId("run"), case=samples.case(threads=7))
+    process = appending_child(path, run)
+
+    acknowledged = [int(process.stdout.readline()) for _ in range(25)]
+    process.kill()
+    acknowledged += [int(line) for line in process.stdout.read().splitlines()]
+    end(process)
+
+    check_whole(path)
+    store = open_store(path)
+    stored = list(store.runs(with_attachments=True))[1:]
+    assert [item.invocation for item in stored] == list(range(len(stored)))
+    # At most one was committed and not yet told of.
+    assert len(stored) - len(acknowledged) in (0, 1)
+    assert all(item == dataclasses.replace(run, run_id=item.run_id, invocation=item.invocation) for item in stored)
+    store.close()
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path, samples) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    namespace = ("unshare", "--map-root-user", "--mount")
+    mounted = ("sh", "-c", 'mount -t tmpfs -o size=3m tmpfs "$0" && exec "$@"', str(disk))
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*namespace, *mounted, "true"], capture_output=True).returncode
+    ):
+        pytest.skip("no small disk can be mounted here")
+
+    process = child(FILL_A_SMALL_DISK, str(disk), before=(*namespace, *mounted))
+    sent = (samples.run(), samples.campaign(), [samples.phone], [samples.model], [samples.build])
+    told, said = process.communicate(pickle.dumps(sent), timeout=120)
+
+    assert process.returncode == 0, said.decode()
+    assert told.startswith(b"kept")
+
+
+@pytest.fixture
+def limit_size() -> Iterator[Callable[[int], None]]:
+    """Lets SQLite fail as on a full disk when a database would outgrow a number of pages."""
+    listeners = []
+
+    def limit(pages: int) -> None:
+        def on_connect(connection: sqlite3.Connection, _record: object) -> None:
+            connection.execute(f"PRAGMA max_page_count = {pages}")
+
+        event.listen(Pool, "connect", on_connect)
+        listeners.append(on_connect)
+
+    yield limit
+    for listener in listeners:
+        event.remove(Pool, "connect", listener)
+
+
+def test_a_run_for_which_there_is_no_space_leaves_no_part_of_itself(path: Path, samples, limit_size) -> None:
+    limit_size(path.stat().st_size // 4096 + 4)
+    store = open_store(path)
+    large = samples.run(1, attachments=(Attachment(name="logcat", data=os.urandom(200_000)),))
+
+    with pytest.raises(HostStorageError, match="kept"):
+        store.append_run(large)
+
+    assert list(store.runs(with_attachments=True)) == [samples.run(0)]
+    assert store.append_run(samples.run(1))
+    store.close()
+    check_whole(path)
+
+
+def test_a_store_that_is_locked_for_too_long_is_told_and_works_afterwards(path: Path, samples) -> None:
+    store = open_store(path, busy_timeout_s=0.05)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(StoreError, match="locked"):
+            store.append_run(samples.run(1))
+
+        assert [run.invocation for run in store.runs()] == [0]
+        other.execute("ROLLBACK")
+    assert store.append_run(samples.run(1))
+    store.close()
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_a_server_whose_lock_is_held_for_too_long_is_told(postgresql, postgresql_template: str, samples) -> None:
+    import psycopg
+
+    name = postgresql.create(postgresql_template)
+    store = open_store(postgresql.url(name), busy_timeout_s=0.05)
+    with psycopg.connect(postgresql.url(name)) as other:
+        other.execute("LOCK TABLE campaigns")
+
+        with pytest.raises(StoreError, match="locked"):
+            samples.begin(store)
+
+    samples.begin(store)
+    store.close()
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_a_store_on_a_server_survives_the_end_of_its_connections(postgresql, postgresql_template: str, samples) -> None:
+    import psycopg
+
+    name = postgresql.create(postgresql_template)
+    store = open_store(postgresql.url(name))
+    samples.begin(store)
+    with psycopg.connect(postgresql.url("postgres"), autocommit=True) as admin:
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+
+    assert store.append_run(samples.run(0))
+    assert list(store.runs(with_attachments=True)) == [samples.run(0)]
+    store.close()
+
+
+def test_writers_of_several_processes_wait_for_each_other(path: Path, samples) -> None:
+    other = samples.run(run_id=RunId("run"), case=samples.case(threads=7))
+    process = appending_child(path, other)
+    process.stdout.readline()
+
+    store = open_store(path)
+    mine: list[RunRecord] = [samples.run(number) for number in range(1, 40)]
+    assert all(store.append_run(run) for run in mine)
+
+    assert process.poll() is None
+    process.kill()
+    end(process)
+    stored = list(store.runs())
+    assert [run.invocation for run in stored if run.case == samples.case()] == list(range(40))
+    theirs = [run.invocation for run in stored if run.case == other.case]
+    assert theirs == list(range(len(theirs)))
+    store.close()
+
+
+def test_a_reader_sees_a_whole_run_or_none(path: Path, samples) -> None:
+    store, reader = open_store(path), open_store(path)
+    over = threading.Event()
+
+    def append() -> None:
+        try:
+            for number in range(1, 60):
+                store.append_run(samples.run(number))
+        finally:
+            over.set()
+
+    writer = threading.Thread(target=append)
+    writer.start()
+    while not over.is_set():
+        for run in reader.runs(with_attachments=True):
+            assert run == samples.run(run.invocation)
+    writer.join()
+    assert len(list(reader.runs())) == 60
+    store.close()
+    reader.close()

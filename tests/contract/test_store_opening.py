@@ -1,0 +1,296 @@
+"""Opening a store: what is found there, and what is said when it can't be used."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import StoreCorruptError, StoreError, StoreReadOnlyError, UsageError
+from orchestrator.store.memory import MemoryStore
+from orchestrator.store.opening import open_store
+
+REPO = Path(__file__).parents[2]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return every file of a folder with its bytes."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_missing_folder_is_made(tmp_path: Path, samples) -> None:
+    path = tmp_path / "farm" / "2026" / "runs.sqlite"
+
+    store = open_store(path)
+    samples.begin(store)
+    store.close()
+
+    assert path.is_file()
+
+
+@pytest.mark.parametrize("name", ["it's 100 %.db", "a?mode=ro#x", "größe €.sqlite", "two\nlines", "-rf", "a&b=c;d"])
+def test_any_name_of_a_file_is_taken_as_it_is(tmp_path: Path, samples, name: str) -> None:
+    store = open_store(tmp_path / name)
+    samples.begin(store)
+    store.close()
+
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    reopened = open_store(str(tmp_path / name))
+    assert [campaign.campaign_id for campaign in reopened.campaigns()] == ["night-1"]
+    reopened.close()
+
+
+def test_a_path_and_its_url_are_the_same_store(tmp_path: Path, samples) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/runs.sqlite")
+    samples.begin(store)
+    store.close()
+
+    reopened = open_store(str(tmp_path / "runs.sqlite"))
+    assert len(reopened.campaigns()) == 1
+    reopened.close()
+
+
+def test_the_store_in_memory_has_a_name() -> None:
+    assert isinstance(open_store(":memory:"), MemoryStore)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "",
+        "sqlite://",
+        "sqlite:///runs.sqlite?mode=ro",
+        "mysql://user@host/db",
+        "://",
+        "pg://x",
+        "a\x00b",
+        "~no-such-user/x",
+    ],
+)
+def test_what_names_no_store_is_a_usage_error(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(UsageError):
+        open_store(where)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://u:hush@127.0.0.1:1/db", "postgresql://u@127.0.0.1:1/db?password=hush", "postgresql://u:hush@h:x/db"],
+)
+def test_a_password_is_never_repeated(url: str) -> None:
+    with pytest.raises((StoreError, UsageError)) as refused:
+        open_store(url)
+
+    raised: BaseException | None = refused.value
+    while raised is not None:
+        assert "hush" not in str(raised)
+        raised = raised.__cause__
+
+
+def test_a_server_that_does_not_answer_is_told() -> None:
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/db: .*can't be reached"):
+        open_store("postgresql://user@127.0.0.1:1/db")
+
+
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is a folder"):
+        open_store(tmp_path)
+
+
+def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+
+    with pytest.raises(StoreError, match="folder can't be made"):
+        open_store(tmp_path / "file" / "runs.sqlite")
+
+
+def test_a_pipe_is_no_store(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(StoreError, match="no regular file"):
+        open_store(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"x", b"serial,latency\n1,2\n" * 1000, b"SQLite format 3\x00", b"SQLite format 3\x00" + b"\xff" * 5000],
+    ids=["one byte", "csv", "magic only", "magic and garbage"],
+)
+def test_a_file_that_is_no_store_is_left_untouched(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "runs.sqlite"
+    path.write_bytes(content)
+
+    with pytest.raises(StoreCorruptError, match=r"runs\.sqlite.*untouched"):
+        open_store(path)
+
+    assert contents(tmp_path) == {"runs.sqlite": content}
+
+
+def test_a_database_of_another_program_is_left_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE runs (a)")
+    before = contents(tmp_path)
+
+    with pytest.raises(StoreCorruptError, match="another program"):
+        open_store(path)
+
+    assert contents(tmp_path) == before
+
+
+@pytest.fixture
+def filled(tmp_path: Path, samples) -> Path:
+    """A closed store with three runs."""
+    path = tmp_path / "runs.sqlite"
+    store = open_store(path)
+    samples.begin(store)
+    for number in range(3):
+        store.append_run(samples.run(number))
+    store.close()
+    return path
+
+
+def test_a_store_that_was_cut_off_is_left_untouched(filled: Path) -> None:
+    whole = filled.read_bytes()
+    filled.write_bytes(whole[: len(whole) // 2])
+    before = contents(filled.parent)
+
+    with pytest.raises(StoreCorruptError, match="cut off"):
+        open_store(filled)
+
+    assert contents(filled.parent) == before
+
+
+def test_damage_in_the_middle_is_told_when_it_is_read(filled: Path) -> None:
+    with filled.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(filled.stat().st_size - 4096))
+    before = filled.read_bytes()
+
+    with pytest.raises(StoreCorruptError, match=r"runs\.sqlite: .*damaged"):
+        open_store(filled)
+
+    assert filled.read_bytes() == before
+
+
+def test_raw_output_that_changed_on_the_disk_is_never_handed_out(filled: Path, samples) -> None:
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        connection.execute("UPDATE blobs SET data = zeroblob(length(data))")
+    store = open_store(filled)
+
+    with pytest.raises(StoreCorruptError, match="raw output"):
+        store.attachments(samples.run(0).run_id)
+    with pytest.raises(StoreCorruptError, match="raw output"):
+        list(store.runs(with_attachments=True))
+    assert len(list(store.runs())) == 3
+    store.close()
+
+
+def test_raw_output_that_is_missing_is_told_and_only_when_it_is_wanted(filled: Path, samples) -> None:
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        connection.execute("DELETE FROM blobs")
+    store = open_store(filled)
+
+    assert [run.attachments for run in store.runs()] == [(), (), ()]
+    with pytest.raises(StoreCorruptError, match="missing"):
+        store.attachments(samples.run(0).run_id)
+    store.close()
+
+
+OPEN_IN_A_CHILD = """
+import os, sys
+from orchestrator.errors import BenchfarmError
+from orchestrator.store.opening import open_store
+
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    open_store(sys.argv[1])
+except BenchfarmError as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+
+
+def open_without_privileges(path: Path) -> str:
+    """Open a store as a user that permissions count for, and return what it was refused with."""
+    ended = subprocess.run(
+        [sys.executable, "-c", OPEN_IN_A_CHILD, str(path)],
+        env={**os.environ, "PYTHONPATH": str(REPO)},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode != 0, "the store was opened"
+    return ended.stderr
+
+
+@pytest.fixture
+def reachable(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same store in a folder that every user may enter."""
+    folder = Path("/tmp") / f"benchfarm-readonly-{os.getpid()}-{filled.parent.name}"
+    folder.mkdir()
+    shutil.copy(filled, folder)
+    yield folder / filled.name
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_a_file_that_may_not_be_written_is_read_only(reachable: Path) -> None:
+    reachable.chmod(0o444)
+    reachable.parent.chmod(0o777)
+    before = contents(reachable.parent)
+
+    assert StoreReadOnlyError.__name__ in open_without_privileges(reachable)
+
+    assert contents(reachable.parent) == before
+
+
+def test_a_folder_that_may_not_be_written_is_read_only(reachable: Path) -> None:
+    reachable.chmod(0o666)
+    reachable.parent.chmod(0o555)
+    before = contents(reachable.parent)
+
+    said = open_without_privileges(reachable)
+
+    assert StoreReadOnlyError.__name__ in said
+    assert str(reachable.parent) in said
+    assert contents(reachable.parent) == before
+
+
+def test_a_folder_that_may_not_be_made_is_read_only(reachable: Path) -> None:
+    reachable.parent.chmod(0o555)
+
+    assert StoreReadOnlyError.__name__ in open_without_privileges(reachable.parent / "new" / "runs.sqlite")
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_a_server_that_only_allows_reading_is_read_only(postgresql, postgresql_template: str, samples) -> None:
+    name = postgresql.create(postgresql_template)
+    postgresql.run(
+        "psql", "-q", "-d", "postgres", "-c", f"ALTER DATABASE {name} SET default_transaction_read_only = on"
+    )
+    store = open_store(postgresql.url(name))
+
+    assert store.campaigns() == []
+    with pytest.raises(StoreReadOnlyError, match=name):
+        samples.begin(store)
+    store.close()
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_a_database_that_does_not_exist_is_told(postgresql) -> None:
+    with pytest.raises(StoreError, match="no_such_database"):
+        open_store(postgresql.url("no_such_database"))
