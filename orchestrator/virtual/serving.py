@@ -10,8 +10,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,8 +52,8 @@ def serve(options: ServeOptions) -> None:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
+    _take_lock(options.state_dir)
     with (
-        _sole_lab(options.state_dir),
         VirtualLab(
             options.state_dir / PHONES_FOLDER, adb_public_keys=options.adb_keys, time_factor=options.time_factor,
             seed=options.seed,
@@ -77,21 +76,24 @@ def serve(options: ServeOptions) -> None:
             (options.state_dir / STATE_FILE).unlink(missing_ok=True)
 
 
-@contextmanager
-def _sole_lab(state_dir: Path) -> Iterator[None]:
-    """Hold the folder's lock for as long as this process lives; whoever can take it knows that no lab runs."""
+def _take_lock(state_dir: Path) -> None:
+    """Lock the folder until this very process ends; whoever can take the lock knows that no lab runs.
+
+    Raises UsageError when another lab has it.
+    """
+    descriptor = os.open(state_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     end_s = time.monotonic() + _LOCK_PATIENCE_S
-    with (state_dir / LOCK_FILE).open("w") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                # Someone who only looks whether a lab runs holds it for a moment.
-                if time.monotonic() > end_s:
-                    raise UsageError(f"{state_dir}: a virtual lab is running here already") from None
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            # Someone who only looks whether a lab runs holds it for a moment.
+            if time.monotonic() > end_s:
+                os.close(descriptor)
+                raise UsageError(f"{state_dir}: a virtual lab is running here already") from None
             time.sleep(_LOCK_RETRY_S)
-        yield
+        else:
+            return
 
 
 def _write_state(state_dir: Path, lab: VirtualLab, control_port: int, token: str) -> None:

@@ -44,14 +44,14 @@ def running(state_dir, adb_server):
     )
 
 
-def test_lab_process_serves_its_phones_until_it_is_stopped(running, state_dir, adb_server):
+def test_lab_process_serves_its_phones_until_it_is_stopped(running, state_dir, adb_server, wait_until):
     assert read_lab(state_dir) == running
     assert [(phone.serial, phone.profile) for phone in running.phones] == [("ONE", "pixel-3"), ("TWO", "pixel-4")]
     for phone in running.phones:
         adb_server.connect(phone.address)
         assert adb_server.run("-s", phone.address, "shell", "echo here").stdout == b"here\n"
     assert stop_lab(state_dir) is True
-    assert process_is_gone(running.pid)
+    wait_until(lambda: process_is_gone(running.pid), "its process has ended")
     assert not (state_dir / "lab.json").exists()
     assert stop_lab(state_dir) is False
     for phone in running.phones:
@@ -127,10 +127,10 @@ def test_second_lab_in_a_folder_is_refused(running, state_dir, adb_server):
     assert read_lab(state_dir).pid == running.pid
 
 
-def test_lab_that_hangs_is_ended_by_its_pid(running, state_dir):
+def test_lab_that_hangs_is_ended_by_its_pid(running, state_dir, wait_until):
     os.kill(running.pid, signal.SIGSTOP)
     assert stop_lab(state_dir, timeout_s=1.0) is True
-    assert process_is_gone(running.pid)
+    wait_until(lambda: process_is_gone(running.pid), "its process has ended")
 
 
 def test_lab_that_was_killed_is_not_running(running, state_dir, wait_until):
