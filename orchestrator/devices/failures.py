@@ -93,12 +93,12 @@ def error_of_ours(error: Exception, *, serial: str = "", what: str = "") -> Benc
                 return InstallError(f"{lead}{error}", install_code=getattr(error, "reason", ""), serial=serial)
             if mapped is LinkLostError and str(error):
                 return server_failure(str(error), serial=serial, what=what)
-            return mapped(f"{lead}{error or 'adb gave no reason'}", serial=serial)
+            return mapped(f"{lead}{str(error) or 'adb gave no reason'}", serial=serial)
     if isinstance(error, TimeoutError):
         return DeviceTimeoutError(f"{lead}no answer in time", serial=serial)
     if isinstance(error, (OSError, EOFError, ValueError)):
         # ValueError: adbutils reads a length of four hex digits from whatever a dying server sends.
-        return LinkLostError(f"{lead}{error or type(error).__name__}", serial=serial)
+        return LinkLostError(f"{lead}{str(error) or type(error).__name__}", serial=serial)
     return DeviceError(f"{lead}{type(error).__name__}: {error}", serial=serial)
 
 

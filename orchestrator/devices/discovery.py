@@ -1,0 +1,263 @@
+"""Which phones an adb server sees, and for each one that can't be used: why not, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+from orchestrator.devices.adb import AdbDevice, ProfileMatcher
+from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES
+from orchestrator.devices.link import PhoneLink
+from orchestrator.devices.server import AdbServer, is_tcp
+from orchestrator.errors import DeviceError, DeviceUnusableError, NoDeviceError
+
+_PROBE_TIMEOUT_S: Final = 8.0
+#: So many phones are asked at once; each is one connection to the server.
+_PROBES_AT_ONCE: Final = 32
+
+_ATTRIBUTE: Final = re.compile(r"\s(?P<key>usb|product|model|device|features|transport_id):(?P<value>\S*)")
+#: macOS and libusb print a USB path without a key in front.
+_USB_PATH: Final = re.compile(r"\s+\d+-[\d.]+$")
+_LINE: Final = re.compile(r"^(?P<transport>\(no serial number\)|\S+)\s+(?P<state>.+)$")
+
+_TAP_ALLOW: Final = "unlock the phone and tap 'Allow USB debugging'"
+#: State -> (why it can't be used, what to do).
+STATE_NOTES: Final[Mapping[str, tuple[str, str]]] = {
+    "unauthorized": (
+        "the phone doesn't know this computer's key",
+        f"{_TAP_ALLOW}; no question there? revoke the authorizations in its developer options and plug it in again",
+    ),
+    "authorizing": ("the phone is being asked to let this computer in", _TAP_ALLOW),
+    "connecting": ("the connection is being made", "wait a few seconds and look again"),
+    "offline": (
+        "the phone doesn't answer adb",
+        "plug it in again (or 'adb disconnect' and 'adb connect' it); if that doesn't help, reboot it",
+    ),
+    "recovery": ("the phone is in recovery mode", "choose 'Reboot system now' on its screen, or 'adb reboot'"),
+    "rescue": ("the phone is in rescue mode", "choose 'Reboot system now' on its screen"),
+    "sideload": ("the phone waits for an update to be sideloaded", "leave that mode on its screen, or 'adb reboot'"),
+    "bootloader": ("the phone is in its bootloader", "'fastboot reboot'"),
+    "fastbootd": ("the phone is in fastbootd", "'fastboot reboot'"),
+    "host": ("it is in USB host mode", "plug it in again"),
+    "detached": ("another adb server has the phone", "stop the other server, or 'adb attach' the phone"),
+    "unknown": ("adb doesn't know the phone's state", "plug it in again"),
+}
+_UDEV_ADVICE: Final = (
+    "install udev rules for Android (Debian, Ubuntu: apt-get install android-sdk-platform-tools-common), or one with "
+    "the idVendor that lsusb shows in /etc/udev/rules.d/51-android.rules: "
+    'SUBSYSTEM=="usb", ATTR{idVendor}=="18d1", MODE="0660", GROUP="plugdev"; then: sudo usermod -aG plugdev $USER, '
+    "sudo udevadm control --reload, log in anew, plug the phone in again"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transport:
+    """One line of ``adb devices -l``."""
+
+    #: How the server names it: USB serial or host:port.
+    address: str
+    state: str
+    transport_id: int | None = None
+    usb: str = ""
+    product: str = ""
+    model: str = ""
+    codename: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A phone as the server sees it, and whether benchfarm can use it."""
+
+    address: str
+    #: ``ro.serialno``; empty when the phone couldn't be asked.
+    serial: str
+    state: str
+    transport_id: int | None = None
+    product: str = ""
+    model: str = ""
+    codename: str = ""
+    usable: bool
+    #: Why it can't be used; for a usable one what to know (empty: nothing).
+    reason: str = ""
+    #: What to do about it.
+    advice: str = ""
+    boot_id: str = ""
+
+
+def parse_devices(text: str) -> list[Transport]:
+    """Read ``adb devices -l`` of any version, with or without its headline."""
+    transports: list[Transport] = []
+    for line in text.splitlines():
+        if not line.strip() or line.startswith(("List of devices", "*", "#")):
+            continue
+        first = _ATTRIBUTE.search(line)
+        head = line[: first.start()] if first else line
+        found = _LINE.match(_USB_PATH.sub("", head.strip()))
+        if found is None:
+            continue
+        values = {match["key"]: match["value"] for match in _ATTRIBUTE.finditer(line)}
+        number = values.get("transport_id", "")
+        transports.append(
+            Transport(
+                address=found["transport"],
+                state=found["state"].strip(),
+                transport_id=int(number) if number.isdigit() else None,
+                usb=values.get("usb", ""),
+                product=values.get("product", ""),
+                model=values.get("model", ""),
+                codename=values.get("device", ""),
+            )
+        )
+    return transports
+
+
+def list_devices(server: AdbServer, *, timeout_s: float = _PROBE_TIMEOUT_S) -> Sequence[Seen]:
+    """Return every phone that the server sees; those in state ``device`` are asked who they are, all at once.
+
+    Raises AdbUnavailableError when the server doesn't answer.
+    """
+    transports = parse_devices(server.device_list())
+    if not transports:
+        return ()
+    with ThreadPoolExecutor(max_workers=min(_PROBES_AT_ONCE, len(transports))) as pool:
+        seen = list(pool.map(lambda transport: _look_at(server, transport, timeout_s), transports))
+    return judge_twins(seen)
+
+
+def judge_twins(seen: Sequence[Seen]) -> list[Seen]:
+    """Settle which of several transports with one ``ro.serialno`` is used.
+
+    The same boot id says that it is one phone, reached twice: USB goes before TCP. Different boot ids are two phones
+    that call themselves the same: neither can be used, because their results would be taken for one phone's.
+    """
+    groups: dict[str, list[Seen]] = {}
+    for one in seen:
+        if one.usable:
+            groups.setdefault(one.serial, []).append(one)
+    judged: dict[int, Seen] = {}
+    for serial, twins in groups.items():
+        if len(twins) < 2:
+            continue
+        others = ", ".join(twin.address for twin in twins)
+        if len({twin.boot_id for twin in twins}) > 1:
+            for twin in twins:
+                judged[id(twin)] = replace(
+                    twin,
+                    usable=False,
+                    reason=f"several phones call themselves {serial}: {others}",
+                    advice="attach only one of them at a time: their results couldn't be told apart",
+                )
+            continue
+        chosen = min(twins, key=lambda twin: (is_tcp(twin.address), twin.address))
+        for twin in twins:
+            if twin is chosen:
+                judged[id(twin)] = replace(twin, reason=f"one phone on several transports ({others}): this one is used")
+            else:
+                judged[id(twin)] = replace(
+                    twin,
+                    usable=False,
+                    reason=f"the same phone as {chosen.address}, which is used",
+                    advice=f"'adb disconnect {twin.address}' if it isn't needed" if is_tcp(twin.address) else "",
+                )
+    return [judged.get(id(one), one) for one in seen]
+
+
+def connect_all(
+    server: AdbServer,
+    *,
+    match_profile: ProfileMatcher | None = None,
+    blob_budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    seen: Sequence[Seen] | None = None,
+) -> list[AdbDevice]:
+    """Open every usable phone (of ``seen``, when it was listed before), in the server's order.
+
+    A phone that vanishes between listing and opening is left out. Raises NoDeviceError that says why none of those
+    attached can be used.
+    """
+    listed = list_devices(server) if seen is None else seen
+    devices: list[AdbDevice] = []
+    troubles = [f"{one.address}: {one.reason}" for one in listed if not one.usable]
+    for one in (one for one in listed if one.usable):
+        try:
+            devices.append(
+                AdbDevice(server, one.address, match_profile=match_profile, blob_budget_bytes=blob_budget_bytes)
+            )
+        except DeviceError as error:
+            troubles.append(str(error))
+    if not devices:
+        raise NoDeviceError(
+            "no phone can be used: " + "; ".join(troubles) if troubles else "no phone is attached",
+            hint="plug one in, allow USB debugging on its screen, then run 'benchfarm devices'",
+        )
+    return devices
+
+
+def open_device(
+    server: AdbServer,
+    name: str,
+    *,
+    match_profile: ProfileMatcher | None = None,
+    blob_budget_bytes: int = DEFAULT_BUDGET_BYTES,
+) -> AdbDevice:
+    """Open the phone of this address (as the server names it) or this ``ro.serialno``.
+
+    Raises NoDeviceError (with what is attached instead), DeviceUnusableError (with the reason and what to do).
+    """
+    transports = {transport.address: transport for transport in parse_devices(server.device_list())}
+    known = transports.get(name)
+    if known is None or known.state != "device":
+        listed = list_devices(server)
+        matching = [one for one in listed if name in {one.address, one.serial}]
+        chosen = next((one for one in matching if one.usable), None)
+        if chosen is None:
+            if matching:
+                raise DeviceUnusableError(matching[0].reason, serial=name, hint=matching[0].advice)
+            attached = ", ".join(one.serial or one.address for one in listed) or "nothing"
+            raise NoDeviceError(f"no phone called {name!r} is attached", hint=f"attached: {attached}")
+        name = chosen.address
+    return AdbDevice(server, name, match_profile=match_profile, blob_budget_bytes=blob_budget_bytes)
+
+
+def _look_at(server: AdbServer, transport: Transport, timeout_s: float) -> Seen:
+    seen = Seen(
+        address=transport.address,
+        serial="",
+        state=transport.state,
+        transport_id=transport.transport_id,
+        product=transport.product,
+        model=transport.model.replace("_", " "),
+        codename=transport.codename,
+        usable=False,
+    )
+    if transport.state != "device":
+        reason, advice = explain_state(transport)
+        return replace(seen, reason=reason, advice=advice)
+    link = PhoneLink(server, transport.address)
+    try:
+        told = link.shell(
+            "getprop ro.serialno; echo; getprop sys.boot_completed; echo; cat /proc/sys/kernel/random/boot_id",
+            timeout_s=timeout_s,
+            what="asking who it is",
+        ).text
+    except DeviceError as error:
+        advice = error.hint or "plug it in again, or reboot it"
+        return replace(seen, reason=f"its state is 'device', but it doesn't answer: {error}", advice=advice)
+    serial, booted, boot_id = (part.strip() for part in (*told.split("\n\n"), "", "", "")[:3])
+    seen = replace(seen, serial=serial or transport.address, boot_id=boot_id)
+    if booted != "1":
+        return replace(seen, reason="it hasn't finished booting", advice="wait a minute and look again")
+    reason = "an old phone (Android 6 or older): standard error can't be told apart" if link.is_legacy else ""
+    return replace(seen, usable=True, reason=reason)
+
+
+def explain_state(transport: Transport) -> tuple[str, str]:
+    """Return why a transport in this state can't be used, and what to do."""
+    if transport.state.startswith("no permissions"):
+        where = f" (USB {transport.usb})" if transport.usb else ""
+        return f"this user may not open the USB device{where}: {transport.state}", _UDEV_ADVICE
+    return STATE_NOTES.get(
+        transport.state, (f"its state is {transport.state!r}", "plug it in again; 'adb devices -l' shows its state")
+    )

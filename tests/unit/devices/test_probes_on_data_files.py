@@ -1,0 +1,46 @@
+"""A probe's test is a file {probe, command, output, expected}: a new format is a new file."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.devices import blobs, discovery, probes, processes
+
+FOLDER = Path(__file__).parents[2] / "data" / "probes"
+MODULES = {"blobs": blobs, "discovery": discovery, "probes": probes, "processes": processes}
+
+
+def agrees(found: object, expected: object) -> bool:
+    """Compare with JSON's types: a record is compared by the keys that are expected."""
+    if isinstance(found, (list, tuple)):
+        return (
+            isinstance(expected, list)
+            and len(found) == len(expected)
+            and all(agrees(f, e) for f, e in zip(found, expected, strict=True))
+        )
+    if dataclasses.is_dataclass(found):
+        return all(agrees(getattr(found, name), value) for name, value in dict(expected).items())  # type: ignore[call-overload]
+    if isinstance(found, dict):
+        named = {str(key): value for key, value in found.items()}
+        return (
+            isinstance(expected, dict)
+            and set(named) == set(expected)
+            and all(agrees(named[key], value) for key, value in expected.items())
+        )
+    return found == (pytest.approx(expected) if isinstance(expected, float) else expected)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_probe_reads_what_the_phone_printed(path: Path) -> None:
+    case = json.loads(path.read_text("utf-8"))
+    module, _, name = case["probe"].partition(".")
+    found = getattr(MODULES[module], name)("\n".join(case["output"]) + "\n")
+    assert agrees(found, case["expected"]), found
+
+
+def test_every_probe_has_a_file() -> None:
+    named = {json.loads(path.read_text("utf-8"))["probe"] for path in FOLDER.glob("*.json")}
+    parsers = {f"probes.{name}" for name in vars(probes) if name.startswith("parse_")}
+    assert parsers <= named, parsers - named

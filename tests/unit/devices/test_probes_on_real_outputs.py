@@ -1,0 +1,127 @@
+"""The probes on what phones of many makers printed; read in place beside the repository, skipped where it isn't."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.devices import probes
+from orchestrator.devices.discovery import parse_devices
+
+WILD = Path(__file__).parents[4] / "shared" / "logs" / "wild"
+
+
+def entries() -> list[tuple[str, dict[str, object]]]:
+    if not (WILD / "expected.json").exists():
+        return []
+    known = json.loads((WILD / "expected.json").read_text("utf-8"))
+    return [(name, entry["state"]) for name, entry in known.items() if "state" in entry]
+
+
+def of_kind(*kinds: str) -> list[tuple[str, dict[str, object]]]:
+    return [(name, state) for name, state in entries() if state["kind"] in kinds]
+
+
+def text_of(name: str) -> str:
+    lines = (WILD / name).read_text("utf-8", "replace").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(("# source:", "# note:")))
+
+
+def on(*kinds: str) -> pytest.MarkDecorator:
+    found = of_kind(*kinds)
+    skipped = [pytest.param("", {}, marks=pytest.mark.skip(reason="the outputs aren't beside this repository"))]
+    return pytest.mark.parametrize(("name", "expected"), found or skipped)
+
+
+@on("getprop", "build.prop")
+def test_properties_say_what_the_phone_is(name: str, expected: dict[str, object]) -> None:
+    properties = probes.parse_properties(text_of(name))
+    keys = {
+        "abi": "ro.product.cpu.abi",
+        "android": "ro.build.version.release",
+        "board_platform": "ro.board.platform",
+        "device": "ro.product.device",
+        "hardware": "ro.hardware",
+        "manufacturer": "ro.product.manufacturer",
+        "model": "ro.product.model",
+        "sdk": "ro.build.version.sdk",
+        "soc_manufacturer": "ro.soc.manufacturer",
+        "soc_model": "ro.soc.model",
+    }
+    for key, value in expected.items():
+        if key != "kind":
+            assert properties[keys[key]] == str(value)
+
+
+@on("cpuinfo")
+def test_cpuinfo_lists_the_cores(name: str, expected: dict[str, object]) -> None:
+    cpuinfo = probes.parse_cpuinfo(text_of(name))
+    assert len(cpuinfo.processors) == expected["processors"]
+    assert list(cpuinfo.implementers) == expected["implementers"]
+    assert list(cpuinfo.parts) == expected["parts"]
+    assert cpuinfo.hardware == expected.get("hardware", cpuinfo.hardware)
+
+
+@on("battery")
+def test_battery_is_read_from_its_own_section(name: str, expected: dict[str, object]) -> None:
+    battery = probes.parse_battery(text_of(name))
+    assert battery == probes.BatteryReading(
+        level=expected["level"],
+        scale=expected["scale"],
+        status=expected["status"],
+        heat_c=expected["temperature_c"],
+        voltage_mv=expected["voltage_mv"],
+        ac=expected["ac"],
+        usb=expected["usb"],
+        wireless=expected["wireless"],
+    )
+    assert battery.plugged == ("ac" if expected["ac"] else "usb")
+
+
+@on("thermalservice")
+def test_thermalservice_is_read_from_the_hal_not_the_cache(name: str, expected: dict[str, object]) -> None:
+    thermal = probes.parse_thermalservice(text_of(name))
+    assert thermal.status == expected["thermal_status"]
+    assert thermal.hal_ready == expected["hal_ready"]
+    assert thermal.battery_c == pytest.approx(expected["hal_battery"])
+    assert thermal.skin_c == pytest.approx(expected["hal_skin"])
+    assert thermal.worst_status == max(expected["thermal_status"], expected.get("max_sensor_status_hal", 0))
+
+
+@on("adb_devices")
+def test_devices_are_listed_with_state_and_model(name: str, expected: dict[str, object]) -> None:
+    seen = parse_devices(text_of(name))
+    listed = [[one.address, one.state, one.model or None] for one in seen]
+    assert listed == expected["devices"]
+
+
+@on("cpufreq")
+def test_clusters_come_from_cpufreq(name: str, expected: dict[str, object]) -> None:
+    cpufreq = probes.parse_cpufreq(text_of(name))
+    clusters = {" ".join(map(str, cluster.cpus)): cluster.max_khz for cluster in cpufreq.clusters}
+    assert clusters == expected["clusters"]
+    assert set(cpufreq.governors.values()) == {expected["governor"]}
+
+
+@on("gles")
+def test_the_graphics_driver_is_named(name: str, expected: dict[str, object]) -> None:
+    gles = probes.parse_gles(text_of(name))
+    assert (gles.vendor, gles.renderer, gles.version) == tuple(expected[k] for k in ("vendor", "renderer", "version"))
+
+
+@on("power")
+def test_wakefulness_tells_whether_the_screen_is_on(name: str, expected: dict[str, object]) -> None:
+    screen = probes.parse_screen(text_of(name))
+    assert screen.wakefulness == expected["wakefulness"]
+    assert screen.on is (expected["wakefulness"] == "Awake")
+
+
+@pytest.mark.parametrize("name", [name for name, _ in entries()] or [""])
+def test_no_probe_fails_on_the_output_of_another(name: str) -> None:
+    text = text_of(name) if name else ""
+    for parse in (
+        probes.parse_properties, probes.parse_cpuinfo, probes.parse_cpufreq, probes.parse_thermalservice,
+        probes.parse_thermal_zones, probes.parse_battery, probes.parse_gles, probes.parse_meminfo,
+        probes.parse_uptime, probes.parse_load, probes.parse_screen, probes.parse_current_ua, parse_devices,
+    ):  # fmt: skip
+        parse(text)

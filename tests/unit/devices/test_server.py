@@ -1,0 +1,243 @@
+"""Our own adb server, with the real adb program and no phone."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.clock import Deadline
+from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.binary import bundled_adb, find_adb
+from orchestrator.devices.discovery import connect_all, list_devices, open_device
+from orchestrator.devices.server import AdbServer
+from orchestrator.devices.tracking import watch_devices
+from orchestrator.errors import (
+    AdbUnavailableError,
+    DeviceTimeoutError,
+    LinkLostError,
+    NoDeviceError,
+    UsageError,
+)
+
+DEBIAN_ADB = Path("/usr/bin/adb")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    home = tmp_path / "home"
+    home.mkdir()
+    return {"HOME": str(home), "PATH": os.environ["PATH"], "TMPDIR": str(home)}
+
+
+@pytest.fixture(params=["bundled", "debian"])
+def binary(request: pytest.FixtureRequest) -> Path:
+    if request.param == "bundled":
+        return find_adb()
+    if not DEBIAN_ADB.exists():
+        pytest.skip(f"{DEBIAN_ADB} isn't installed")
+    return DEBIAN_ADB
+
+
+@pytest.fixture
+def start(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., AdbServer]]:
+    servers: list[AdbServer] = []
+
+    def start_one(binary: Path, folder: str = "state") -> AdbServer:
+        servers.append(AdbServer.start(binary=binary, state_folder=tmp_path / folder, environ=environ, usb=False))
+        return servers[-1]
+
+    yield start_one
+    for server in servers:
+        server.stop()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def pid_in(folder: Path) -> int:
+    return int(json.loads((folder / "adb-server-tcp.json").read_text())["pid"])
+
+
+def test_a_private_server_listens_on_loopback_only_and_answers(start: Callable[..., AdbServer], binary: Path) -> None:
+    server = start(binary)
+    assert server.version() >= 29
+    assert server.device_list() == ""
+    assert server.address.host == "127.0.0.1"
+    assert server.address.port != 5037
+
+
+def test_a_server_is_used_again_by_the_next_command_and_gone_after_stop(
+    start: Callable[..., AdbServer], binary: Path, tmp_path: Path
+) -> None:
+    server = start(binary)
+    pid = pid_in(tmp_path / "state")
+    again = AdbServer.adopt(tmp_path / "state", usb=False)
+    assert again is not None
+    assert again.address == server.address
+    assert start(binary).address == server.address
+    again.stop()
+    assert not is_alive(pid)
+    assert AdbServer.adopt(tmp_path / "state", usb=False) is None
+    with pytest.raises(AdbUnavailableError, match="no adb server answers at 127.0.0.1"):
+        server.version()
+
+
+def test_a_server_survives_the_command_that_started_it(tmp_path: Path, environ: dict[str, str]) -> None:
+    script = (
+        "import os, sys; from pathlib import Path\n"
+        "from orchestrator.devices.binary import find_adb\n"
+        "from orchestrator.devices.server import AdbServer\n"
+        "AdbServer.start(binary=find_adb(), state_folder=Path(sys.argv[1]), environ=dict(os.environ), usb=False)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], check=True, env={**environ, "PYTHONPATH": ":".join(sys.path)}
+    )
+    server = AdbServer.adopt(tmp_path, usb=False)
+    assert server is not None
+    assert server.version() >= 29
+    server.stop()
+
+
+def test_commands_that_start_together_share_one_server(
+    tmp_path: Path, environ: dict[str, str], start: Callable[..., AdbServer]
+) -> None:
+    servers: list[AdbServer] = []
+    threads = [threading.Thread(target=lambda: servers.append(start(find_adb()))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({server.address for server in servers}) == 1
+
+
+def test_a_record_that_names_a_strangers_pid_is_not_adopted_and_the_stranger_lives(tmp_path: Path) -> None:
+    stranger = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    try:
+        record = {"pid": stranger.pid, "port": free_port(), "binary": "/usr/bin/adb"}
+        (tmp_path / "adb-server-tcp.json").write_text(json.dumps(record))
+        assert AdbServer.adopt(tmp_path, usb=False) is None
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '{"pid": "x", "port": 1, "binary": ""}'])
+def test_a_damaged_record_is_no_server(tmp_path: Path, text: str) -> None:
+    (tmp_path / "adb-server-tcp.json").write_text(text)
+    assert AdbServer.adopt(tmp_path, usb=False) is None
+
+
+def test_a_killed_server_of_ours_is_revived_on_its_port(
+    start: Callable[..., AdbServer], binary: Path, tmp_path: Path, wait_until: Callable[..., None]
+) -> None:
+    server = start(binary)
+    os.kill(pid_in(tmp_path / "state"), signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid_in(tmp_path / "state")), "the server is dead")
+    server.revive()
+    assert server.version() >= 29
+
+
+def test_a_program_that_is_no_adb_is_told_with_what_it_said(tmp_path: Path, environ: dict[str, str]) -> None:
+    fake = tmp_path / "adb"
+    fake.write_text("#!/bin/sh\necho I am no adb\nexit 3\n")
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    with pytest.raises(AdbUnavailableError, match="I am no adb"):
+        AdbServer.start(binary=fake, state_folder=tmp_path / "state", environ=environ, usb=False)
+
+
+def test_something_else_listening_is_not_taken_for_a_server() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = ServerAddress(port=other.getsockname()[1])
+        with pytest.raises(DeviceTimeoutError):
+            AdbServer(address).version(timeout_s=0.2)
+
+
+def test_a_configured_server_that_does_not_answer_is_an_error_and_none_is_started(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    with pytest.raises(AdbUnavailableError):
+        AdbServer.find_or_start(setting=f"127.0.0.1:{free_port()}", environ=environ, state_folder=tmp_path / "state")
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_server_named_by_adbs_own_variable_is_used(
+    start: Callable[..., AdbServer], tmp_path: Path, environ: dict[str, str]
+) -> None:
+    running = start(find_adb())
+    environ["ANDROID_ADB_SERVER_PORT"] = str(running.address.port)
+    found = AdbServer.find_or_start(setting="", environ=environ, state_folder=tmp_path / "other")
+    assert found.address == running.address
+    assert not found.is_ours
+    found.stop()
+    assert running.version() >= 29
+
+
+def test_the_adb_program_is_the_named_one_then_the_wheels_then_the_one_in_path(tmp_path: Path) -> None:
+    program = tmp_path / "adb"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert find_adb(str(program)) == program
+    assert find_adb(search_path=str(tmp_path)) == (bundled_adb() or program)
+    with pytest.raises(AdbUnavailableError, match="BENCHFARM_ADB"):
+        find_adb(str(tmp_path / "missing"))
+
+
+def test_no_phone_is_told_as_such(start: Callable[..., AdbServer], binary: Path) -> None:
+    server = start(binary)
+    assert list_devices(server) == ()
+    with pytest.raises(NoDeviceError, match="no phone is attached"):
+        connect_all(server)
+    with pytest.raises(NoDeviceError, match="'R58M12'"):
+        open_device(server, "R58M12")
+    with pytest.raises(LinkLostError, match="not found"):
+        server.open_transport("R58M12", Deadline(5.0), what="opening")
+
+
+def test_connecting_to_where_nobody_listens_says_so(start: Callable[..., AdbServer], binary: Path) -> None:
+    with pytest.raises(NoDeviceError, match="refused|connect"):
+        start(binary).connect_tcp(f"127.0.0.1:{free_port()}")
+
+
+@pytest.mark.parametrize("address", ["phone", "a b:1", ":5555", "host:port"])
+def test_what_is_no_address_of_a_phone_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="host:port"):
+        AdbServer().connect_tcp(address)
+
+
+def test_watching_an_unreachable_server_starts_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "started"
+    fake = tmp_path / "adb"
+    fake.write_text(f"#!/bin/sh\necho $@ >>{told}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(fake))
+    with pytest.raises(AdbUnavailableError):
+        next(watch_devices(AdbServer(ServerAddress(port=free_port()))))
+    assert not told.exists()
+
+
+def test_looking_for_the_adb_program_does_not_import_adbutils() -> None:
+    script = (
+        "import sys; from orchestrator.devices.binary import find_adb; find_adb(); sys.exit('adbutils' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)})

@@ -1,0 +1,85 @@
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.devices.connection import LONGEST_REQUEST_BYTES, encode_request
+from orchestrator.devices.sections import SectionScript
+from orchestrator.devices.shell import PacketReader, encode_packet, quote
+from orchestrator.devices.sync import encode_path
+from orchestrator.errors import UsageError
+
+PACKETS = st.lists(st.tuples(st.integers(0, 5), st.binary(max_size=200)), max_size=20)
+
+
+@given(packets=PACKETS, cuts=st.lists(st.integers(1, 50), max_size=100))
+def test_packets_are_read_whole_however_the_stream_was_torn(packets: list[tuple[int, bytes]], cuts: list[int]) -> None:
+    stream = b"".join(encode_packet(packet_id, payload) for packet_id, payload in packets)
+    reader, seen, start = PacketReader(), [], 0
+    for size in [*cuts, len(stream)]:
+        seen += reader.feed(stream[start : start + size])
+        start += size
+    assert seen == packets
+
+
+def test_a_length_that_no_shell_sends_is_refused() -> None:
+    with pytest.raises(ValueError, match="isn't from a shell"):
+        list(PacketReader().feed(b"\x01\xff\xff\xff\xff"))
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_quoted_text_is_one_word_of_the_shell_whatever_it_holds(text: str) -> None:
+    shown = subprocess.run(
+        ["/bin/sh", "-c", f"printf %s {quote(text)}"], capture_output=True, check=True, stdin=subprocess.DEVNULL
+    )
+    assert shown.stdout.decode() == text
+
+
+def test_a_request_carries_its_length_in_bytes_not_characters() -> None:
+    assert encode_request("shell:é") == b"0008shell:\xc3\xa9"
+
+
+def test_a_request_that_adb_could_not_frame_is_refused() -> None:
+    encode_request("x" * LONGEST_REQUEST_BYTES)
+    with pytest.raises(UsageError, match="longer than adb takes"):
+        encode_request("x" * (LONGEST_REQUEST_BYTES + 1))
+
+
+@pytest.mark.parametrize("path", ["/data/" + "x" * 1100, "/data/\0"])
+def test_a_path_that_adbd_would_refuse_is_refused_before(path: str) -> None:
+    with pytest.raises(UsageError, match="can't be a path"):
+        encode_path(path)
+
+
+def run_script(commands: dict[str, str]) -> dict[str, str]:
+    script = SectionScript(commands)
+    shown = subprocess.run(["/bin/sh", "-c", script.text], capture_output=True, check=False, text=True)
+    return script.split(shown.stdout)
+
+
+def test_sections_come_back_apart_whatever_their_commands_do() -> None:
+    sections = run_script(
+        {
+            "plain": "echo one; echo two",
+            "no_line_end": "printf end",
+            "failing": "false",
+            "loud": "echo to-stderr >&2; ls /no/such/file",
+            "reading": "cat",
+            "after": "echo after",
+        }
+    )
+    assert sections == {
+        "plain": "one\ntwo\n",
+        "no_line_end": "end",
+        "failing": "",
+        "loud": "",
+        "reading": "",
+        "after": "after\n",
+    }
+
+
+def test_an_output_that_looks_like_a_section_head_is_only_output() -> None:
+    sections = run_script({"first": "echo; echo --deadbeefdeadbeef:second", "second": "echo true"})
+    assert sections["second"].strip() == "true"
+    assert "deadbeef" in sections["first"]
