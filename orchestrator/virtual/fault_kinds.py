@@ -47,6 +47,8 @@ class FaultNote:
     lasting: bool = False
     #: The moment that is meant when none is given.
     moment: str = ""
+    #: True for what happens some time after its moment, wherever there is an occasion.
+    lingers: bool = False
 
 
 FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
@@ -115,14 +117,16 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         summary="The delegate (subject) is there but fails while it is applied to the model."
     ),
     FaultKind.DELEGATE_WRONG: FaultNote(
-        summary="The delegate (subject) takes its nodes but computes wrong numbers: the outputs that the program writes "
-        "are far from those of the CPU."
+        summary="The delegate (subject) takes its nodes but computes wrong numbers: the outputs that the program "
+        "writes are far from those of the CPU."
     ),
     FaultKind.LOG_GARBAGE: FaultNote(
-        summary="Bytes that are no UTF-8 come into logcat between other lines.",
+        summary="Bytes that are no UTF-8 come into logcat before the next message.",
+        lingers=True,
     ),
     FaultKind.LOG_UTF8: FaultNote(
-        summary="Lines with 4-byte UTF-8 (emoji) come into logcat between other lines.",
+        summary="Bytes of 4-byte UTF-8 (emoji) come into logcat before the next message.",
+        lingers=True,
     ),
     FaultKind.CLOCK_JUMP: FaultNote(
         summary="The phone's wall clock jumps by 'seconds' (negative: back); uptime doesn't.", args={"seconds": 3600.0}

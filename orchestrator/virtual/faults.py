@@ -261,10 +261,15 @@ class FaultTable:
         """
         if not self._waiting:
             return
+        with self._lock:
+            for waiting in self._waiting:
+                fault = waiting.fault
+                if FAULT_NOTES[fault.kind].lingers and fault.moment and fault.concerns(moment, subject):
+                    waiting.fault = dataclasses.replace(fault, moment="")  # take() finds it from now on
         for kind, handler in list(self._handlers.items()):
-            fault = self._take_at(kind, moment, size_bytes, subject)
-            if fault is not None:
-                handler(fault)
+            happening = self._take_at(kind, moment, size_bytes, subject)
+            if happening is not None:
+                handler(happening)
 
     def _take_at(self, kind: FaultKind, moment: str, size_bytes: int, subject: str) -> Fault | None:
         with self._lock:

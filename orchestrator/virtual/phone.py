@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,20 +14,17 @@ from orchestrator.virtual.faults import Fault, FaultKind, FaultTable
 from orchestrator.virtual.hardware import build_hardware
 from orchestrator.virtual.loop import LinkLoop
 from orchestrator.virtual.moments import ProgramMoments
+from orchestrator.virtual.profiles import VirtualProfile
 from orchestrator.virtual.server import LOOPBACK, PhoneServer
 from orchestrator.virtual.services import FEATURES, LEGACY_FEATURES, ServiceDesk
 from orchestrator.virtual.shelf import build_shelf
 from orchestrator.virtual.spec import PhoneSpec
+from orchestrator.virtual.system import PhoneBuild
 from orchestrator.virtual.time import ScaledTime
 from orchestrator.virtual.userland import build_userland
 
 #: How long a phone is away when it is told to reboot, in its own seconds.
 BOOT_S: Final = 2.0
-#: logd writes these in the name of a chatty driver.
-_NOISE_PID: Final = 611
-_GARBAGE: Final = b"\xff\xfe\x80bad bytes \xc3\x28 \xf0\x9f\x92 end"
-_EMOJI: Final = "frame \U0001f600 dropped \U0001f680 \U00020bb7 \u0bb8\u0bbf"
-_NOISE_LINES: Final = 5
 _PORT_RETRY_S: Final = 0.5
 
 
@@ -50,12 +46,10 @@ class Phone:
         self.time = ScaledTime(time_factor)
         self.hardware = build_hardware(profile, self.time, seed)
         self.userland = build_userland(
-            folder=folder, profile=profile, serial=spec.serial, time=self.time, hardware=self.hardware,
-            shelf=build_shelf(profile, self.hardware, self.faults), rooted=spec.rooted, execute=spec.execute,
-            denied=self._denied, passing=self._passing, moment=ProgramMoments(self.faults),
-            reached=self.faults.reach, restart=self.reboot,
+            folder=folder, props=profile.system_props(spec.serial), time=self.time, hardware=self.hardware,
+            shelf=build_shelf(profile, self.hardware, self.faults), build=_build_of(profile, spec), faults=self.faults,
+            on_reboot=self.reboot, moment=ProgramMoments(self.faults),
         )  # fmt: skip
-        self._props = profile.system_props(spec.serial)
         desk = ServiceDesk(
             userland=self.userland, files=self.userland.files, faults=self.faults, legacy=spec.legacy,
             reboot=self.reboot, listen_on=self._listen_on, drop_connections=self.drop_connections,
@@ -129,7 +123,7 @@ class Phone:
 
     def _boot(self, away_s: float, down: threading.Event) -> None:
         try:
-            self.userland.reboot()
+            self.userland.restart()
             self.hardware.reboot()
             self.time.restart()
         finally:
@@ -150,17 +144,11 @@ class Phone:
 
     def _banner(self) -> bytes:
         features = LEGACY_FEATURES if self.spec.legacy else FEATURES
-        about = [f"{key}={self._props.get(key, '')}" for key in
+        about = [f"{key}={self.userland.props.get(key, '')}" for key in
                  ("ro.product.name", "ro.product.model", "ro.product.device")]  # fmt: skip
         return ("device::" + ";".join([*about, "features=" + ",".join(features)])).encode()
 
     # Faults
-
-    def _denied(self, operation: str, path: str) -> int:
-        return errno.EACCES if self.faults.take(FaultKind.PERMISSION_DENIED, operation, subject=path) else 0
-
-    def _passing(self, path: str, size_bytes: int) -> int:
-        return self.faults.advance(FaultKind.NO_SPACE, size_bytes, subject=path)[0]
 
     def _handle_faults(self) -> None:
         handle = self.faults.handle
@@ -173,9 +161,6 @@ class Phone:
         handle(FaultKind.CLOCK_JUMP, lambda fault: self.time.jump(fault.number("seconds")))
         handle(FaultKind.OVERHEAT, lambda fault: self.hardware.force(heat_c=fault.number("heat_c")))
         handle(FaultKind.BATTERY_LOW, lambda fault: self.hardware.force(battery_percent=int(fault.number("percent"))))
-        handle(FaultKind.SCREEN_LOCK, lambda fault: self.userland.lock_screen())
-        handle(FaultKind.LOG_GARBAGE, lambda fault: self._log_noise(_GARBAGE))
-        handle(FaultKind.LOG_UTF8, lambda fault: self._log_noise(_EMOJI))
 
     def _hang(self, fault: Fault) -> None:
         self._set_hung(hung=True)
@@ -194,6 +179,15 @@ class Phone:
         self._link.bytes_per_s = bytes_per_s
         self._server.refresh()
 
-    def _log_noise(self, line: str | bytes) -> None:
-        for _ in range(_NOISE_LINES):
-            self.userland.logs.log("W", "QCamera", line, pid=_NOISE_PID, uid=1013)
+
+def _build_of(profile: VirtualProfile, spec: PhoneSpec) -> PhoneBuild:
+    """Return what the userland shows of the phone's make."""
+    cores = {
+        cpu: (cluster.implementer, cluster.variant, cluster.part, cluster.revision)
+        for cluster in profile.clusters for cpu in cluster.cpus
+    }  # fmt: skip
+    return PhoneBuild(
+        serial=spec.serial, rooted=spec.rooted, execute=spec.execute, memory_bytes=profile.memory_mb << 20,
+        gles=profile.gpu.gles if profile.gpu else "", gpu=profile.gpu.name if profile.gpu else "",
+        cores=tuple(cores[cpu] for cpu in sorted(cores)), cpu_features=profile.cpu_features, screen=profile.screen,
+    )  # fmt: skip
