@@ -57,6 +57,17 @@ class LatencySummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DelegateShare:
+    """What one delegate took of one subgraph, as one line or proto says; None is "not printed"."""
+
+    delegate: str
+    delegated_nodes: int
+    total_nodes: int | None = None
+    partitions: int | None = None
+    subgraph: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DelegateEvidence:
     """What shows where the operators ran."""
 
@@ -74,6 +85,12 @@ class DelegateEvidence:
     lines: tuple[str, ...] = ()
     #: Operators left to the CPU, with the program's reason: ("TOPK_V2", "Operation is not supported.").
     cpu_operators: tuple[tuple[str, str], ...] = ()
+    #: Delegate kernels that were made ("w/ 14 delegate kernels").
+    kernels: int | None = None
+    #: Every share that was printed, also of delegates beside the one asked for (XNNPACK taking what the GPU left).
+    shares: tuple[DelegateShare, ...] = ()
+    #: Where several delegates were asked for: what became of each.
+    each: Mapping[str, DelegateTruth] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +107,31 @@ class OperatorTime:
     phase: str = "run"
     block: str = ""
     run_order: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorTypeTime:
+    """One row of a profile's summary by node type; times in microseconds per run."""
+
+    node_type: str
+    nodes: int
+    mean_us: float
+    times_called: float
+    memory_kb: float | None = None
+    phase: str = "run"
+    block: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileBlock:
+    """The totals of one block of an operator profile: a subgraph or a delegate, while initialising or running."""
+
+    phase: str = "run"
+    block: str = ""
+    nodes_executed: int | None = None
+    timings: LatencySummary | None = None
+    #: Tables of programs before 2021 say when each operator started.
+    has_start_column: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +157,8 @@ class ToolReport:
     echoed: Mapping[str, str] = field(default_factory=dict)
     unconsumed_flags: tuple[str, ...] = ()
     operators: tuple[OperatorTime, ...] = ()
+    operator_types: tuple[OperatorTypeTime, ...] = ()
+    profile_blocks: tuple[ProfileBlock, ...] = ()
     #: Label of a row, for programs that print several results ("gpu-fp16").
     label: str = ""
     #: Disagreements between sources (log against proto), as sentences.

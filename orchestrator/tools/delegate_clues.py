@@ -1,0 +1,293 @@
+"""What the lines of one run say about delegates: what was asked for, made, applied, refused or left to the CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.records.run import DelegateShare
+
+#: Provider and runtime names of delegates, lower case, and the word benchfarm uses for each.
+_FAMILIES: Final[Mapping[str, str]] = {
+    "xnnpack": "xnnpack",
+    "tflitexnnpackdelegate": "xnnpack",
+    "ynnpack": "ynnpack",
+    "gpu": "gpu",
+    "tflitegpudelegatev2": "gpu",
+    "tflitegpudelegate": "gpu",
+    "metal": "metal",
+    "tflitemetaldelegate": "metal",
+    "nnapi": "nnapi",
+    "tflitennapidelegate": "nnapi",
+    "hexagon": "hexagon",
+    "tflitehexagondelegate": "hexagon",
+    "coreml": "coreml",
+    "tflitecoremldelegate": "coreml",
+    "external": "external",
+    "stable_delegate": "external",
+    "select tf ops": "flex",
+    "tfliteflexdelegate": "flex",
+    "dispatchdelegate": "npu",
+}
+#: Flags that ask for a delegate, and the delegate.
+REQUEST_FLAGS: Final[Mapping[str, str]] = {
+    "use_xnnpack": "xnnpack",
+    "use_ynnpack": "ynnpack",
+    "use_gpu": "gpu",
+    "use_nnapi": "nnapi",
+    "use_legacy_nnapi": "nnapi",
+    "use_hexagon": "hexagon",
+    "use_coreml": "coreml",
+    "use_npu": "npu",
+    "external_delegate_path": "external",
+    "stable_delegate_settings_file": "external",
+}
+#: Parameters as the program echoes them (lower case), and the flag each stands for.
+_ECHOED_FLAGS: Final[Mapping[str, str]] = {
+    "use xnnpack": "use_xnnpack",
+    "use ynnpack": "use_ynnpack",
+    "use gpu": "use_gpu",
+    "use nnapi": "use_nnapi",
+    "use legacy nnapi": "use_legacy_nnapi",
+    "use hexagon": "use_hexagon",
+    "use coreml": "use_coreml",
+    "use npu": "use_npu",
+    "external delegate path": "external_delegate_path",
+    "delegate settings file path": "stable_delegate_settings_file",
+}
+_CREATED: Final = re.compile(
+    r"Created TensorFlow Lite (?:(XNNPACK|YNNPACK) delegate|delegate for ([\w ]{1,40}?))(?: for|[ .(]|$)"
+)
+_PROVIDER_CREATED: Final = re.compile(r"(\w{1,40}) delegate created\.")
+_REPLACING: Final = re.compile(
+    r"Replacing (?P<nodes>\d{1,9})(?: out of (?P<total>\d{1,9}))? node\(s\) with delegate"
+    r"(?: \((?P<name>[^)]{0,100})\))?(?: node, yielding (?P<partitions>\d{1,9}) partitions"
+    r"(?: for (?:subgraph (?P<subgraph>\d{1,9})|the whole graph))?)?",
+    re.ASCII,
+)
+_SIMPLE: Final = re.compile(
+    r"(?P<name>[\w ]{1,60}) delegate: (?P<nodes>\d{1,9}) nodes delegated out of (?P<total>\d{1,9}) nodes"
+    r"(?: with (?P<partitions>\d{1,9}) partitions)?",
+    re.ASCII,
+)
+_APPLIED: Final = re.compile(
+    r"Explicitly applied (?P<name>\w{1,40}) delegate, and the model graph will be "
+    r"(?:(?P<full>completely) executed by the delegate"
+    r"|partially executed by the delegate w/ (?P<kernels>\d{1,9}) delegate kernels)",
+    re.ASCII,
+)
+_NOT_USED: Final = re.compile(
+    r"Though (\w{1,40}) delegate is explicitly applied, the model graph will not be executed by the delegate"
+)
+_FAILED: Final = re.compile(r"Failed to apply (\w{1,40}) delegate\.")
+_TITLE_WORD: Final = re.compile(r"(?<![A-Za-z])(?:cpu|xnnpack|gpu|nnapi|hexagon|npu|coreml)(?![A-Za-z])", re.IGNORECASE)
+_GPU_KERNELS: Final = re.compile(r"Created (\d{1,9}) GPU delegate kernels", re.ASCII)
+_UNSUPPORTED: Final = re.compile(r"(\w{1,40}) acceleration is unsupported on this platform")
+_NODE_FAILED: Final = re.compile(r"Node number \d+ \((\w*[Dd]elegate\w*)\) failed to (?:prepare|invoke|init)")
+_ACCELERATORS: Final = re.compile(r"NNAPI accelerators available: \[(.*)\]")
+_CHOSEN_DEVICE: Final = re.compile(r"ExecutionPlan: SIMPLE for (\S+)|findBestDevice: only one best device: \S+ = (\S+)")
+_API: Final = re.compile(r"Initialized (OpenCL|OpenGL|Metal|WebGPU)-based API(?: from serialized data)?\.")
+_NPU_FILES: Final = frozenset(
+    {"litert_dispatch.cc", "dispatch_delegate.cc", "neuron_adapter_api.cc", "qnn_manager.cc", "enn_manager.cc"}
+)
+_NPU_FAILED: Final = ("Failed to create a dispatch delegate kernel", "No usable Dispatch runtime")
+#: Lines that say that a delegate couldn't be had and the run goes on without it.
+_UNAVAILABLE: Final[tuple[tuple[str, str], ...]] = (
+    ("Couldn't load NNAPI support library", "nnapi"),
+    ("Could not create Hexagon delegate", "hexagon"),
+    ("Hexagon Delegate is not supported", "hexagon"),
+    ("Invalid TFLiteSettings for the stable delegate", "external"),
+    ("Failed to load stable ABI delegate", "external"),
+    ("Failed to load the delegate settings file", "external"),
+    ("Unable to load external delegate", "external"),
+)
+
+
+def family(name: str) -> str:
+    """Return benchfarm's word for a delegate's name; a vendor's own name is an external delegate."""
+    return _FAMILIES.get(name.strip().lower(), "external")
+
+
+@dataclass(slots=True)
+class DelegateClues:
+    """What the lines of one run say about delegates, collected as they come."""
+
+    created: list[str] = field(default_factory=list)
+    shares: list[DelegateShare] = field(default_factory=list)
+    #: Delegate -> "full", "partial" or "none", as printed after it was applied.
+    applied: dict[str, str] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    unavailable: list[str] = field(default_factory=list)
+    kernels: int | None = None
+    gpu_kernels: int | None = None
+    backend: str = ""
+    fell_back_to_opengl: bool = False
+    accelerators: tuple[str, ...] = ()
+    chosen_device: str = ""
+    uses_npu_runtime: bool = False
+    #: Whether ``--require_full_delegation`` ended the run.
+    refused_cpu: bool = False
+    #: Whether the output shows that the run failed, and wasn't merely cut off; set by the reader of the run.
+    ended_badly: bool = False
+    lines: list[str] = field(default_factory=list)
+    cpu_operators: dict[tuple[str, str], None] = field(default_factory=dict)
+
+    def feed(self, text: str, source_file: str = "") -> bool:
+        """Read one line; return whether it says something about delegates."""
+        known = self._read(text)
+        if source_file in _NPU_FILES:
+            self.uses_npu_runtime = True
+        if known and text not in self.lines and len(self.lines) < 200:
+            self.lines.append(text)
+        return known
+
+    def _read(self, text: str) -> bool:
+        if "elegate" in text and self._read_delegate_line(text):
+            return True
+        for words, delegate in _UNAVAILABLE:
+            if text.startswith(words):
+                self._note(self.unavailable, delegate)
+                return True
+        if match := _UNSUPPORTED.match(text):
+            self._note(self.unavailable, family(match[1]))
+        elif match := _ACCELERATORS.match(text):
+            self.accelerators = tuple(name.strip() for name in match[1].split(",") if name.strip())
+        elif match := _API.match(text):
+            self.backend = match[1].lower()
+        elif text.startswith("Falling back to OpenGL"):
+            self.fell_back_to_opengl = True
+        elif text.startswith(_NPU_FAILED):
+            self._note(self.failed, "npu")
+        elif text.startswith("Disallowed CPU fallback detected"):
+            self.refused_cpu = True
+        else:
+            return False
+        return True
+
+    def _read_delegate_line(self, text: str) -> bool:
+        if match := _REPLACING.match(text) or _SIMPLE.match(text):
+            self._add_share(match)
+        elif match := _APPLIED.match(text):
+            self.applied[family(match["name"])] = "full" if match["full"] else "partial"
+            if match["kernels"]:
+                self.kernels = int(match["kernels"])
+        elif match := _NOT_USED.match(text):
+            self.applied[family(match[1])] = "none"
+        elif (match := _FAILED.match(text)) or (match := _NODE_FAILED.match(text)):
+            self._note(self.failed, family(match[1]))
+        elif match := _GPU_KERNELS.match(text):
+            self.gpu_kernels = int(match[1])
+        elif match := _CREATED.match(text):
+            self._note(self.created, family(match[1] or match[2]))
+        elif match := _PROVIDER_CREATED.match(text):
+            self._note(self.created, family(match[1]))
+        else:
+            return False
+        return True
+
+    def _add_share(self, match: re.Match[str]) -> None:
+        groups = match.groupdict()
+        share = DelegateShare(
+            delegate=groups["name"] or "",
+            delegated_nodes=int(groups["nodes"]),
+            total_nodes=int(groups["total"]) if groups["total"] else None,
+            partitions=int(groups["partitions"]) if groups["partitions"] else None,
+            subgraph=int(groups["subgraph"]) if groups.get("subgraph") else None,
+        )
+        if share not in self.shares:
+            self.shares.append(share)
+
+    @staticmethod
+    def _note(names: list[str], name: str) -> None:
+        if name not in names:
+            names.append(name)
+
+    def read_system_line(self, text: str) -> None:
+        """Read a line of the phone's NNAPI runtime, which names the device that it chose."""
+        if match := _CHOSEN_DEVICE.search(text):
+            self.chosen_device = match[1] or match[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegateRequest:
+    """What a run was asked to use, in the order of the flags."""
+
+    delegates: tuple[str, ...] = ()
+    #: False where nothing asked for a delegate and none was switched off: the program's own choice.
+    is_explicit: bool = True
+    accelerator: str = ""
+    gpu_backend: str = ""
+    #: Delegates whose flags the program didn't know.
+    ignored: tuple[str, ...] = ()
+    #: Whether the output shows that XNNPACK was switched off, or is of a time before it.
+    xnnpack_off: bool = False
+
+
+def read_request(
+    *,
+    flags: Mapping[str, str],
+    echoed: Mapping[str, str],
+    unconsumed: tuple[str, ...],
+    clues: DelegateClues,
+    title: str = "",
+) -> DelegateRequest:
+    """Return what was asked for: from the command line and the echoed parameters, else from what the program tried.
+
+    ``title`` is the heading that somebody put over a paste; it is believed only where nothing else says anything.
+    """
+    wanted: dict[str, None] = {}
+    switched_off: set[str] = set()
+    values = dict(flags)
+    accelerator = backend = ""
+    is_verbose = values.get("verbose", "").lower() in {"true", "1"}
+    for name, value in echoed.items():
+        key = name.lower()
+        if key in _ECHOED_FLAGS:
+            values[_ECHOED_FLAGS[key]] = value
+        elif key == "nnapi accelerator name":
+            accelerator = value
+        elif key == "gpu backend":
+            backend = value
+        elif key == "log parameter values verbosely":
+            is_verbose = value == "1"
+    for flag, delegate in REQUEST_FLAGS.items():
+        value = values.get(flag, "").strip().lower()
+        if value in {"", "0", "false"}:
+            if value:
+                switched_off.add(delegate)
+        else:
+            wanted[delegate] = None
+    ignored = tuple(
+        delegate for flag, delegate in REQUEST_FLAGS.items() if any(word.startswith(f"--{flag}") for word in unconsumed)
+    )
+    wanted |= dict.fromkeys(ignored)
+    order = {delegate: place for place, delegate in enumerate(clues.applied)}
+    names = sorted(wanted, key=lambda name: order.get(name, len(order)))
+    is_old = "Use legacy nnapi" in echoed
+    is_explicit = True
+    if not names:
+        names = _tried(clues)
+    if not names and (flags or echoed):
+        names = ["cpu"]
+        is_explicit = "xnnpack" in switched_off and not is_verbose
+    if not names and (match := _TITLE_WORD.search(title)):
+        names, is_explicit = [match[0].lower()], False
+    return DelegateRequest(
+        delegates=tuple(names),
+        is_explicit=is_explicit and bool(names),
+        accelerator=accelerator or flags.get("nnapi_accelerator_name", ""),
+        gpu_backend=backend or flags.get("gpu_backend", ""),
+        ignored=ignored,
+        xnnpack_off=is_old or ("xnnpack" in switched_off and not is_verbose),
+    )
+
+
+def _tried(clues: DelegateClues) -> list[str]:
+    named = [*clues.applied, *clues.failed, *(family(share.delegate) for share in clues.shares), *clues.created]
+    found = list(dict.fromkeys(name for name in named if name not in {"xnnpack", "flex", "external"}))
+    if clues.uses_npu_runtime:
+        found = ["npu"]
+    explicit = [name for name in clues.applied if name in {"xnnpack", "external"}]
+    return found or explicit

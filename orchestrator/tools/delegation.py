@@ -1,0 +1,239 @@
+"""Where the operators really ran: what was asked for, against what the output proves.
+
+A benchmark program that can't do what it was asked for often runs on the CPU, exits with 0 and prints a good-looking
+number. So a delegate is believed only on positive evidence, in this order: the runtime info that names each node's
+delegate, the line about what was "explicitly applied", the "Replacing k out of n" lines (which may be followed by a
+failure and then prove nothing). Where the evidence is missing and the transcript is whole, the run fell back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
+from orchestrator.tools.delegate_clues import DelegateClues, DelegateRequest, family
+from orchestrator.tools.protos import RuntimeNodes
+
+_MOST_LINES: Final = 60
+#: Which truth speaks for a run that asked for several delegates: what failed, else the best that was reached.
+_ORDER: Final = (
+    DelegateTruth.FAILED,
+    DelegateTruth.FULL,
+    DelegateTruth.WRONG_BACKEND,
+    DelegateTruth.PARTIAL,
+    DelegateTruth.NONE,
+    DelegateTruth.FELL_BACK,
+    DelegateTruth.FLAG_IGNORED,
+    DelegateTruth.UNKNOWN,
+)
+#: NNAPI's own CPU implementation, which every phone lists among the accelerators.
+REFERENCE_DEVICE: Final = "nnapi-reference"
+
+
+def judge_delegate(
+    clues: DelegateClues,
+    request: DelegateRequest,
+    *,
+    runtime: RuntimeNodes | None = None,
+    has_result: bool,
+    has_started: bool,
+    is_whole: bool,
+) -> DelegateEvidence:
+    """Judge where the operators ran.
+
+    Args:
+        clues: what the run's lines say.
+        request: what was asked for; several delegates are judged one by one and together.
+        runtime: the model's nodes as the runtime info names them; decides when it is there and the run has a result.
+        has_result: whether the run completed. A delegate of a run that failed before it was set up has failed.
+        has_started: whether the session was set up (delegates applied, tensors allocated) before the run ended.
+        is_whole: whether the transcript holds all lines from loading the model to the session's start, so that a
+            missing line about a delegate proves that it wasn't applied.
+    """
+    judge = _Judge(clues, request, runtime if has_result else None, has_result, has_started, is_whole)
+    each = {name: judge.truth_of(name) for name in request.delegates}
+    if not each:
+        taken = list(dict.fromkeys(family(share.delegate) for share in judge.shares))
+        each_found = {name: judge.truth_of(name) for name in taken}
+        main = next(iter(each_found), "xnnpack" if "xnnpack" in clues.created else "")
+        truth = each_found.get(main, DelegateTruth.UNKNOWN)
+    else:
+        truth = min(each.values(), key=_ORDER.index)
+        main = next(name for name in request.delegates if each[name] is truth)
+    share = judge.main_share(main)
+    return DelegateEvidence(
+        requested="+".join(request.delegates),
+        actual=judge.actual(main, truth),
+        truth=truth,
+        delegated_nodes=share.delegated_nodes if share else None,
+        total_nodes=share.total_nodes if share else None,
+        partitions=share.partitions if share else None,
+        backend=clues.backend,
+        accelerator=request.accelerator or clues.chosen_device,
+        lines=tuple(clues.lines[:_MOST_LINES]),
+        cpu_operators=_cpu_operators(clues, judge.runtime),
+        kernels=clues.kernels if clues.kernels is not None else clues.gpu_kernels,
+        shares=tuple(judge.shares),
+        each=each if len(each) > 1 else {},
+    )
+
+
+class _Judge:
+    """The questions that judging asks of the clues of one run."""
+
+    def __init__(
+        self,
+        clues: DelegateClues,
+        request: DelegateRequest,
+        runtime: RuntimeNodes | None,
+        has_result: bool,
+        has_started: bool,
+        is_whole: bool,
+    ) -> None:
+        self.clues = clues
+        self.request = request
+        self.runtime = runtime
+        self.has_result = has_result
+        self.has_started = has_started
+        self.is_whole = is_whole
+        self.shares: list[DelegateShare] = list(runtime.shares) if runtime else clues.shares
+
+    def truth_of(self, name: str) -> DelegateTruth:
+        """Return what became of one delegate that was asked for."""
+        if name == "cpu":
+            return self._truth_of_cpu()
+        if name in self.clues.failed and not self.has_result:
+            return DelegateTruth.FAILED
+        if self.runtime is not None:
+            truth = self._coverage(name)
+            if truth is DelegateTruth.UNKNOWN:
+                truth = DelegateTruth.NONE if name in self.clues.applied else self._absent(name)
+        else:
+            truth = self._truth_in_log(name)
+        if truth in {DelegateTruth.FULL, DelegateTruth.PARTIAL} and self._is_wrong_backend(name):
+            return DelegateTruth.WRONG_BACKEND
+        return truth
+
+    def _truth_in_log(self, name: str) -> DelegateTruth:
+        if name in self.clues.applied and self.has_started:
+            return DelegateTruth(self.clues.applied[name])
+        if not self.has_started and not self.has_result and self._was_tried(name) and self._ended_badly:
+            return DelegateTruth.FAILED
+        if name in self.clues.applied:
+            return DelegateTruth(self.clues.applied[name])
+        if name in self.request.ignored:
+            return DelegateTruth.FLAG_IGNORED
+        if name in self.clues.unavailable:
+            return DelegateTruth.FELL_BACK
+        coverage = self._coverage(name)
+        if coverage is not DelegateTruth.UNKNOWN or self.main_share(name):
+            return coverage
+        if self.is_whole and self.has_started and name not in self.clues.created:
+            return self._absent(name)
+        return DelegateTruth.UNKNOWN
+
+    @property
+    def _ended_badly(self) -> bool:
+        return bool(self.clues.failed) or self.clues.refused_cpu or self.clues.ended_badly
+
+    def _was_tried(self, name: str) -> bool:
+        clues = self.clues
+        return (
+            name in clues.created
+            or name in clues.applied
+            or self.main_share(name) is not None
+            or (clues.refused_cpu and name in self.request.delegates)
+        )
+
+    def _absent(self, name: str) -> DelegateTruth:
+        return DelegateTruth.FLAG_IGNORED if name in self.request.ignored else DelegateTruth.FELL_BACK
+
+    def _truth_of_cpu(self) -> DelegateTruth:
+        has_xnnpack = self._has_xnnpack
+        if "xnnpack" in self.clues.failed and not self.has_result:
+            return DelegateTruth.FAILED
+        if self.request.is_explicit:
+            if has_xnnpack:
+                return DelegateTruth.WRONG_BACKEND
+            proven = self.request.xnnpack_off or self.runtime is not None
+            return DelegateTruth.FULL if proven and self.has_started else DelegateTruth.UNKNOWN
+        if has_xnnpack:
+            return self._coverage("xnnpack")
+        if self.request.xnnpack_off and self.has_started:
+            return DelegateTruth.FULL
+        return DelegateTruth.UNKNOWN
+
+    @property
+    def _has_xnnpack(self) -> bool:
+        if self.runtime is not None:
+            return any(family(share.delegate) == "xnnpack" for share in self.shares)
+        return "xnnpack" in self.clues.created or "xnnpack" in self.clues.applied or self._xnnpack_took_nodes
+
+    @property
+    def _xnnpack_took_nodes(self) -> bool:
+        return any(family(s.delegate) == "xnnpack" and s.delegated_nodes > 0 for s in self.shares)
+
+    def _own_shares(self, name: str) -> list[DelegateShare]:
+        accepted = {"gpu", "metal"} if name in {"gpu", "metal"} else {name}
+        return [share for share in self.shares if family(share.delegate) in accepted]
+
+    def main_share(self, name: str) -> DelegateShare | None:
+        """Return what a delegate took: of all subgraphs by the runtime info, of the first one by the log."""
+        name = "xnnpack" if name == "cpu" else name
+        own = self._own_shares(name)
+        if not own:
+            return None
+        if self.runtime is not None:
+            return DelegateShare(
+                delegate=own[0].delegate,
+                delegated_nodes=sum(share.delegated_nodes for share in own),
+                total_nodes=self.runtime.total_nodes,
+                partitions=sum(share.partitions or 0 for share in own),
+            )
+        return min(own, key=lambda share: share.subgraph or 0)
+
+    def _coverage(self, name: str) -> DelegateTruth:
+        share = self.main_share(name)
+        if share is None or share.total_nodes is None:
+            return DelegateTruth.UNKNOWN
+        if share.delegated_nodes == 0:
+            return DelegateTruth.NONE
+        return DelegateTruth.FULL if share.delegated_nodes >= share.total_nodes else DelegateTruth.PARTIAL
+
+    def _is_wrong_backend(self, name: str) -> bool:
+        if name == "nnapi":
+            only_reference = bool(self.clues.accelerators) and set(self.clues.accelerators) == {REFERENCE_DEVICE}
+            return only_reference or self.request.accelerator == REFERENCE_DEVICE
+        if name == "gpu":
+            wanted = {"cl": "opencl", "gl": "opengl"}.get(self.request.gpu_backend)
+            if wanted:
+                return bool(self.clues.backend) and self.clues.backend != wanted
+            return self.clues.backend == "opengl" and self.clues.fell_back_to_opengl
+        return False
+
+    def actual(self, name: str, truth: DelegateTruth) -> str:
+        """Return where the operators ran, "" when the output doesn't show it."""
+        if truth is DelegateTruth.FAILED:
+            return ""
+        if truth is DelegateTruth.WRONG_BACKEND:
+            return {"cpu": "xnnpack", "nnapi": REFERENCE_DEVICE}.get(name, name)
+        has_xnnpack = self._has_xnnpack
+        if name == "cpu":
+            return "xnnpack" if has_xnnpack else "cpu" if truth is DelegateTruth.FULL else ""
+        if truth is DelegateTruth.FULL:
+            return name
+        if truth is DelegateTruth.PARTIAL:
+            return f"{name}+xnnpack" if name != "xnnpack" and self._xnnpack_took_nodes else name
+        if truth is DelegateTruth.UNKNOWN:
+            return "xnnpack" if name == "xnnpack" and has_xnnpack else ""
+        if name != "xnnpack" and has_xnnpack:
+            return "xnnpack"
+        return "cpu" if self.request.xnnpack_off or name == "xnnpack" else ""
+
+
+def _cpu_operators(clues: DelegateClues, runtime: RuntimeNodes | None) -> tuple[tuple[str, str], ...]:
+    operators = dict.fromkeys(clues.cpu_operators)
+    if runtime is not None:
+        explained = {name for name, _ in operators}
+        operators |= dict.fromkeys((name, "") for name in runtime.cpu_operators if name not in explained)
+    return tuple(operators)

@@ -1,0 +1,158 @@
+"""One line of output, taken apart: what the program said, and what the way it took put in front.
+
+The same message reaches us as ``INFO: msg`` (console, since about 2023), ``msg`` (console, older),
+``06-18 10:20:41.572 4669 4669 I tflite  : msg`` (logcat threadtime), ``06-18 10:20:41.572 I/tflite  ( 4669): msg``
+(time), ``I/tflite  ( 4669): msg`` (brief), with an NSLog header (iOS), behind ``# `` in a notebook, or indented.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+#: Logcat tags of the benchmark programs and of the runtime below them.
+OUR_TAGS: Final = frozenset({"tflite", "litert", "tflite_BenchmarkModelActivity", "TfLiteBenchmarkLatency"})
+#: A line longer than this is no line of a benchmark program; its rest is dropped.
+LONGEST_LINE_BYTES: Final = 65_536
+
+_THREADTIME: Final = re.compile(
+    r"\s*(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3,9}(?: [+-]\d{4})?\s+(?:[a-z_]\w*\s+|\d+\s+(?=\d+\s+\d+ ))?"
+    r"(?P<pid>\d{1,9})\s+\d{1,9} (?P<severity>[VDIWEFAS]) (?P<tag>[^\s:][^:]*?)\s*:(?: (?P<text>.*))?$",
+    re.ASCII | re.DOTALL,
+)
+_BRIEF: Final = re.compile(
+    r"\s*(?:(?:(?:\d{4}-)?\d\d-\d\d )?\d\d:\d\d:\d\d(?:\.\d{3,9})? )?"
+    r"(?P<severity>[VDIWEFAS])/(?P<tag>[^(]*?)\s*(?:\(\s*(?P<pid>\d{1,9})\))?:(?: (?P<text>.*))?$",
+    re.ASCII | re.DOTALL,
+)
+_NSLOG: Final = re.compile(
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+(?:[+-]\d{4})? [^\[\]]{1,100}\[(?P<pid>\d{1,9})(?::\d+)?\] (?P<text>.*)$",
+    re.ASCII | re.DOTALL,
+)
+_SEVERITY: Final = re.compile(r"(?P<severity>INFO|WARN|WARNING|ERROR|FATAL|VERBOSE|DEBUG): ?(?P<text>.*)$", re.DOTALL)
+_SOURCE_FILE: Final = re.compile(r"\[(?P<file>[\w./+-]+\.(?:cc|h|cpp|mm)):\d+\] ?(?P<text>.*)$", re.DOTALL)
+_LAST_WORD: Final = re.compile(r"[^\s,]*$")
+_LOGCAT_START: Final = re.compile(
+    rb"\s*(?:(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}|(?:\d\d:\d\d:\d\d )?[VDIWEF]/[^(]{1,60}\(\s*\d+\):|--------- )"
+)
+
+
+class Buffer(Protocol):
+    """Bytes that can be searched: ``bytes`` or ``mmap.mmap``."""
+
+    def find(self, sub: bytes, start: int = ..., end: int = ..., /) -> int:
+        """Return the first place of ``sub``, -1 when there is none."""
+
+    def rfind(self, sub: bytes, start: int = ..., end: int = ..., /) -> int:
+        """Return the last place of ``sub``, -1 when there is none."""
+
+    def __getitem__(self, key: slice, /) -> bytes: ...
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Line:
+    """One line without the header that its way put in front."""
+
+    #: As it stood there, without the line end and without a logcat or NSLog header.
+    raw: str
+    #: What the program said: ``raw`` without indentation, comment mark, severity and source file.
+    text: str
+    #: First letter of the severity ("I", "W", "E", "F", "V", "D"), empty when none is named.
+    severity: str = ""
+    #: "console", "logcat" or "nslog".
+    style: str = "console"
+    tag: str = ""
+    pid: int | None = None
+    #: Source file that a LiteRT line names, for example ``dispatch_delegate.cc``.
+    source_file: str = ""
+    #: The last word of a line that was cut off; it isn't part of ``text``: a figure in it may lack digits.
+    cut_word: str = ""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the line was logged by another part of the system."""
+        return self.style == "logcat" and self.tag not in OUR_TAGS
+
+
+def parse_line(data: bytes, *, cut: bool = False) -> Line:
+    """Take one line apart; ``cut`` says that it has no line end, so its last word may not be whole."""
+    whole = data[:LONGEST_LINE_BYTES].decode("utf-8", "replace").rstrip("\r\n\0")
+    line = _without_header(whole)
+    body = line.text
+    stripped = body.lstrip()
+    if stripped.startswith("# ") and line.style == "console":
+        stripped = stripped[2:].lstrip()
+    match = _SEVERITY.match(stripped) if line.style != "logcat" else None
+    if match:
+        line.severity = match["severity"][0]
+        stripped = match["text"]
+    match = _SOURCE_FILE.match(stripped)
+    if match:
+        line.source_file = match["file"].rpartition("/")[2]
+        stripped = match["text"].lstrip()
+    if cut:
+        word = _LAST_WORD.search(stripped)
+        if word and word[0]:
+            line.cut_word = word[0]
+            stripped = stripped[: word.start()]
+    line.text = stripped.rstrip()
+    return line
+
+
+def _without_header(whole: str) -> Line:
+    match = _THREADTIME.match(whole) or _BRIEF.match(whole)
+    if match:
+        text = match["text"] or ""
+        pid = int(match["pid"]) if match["pid"] else None
+        return Line(raw=text, text=text, severity=match["severity"], style="logcat", tag=match["tag"].strip(), pid=pid)
+    match = _NSLOG.match(whole)
+    if match:
+        return Line(raw=match["text"], text=match["text"], style="nslog", pid=int(match["pid"]))
+    return Line(raw=whole, text=whole)
+
+
+def iterate_lines(buffer: Buffer) -> Iterator[tuple[bytes, bool]]:
+    """Yield every line with its end removed, and whether it was cut off (the buffer ends without a line end)."""
+    start, size = 0, len(buffer)
+    while start < size:
+        end = buffer.find(b"\n", start)
+        if end < 0:
+            yield buffer[start : min(size, start + LONGEST_LINE_BYTES)], True
+            return
+        yield buffer[start : min(end, start + LONGEST_LINE_BYTES)], False
+        start = end + 1
+
+
+def find_lines(buffer: Buffer, words: tuple[bytes, ...]) -> Iterator[tuple[bytes, bool]]:
+    """Yield, in order, the lines that hold one of the words; nothing else of the buffer is looked at.
+
+    Searching bytes for a literal is an order of magnitude faster than taking every line apart.
+    """
+    size = len(buffer)
+    places = [buffer.find(word) for word in words]
+    while True:
+        place = min((p for p in places if p >= 0), default=-1)
+        if place < 0:
+            return
+        start = buffer.rfind(b"\n", 0, place) + 1
+        end = buffer.find(b"\n", place)
+        cut = end < 0
+        if cut:
+            end = size
+        yield buffer[start : min(end, start + LONGEST_LINE_BYTES)], cut
+        if cut:
+            return
+        places = [buffer.find(word, end) if 0 <= p < end else p for word, p in zip(words, places, strict=True)]
+
+
+def looks_like_logcat(buffer: Buffer) -> bool:
+    """Whether most of the lines at the start and in the middle carry a logcat header."""
+    size = len(buffer)
+    sample = buffer[0:32_768] + b"\n" + buffer[size // 2 : size // 2 + 32_768]
+    lines = [line for line in sample.split(b"\n") if line.strip()]
+    headers = sum(1 for line in lines if _LOGCAT_START.match(line))
+    return bool(lines) and headers >= 0.6 * len(lines)

@@ -1,0 +1,255 @@
+"""Reading what a benchmark program printed: one grammar for all programs, years and ways that output takes.
+
+``parse_text`` and ``parse_file`` read what somebody pastes or keeps; ``parse_run`` reads one invocation of ours, with
+its exit code and the files that it wrote. Nothing is invented: what isn't printed stays None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import mmap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+from orchestrator.errors import OutputParseError
+from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
+from orchestrator.tools.adb_session import parse_adb_session
+from orchestrator.tools.failures import Crash, SystemLog
+from orchestrator.tools.firebase import parse_firebase
+from orchestrator.tools.ios_view import parse_ios_view
+from orchestrator.tools.lines import Buffer, Line, find_lines, iterate_lines, looks_like_logcat, parse_line
+from orchestrator.tools.op_profile import OperatorProfile, parse_op_profile
+from orchestrator.tools.protos import decode_result, decode_runtime_info
+from orchestrator.tools.run_report import Ending, Files, build_report
+from orchestrator.tools.splitting import RunSplitter
+from orchestrator.tools.summary_rows import SummaryRow
+from orchestrator.tools.transcript import Transcript
+
+Source = Literal["auto", "console", "logcat"]
+
+#: A log up to this size is read line by line; in a larger one the lines of interest are searched for.
+_SMALL_BYTES: Final = 2_000_000
+#: A line of a large logcat is looked at when it holds one of these: our tags.
+_OUR_WORDS: Final = (b"tflite", b"litert")
+
+
+def parse_text(text: bytes | str, *, source: Source = "auto") -> tuple[ToolReport, ...]:
+    """Read a text that somebody gives us and return one report per run, in the order of the text.
+
+    Args:
+        text: what was printed: console, logcat of any format, a notebook, several runs in a row, the summary of
+            performance options, the LiteRT banner, the iOS app's view or console, an adb session.
+        source: "logcat" and "console" say what it is where that is known; "auto" looks.
+
+    Raises:
+        OutputParseError: nothing in the text is the output of a benchmark program.
+    """
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    return _parse_buffer(data, source)
+
+
+def parse_file(path: Path, *, source: Source = "auto") -> tuple[ToolReport, ...]:
+    """Read a file like :func:`parse_text`; memory doesn't grow with its size.
+
+    Raises:
+        OutputParseError: nothing in the file is the output of a benchmark program, or it can't be read.
+    """
+    try:
+        with path.open("rb") as file:
+            if path.stat().st_size == 0:
+                raise OutputParseError(f"{path} is empty")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                return _parse_buffer(mapped, source)
+    except (OSError, ValueError) as error:
+        raise OutputParseError(f"{path} can't be read: {error}") from error
+
+
+def parse_run(
+    *,
+    stdout: bytes,
+    stderr: bytes,
+    logcat: bytes = b"",
+    exit_code: int | None,
+    timed_out: bool,
+    result_pb: bytes = b"",
+    runtime_info_pb: bytes = b"",
+    op_profile: bytes = b"",
+    op_profile_format: str = "",
+    requested: str = "",
+) -> ToolReport:
+    """Read one invocation of ours; whatever it left behind, a report comes back.
+
+    Args:
+        stdout: the program's standard output, as a whole.
+        stderr: its standard error.
+        logcat: what the phone logged meanwhile; for an app this is the only text.
+        exit_code: None when there is none (an app) or it isn't known.
+        timed_out: whether benchfarm ended the run at its deadline.
+        result_pb: the BenchmarkResult proto, empty when none was written.
+        runtime_info_pb: the ModelRuntimeDetails proto, empty when none was written.
+        op_profile: the operator profile file, empty when none was written.
+        op_profile_format: "proto", "csv" or "stdout".
+        requested: the delegate that was asked for; the flags in the output are used when it is empty.
+    """
+    splitter = RunSplitter(is_single=True)
+    for data in (stdout, stderr):
+        for line in _lines(data):
+            splitter.feed(line)
+    console = splitter.transcripts[:1]
+    logged = RunSplitter()
+    for line in _logcat_lines(logcat):
+        logged.feed(line)
+    transcript = _main_transcript([*console] or logged.transcripts)
+    return build_report(
+        transcript,
+        system=logged.system,
+        ending=Ending(exit_code=exit_code, timed_out=timed_out, is_known=True),
+        files=_decode_files(result_pb, runtime_info_pb, op_profile, op_profile_format),
+        requested=requested,
+    )
+
+
+def _main_transcript(transcripts: list[Transcript]) -> Transcript:
+    """Return the transcript of the benchmark among those of all processes that log with the same tag."""
+    if not transcripts:
+        return Transcript()
+    started = [transcript for transcript in transcripts if transcript.has_start]
+    return max(started or transcripts, key=lambda transcript: (transcript.stage, len(transcript.echoed)))
+
+
+def _decode_files(result_pb: bytes, runtime_info_pb: bytes, op_profile: bytes, op_profile_format: str) -> Files:
+    faults: list[str] = []
+    result = runtime = None
+    profile: OperatorProfile | None = None
+    try:
+        result = decode_result(result_pb) if result_pb else None
+    except OutputParseError as error:
+        faults.append(f"the result proto can't be read: {error}")
+    try:
+        runtime = decode_runtime_info(runtime_info_pb) if runtime_info_pb else None
+    except OutputParseError as error:
+        faults.append(f"the runtime info can't be read: {error}")
+    try:
+        profile = parse_op_profile(op_profile, op_profile_format) if op_profile else None
+    except OutputParseError as error:
+        faults.append(f"the operator profile can't be read: {error}")
+    return Files(result=result, runtime=runtime, profile=profile, faults=tuple(faults))
+
+
+def _lines(buffer: Buffer) -> Iterator[Line]:
+    for data, cut in iterate_lines(buffer):
+        yield parse_line(data, cut=cut)
+
+
+def _logcat_lines(buffer: Buffer) -> Iterator[Line]:
+    if len(buffer) <= _SMALL_BYTES:
+        return _lines(buffer)
+    return (parse_line(data, cut=cut) for data, cut in find_lines(buffer, _OUR_WORDS))
+
+
+def _parse_buffer(buffer: Buffer, source: Source) -> tuple[ToolReport, ...]:
+    is_large_logcat = len(buffer) > _SMALL_BYTES and (
+        source == "logcat" or (source == "auto" and looks_like_logcat(buffer))
+    )
+    splitter = RunSplitter()
+    for line in _logcat_lines(buffer) if is_large_logcat else _lines(buffer):
+        splitter.feed(line)
+    transcripts = [transcript for transcript in splitter.transcripts if not transcript.is_empty]
+    reports = [build_report(transcript, system=splitter.system) for transcript in transcripts]
+    if is_large_logcat and any(report.outcome != "ok" for report in reports):
+        # Only a run without a result needs the lines in which the phone tells how a process ended.
+        system = _read_system_log(buffer)
+        reports = [build_report(transcript, system=system) for transcript in transcripts]
+    reports = _with_rows(reports, transcripts, splitter.rows)
+    if not reports:
+        reports = _other_formats(buffer, splitter.system)
+    if not reports:
+        raise OutputParseError(
+            "nothing in the text is the output of a benchmark program",
+            hint="give the program's standard output and error, or the phone's logcat with the tags tflite and litert",
+        )
+    return tuple(reports)
+
+
+def _read_system_log(buffer: Buffer) -> SystemLog:
+    splitter = RunSplitter()
+    for data, cut in find_lines(buffer, SystemLog.WORDS):
+        line = parse_line(data, cut=cut)
+        if line.is_foreign:
+            splitter.feed(line)
+    return splitter.system
+
+
+def _other_formats(buffer: Buffer, system: SystemLog) -> list[ToolReport]:
+    """Read what has no line of the tool itself: an app's view, a Firebase record, an adb session, a crash."""
+    if len(buffer) > _SMALL_BYTES:
+        return [_crash_report(crash) for crash in system.crashes]
+    text = buffer[0 : len(buffer)].decode("utf-8", "replace")
+    return (
+        parse_ios_view(text)
+        or parse_firebase(text)
+        or [_crash_report(crash) for crash in system.crashes]
+        or parse_adb_session(text)
+    )
+
+
+def _crash_report(crash: Crash) -> ToolReport:
+    extra: dict[str, float | str] = {"process": crash.process} if crash.process else {}
+    if crash.pid is not None:
+        extra["pid"] = float(crash.pid)
+    outcome = "failed" if crash.code in {"low-memory-kill", "process-died", "app-not-responding"} else "crashed"
+    return ToolReport(outcome=outcome, failure_code=crash.code, failure_reason=crash.reason, extra=extra)
+
+
+def _with_rows(
+    reports: list[ToolReport], transcripts: list[Transcript], rows: Iterable[SummaryRow]
+) -> list[ToolReport]:
+    """Name each run by its row of the summary; a row whose run isn't in the text becomes a report of its own."""
+    named = list(reports)
+    used: set[int] = set()
+    for row in rows:
+        place = next(
+            (
+                index
+                for index, report in enumerate(named)
+                if index not in used and row.stats is not None and _is_same(report.inference, row.stats)
+            ),
+            None,
+        )
+        if place is None:
+            named.append(_row_report(row))
+            transcripts.append(Transcript(label=row.name))
+            used.add(len(named) - 1)
+        else:
+            used.add(place)
+            named[place] = dataclasses.replace(named[place], label=row.name)
+    return named
+
+
+def _is_same(inference: LatencySummary | None, row: LatencySummary) -> bool:
+    return inference is not None and inference == row
+
+
+def _row_report(row: SummaryRow) -> ToolReport:
+    delegate = DelegateEvidence(requested=row.requested, accelerator=row.accelerator)
+    if row.stats is None:
+        return ToolReport(
+            outcome="failed",
+            failure_code="benchmark-failed",
+            failure_reason="failed!",
+            delegate=delegate,
+            label=row.name,
+        )
+    if row.stats.count == 0:
+        return ToolReport(
+            outcome="failed",
+            failure_code="no-inferences",
+            failure_reason="count=0: no inference was made",
+            inference=row.stats,
+            delegate=delegate,
+            label=row.name,
+        )
+    return ToolReport(
+        outcome="ok", inference=row.stats, inference_mean_us=row.stats.mean_us, delegate=delegate, label=row.name
+    )

@@ -1,0 +1,356 @@
+"""From one run's transcript to its report: which figures count, how the run ended, where the operators ran."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.errors import OutputParseError
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
+from orchestrator.tools.delegate_clues import family, read_request
+from orchestrator.tools.delegation import judge_delegate
+from orchestrator.tools.failures import Failure, SystemLog, signal_failure
+from orchestrator.tools.figures import mean_as_printed
+from orchestrator.tools.op_profile import OperatorProfile, parse_tables
+from orchestrator.tools.protos import ResultFigures, RuntimeNodes, parse_op_profile_text
+from orchestrator.tools.transcript import Transcript
+from orchestrator.units import US_PER_MS
+
+#: The log prints six significant digits; two roundings of one figure may differ by this much.
+_LOG_TOLERANCE: Final = 1.5e-5
+_BENCHMARK_PROCESSES: Final = ("org.tensorflow.lite.benchmark",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How the process ended, as far as it is known."""
+
+    exit_code: int | None = None
+    timed_out: bool = False
+    #: False for a paste: nobody knows whether the program ended well.
+    is_known: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """What the program wrote beside its log, decoded."""
+
+    result: ResultFigures | None = None
+    runtime: RuntimeNodes | None = None
+    profile: OperatorProfile | None = None
+    faults: tuple[str, ...] = ()
+
+
+def build_report(
+    transcript: Transcript,
+    *,
+    system: SystemLog | None = None,
+    ending: Ending | None = None,
+    files: Files | None = None,
+    requested: str = "",
+    label: str = "",
+) -> ToolReport:
+    """Return the report of one run; whatever its lines are, something is said about it."""
+    ending, files = ending or Ending(), files or Files()
+    warmup, inference = _assign_summaries(transcript)
+    disagreements = list(files.faults)
+    if transcript.failures.invoke_failure:
+        # Failing calls are timed too: their times are of nothing.
+        warmup = inference = None
+    result = files.result
+    mean = _inference_mean(transcript, inference)
+    if result is not None and result.inference is not None:
+        disagreements += _compare(transcript, inference, mean, result)
+        if inference is None and mean is None and not transcript.failures.ended_badly:
+            inference, mean = result.inference, result.inference.mean_us
+    is_complete = _is_complete(transcript) or (result is not None and inference is not None and mean is not None)
+    failure = _find_failure(transcript, ending, system, inference, mean, is_complete=is_complete)
+    outcome = "ok" if failure is None else failure.outcome
+    if outcome in {"failed", "crashed"}:
+        transcript.delegates.ended_badly = True
+    has_result = outcome == "ok" and is_complete
+    if not has_result and (failure is None or failure.code in {"no-inferences", "all-zero"} or outcome == "failed"):
+        mean = None if outcome != "truncated" else mean
+    delegate, unconsumed = _judge(transcript, files.runtime, has_result=has_result, requested=requested)
+    profile = files.profile or _profile_in_log(transcript, disagreements)
+    delegate = _delegate_in_profile(delegate, profile, transcript)
+    timings = transcript.timings
+    init = timings.get("init", transcript.session_us)
+    if init is None:
+        init = transcript.banner.get("init", result.init_us if result else None)
+    first = timings.get("first") if timings.get("first") != 0 or warmup is None or warmup.count > 0 else None
+    if first is None and warmup is not None:
+        first = warmup.first_us
+    if first is None:
+        first = transcript.banner.get("warmup_first", result.first_inference_us if result else None)
+    warmup_mean = timings.get("warmup")
+    if warmup is not None and warmup.count == 0:
+        warmup_mean = None
+    elif warmup_mean is None:
+        warmup_mean = warmup.mean_us if warmup is not None else transcript.banner.get("warmup_avg")
+    return ToolReport(
+        outcome=outcome,
+        failure_code=failure.code if failure else "",
+        failure_reason=failure.reason if failure else "",
+        init_us=init,
+        first_inference_us=first,
+        warmup_mean_us=warmup_mean,
+        inference_mean_us=mean,
+        warmup=warmup,
+        inference=inference,
+        init_memory_mib=_either(
+            transcript.memory.get("init", transcript.banner.get("init_footprint_mb")), result, "init_memory_mib"
+        ),
+        overall_memory_mib=_either(
+            transcript.memory.get("overall", transcript.banner.get("overall_footprint_mb")),
+            result,
+            "overall_memory_mib",
+        ),
+        peak_memory_mib=_either(
+            transcript.peak_memory_mib
+            if transcript.peak_memory_mib is not None
+            else transcript.banner.get("peak_memory_mb"),
+            result,
+            "peak_memory_mib",
+        ),
+        model_size_mb=_either(transcript.model_size_mb, result, "model_size_mb"),
+        delegate=delegate,
+        echoed=dict(transcript.echoed),
+        unconsumed_flags=unconsumed,
+        operators=profile.operators,
+        operator_types=profile.types,
+        profile_blocks=profile.blocks,
+        label=label or transcript.label,
+        disagreements=tuple(disagreements),
+        extra=_extra(transcript),
+    )
+
+
+def _either(value: float | None, result: ResultFigures | None, name: str) -> float | None:
+    if value is not None or result is None:
+        return value
+    other = getattr(result, name)
+    return other if isinstance(other, float) else None
+
+
+def _is_complete(transcript: Transcript) -> bool:
+    return (
+        "inference" in transcript.timings
+        or transcript.short_result_us is not None
+        or "inference_avg" in transcript.banner
+        or transcript.banner_failed
+    )
+
+
+def _assign_summaries(transcript: Transcript) -> tuple[LatencySummary | None, LatencySummary | None]:
+    """Tell warm-up from measurement: by the result line where there is one, else by the lines before each.
+
+    The two statistics lines look the same. A run that was killed has only the first, and a paste may hold only the
+    second, so a single one is taken for nothing unless something says what it is.
+    """
+    stats = transcript.stats
+    if not stats:
+        return None, None
+    if not _is_complete(transcript):
+        if not (transcript.is_loaded or transcript.has_start or transcript.session_us is not None):
+            return None, None
+        warmup = next((summary for summary, phase in stats if phase == 1), None)
+        inference = next((summary for summary, phase in stats if phase == 2), None)
+        return warmup, inference
+    last = stats[-1][0]
+    before = stats[-2][0] if len(stats) > 1 else None
+    if len(stats) > 1 or not transcript.timings:
+        return before, last
+    mean = mean_as_printed(last)
+    printed = {name: f"{value:.6g}" for name, value in transcript.timings.items()}
+    if mean and mean != printed.get("inference") and mean == printed.get("warmup"):
+        return last, None
+    if last.count > 0 and mean and "inference" in transcript.timings and mean != printed["inference"]:
+        return None, None
+    return None, last
+
+
+def _inference_mean(transcript: Transcript, inference: LatencySummary | None) -> float | None:
+    if "inference" in transcript.timings:
+        mean = transcript.timings["inference"]
+        return mean if inference is None or inference.count > 0 else None
+    if transcript.short_result_us is not None:
+        return transcript.short_result_us
+    if inference is not None and inference.count > 0:
+        return inference.mean_us
+    return transcript.banner.get("inference_avg") if not transcript.stats else None
+
+
+def _compare(
+    transcript: Transcript, inference: LatencySummary | None, mean: float | None, result: ResultFigures
+) -> list[str]:
+    """Return what the result proto says differently from the log."""
+    proto = result.inference
+    assert proto is not None
+    pairs: list[tuple[str, float | None, float | None, float]] = [
+        ("mean inference (us)", mean, proto.mean_us, _LOG_TOLERANCE),
+        ("init (us)", transcript.timings.get("init"), result.init_us, 1e-6),
+        ("first inference (us)", transcript.timings.get("first"), result.first_inference_us, 1e-6),
+    ]
+    if inference is not None:
+        pairs += [
+            ("number of inferences", float(inference.count), float(proto.count), 0.0),
+            ("minimum (us)", inference.min_us, proto.min_us, 1e-6),
+            ("maximum (us)", inference.max_us, proto.max_us, 1e-6),
+            ("median (us)", inference.median_us, proto.median_us, 1e-6),
+        ]
+    return [
+        f"{name}: the log says {log:.12g}, the result proto {other:.12g}"
+        for name, log, other, tolerance in pairs
+        if log is not None and other is not None and not math.isclose(log, other, rel_tol=tolerance, abs_tol=0.01)
+    ]
+
+
+def _find_failure(
+    transcript: Transcript,
+    ending: Ending,
+    system: SystemLog | None,
+    inference: LatencySummary | None,
+    mean: float | None,
+    *,
+    is_complete: bool,
+) -> Failure | None:
+    """Return why there is no result, or what happened after it; None for a run that is well."""
+    told = transcript.failures.text_failure()
+    by_code = signal_failure(ending.exit_code)
+    logged = _crash_in_system_log(transcript, system)
+    if is_complete and not transcript.failures.invoke_failure and _is_unharmed(transcript, ending):
+        if _has_no_inference(transcript, inference, mean):
+            return Failure(code="no-inferences", reason="count=0: no inference was made")
+        if _is_all_zero(inference, mean):
+            return Failure(code="all-zero", reason="every inference took 0 us")
+        if ending.timed_out or ending.exit_code == 124:
+            return Failure(code="hung-at-exit", reason="the result is whole, the program didn't exit", outcome="ok")
+        if by_code is not None:
+            code = "crashed-after-result" if by_code.outcome == "crashed" else "hung-at-exit"
+            return Failure(code=code, reason=by_code.reason, outcome="ok")
+        return None
+    if ending.timed_out:
+        return Failure(code="timed-out", reason="stopped at its time limit", outcome="truncated")
+    if told is not None:
+        if by_code is not None and by_code.outcome == "crashed" and not transcript.failures.is_fatal:
+            return Failure(code=told.code, reason=f"{told.reason} then {by_code.reason}", outcome="crashed")
+        return told
+    if logged is not None and (by_code is None or by_code.code != "program-not-found"):
+        return logged
+    if by_code is not None:
+        return by_code
+    if ending.exit_code == 124:
+        return Failure(code="timed-out", reason="stopped at its time limit", outcome="truncated")
+    if ending.exit_code:
+        return Failure(code="benchmark-failed", reason=f"exit code {ending.exit_code}")
+    return Failure(code="no-result", reason="no result line", outcome="truncated")
+
+
+def _is_unharmed(transcript: Transcript, ending: Ending) -> bool:
+    """Whether nothing says that the run failed although its result line is there."""
+    if ending.exit_code is not None and 0 < ending.exit_code < 124:
+        return False
+    best = transcript.failures.best
+    return best is None or not transcript.is_ended
+
+
+def _has_no_inference(transcript: Transcript, inference: LatencySummary | None, mean: float | None) -> bool:
+    if inference is not None:
+        return inference.count == 0
+    return transcript.banner_failed or (mean == 0 and not transcript.stats)
+
+
+def _is_all_zero(inference: LatencySummary | None, mean: float | None) -> bool:
+    return mean == 0 and (inference is None or not inference.max_us)
+
+
+def _crash_in_system_log(transcript: Transcript, system: SystemLog | None) -> Failure | None:
+    crash = system.end_of(transcript.pid, _BENCHMARK_PROCESSES) if system is not None else None
+    if crash is None:
+        return None
+    reason = "; ".join(part for part in (crash.reason, *crash.frames[:3]) if part)
+    is_crash = crash.code in {"segfault", "aborted", "bus-error", "illegal-instruction", "app-crashed"}
+    return Failure(code=crash.code, reason=reason, outcome="crashed" if is_crash else "failed")
+
+
+def _judge(
+    transcript: Transcript, runtime: RuntimeNodes | None, *, has_result: bool, requested: str
+) -> tuple[DelegateEvidence, tuple[str, ...]]:
+    unconsumed = tuple(transcript.unconsumed)
+    request = read_request(
+        flags=transcript.flags,
+        echoed=transcript.echoed,
+        unconsumed=unconsumed,
+        clues=transcript.delegates,
+        title=transcript.title,
+    )
+    if requested:
+        request = dataclasses.replace(request, delegates=(requested,), is_explicit=True)
+    evidence = judge_delegate(
+        transcript.delegates,
+        request,
+        runtime=runtime,
+        has_result=has_result,
+        has_started=has_result or transcript.session_us is not None,
+        is_whole=transcript.is_loaded and transcript.session_us is not None,
+    )
+    return evidence, unconsumed
+
+
+def _profile_in_log(transcript: Transcript, disagreements: list[str]) -> OperatorProfile:
+    if transcript.profile_proto:
+        try:
+            return parse_op_profile_text("\n".join(transcript.profile_proto))
+        except OutputParseError as error:
+            disagreements.append(f"the operator profile in the log can't be read: {error}")
+    return parse_tables(transcript.profile)
+
+
+def _delegate_in_profile(
+    evidence: DelegateEvidence, profile: OperatorProfile, transcript: Transcript
+) -> DelegateEvidence:
+    """Take delegates from the rows of a profile where the log says nothing of them."""
+    if evidence.lines or transcript.echoed:
+        return evidence
+    rows = [row for row in profile.operators if row.phase == "run" and row.block == ""]
+    kernels = [row for row in rows if row.node_type.startswith("TfLite") and "Delegate" in row.node_type]
+    names = {family(row.node_type) for row in kernels}
+    if len(names) != 1:
+        return evidence
+    return dataclasses.replace(
+        evidence,
+        actual=names.pop(),
+        truth=DelegateTruth.FULL if len(kernels) == len(rows) else DelegateTruth.PARTIAL,
+        kernels=len(kernels),
+        lines=tuple(f"{row.node_type} {row.name}" for row in kernels),
+    )
+
+
+def _extra(transcript: Transcript) -> dict[str, float | str]:
+    extra: dict[str, float | str] = {}
+    if transcript.pid is not None:
+        extra["pid"] = float(transcript.pid)
+    if transcript.title:
+        extra["title"] = transcript.title
+    graph = transcript.echoed.get("Graph") or transcript.flags.get("graph") or transcript.flags.get("model")
+    if graph:
+        extra["graph"] = graph
+    threads = transcript.echoed.get("Num threads") or transcript.flags.get("num_threads")
+    if threads and threads.lstrip("-").isascii() and threads.lstrip("-").isdigit() and len(threads) < 10:
+        extra["num_threads"] = float(threads)
+    partitions = transcript.echoed.get("Max number of delegated partitions", "")
+    if partitions.isascii() and partitions.isdigit() and len(partitions) < 10:
+        extra["max_delegated_partitions"] = float(partitions)
+    for key, value in transcript.banner.items():
+        if key in {"init", "warmup_first"} or key.startswith(("warmup_", "inference_")):
+            extra[f"reported_{key}_ms"] = float(f"{value / US_PER_MS:.12g}")
+        elif key == "throughput_mb_s":
+            extra[key] = value
+    if transcript.is_peak_unavailable:
+        extra["peak_available"] = "no"
+    if transcript.rpc_us is not None:
+        extra["rpc_execute_us"] = transcript.rpc_us
+    return extra

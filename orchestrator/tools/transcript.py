@@ -1,0 +1,248 @@
+"""One run's lines, collected as they come and then turned into a report."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.records.run import LatencySummary
+from orchestrator.tools.delegate_clues import DelegateClues
+from orchestrator.tools.failures import FailureClues
+from orchestrator.tools.figures import (
+    NUMBER,
+    mean_as_printed,
+    parse_banner,
+    parse_memory,
+    parse_number,
+    parse_stats,
+    parse_timings,
+    to_us,
+)
+from orchestrator.tools.lines import Line
+from orchestrator.tools.op_profile import INIT_TITLE, RUN_TITLE
+
+#: How far a run has come; a line of an earlier stage after a later one belongs to the next run.
+STAGE_NEW, STAGE_ECHO, STAGE_LOADED, STAGE_DELEGATES, STAGE_READY, STAGE_RUNNING, STAGE_DONE = range(7)
+
+_ECHO: Final = re.compile(r"([#A-Za-z][^\[\]]{0,120}?) ?: \[(.*)\]$")
+_SESSION: Final = re.compile(rf"Initialized session in ({NUMBER}) ?ms(?:\.|$)", re.ASCII)
+_MODEL_SIZE: Final = re.compile(rf"The input model file size \(MB\): ({NUMBER})$", re.ASCII)
+_PEAK: Final = re.compile(rf"Overall peak memory footprint \(MB\) via periodic monitoring: ({NUMBER})$", re.ASCII)
+_SHORT_RESULT: Final = re.compile(rf"Inference \(avg\): ({NUMBER}) (us|microseconds|ms)$", re.ASCII)
+_RPC: Final = re.compile(r"RPC \(execute\) time: (\d{1,18}) us", re.ASCII)
+_OPERATOR_REFUSED: Final = re.compile(r"((?:CUSTOM )?[A-Z][A-Z0-9_]*[A-Z0-9](?: [\w.:-]+)?): (.+)")
+_FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
+_WRAPPED: Final = ("Explicitly applied ", "Though ")
+_PROFILE_ENDS: Final = (
+    "STARTING!",
+    "Log parameter values",
+    "Inference timings",
+    "Saving benchmark",
+    "====Printing out",
+    "The list of TFLite runtime options",
+)
+_TABLE_START: Final = "=============================="
+_PROTO_START: Final = re.compile(r"(?:init_profile|runtime_profile|model_name)\b.*[{:]")
+
+
+@dataclass(slots=True)
+class Transcript:
+    """What the lines of one run say. Everything is as printed; judging comes later."""
+
+    title: str = ""
+    label: str = ""
+    pid: int | None = None
+    flags: dict[str, str] = field(default_factory=dict)
+    has_command: bool = False
+    echoed: dict[str, str] = field(default_factory=dict)
+    unconsumed: list[str] = field(default_factory=list)
+    stage: int = STAGE_NEW
+    has_start: bool = False
+    is_loaded: bool = False
+    session_us: float | None = None
+    model_size_mb: float | None = None
+    phases: int = 0
+    #: Statistics lines in order, each with the number of "Running benchmark" lines before it.
+    stats: list[tuple[LatencySummary, int]] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)
+    short_result_us: float | None = None
+    memory: dict[str, float] = field(default_factory=dict)
+    peak_memory_mib: float | None = None
+    is_peak_unavailable: bool = False
+    banner: dict[str, float] = field(default_factory=dict)
+    banner_runs: dict[str, int] = field(default_factory=dict)
+    banner_failed: bool = False
+    delegates: DelegateClues = field(default_factory=DelegateClues)
+    failures: FailureClues = field(default_factory=FailureClues)
+    profile: list[str] = field(default_factory=list)
+    profile_proto: list[str] = field(default_factory=list)
+    rpc_us: float | None = None
+    is_ended: bool = False
+    _in_profile: bool = False
+    _in_proto: bool = False
+    _in_refused: bool = False
+    _wrapped: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no line of a benchmark program was read."""
+        return (
+            self.stage == STAGE_NEW
+            and not self.delegates.lines
+            and not self.delegates.uses_npu_runtime
+            and not self.failures.is_of_a_benchmark
+            and not self.profile
+            and not self.banner
+            and not self.has_start
+        )
+
+    def read_command(self, command: str) -> None:
+        """Take the flags of a command line that stands before the output."""
+        self.has_command = True
+        for name, value in _FLAG.findall(command):
+            self.flags.setdefault(name, value.strip("\"'"))
+
+    def feed(self, line: Line) -> None:
+        """Read one line of a benchmark program."""
+        text = line.text
+        if self._wrapped:
+            text, self._wrapped = f"{self._wrapped} {text}", ""
+        if (self._in_profile or self._in_proto) and self._continues_block(line):
+            return
+        if self._in_refused:
+            match = _OPERATOR_REFUSED.match(text)
+            if match and (line.style == "logcat" or line.text == line.raw.strip()):
+                self.delegates.cpu_operators.setdefault((match[1], match[2]))
+                return
+            self._in_refused = False
+        if text.startswith(_WRAPPED) and not text.endswith(("delegate.", "kernels.", "delegate", "kernels")):
+            self._wrapped = text
+            return
+        if not text:
+            return
+        if not (self._read_figures(line, text) or self._read_setup(line, text)):
+            self._read_rest(line, text)
+
+    def _continues_block(self, line: Line) -> bool:
+        is_new_message = line.style == "console" and line.text != line.raw.strip() and bool(line.severity)
+        ends = line.text.startswith(_PROFILE_ENDS) or (is_new_message and not self._starts_block(line.text))
+        if ends:
+            self._in_profile = self._in_proto = False
+            return False
+        if line.cut_word:
+            return True
+        if self._in_proto:
+            self.profile_proto.append(line.text if is_new_message else line.raw)
+        else:
+            self.profile.append(line.text if is_new_message else line.raw)
+        return True
+
+    @staticmethod
+    def _starts_block(text: str) -> bool:
+        return text.startswith((INIT_TITLE, RUN_TITLE, _TABLE_START)) or bool(_PROTO_START.match(text))
+
+    def _read_figures(self, line: Line, text: str) -> bool:
+        if text.startswith("count="):
+            stats = parse_stats(text)
+            if stats is not None:
+                self.stats.append((stats, self.phases))
+                self._reach(STAGE_RUNNING)
+            return True
+        if "nference timings in us" in text:
+            timings = parse_timings(self._whole_result(line, text))
+            if timings is not None:
+                self.timings = timings
+                self._reach(STAGE_DONE)
+            return timings is not None
+        if match := _SHORT_RESULT.match(text):
+            value = parse_number(match[1])
+            self.short_result_us = None if value is None else to_us(value, match[2])
+            self._reach(STAGE_DONE)
+            return True
+        if text.startswith("Running benchmark for at least"):
+            self.phases += 1
+            self._reach(STAGE_RUNNING)
+            return True
+        if (amounts := parse_memory(text)) is not None:
+            self.memory = amounts
+            return True
+        if match := _PEAK.match(text):
+            self.peak_memory_mib = parse_number(match[1])
+            return True
+        return self._read_banner(line, text)
+
+    def _whole_result(self, line: Line, text: str) -> str:
+        # Without a line end the last figure may lack digits; it is whole if the statistics line before says the same.
+        if line.cut_word and any(mean_as_printed(stats) == line.cut_word for stats, _ in self.stats[-1:]):
+            return f"{text} {line.cut_word}"
+        return text
+
+    def _read_banner(self, line: Line, text: str) -> bool:
+        entry = parse_banner(text)
+        if entry is not None:
+            key, value, runs = entry
+            self.banner[key] = value
+            if runs is not None:
+                self.banner_runs[key] = runs
+            self._reach(STAGE_DONE if key == "inference_avg" else STAGE_READY)
+            return True
+        if text.startswith("Peak memory usage not available"):
+            self.is_peak_unavailable = True
+        elif text.startswith("No inference runs were performed"):
+            self.banner_failed = True
+        elif match := _RPC.search(text):
+            self.rpc_us = parse_number(match[1])
+        else:
+            return False
+        return True
+
+    def _read_setup(self, line: Line, text: str) -> bool:
+        if text.startswith("STARTING!"):
+            self.has_start = True
+            self._reach(STAGE_ECHO)
+        elif text.startswith("Unconsumed cmdline flags:"):
+            words = text.partition(":")[2].split()
+            self.unconsumed += [word for word in words if word not in self.unconsumed]
+            self._reach(STAGE_ECHO)
+        elif text.startswith("Loaded model ") or line.source_file == "benchmark_litert_model.cc":
+            self.is_loaded = True
+            self._reach(STAGE_LOADED)
+        elif match := _SESSION.match(text):
+            value = parse_number(match[1])
+            self.session_us = None if value is None else to_us(value, "ms")
+            self._reach(STAGE_READY)
+        elif match := _MODEL_SIZE.match(text):
+            self.model_size_mb = parse_number(match[1])
+            self._reach(STAGE_READY)
+        elif text.startswith("Following operations are not supported by GPU delegate"):
+            self._in_refused = True
+            self._reach(STAGE_DELEGATES)
+        elif self._starts_block(text):
+            self._start_block(text)
+        else:
+            return False
+        return True
+
+    def _start_block(self, text: str) -> None:
+        if _PROTO_START.match(text):
+            self._in_proto = True
+            self.profile_proto.append(text)
+        else:
+            self._in_profile = True
+            self.profile.append(text)
+
+    def _read_rest(self, line: Line, text: str) -> None:
+        if self.delegates.feed(text, line.source_file):
+            self._reach(STAGE_DELEGATES)
+            self.failures.feed(text, line.severity)
+            return
+        if line.severity not in {"E", "F"} and (match := _ECHO.match(text)):
+            self.echoed.setdefault(match[1], match[2])
+            self._reach(STAGE_ECHO)
+            return
+        if self.failures.feed(text, line.severity) and text.startswith(("Benchmarking failed", "Error while running")):
+            self.is_ended = True
+
+    def _reach(self, stage: int) -> None:
+        self.stage = max(self.stage, stage)
