@@ -268,9 +268,13 @@ class Connection:
         stream = Stream(self._last_id, remote_id, self._send_from_stream, self._max_payload_bytes)
         self._streams[stream.local_id] = stream
         self.send(wire.OKAY, stream.local_id, remote_id)
-        threading.Thread(
-            target=_serve, args=(service, stream), name=f"{self._link.serial} {name[:60]}", daemon=True
-        ).start()
+        try:
+            threading.Thread(
+                target=_serve, args=(service, stream), name=f"{self._link.serial} {name[:60]}", daemon=True
+            ).start()
+        except RuntimeError:
+            _LOG.warning("%s: no thread is left for %s", self._link.serial, name[:60])
+            stream.finish()
 
     def _send_from_stream(self, command: int, local_id: int, remote_id: int, payload: bytes | memoryview) -> None:
         if command == wire.CLSE:
