@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -20,8 +21,10 @@ from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
 from orchestrator.errors import HostStorageError, StoreError
+from orchestrator.ports import Store
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, RunRecord
+from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 
 REPO = Path(__file__).parents[2]
@@ -29,6 +32,7 @@ REPO = Path(__file__).parents[2]
 APPEND_UNTIL_A_STATEMENT = """
 import os, pickle, signal, sys
 from sqlalchemy import Engine, event
+from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 
 path, fatal = sys.argv[1:]
@@ -52,6 +56,7 @@ if fatal == "return":
 
 APPEND_FOR_EVER = """
 import dataclasses, itertools, pickle, sys
+from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 
 store = open_store(sys.argv[1])
@@ -66,6 +71,7 @@ import dataclasses, os, pickle, sys
 from pathlib import Path
 from orchestrator.errors import HostStorageError
 from orchestrator.records.run import Attachment
+from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 
 disk = Path(sys.argv[1])
@@ -318,3 +324,20 @@ def test_a_reader_sees_a_whole_run_or_none(path: Path, samples) -> None:
     assert len(list(reader.runs())) == 60
     store.close()
     reader.close()
+
+
+def test_a_forked_process_uses_the_store_beside_its_parent(reopen: Callable[[], Store], samples) -> None:
+    store = reopen()
+    if isinstance(store, MemoryStore):
+        pytest.skip("memory isn't shared with a forked process")
+    samples.begin(store)
+    store.append_run(samples.run(0))
+
+    forked = multiprocessing.get_context("fork").Process(target=store.append_run, args=(samples.run(1),))
+    forked.start()
+    for number in range(2, 12):
+        store.append_run(samples.run(number))
+    forked.join(timeout=60)
+
+    assert forked.exitcode == 0
+    assert sorted(run.invocation for run in store.runs(with_attachments=True)) == list(range(12))

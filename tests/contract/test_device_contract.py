@@ -1,0 +1,314 @@
+"""One suite for the Device port, over this computer and over virtual phones behind both adb servers."""
+
+import hashlib
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.host import HostDevice
+from orchestrator.devices.server import AdbServer
+from orchestrator.devices.shell import quote
+from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
+from orchestrator.ports import Device, ShellResult
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.identity import RunId
+
+AWKWARD_NAMES = [
+    "plain.tflite",
+    "with space",
+    "-rf",
+    "it's",
+    'double"quote',
+    "$(touch gone)",
+    "`id`",
+    "a;b&&c|d>e",
+    "back\\slash",
+    "star*?[a]",
+    "new\nline",
+    "tab\there",
+    "ünïcödé-模型-🙂",
+    "#hash",
+    "~tilde",
+    "{a,b}",
+    "!bang",
+    "%s%n",
+    ".hidden",
+    "trailing ",
+]
+
+
+@dataclass
+class Body:
+    """A device under test, and how to see its files from outside."""
+
+    device: Device
+    server: AdbServer | None = None
+
+    def sh(self, command: str) -> ShellResult:
+        return self.device.shell(command, timeout_s=30.0)
+
+
+@pytest.fixture(params=["host", "adb36", "adb29"])
+def body(request: pytest.FixtureRequest, tmp_path: Path) -> Body:
+    if request.param == "host":
+        return Body(HostDevice(tmp_path / "work"))
+    process = request.getfixturevalue({"adb36": "adb_server", "adb29": "old_adb_server"}[request.param])
+    phone = request.getfixturevalue("make_lab")(process, time_factor=1.0).add("pixel-3")
+    server = AdbServer(ServerAddress(port=process.port))
+    server.connect_tcp(phone.address)
+    request.addfinalizer(lambda: server.disconnect(phone.address))
+    return Body(AdbDevice(server, phone.address), server)
+
+
+@pytest.fixture
+def device(body: Body) -> Device:
+    return body.device
+
+
+@pytest.fixture
+def run_id() -> RunId:
+    return RunId(uuid.uuid4().hex)
+
+
+def sha_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# Shell
+
+
+def test_streams_come_apart_and_the_exit_code_is_the_commands(device: Device) -> None:
+    result = device.shell("echo out; echo err >&2; exit 7")
+    assert (result.exit_code, result.stdout, result.stderr) == (7, b"out\n", b"err\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code"),
+    [
+        ("true # a comment", 0),
+        ("exit 3 # it's", 3),
+        ("false", 1),
+        ("cat <<'E'\nhere\nE\n", 0),
+        ("no-such-command-anywhere", 127),
+        ("sleep 0 &", 0),
+        ("(exit 5)", 5),
+    ],
+)
+def test_whatever_the_command_looks_like_its_exit_code_comes_through(
+    device: Device, command: str, exit_code: int
+) -> None:
+    assert device.shell(command).exit_code == exit_code
+
+
+def test_an_unbalanced_quote_is_an_error_and_not_a_hang(device: Device) -> None:
+    assert device.shell("echo 'open", timeout_s=20.0).exit_code != 0
+
+
+def test_input_is_given_whole_and_ends(device: Device) -> None:
+    data = bytes(range(256)) * 4096
+    result = device.shell("sha256sum", stdin=data)
+    assert result.text.split()[0] == sha_of(data)
+    assert device.shell("cat").stdout == b""
+
+
+def test_output_comes_byte_for_byte(device: Device, tmp_path: Path) -> None:
+    data = b"\r\n\x00\xff\xfe\n\r" * 50_000
+    assert device.shell("cat", stdin=data).stdout == data
+
+
+def test_a_command_that_takes_too_long_raises_in_time(device: Device) -> None:
+    begun_s = time.monotonic()
+    with pytest.raises(DeviceTimeoutError):
+        device.shell("while true; do echo tick; sleep 0.05; done", timeout_s=0.5)
+    assert time.monotonic() - begun_s < 20
+
+
+@pytest.mark.parametrize("name", AWKWARD_NAMES)
+def test_a_quoted_name_is_data(device: Device, name: str) -> None:
+    assert device.shell(f"printf %s {quote(name)}").stdout == name.encode()
+
+
+# Detached runs
+
+
+def test_a_detached_run_brings_streams_and_exit_code(device: Device, run_id: RunId) -> None:
+    result = device.run_detached("echo out; echo err >&2; exit 9 # it's", run_id=run_id, timeout_s=30)
+    assert (result.exit_code, result.stdout, result.stderr) == (9, b"out\n", b"err\n")
+    assert not result.timed_out
+    assert result.duration_s > 0
+
+
+def test_a_detached_run_stands_in_its_own_folder_whose_files_can_be_read(device: Device, run_id: RunId) -> None:
+    device.run_detached("pwd >where; printf data >result", run_id=run_id, timeout_s=30)
+    folder = device.run_folder(run_id)
+    where = device.read_file(f"{folder}/where")
+    assert where is not None
+    assert where.decode().strip().endswith(folder)
+    assert device.read_file(f"{folder}/result") == b"data"
+    device.discard_run(run_id)
+    assert device.read_file(f"{folder}/result") is None
+    device.discard_run(run_id)
+
+
+def test_a_detached_run_reads_no_input(device: Device, run_id: RunId) -> None:
+    assert device.run_detached("cat; echo end", run_id=run_id, timeout_s=30).stdout == b"end\n"
+
+
+def test_a_run_past_its_deadline_is_killed_and_what_it_printed_is_kept(body: Body, run_id: RunId) -> None:
+    mark = f"7{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
+    result = body.device.run_detached(f"echo begun; sleep {mark}", run_id=run_id, timeout_s=1.0)
+    assert result.exit_code is None
+    assert result.timed_out
+    assert result.stdout == b"begun\n"
+    assert not is_running(body, f"sleep {mark}")
+
+
+def test_a_cancelled_run_is_killed_with_all_its_processes(
+    body: Body, run_id: RunId, wait_until: Callable[..., None]
+) -> None:
+    mark = f"8{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
+    cancelled = threading.Event()
+    results: list[object] = []
+    worker = threading.Thread(
+        target=lambda: results.append(
+            body.device.run_detached(
+                f"sh -c 'sleep {mark}; true'; true", run_id=run_id, timeout_s=120, cancelled=cancelled
+            )
+        )
+    )
+    worker.start()
+    watcher = observer(body)
+    wait_until(lambda: is_running(watcher, f"sleep {mark}"), "the program runs")
+    cancelled.set()
+    worker.join(30)
+    assert not worker.is_alive()
+    assert [(result.exit_code, result.timed_out) for result in results] == [(None, False)]  # type: ignore[attr-defined]
+    assert not is_running(watcher, f"sleep {mark}")
+
+
+def test_a_run_id_is_used_once(device: Device, run_id: RunId) -> None:
+    device.run_detached("true", run_id=run_id, timeout_s=30)
+    with pytest.raises(DeviceCommandError):
+        device.run_detached("true", run_id=run_id, timeout_s=30)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "$(x)", "-x"])
+def test_a_run_id_that_could_leave_its_folder_is_refused(device: Device, name: str) -> None:
+    with pytest.raises(UsageError):
+        device.run_detached("true", run_id=RunId(name), timeout_s=1)
+
+
+def test_strays_of_a_crashed_process_are_killed_and_their_folders_removed(
+    body: Body, run_id: RunId, wait_until: Callable[..., None]
+) -> None:
+    mark = f"9{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
+    crashed = threading.Thread(
+        target=lambda: pytest.raises(
+            Exception, body.device.run_detached, f"sleep {mark}", run_id=run_id, timeout_s=60
+        ),
+        daemon=True,
+    )
+    crashed.start()
+    watcher = observer(body)
+    wait_until(lambda: is_running(watcher, f"sleep {mark}"), "the program runs")
+    killed = watcher.device.kill_strays()
+    assert len(killed) == 1
+    assert run_id in killed[0]
+    assert not is_running(watcher, f"sleep {mark}")
+    assert watcher.sh(f"ls {quote(watcher.device.run_folder(run_id))}").exit_code != 0
+    assert watcher.device.kill_strays() == ()
+    crashed.join(60)
+
+
+# Files
+
+
+@pytest.mark.parametrize("name", AWKWARD_NAMES)
+def test_a_file_of_any_name_is_placed_whole_and_can_be_read_back(device: Device, tmp_path: Path, name: str) -> None:
+    data = name.encode() * 1000
+    source = tmp_path / "source"
+    source.write_bytes(data)
+    placed = device.place(source, kind="models", sha256=sha_of(data), name=name)
+    assert placed.sha256 == sha_of(data)
+    assert device.read_file(placed.path) == data
+
+
+def test_a_placed_file_is_not_sent_again(device: Device, tmp_path: Path) -> None:
+    data = b"model" * 100_000
+    source = tmp_path / "m.tflite"
+    source.write_bytes(data)
+    first = device.place(source, kind="models", sha256=sha_of(data), name="m.tflite")
+    second = device.place(source, kind="models", sha256=sha_of(data), name="m.tflite")
+    assert second.pushed_bytes == 0
+    assert second.path == first.path
+    assert first.pushed_bytes == (len(data) if device.kind is DeviceKind.ANDROID else 0)
+
+
+def test_an_executable_can_be_executed(device: Device, tmp_path: Path) -> None:
+    script = b"#!/bin/sh\necho I ran\n" if device.kind is DeviceKind.HOST else b"#!/system/bin/sh\necho I ran\n"
+    source = tmp_path / "program"
+    source.write_bytes(script)
+    source.chmod(0o755)
+    placed = device.place(source, kind="programs", sha256=sha_of(script), name="a program", executable=True)
+    assert device.shell(quote(placed.path)).stdout == b"I ran\n"
+
+
+def test_a_source_that_is_not_what_it_should_be_is_never_placed(device: Device, tmp_path: Path) -> None:
+    source = tmp_path / "m.tflite"
+    source.write_bytes(b"something else")
+    with pytest.raises(Exception, match="checksum") as caught:
+        device.place(source, kind="models", sha256=sha_of(b"what was meant"), name="m.tflite")
+    assert caught.value.code == "transfer"  # type: ignore[attr-defined]
+    with pytest.raises(UsageError):
+        device.place(tmp_path / "missing", kind="models", sha256=sha_of(b""), name="x")
+
+
+def test_a_missing_file_is_none_and_an_empty_one_is_empty(device: Device, run_id: RunId) -> None:
+    device.run_detached(": >empty", run_id=run_id, timeout_s=30)
+    assert device.read_file(f"{device.run_folder(run_id)}/empty") == b""
+    assert device.read_file("/no/such/file") is None
+
+
+def test_a_file_larger_than_the_limit_is_an_error(device: Device, run_id: RunId) -> None:
+    device.run_detached("head -c 5000 /dev/zero >big", run_id=run_id, timeout_s=30)
+    with pytest.raises(DeviceCommandError, match="4999 bytes"):
+        device.read_file(f"{device.run_folder(run_id)}/big", limit_bytes=4999)
+    data = device.read_file(f"{device.run_folder(run_id)}/big", limit_bytes=5000)
+    assert data == bytes(5000)
+
+
+# What it is
+
+
+def test_facts_and_state_are_consistent(device: Device) -> None:
+    facts, state = device.facts(), device.state()
+    assert facts.serial == device.serial
+    assert facts.kind is device.kind
+    assert facts.boot_id == state.boot_id
+    assert facts.memory_bytes is not None
+    assert facts.memory_bytes > (state.memory_available_bytes or 0) > 0
+    cores = [cpu for cluster in facts.clusters for cpu in cluster.cpus]
+    assert len(cores) == len(set(cores)) > 0
+    assert set(facts.big_cores) <= set(cores)
+    assert state.uptime_s is not None
+    assert device.facts() is facts
+
+
+def observer(body: Body) -> Body:
+    """Return another Device object for the same device, for another thread."""
+    if isinstance(body.device, AdbDevice):
+        assert body.server is not None
+        return Body(AdbDevice(body.server, body.device.transport), body.server)
+    return Body(HostDevice(Path(body.device.work_folder)))
+
+
+def is_running(body: Body, command: str) -> bool:
+    listing = body.sh("ps -A -o PID,ARGS" if body.device.kind is DeviceKind.ANDROID else "ps -A -o pid,args").text
+    return any(line.split(None, 1)[1].strip() == command for line in listing.splitlines() if len(line.split(None, 1)) > 1)

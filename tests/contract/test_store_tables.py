@@ -1,0 +1,192 @@
+"""What people may rely on who ask a store in SQL: marks, references, indexes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from orchestrator.records.run import DelegateTruth, LatencySummary
+from orchestrator.records.verdict import Finding, QualityVerdict, Severity
+from orchestrator.store.opening import open_store
+
+
+@pytest.fixture
+def path(tmp_path: Path, samples) -> Path:
+    """A closed store with a run on a real phone and one on a virtual phone."""
+    path = tmp_path / "runs.sqlite"
+    store = open_store(path)
+    samples.begin(store)
+    store.append_run(samples.run(0))
+    store.append_run(samples.run(1, case=samples.case(serial=samples.virtual_phone.serial), is_virtual=True))
+    store.close()
+    return path
+
+
+@pytest.fixture
+def connection(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        yield connection
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE runs SET is_virtual = 0 WHERE is_virtual",
+        "UPDATE runs SET is_virtual = NULL",
+        "UPDATE runs SET is_virtual = 2",
+        "UPDATE cases SET is_virtual = 0 WHERE is_virtual",
+        "UPDATE devices SET is_virtual = 0 WHERE is_virtual",
+        "DELETE FROM devices",
+        "DELETE FROM models",
+        "DELETE FROM blobs",
+    ],
+)
+def test_the_database_itself_refuses_to_hide_where_numbers_come_from(connection, statement: str) -> None:
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute(statement)
+
+
+def test_runs_with_a_finding_are_found_in_an_index_alone(connection) -> None:
+    question = "SELECT run_no FROM findings WHERE code = 'thermal-rise'"
+    plan = [row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
+
+    assert ["USING COVERING INDEX ix_findings_code" in step for step in plan] == [True]
+
+
+def test_summary_columns_say_what_the_report_says(connection, samples) -> None:
+    row = connection.execute(
+        "SELECT latency_us, median_us, mean_us, inference_count, init_us, delegate_truth, quality, p95_us FROM runs"
+    ).fetchone()
+
+    report = samples.run(0).report
+    assert row == (
+        report.inference.median_us,
+        report.inference.median_us,
+        report.inference.mean_us,
+        50,
+        1234.0,
+        DelegateTruth.FULL.value,
+        "suspect",
+        None,
+    )
+
+
+@pytest.mark.parametrize("figure", [math.nan, math.inf, 10**400, None])
+def test_a_figure_that_no_column_can_hold_is_left_out_of_them_and_kept_in_the_report(
+    path: Path, connection, samples, figure
+) -> None:
+    report = dataclasses.replace(
+        samples.report(1.0), init_us=figure, inference=LatencySummary(count=10**30, median_us=figure)
+    )
+    store = open_store(path)
+    store.append_run(samples.run(2, report=report))
+    (read,) = (run.report for run in store.runs() if run.invocation == 2)
+    store.close()
+
+    row = connection.execute("SELECT init_us, median_us, latency_us, inference_count FROM runs WHERE invocation = 2")
+    assert row.fetchone() == (None, None, report.inference_mean_us if figure is None else None, None)
+    assert repr(read) == repr(report)
+
+
+def test_a_run_without_a_report_has_an_empty_summary(path: Path, connection, samples) -> None:
+    store = open_store(path)
+    store.append_run(samples.run(2, report=None, state_before=None))
+    store.close()
+
+    row = connection.execute("SELECT * FROM runs WHERE invocation = 2")
+    values = dict(zip([column[0] for column in row.description], row.fetchone(), strict=True))
+    empty = {"latency_us", "init_us", "delegate_truth", "delegate_actual", "inference_count", "report", "state_before"}
+    assert {values[name] for name in empty} == {None}
+
+
+def test_findings_can_be_asked_for_by_code_and_follow_a_new_reading(path: Path, connection, samples) -> None:
+    def runs_with(code: str) -> list[int]:
+        found = connection.execute("SELECT run_no FROM findings WHERE code = ? ORDER BY run_no", [code])
+        return [run_no for (run_no,) in found]
+
+    assert runs_with("spread-wide") == [1, 2]
+    run = samples.run(0)
+    finding = Finding(code="fell-back", severity=Severity.ERROR, message="")
+    store = open_store(path)
+    store.replace_reading(
+        run.run_id,
+        report=run.report,
+        outcome=run.outcome,
+        reason_code="",
+        reason="",
+        verdict=QualityVerdict(quality=run.verdict.quality, findings=(finding,)),
+    )
+    store.close()
+
+    assert runs_with("spread-wide") == [2]
+    assert runs_with("fell-back") == [1]
+
+
+def test_equal_output_is_stored_once_and_packed(path: Path, connection, samples) -> None:
+    store = open_store(path)
+    for number in range(2, 6):
+        store.append_run(samples.run(number, attachments=samples.run(0).attachments))
+    store.close()
+
+    assert connection.execute("SELECT count(*) FROM attachments").fetchone() == (18,)
+    assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (4,)
+    packed = connection.execute("SELECT length(data), size_bytes FROM blobs WHERE packing = 'zlib'").fetchall()
+    assert all(length < size_bytes / 5 for length, size_bytes in packed)
+
+
+def test_readers_do_not_wait_for_the_writer(connection) -> None:
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_case_keeps_the_key_it_was_stored_with(path: Path, connection, samples) -> None:
+    # As if a version that hashes one more field had stored it.
+    campaign_id, old_key = samples.campaign().campaign_id, samples.case().case_key
+    connection.execute(
+        "UPDATE cases SET case_key = 'f00d', document = json_set(document, '$.governor', 'powersave')"
+        " WHERE case_key = ?",
+        [old_key],
+    )
+    store = open_store(path)
+
+    assert old_key not in {planned.case.case_key for planned in store.campaign(campaign_id).invocations}
+    assert [run.case.case_key for run in store.runs(case_keys=["f00d"])] == ["f00d"]
+    assert "f00d" in {case_key for case_key, _, _ in store.done(campaign_id)}
+    store.close()
+
+
+def test_a_copy_that_sqlite_makes_while_the_store_is_in_use_is_a_store(path: Path, connection, tmp_path: Path) -> None:
+    store = open_store(path)
+    copy = tmp_path / "backup.sqlite"
+
+    connection.execute("VACUUM INTO ?", [str(copy)])
+
+    copied = open_store(copy)
+    assert list(copied.runs(with_attachments=True)) == list(store.runs(with_attachments=True))
+    assert len(copied.campaigns()) == 1
+    copied.close()
+    store.close()
+
+
+def test_every_table_is_documented(connection) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "store.md").read_text()
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+    assert len(tables) > 10
+    assert [name for name in tables if f"`{name}`" not in text and not name.startswith("sqlite_")] == []
+
+
+def test_the_questions_of_the_documentation_are_answered_from_an_index_alone(connection) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "store.md").read_text()
+    questions = [part.split(";")[0] for part in text.split("\n    SELECT ")[1:]]
+
+    assert len(questions) == 2
+    for question in questions:
+        plan = [row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN SELECT {question}")]
+        assert all("USING COVERING INDEX ix_runs_" in step for step in plan), plan

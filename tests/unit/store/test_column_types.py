@@ -1,0 +1,26 @@
+"""Text that no database may refuse or change."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.store.column_types import escape_text, unescape_text
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=()) | st.sampled_from("\\u0\x00\ud800")))
+def test_any_text_is_escaped_and_comes_back(text: str) -> None:
+    escaped = escape_text(text)
+
+    escaped.encode()
+    assert "\x00" not in escaped
+    assert unescape_text(escaped) == text
+
+
+@given(st.lists(st.text(alphabet="\\u0d8\x00\ud800", max_size=8), unique=True))
+def test_different_texts_stay_different(texts: list[str]) -> None:
+    assert len({escape_text(text) for text in texts}) == len(texts)
+
+
+def test_ordinary_text_is_stored_as_it_is() -> None:
+    assert escape_text("MobileNet v1 'größe' 100 %\n\t\U0001f4f1") == "MobileNet v1 'größe' 100 %\n\t\U0001f4f1"

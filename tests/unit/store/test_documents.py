@@ -1,0 +1,128 @@
+"""Records as JSON documents: exact, and readable across versions."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import math
+import pkgutil
+from datetime import UTC, datetime
+
+import pytest
+
+import orchestrator.records
+from orchestrator.errors import StoreCorruptError, StoreError
+from orchestrator.records.device import DeviceState
+from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
+from orchestrator.records.workload import Build, Case, DelegateName, ToolName
+from orchestrator.store.documents import dump_document, load_document
+
+CASE = Case(
+    serial=Serial("S"),
+    model_sha256=ModelSha("m"),
+    model_name="m.tflite",
+    delegate=DelegateName.GPU,
+    threads=1,
+    tool=ToolName.APK,
+    build_sha256=BuildSha("b"),
+    flags=(("a", "1"), ("b", "")),
+)
+
+
+def test_a_document_of_a_case_is_its_own_row() -> None:
+    assert json.loads(dump_document(CASE)) == CASE.to_row()
+
+
+def test_a_document_is_plain_ascii_whatever_was_printed() -> None:
+    report = ToolReport(outcome="ok", label="é\x00\ud83d \U0001f600", extra={"\x7f\n": "\udcff"})
+
+    document = dump_document(report)
+
+    assert document.isascii()
+    assert document.isprintable()
+    assert load_document(ToolReport, document, where="here") == report
+
+
+def test_keys_of_a_newer_version_are_left_out_at_every_depth() -> None:
+    values = json.loads(dump_document(ToolReport(outcome="ok", inference=LatencySummary(count=3))))
+    values["power_mw"] = 12
+    values["delegate"]["driver"] = "new"
+    values["inference"]["p99_us"] = 1.5
+
+    read = load_document(ToolReport, json.dumps(values), where="here")
+
+    assert read == ToolReport(outcome="ok", inference=LatencySummary(count=3))
+
+
+def test_fields_that_an_older_version_did_not_write_take_their_default() -> None:
+    read = load_document(ToolReport, '{"outcome": "failed"}', where="here")
+
+    assert read == ToolReport(outcome="failed")
+
+
+def test_a_missing_field_without_default_is_told_with_its_place() -> None:
+    with pytest.raises(StoreError, match=r"run r-17: .*ToolReport.*outcome"):
+        load_document(ToolReport, "{}", where="run r-17")
+
+
+def test_a_word_of_a_newer_version_is_told_and_never_guessed() -> None:
+    document = dump_document(ToolReport(outcome="ok", delegate=DelegateEvidence(truth=DelegateTruth.FULL)))
+
+    with pytest.raises(StoreError, match="half-full") as refused:
+        load_document(ToolReport, document.replace('"full"', '"half-full"'), where="run r-17")
+
+    assert "upgrade" in refused.value.hint
+
+
+@pytest.mark.parametrize("document", ["", "{", "\x00", "[1]", "3", "null", '"text"'])
+def test_text_that_is_no_document_is_a_store_error(document: str) -> None:
+    with pytest.raises(StoreError, match="run r-17"):
+        load_document(ToolReport, document, where="run r-17")
+
+
+def test_text_that_is_not_json_is_damage() -> None:
+    with pytest.raises(StoreCorruptError):
+        load_document(ToolReport, '{"outcome": "ok"', where="here")
+
+
+@pytest.mark.parametrize("figure", [math.inf, -math.inf, -0.0, 5e-324, 0.1 + 0.2, 10**30, 3])
+def test_a_figure_comes_back_with_its_type_and_every_bit(figure: float) -> None:
+    read = load_document(ToolReport, dump_document(ToolReport(outcome="ok", init_us=figure)), where="here")
+
+    assert repr(read.init_us) == repr(figure)
+
+
+def test_a_figure_that_is_no_number_comes_back_as_none_other() -> None:
+    read = load_document(ToolReport, dump_document(ToolReport(outcome="ok", init_us=math.nan)), where="here")
+
+    assert read.init_us is not None
+    assert math.isnan(read.init_us)
+
+
+def test_numbers_as_keys_come_back_as_numbers_at_every_depth() -> None:
+    state = DeviceState(
+        at=datetime(2026, 1, 1, tzinfo=UTC), clock_khz={0: 1, 4: 2}, time_in_state={0: {300_000: 5}, 4: {}}
+    )
+
+    assert load_document(DeviceState, dump_document(state), where="here") == state
+
+
+def test_every_record_can_be_written_and_what_has_no_required_field_read_again() -> None:
+    kinds = {
+        value
+        for module in pkgutil.iter_modules(orchestrator.records.__path__)
+        for value in vars(importlib.import_module(f"orchestrator.records.{module.name}")).values()
+        if dataclasses.is_dataclass(value) and isinstance(value, type)
+    }
+    assert {Case, Build, ToolReport, DeviceState} <= kinds
+
+    for kind in kinds:
+        fields = dataclasses.fields(kind)
+        required = [f for f in fields if f.default is f.default_factory is dataclasses.MISSING]
+        if not required:
+            assert load_document(kind, dump_document(kind()), where="here") == kind()
+        else:
+            with pytest.raises(StoreError, match=kind.__name__):
+                load_document(kind, "{}", where="here")
