@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeVar, get_args
+from types import UnionType
+from typing import Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -129,19 +130,27 @@ def _unknown_key(model: type[BaseModel], location: Location) -> str:
 
 def _section_at(model: type[BaseModel], location: Location) -> type[BaseModel] | None:
     """Return the model of the mapping at a location."""
-    found: object = model
+    found: Any = model
     for part in location:
-        if isinstance(found, type) and issubclass(found, BaseModel) and isinstance(part, str):
-            found = found.model_fields[part].annotation if part in found.model_fields else None
-            found = _model_within(found) or found
-    return found if isinstance(found, type) and issubclass(found, BaseModel) else None
+        found = _bare(found)
+        if _is_model(found):
+            field = found.model_fields.get(part)
+            found = field.annotation if field else None
+        else:  # An item of tuple[Item, ...], or a value of dict[str, Value].
+            found = get_args(found)[get_origin(found) is dict] if get_args(found) else None
+    found = _bare(found)
+    return found if _is_model(found) else None
 
 
-def _model_within(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any type expression
-    """Return the first model in a type such as ``list[Model]`` or ``dict[str, Model]``."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((model for part in get_args(annotation) if (model := _model_within(part))), None)
+def _bare(annotation: Any) -> Any:  # noqa: ANN401 - any type expression
+    """Return a type without Annotated and without None."""
+    while get_origin(annotation) in {Annotated, Union, UnionType}:
+        annotation = next(part for part in get_args(annotation) if part is not type(None))
+    return annotation
+
+
+def _is_model(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _message(detail: ErrorDetails) -> str:

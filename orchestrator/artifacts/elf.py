@@ -1,0 +1,133 @@
+"""What an executable says about itself: machine, system, libraries, lowest Android version. Nothing is run."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
+from elftools.elf.segments import InterpSegment, NoteSegment
+
+from orchestrator.errors import ArtifactError
+
+MAGIC: Final = b"\x7fELF"
+#: (machine, bits) -> Android's name of the ABI, and what ``uname -m`` calls the machine.
+_ABIS: Final = {
+    ("EM_AARCH64", 64): ("arm64-v8a", "aarch64"),
+    ("EM_ARM", 32): ("armeabi-v7a", "armv7l"),
+    ("EM_X86_64", 64): ("x86_64", "x86_64"),
+    ("EM_386", 32): ("x86", "i686"),
+    ("EM_RISCV", 64): ("riscv64", "riscv64"),
+}
+#: Owner of the note in benchfarm's stand-ins, which only a virtual phone can run.
+_STAND_IN_OWNER: Final = "benchfarm"
+_ANDROID_OWNER: Final = "Android"
+_ENTRIES_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElfFacts:
+    """What an ELF file is."""
+
+    #: Android's name, or ``linux-`` and the machine's name for a program of a Linux computer.
+    abi: str
+    is_android: bool
+    #: False for a shared library.
+    is_program: bool
+    #: Shared libraries that it is linked against (DT_NEEDED).
+    needed: tuple[str, ...]
+    #: The Android API level that it was built for; None when it doesn't tell.
+    min_sdk: int | None
+    #: The linker's id of this build, as hexadecimal digits; empty without one.
+    build_id: str
+    #: A stand-in that only a virtual phone can run.
+    is_stand_in: bool
+
+
+def inspect_elf(path: Path) -> ElfFacts:
+    """Return what an ELF file is.
+
+    Raises:
+        ArtifactError: no ELF file, a damaged one, or one for a machine that no phone has.
+    """
+    try:
+        with path.open("rb") as stream:
+            return read_elf(stream, str(path))
+    except OSError as error:
+        raise ArtifactError(f"{str(path)!r} can't be read: {error.strerror}") from error
+
+
+def inspect_elf_bytes(content: bytes, label: str) -> ElfFacts:
+    """Return what the bytes of an ELF file are; raises ArtifactError as :func:`inspect_elf` does."""
+    return read_elf(io.BytesIO(content), label)
+
+
+def read_elf(stream: BinaryIO, label: str) -> ElfFacts:
+    """Return what an ELF file is; ``label`` names it in messages."""
+    if stream.read(len(MAGIC)) != MAGIC:
+        raise ArtifactError(f"{label!r} is no ELF file")
+    stream.seek(0)
+    try:
+        return _facts(ELFFile(stream), label)
+    except ArtifactError:
+        raise
+    # A damaged file makes pyelftools raise nearly any kind (its own, struct's, KeyError, AttributeError ...), and each
+    # of them means the same here.
+    except Exception as error:
+        raise ArtifactError(
+            f"{label!r} is a damaged ELF file: {type(error).__name__} {error}".rstrip(), hint="get the file again"
+        ) from error
+
+
+def _facts(file: Any, label: str) -> ElfFacts:  # noqa: ANN401 - pyelftools has no types
+    machine, bits = file["e_machine"], file.elfclass
+    if (machine, bits) not in _ABIS:
+        raise ArtifactError(f"{label!r} is for a machine that no phone has: {machine}, {bits} bits")
+    android_abi, machine_name = _ABIS[machine, bits]
+    interpreter, needed, notes = "", [], []
+    for segment in _at_most(file.iter_segments()):
+        if isinstance(segment, InterpSegment):
+            interpreter = str(segment.get_interp_name())
+        elif isinstance(segment, DynamicSegment):
+            needed = [str(tag.needed) for tag in _at_most(segment.iter_tags("DT_NEEDED"))]
+        elif isinstance(segment, NoteSegment):
+            notes += list(_at_most(segment.iter_notes()))
+    owners = {str(note["n_name"]) for note in notes}
+    is_stand_in = _STAND_IN_OWNER in owners
+    is_linux = interpreter.startswith(("/lib", "/usr/lib")) or (
+        not interpreter and machine == "EM_X86_64" and not owners & {_ANDROID_OWNER, _STAND_IN_OWNER}
+    )
+    return ElfFacts(
+        abi=f"linux-{machine_name}" if is_linux else android_abi,
+        is_android=not is_linux,
+        is_program=file["e_type"] == "ET_EXEC" or bool(interpreter) or is_stand_in,
+        needed=tuple(needed),
+        min_sdk=_min_sdk(notes),
+        build_id=_build_id(notes),
+        is_stand_in=is_stand_in,
+    )
+
+
+def _at_most(entries: Iterator[Any]) -> Iterator[Any]:
+    """Yield entries of a table, and end a table that has no end."""
+    for number, entry in enumerate(entries):
+        if number >= _ENTRIES_MAX:
+            raise ValueError(f"a table has more than {_ENTRIES_MAX} entries")
+        yield entry
+
+
+def _min_sdk(notes: list[Any]) -> int | None:
+    # The Android NDK's note: API level, NDK version, NDK build number (bionic's crtbrand).
+    for note in notes:
+        if note["n_name"] == _ANDROID_OWNER and len(note["n_descdata"]) >= 4:
+            return int.from_bytes(note["n_descdata"][:4], "little")
+    return None
+
+
+def _build_id(notes: list[Any]) -> str:
+    ids = (note["n_descdata"] for note in notes if note["n_name"] == "GNU" and note["n_type"] == "NT_GNU_BUILD_ID")
+    return next((content.hex() for content in ids if len(content) <= 64), "")

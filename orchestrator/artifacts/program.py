@@ -1,0 +1,75 @@
+"""A benchmark program in one file, binary or APK alike: looked inside, and held against what is declared of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.artifacts import apk, elf
+from orchestrator.errors import ArtifactError
+from orchestrator.records.build_spec import BuildSpec
+from orchestrator.records.workload import ToolName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramFacts:
+    """What a file says about itself."""
+
+    is_apk: bool
+    #: For which ABIs it is built; empty for an APK without native code, which runs on all.
+    abis: tuple[str, ...]
+    min_sdk: int | None
+    version: str
+    package: str
+    activities: tuple[str, ...]
+    is_stand_in: bool
+
+
+def inspect_program(path: Path) -> ProgramFacts:
+    """Look inside a file.
+
+    Raises:
+        ArtifactError: missing, unreadable, neither a program nor an APK, a library, or damaged.
+    """
+    try:
+        # Without O_NONBLOCK a named pipe would hold us here for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            head = stream.read(4)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ArtifactError(f"{str(path)!r} can't be read: {reason}", hint="check the path") from error
+    if head == elf.MAGIC:
+        facts = elf.inspect_elf(path)
+        if not facts.is_program:
+            raise ArtifactError(f"{str(path)!r} is a shared library, not a program")
+        return ProgramFacts(
+            is_apk=False, abis=(facts.abi,), min_sdk=facts.min_sdk, version=facts.build_id, package="", activities=(),
+            is_stand_in=facts.is_stand_in,
+        )  # fmt: skip
+    if head == apk.MAGIC:
+        found = apk.inspect_apk(path)
+        return ProgramFacts(
+            is_apk=True, abis=found.abis, min_sdk=found.min_sdk, version=found.version_name, package=found.package,
+            activities=found.activities, is_stand_in=found.is_stand_in,
+        )  # fmt: skip
+    raise ArtifactError(
+        f"{str(path)!r} is neither an ELF program nor an APK",
+        hint="was a web page downloaded instead of the file?" if head.lstrip()[:1] == b"<" else "",
+    )
+
+
+def check_against(spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path) -> None:
+    """Raise ArtifactError when a file isn't what is declared."""
+    wrong = f"{str(path)!r} isn't {spec.name} ({spec.title}): "
+    if spec.sha256s and sha256 not in spec.sha256s:
+        raise ArtifactError(
+            f"{wrong}its sha256 is {sha256}, pinned is {' or '.join(spec.sha256s)}", hint=spec.how_to_get
+        )
+    if facts.is_apk != (spec.tool is ToolName.APK):
+        raise ArtifactError(wrong + ("it is an APK" if facts.is_apk else "it is no APK"), hint=spec.how_to_get)
+    if spec.package and facts.package != spec.package:
+        raise ArtifactError(f"{wrong}its package is {facts.package!r}, not {spec.package!r}", hint=spec.how_to_get)
+    if spec.activity and apk.full_activity(spec.package, spec.activity) not in facts.activities:
+        raise ArtifactError(f"{wrong}it has no activity {spec.activity!r}", hint=spec.how_to_get)

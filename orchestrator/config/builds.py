@@ -1,0 +1,144 @@
+"""Build files: where benchmark programs come from and what they must hold. ``docs/builds.md`` describes the format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from orchestrator.config.faults import Faults, Section, checked, not_one_of
+from orchestrator.config.fields import OneOrMany, Sha256, Text, unique
+from orchestrator.config.yaml_file import read_yaml
+from orchestrator.errors import PlanError
+from orchestrator.records.build_spec import BuildSpec
+from orchestrator.records.workload import ToolName
+
+ABIS = (
+    "arm64-v8a", "armeabi-v7a", "x86_64", "x86", "riscv64", "linux-x86_64", "linux-aarch64", "linux-armv7l",
+)  # fmt: skip
+
+
+def _abi(text: str) -> str:
+    if text not in ABIS:
+        raise ValueError(not_one_of(text, ABIS))
+    return text
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text):
+        raise ValueError(f"{text!r} isn't a name of letters, digits, dots, dashes and underscores")
+    return text
+
+
+def _url(text: str) -> str:
+    if not re.fullmatch(r"https://[^\s/]+/\S+", text):
+        raise ValueError(f"{text!r} isn't an https address")
+    return text
+
+
+class SourceSection(Section):
+    """Where the program for one ABI comes from."""
+
+    url: Annotated[Text, AfterValidator(_url)] | None = None
+    file: Text | None = None
+    recipe: Annotated[OneOrMany[tuple[Text, ...]], Field(min_length=1)] | None = None
+    sha256: OneOrMany[tuple[Sha256, ...]] = ()
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SourceSection:
+        given = [name for name in ("url", "file", "recipe") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                "needs exactly one of url, file and recipe" + (f", has {' and '.join(given)}" if given else "")
+            )
+        return self
+
+
+class ExpectedSection(Section):
+    """What the program must hold; checked before it is used."""
+
+    package: Text | None = None
+    activity: Text | None = None
+    min_sdk: Annotated[int, Field(ge=1, le=100)] | None = None
+    libraries: Annotated[OneOrMany[tuple[Text, ...]], AfterValidator(unique)] = ()
+
+
+class BuildSection(Section):
+    """A whole build file: one program for several ABIs."""
+
+    name: Annotated[Text, AfterValidator(_name)]
+    title: Text
+    tool: ToolName
+    program: Annotated[Text, AfterValidator(_name)]
+    variant: Annotated[Text, AfterValidator(_name)] = "plain"
+    default: bool = False
+    abis: Annotated[dict[Annotated[str, AfterValidator(_abi)], SourceSection], Field(min_length=1)]
+    expected: ExpectedSection = ExpectedSection()
+
+    @model_validator(mode="after")
+    def _apk_has_a_package(self) -> BuildSection:
+        if self.tool is ToolName.APK and not (self.expected.package and self.expected.activity):
+            raise ValueError("an APK needs expected.package and expected.activity")
+        return self
+
+
+def load_builds(folders: Sequence[Path]) -> tuple[BuildSpec, ...]:
+    """Read all build files (``*.yaml``) of some folders, by name; of two with one name the first folder's is taken.
+
+    Raises:
+        PlanError: with one line for each fault of all files.
+    """
+    found: dict[str, tuple[BuildSpec, ...]] = {}
+    problems: list[str] = []
+    defaults: dict[tuple[ToolName, str], str] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.yaml")):
+            if path.stem in found:
+                continue
+            try:
+                specs = load_build(path)
+            except PlanError as error:
+                problems += error.faults or [str(error)]
+                continue
+            found[path.stem] = specs
+            for spec in specs:
+                if spec.is_default and (other := defaults.setdefault((spec.tool, spec.abi), spec.name)) != spec.name:
+                    problems.append(f"{path}: default: {other!r} is already the default of {spec.tool} for {spec.abi}")
+    if problems:
+        raise PlanError("the build files have faults:", faults=problems)
+    return tuple(spec for name in sorted(found) for spec in found[name])
+
+
+def load_build(path: Path) -> tuple[BuildSpec, ...]:
+    """Read one build file: a BuildSpec for each of its ABIs; raises PlanError with one line for each fault."""
+    file = read_yaml(path)
+    section = checked(file, BuildSection)
+    faults = Faults(file)
+    if section.name != path.stem:
+        faults.add(("name",), f"{section.name!r} must be the file's name, {path.stem!r}")
+    faults.raise_if_any()
+    return tuple(_specs(section, path.absolute().parent))
+
+
+def _specs(section: BuildSection, folder: Path) -> Iterator[BuildSpec]:
+    for abi, source in section.abis.items():
+        yield BuildSpec(
+            name=section.name,
+            title=section.title,
+            tool=section.tool,
+            program=section.program,
+            abi=abi,
+            variant=section.variant,
+            is_default=section.default,
+            url=source.url or "",
+            file=str(folder / Path(source.file).expanduser()) if source.file else "",
+            recipe=source.recipe or (),
+            sha256s=source.sha256,
+            package=section.expected.package or "",
+            activity=section.expected.activity or "",
+            min_sdk=section.expected.min_sdk,
+            libraries=section.expected.libraries,
+        )

@@ -1,0 +1,67 @@
+"""Build files: those that ship, and mistakes in those that people write."""
+
+import pytest
+
+from orchestrator.config.builds import load_build, load_builds
+from orchestrator.errors import PlanError
+from orchestrator.records.workload import ToolName
+from orchestrator.resources import data_folder
+
+URL = "https://example.com/x"
+GOOD = f"name: p\ntitle: T\ntool: native\nprogram: x\nabis:\n  arm64-v8a: {{url: {URL}}}\n"
+
+
+def test_shipped_builds_have_one_default_for_each_tool_and_abi():
+    specs = load_builds([data_folder("apk_builds")])
+    defaults = [(spec.tool, spec.abi) for spec in specs if spec.is_default]
+    assert len(defaults) == len(set(defaults))
+    phone = {spec.tool: spec for spec in specs if spec.is_default and spec.abi == "arm64-v8a"}
+    assert phone[ToolName.NATIVE].program == "benchmark_model"
+    assert phone[ToolName.APK].package == "org.tensorflow.lite.benchmark"
+    assert (ToolName.NATIVE, "linux-x86_64") in defaults
+    assert all(spec.url.startswith("https://") and spec.url in spec.how_to_get for spec in specs)
+
+
+def test_source_may_be_an_address_a_file_or_a_recipe(tmp_path):
+    (tmp_path / "p.yaml").write_text(
+        "name: p\ntitle: T\ntool: native\nprogram: x\nabis:\n  arm64-v8a: {recipe: [bazel build //x, cp x y]}\n"
+        f"  x86: {{file: sub/x, sha256: {'AB' * 32}}}\n"
+    )
+    built, kept = load_build(tmp_path / "p.yaml")
+    assert "build it (bazel build //x; cp x y)" in built.how_to_get
+    assert kept.file == str(tmp_path / "sub" / "x")
+    assert kept.sha256s == ("ab" * 32,)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (GOOD.replace("native", "nativ"), "'nativ' isn't one of native, apk, litert; did you mean 'native'?"),
+        (GOOD.replace("arm64-v8a", "arm64"), "'arm64' isn't one of arm64-v8a"),
+        (GOOD.replace(f"url: {URL}", "sha256: []"), "needs exactly one of url, file and recipe"),
+        (GOOD.replace(f"url: {URL}", f"url: {URL}, file: x"), "has url and file"),
+        (GOOD.replace("https", "http"), "isn't an https address"),
+        (GOOD.replace("tool: native", "tool: apk"), "an APK needs expected.package and expected.activity"),
+        (GOOD.replace("name: p", "name: q"), "name: 'q' must be the file's name, 'p'"),
+        (GOOD.replace("program: x", "program: ../x"), "isn't a name of letters"),
+        (GOOD + "expected: {min_skd: 3}\n", "expected.min_skd: unknown key; did you mean 'min_sdk'?"),
+        (
+            GOOD.replace(f"{{url: {URL}}}", f"{{url: {URL}, urll: x}}"),
+            "abis.arm64-v8a.urll: unknown key; did you mean 'url'?",
+        ),
+    ],
+)
+def test_each_mistake_has_its_message(tmp_path, text, fault):
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    with pytest.raises(PlanError) as raised:
+        load_build(path)
+    assert fault in str(raised.value)
+    assert all(line.startswith(f"{path}:") for line in raised.value.faults)
+
+
+def test_two_defaults_for_one_tool_and_abi_are_refused(tmp_path):
+    for name in ("p", "q"):
+        (tmp_path / f"{name}.yaml").write_text(GOOD.replace("name: p", f"name: {name}") + "default: true\n")
+    with pytest.raises(PlanError, match="'p' is already the default of native for arm64-v8a"):
+        load_builds([tmp_path])
