@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.link import PhoneLink
-from orchestrator.devices.processes import LIST_COMMAND, family, parse_processes
+from orchestrator.devices.processes import LIST_COMMAND, PhoneProcess, family, parse_processes
+from orchestrator.devices.run_folder import folder_name
 from orchestrator.devices.shell import quote
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -22,7 +23,6 @@ from orchestrator.errors import (
     DeviceTimeoutError,
     InterruptedByUserError,
     LinkLostError,
-    UsageError,
 )
 from orchestrator.ports import ProcessResult
 from orchestrator.records.identity import RunId
@@ -64,9 +64,7 @@ class DetachedRuns:
 
     def path(self, run_id: RunId) -> str:
         """Return a run's folder; raises UsageError for an id that can't be the name of one."""
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}", run_id):
-            raise UsageError(f"{run_id!r} can't be a run's id: letters, digits, '_', '-' and '.' only")
-        return f"{self.folder}/{run_id}"
+        return f"{self.folder}/{folder_name(run_id)}"
 
     def run(
         self, command: str, *, run_id: RunId, timeout_s: float, cancelled: threading.Event | None = None
@@ -125,7 +123,7 @@ class DetachedRuns:
         runs: dict[str, str] = dict(re.findall(r"^run (\S+) ?(\d*)$", told, re.M))
         if not runs:
             return ()
-        processes = parse_processes(table)
+        processes = self._processes(table)
         leaders = {
             process.pid: name
             for process in processes
@@ -146,7 +144,7 @@ class DetachedRuns:
         for _ in range(8):
             pids = " ".join(f"$(cat {quote(folder)}/pid 2>/dev/null)" for folder in folders)
             told, _, table = self._link.must(f"echo {pids}; {LIST_COMMAND}", what="looking for a run").partition("\n")
-            processes = parse_processes(table)
+            processes = self._processes(table)
             ours = {p.pid for p in processes if any(f"{LABEL}{folder}" in p.command for folder in folders)}
             recorded = {int(pid) for pid in told.split() if pid.isdigit()}
             # A recorded pid counts as the leader of a group only: the number itself may belong to a stranger by now.
@@ -159,6 +157,12 @@ class DetachedRuns:
         raise DeviceCommandError(
             f"processes {alive} can't be killed", serial=self._link.serial, hint="reboot the phone"
         )
+
+    def _processes(self, table: str) -> list[PhoneProcess]:
+        processes = parse_processes(table)
+        if not processes:  # not even ps itself: reading it as "nothing runs" would leave runs behind
+            raise DeviceCommandError(f"the phone's ps can't be read: {table[:200]!r}", serial=self._link.serial)
+        return processes
 
     def _start(self, command: str, folder: str, deadline: Deadline) -> str:
         """Start the run once, however often the link is lost meanwhile; return the phone's boot id."""

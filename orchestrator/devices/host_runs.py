@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline
-from orchestrator.errors import DeviceCommandError, HostStorageError, UsageError
+from orchestrator.devices.run_folder import folder_name
+from orchestrator.errors import DeviceCommandError, HostStorageError
 from orchestrator.ports import ProcessResult
 from orchestrator.records.identity import RunId
 
@@ -30,9 +31,7 @@ class HostRuns:
 
     def path(self, run_id: RunId) -> Path:
         """Return a run's folder; raises UsageError for an id that can't be the name of one."""
-        if not run_id or run_id.startswith(".") or not all(c.isalnum() or c in "_.-" for c in run_id):
-            raise UsageError(f"{run_id!r} can't be a run's id: letters, digits, '_', '-' and '.' only")
-        return self.folder / run_id
+        return self.folder / folder_name(run_id)
 
     def run(
         self, command: str, *, run_id: RunId, timeout_s: float, cancelled: threading.Event | None = None
@@ -47,27 +46,29 @@ class HostRuns:
             raise DeviceCommandError(f"there is a run {run_id} already in {folder}") from None
         except OSError as error:
             raise HostStorageError(f"{folder} can't be made: {error}") from error
-        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+        with (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
             process = subprocess.Popen(
                 ["/bin/sh", "-c", command],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, start_new_session=True,
             )  # fmt: skip
-        try:
-            (folder / _PID_FILE).write_text(f"{process.pid} {start_time(process.pid)}")
-            exit_code = self._wait(process, deadline, cancelled)
-            duration_s = self._clock.monotonic_s() - begun_s
-        finally:
-            # Also what the command left in the background: nothing may go on using the cores.
-            kill_group(process.pid)
-            process.wait()
-        was_cancelled = cancelled is not None and cancelled.is_set()
-        return ProcessResult(
-            exit_code=exit_code,
-            stdout=(folder / "out").read_bytes(),
-            stderr=(folder / "err").read_bytes(),
-            timed_out=exit_code is None and not was_cancelled,
-            duration_s=duration_s,
-        )
+            try:
+                (folder / _PID_FILE).write_text(f"{process.pid} {start_time(process.pid)}")
+                exit_code = self._wait(process, deadline, cancelled)
+                duration_s = self._clock.monotonic_s() - begun_s
+            finally:
+                # Also what the command left in the background: nothing may go on using the cores.
+                kill_group(process.pid)
+                process.wait()
+            out.seek(0)
+            err.seek(0)
+            was_cancelled = cancelled is not None and cancelled.is_set()
+            return ProcessResult(
+                exit_code=exit_code,
+                stdout=out.read(),
+                stderr=err.read(),
+                timed_out=exit_code is None and not was_cancelled,
+                duration_s=duration_s,
+            )
 
     def discard(self, run_id: RunId) -> None:
         """Remove a run's folder; not an error when it is gone."""
@@ -84,7 +85,7 @@ class HostRuns:
                     kill_group(int(pid))
                     killed.append(f"run {folder.name} (pid {pid})")
             shutil.rmtree(folder, ignore_errors=True)
-        return killed
+        return tuple(killed)
 
     def _wait(
         self, process: subprocess.Popen[bytes], deadline: Deadline, cancelled: threading.Event | None

@@ -148,7 +148,8 @@ class PhoneLink:
             for path in paths
         )
         command = f"run-as {quote(package)} sh -c {quote(script)}" if package else script
-        for attempt in range(1, _READ_ATTEMPTS + 1):
+        notes: list[str] = []
+        for _ in range(_READ_ATTEMPTS):
             try:
                 result = self.shell(
                     command, timeout_s=timeout_s, limit_bytes=limit_bytes, what=f"reading {', '.join(paths)}"
@@ -163,9 +164,10 @@ class PhoneLink:
             files = _cut(result.stdout, notes, len(paths))
             if files is not None:
                 return files
-            if attempt == _READ_ATTEMPTS:
-                break
-        raise TransferError(f"{', '.join(paths)}: size or checksum differ from the phone's", serial=self.serial)
+        raise TransferError(
+            f"{', '.join(paths)}: size or checksum differ from the phone's ({'; '.join(notes)[-200:]})",
+            serial=self.serial,
+        )
 
     def _pull(self, path: str, *, limit_bytes: int, timeout_s: float) -> bytes | None:
         sink = io.BytesIO()
