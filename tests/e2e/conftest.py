@@ -1,0 +1,134 @@
+"""The installed command, in a home of its own, against virtual phones in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHFARM = Path(sys.executable).with_name("benchfarm")
+SAMPLES = Path(__file__).parents[2] / "orchestrator" / "models" / "samples"
+#: Phone seconds in a real one: campaigns of minutes in seconds.
+SPEED = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a command ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.stdout)
+
+    def ok(self) -> Done:
+        """Fail the test with what the command said, unless it ended well."""
+        assert self.exit_code == 0, f"exit code {self.exit_code}\n{self.stdout}\n{self.stderr}"
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cli:
+    """Runs ``benchfarm`` with a home of its own."""
+
+    home: Path
+
+    def environ(self, **more: str) -> dict[str, str]:
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("BENCHFARM", "ADB", "ANDROID"))
+        }
+        # Nothing listens there, so that no adb server of this computer's user is ever touched.
+        return {
+            **kept,
+            "BENCHFARM_HOME": str(self.home),
+            "ANDROID_ADB_SERVER_PORT": "1",
+            "PYTHONUNBUFFERED": "1",
+            **more,
+        }
+
+    def __call__(self, *words: object, timeout_s: float = 120.0, stdin: str = "", **environ: str) -> Done:
+        done = subprocess.run(
+            [BENCHFARM, *map(str, words)], env=self.environ(**environ), input=stdin, capture_output=True, text=True,
+            timeout=timeout_s, check=False,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        return Done(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    def start(self, *words: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [BENCHFARM, *map(str, words)], env=self.environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """The command in an empty home; no lab is up."""
+    return Cli(home=tmp_path / "home")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """A running lab and the command that sees it."""
+
+    cli: Cli
+    serials: tuple[str, ...]
+
+    def fault(self, serial: str, kind: str, *options: str) -> None:
+        self.cli("lab", "fault", serial, kind, *options).ok()
+
+    def clear(self) -> None:
+        for serial in self.serials:
+            self.cli("lab", "fault", serial, "clear").ok()
+
+
+@pytest.fixture(scope="module")
+def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    home = tmp_path_factory.mktemp("lab") / "home"
+    command = Cli(home=home)
+    try:
+        up = command("lab", "up", "pixel-3", "pixel-4", "--speed", SPEED, "--json").ok().json
+        yield Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
+    finally:
+        command("lab", "down")
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def lab(running_lab: Lab) -> Iterator[Lab]:
+    """Two virtual phones, without faults before and after."""
+    yield running_lab
+    running_lab.clear()
+
+
+@pytest.fixture
+def model() -> Path:
+    """A small real model."""
+    return min(SAMPLES.glob("*float*.tflite"))
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path, model: Path) -> Callable[..., Path]:
+    """Write a plan of one model: ``plan_file(serials, invocations=...)``."""
+
+    def write(serials: tuple[str, ...], *, invocations: int = 3, min_secs: float = 0.2, extra: str = "") -> Path:
+        path = tmp_path / "plan.yaml"
+        path.write_text(
+            f"name: nightly\nmodels: [{json.dumps(str(model))}]\n"
+            f"matrix: {{delegates: [xnnpack, gpu], threads: [1, 2]}}\n"
+            f"devices: {{serials: {json.dumps(list(serials))}}}\n"
+            f"settings: {{min_secs: {min_secs}, warmup_min_secs: 0.1}}\ninvocations: {invocations}\n{extra}"
+        )
+        return path
+
+    return write

@@ -1,0 +1,137 @@
+"""What goes wrong before anything runs: one clear line and a documented exit code, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Cli, Done, Lab
+
+pytestmark = pytest.mark.xdist_group("e2e")
+
+
+def expect(done: Done, exit_code: int, *words: str) -> None:
+    assert done.exit_code == exit_code, done.stdout + done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def test_no_adb_program(cli: Cli, model: Path) -> None:
+    expect(
+        cli("bench", model, BENCHFARM_ADB="/nowhere/adb", ANDROID_ADB_SERVER_PORT=""),
+        3,
+        "BENCHFARM_ADB",
+        "/nowhere/adb",
+    )
+
+
+def test_an_adb_server_that_was_named_and_does_not_answer(cli: Cli, model: Path) -> None:
+    expect(cli("bench", model, BENCHFARM_ADB_SERVER="127.0.0.1:1"), 3, "127.0.0.1:1")
+
+
+def test_an_unknown_serial_number(lab: Lab, model: Path) -> None:
+    expect(
+        lab.cli("bench", model, "-s", "NOSUCH", BENCHFARM_ADB_SERVER="127.0.0.1:1"), 3, "NOSUCH", "benchfarm devices"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "missing"),
+        (b"", "empty"),
+        (b"not a model at all, but long enough to be looked at", "TFL3"),
+    ],
+)
+def test_a_model_that_is_none(cli: Cli, tmp_path: Path, content: bytes | None, words: str) -> None:
+    path = tmp_path / "m.tflite"
+    if content is not None:
+        path.write_bytes(content)
+    done = cli("bench", path, "--host")
+    assert done.exit_code == 2, done.stderr
+    assert str(path) in done.stderr
+
+
+def test_a_truncated_model(cli: Cli, tmp_path: Path, model: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(model.read_bytes()[:5000])
+    expect(cli("bench", path, "--host"), 2, str(path))
+
+
+def test_a_plan_with_five_mistakes_tells_all_five(cli: Cli, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "modles: [a.tflite]\nmodels: [b.tflite]\nmatrix: {delegates: [xnpack], threads: [0]}\ninvocations: many\n"
+        "settings: {num_runs: 1.5}\n"
+    )
+    done = cli("run", plan)
+    assert done.exit_code == 2
+    for key in ("modles", "delegates", "threads", "invocations", "num_runs"):
+        assert key in done.stderr, done.stderr
+    assert f"{plan}:1:" in done.stderr
+
+
+def test_neither_plan_nor_resume(cli: Cli) -> None:
+    expect(cli("run"), 2, "--resume")
+
+
+def test_nothing_to_resume(cli: Cli) -> None:
+    expect(cli("run", "--resume"), 2, "no campaign")
+
+
+def test_a_campaign_that_is_not_there(cli: Cli) -> None:
+    expect(cli("report", "nosuch"), 2, "nosuch", "benchfarm campaigns")
+
+
+def test_a_delegate_that_there_is_none_of(cli: Cli, model: Path) -> None:
+    expect(cli("bench", model, "--host", "-d", "gpuu"), 2, "gpuu", "gpu")
+
+
+def test_a_flag_that_the_plan_owns(cli: Cli, model: Path) -> None:
+    expect(cli("bench", model, "--host", "--flag", "graph=/x"), 2, "graph")
+
+
+def test_text_that_is_no_benchmark_output(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text("hello\n")
+    expect(cli("parse", path), 2, str(path))
+    expect(cli("parse", tmp_path / "none.txt"), 2, "none.txt")
+
+
+def test_a_store_that_is_no_store_is_left_as_it_is(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    path.write_bytes(b"this is not a database" * 100)
+    expect(cli("--store", path, "campaigns"), 5, str(path))
+    assert path.read_bytes() == b"this is not a database" * 100
+
+
+def test_a_folder_for_the_store_that_can_not_be_made(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = cli("--store", tmp_path / "file" / "s.sqlite", "campaigns")
+    assert done.exit_code == 5, done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_under_the_report(cli: Cli, model: Path) -> None:
+    cli("bench", model, "--host", "--min-secs", "0.1", "-n", "1").ok()
+    done = cli("report", "--format", "csv", "--out", "/dev/full/x.csv")
+    assert done.exit_code in {2, 5}, done.stderr
+
+
+def test_errors_come_as_json_too(cli: Cli) -> None:
+    done = cli("report", "nosuch", "--json")
+    assert done.exit_code == 2
+    assert done.json["error"]["code"] == "usage"
+
+
+def test_the_traceback_is_shown_when_it_is_asked_for(cli: Cli) -> None:
+    import subprocess
+
+    from tests.e2e.conftest import BENCHFARM
+
+    done = subprocess.run(
+        [BENCHFARM, "--debug", "report", "nosuch"], env=cli.environ(), capture_output=True, text=True, check=False
+    )
+    assert "Traceback" in done.stderr
+    assert done.returncode == 2

@@ -1,0 +1,210 @@
+"""The main job: models on phones, judged, stored, reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Cli, Lab
+
+pytestmark = pytest.mark.xdist_group("e2e")
+
+
+def runs_of(cli: Cli, campaign: str = "") -> list[dict[str, Any]]:
+    return cli("runs", campaign, "--json").ok().json if campaign else cli("runs", "--json").ok().json
+
+
+def bench(lab: Lab, *words: object, serial: int = 0, exit_code: int = 0) -> dict[str, Any]:
+    done = lab.cli(
+        "bench", *words, "-s", lab.serials[serial], "--min-secs", "0.2", "-n", "2", "--json"
+    )  # fmt: skip
+    assert done.exit_code == exit_code, done.stdout + done.stderr
+    return done.json
+
+
+def test_attached_virtual_phones_are_listed_as_virtual(lab: Lab) -> None:
+    found = lab.cli("devices", "--json").ok().json
+    assert [item["serial"] for item in found] == list(lab.serials)
+    assert all(item["usable"] and item["facts"]["is_virtual"] for item in found)
+    assert [item["facts"]["profile"] for item in found] == ["pixel-3", "pixel-4"]
+    assert lab.cli("devices").ok().stdout.count("(virtual)") == 2
+
+
+def test_a_model_is_measured_with_each_delegate_and_thread_count(lab: Lab, model: Path) -> None:
+    result = bench(lab, model, "-d", "cpu,xnnpack,gpu", "-t", "1,2")
+    runs = result["runs"]
+    assert len(runs) == 3 * 2 * 2
+    assert all(run["is_virtual"] and run["outcome"] == "completed" for run in runs)
+    for run in runs:
+        assert run["report"]["delegate"]["requested"] == run["case"]["delegate"]
+        assert run["report"]["delegate"]["truth"] in {"full", "partial"}
+        assert run["report"]["inference"]["median_us"] > 0
+        assert run["state_before"]["boot_id"] == run["state_after"]["boot_id"] != ""
+        assert "virtual-device" in {finding["code"] for finding in run["verdict"]["findings"]}
+    report = Path(result["report"]).read_text("utf-8")
+    assert "virtual" in report.lower()
+
+
+def test_files_are_pushed_once(lab: Lab, model: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.tflite"
+    own.write_bytes(model.read_bytes() + b"\0" * 16)
+    first = lab.cli("bench", own, "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1").ok()
+    assert "sent own.tflite" in first.stderr
+    again = lab.cli("bench", own, "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1").ok()
+    assert "own.tflite is there already" in again.stderr
+    assert "sent" not in again.stderr
+
+
+def test_the_app_measures_too(lab: Lab, model: Path) -> None:
+    runs = bench(lab, model, "--tool", "apk", "-d", "xnnpack,gpu")["runs"]
+    assert [run["outcome"] for run in runs] == ["completed"] * 4
+    assert {run["report"]["delegate"]["truth"] for run in runs} == {"full"}
+    assert all(run["exit_code"] is None for run in runs)
+    log = lab.cli("log", runs[0]["run_id"], "--attachment", "logcat").ok().stdout
+    assert "Inference timings in us" in log
+
+
+def test_memory_and_operator_profiles_are_passes_of_their_own(lab: Lab, model: Path) -> None:
+    runs = bench(lab, model, "--pass", "timing,memory,profile")["runs"]
+    by_pass = {run["run_pass"]: run for run in runs}
+    assert by_pass["memory"]["report"]["peak_memory_mib"] > 0
+    assert by_pass["profile"]["report"]["operators"]
+    assert not by_pass["timing"]["report"]["operators"]
+    assert by_pass["timing"]["report"]["peak_memory_mib"] is None
+
+
+@pytest.mark.parametrize("name", ["a b", "-leading", "quo'te\"", "$(reboot)", "new\nline", "模型✓", "a;b&c|d"])
+def test_a_model_of_any_name_is_measured_under_that_name(lab: Lab, model: Path, tmp_path: Path, name: str) -> None:
+    odd = tmp_path / f"{name}.tflite"
+    shutil.copy(model, odd)
+    runs = bench(lab, odd, "--tool", "native,apk")["runs"]
+    assert {run["outcome"] for run in runs} == {"completed"}
+    assert {run["case"]["model_name"] for run in runs} == {odd.stem}
+    lab.cli("report", "--format", "text").ok()
+    lab.cli("report").ok()
+
+
+def test_this_computer_is_measured_for_real(cli: Cli, model: Path) -> None:
+    done = cli("bench", model, "--host", "--min-secs", "0.1", "-n", "1", "-t", "1", "--json")
+    assert done.exit_code == 0, done.stderr
+    (run,) = done.json["runs"]
+    assert (run["is_virtual"], run["case"]["tool"], run["case"]["serial"]) == (False, "litert", "host")
+    assert run["report"]["delegate"]["truth"] in {"full", "partial"}
+    assert run["report"]["inference"]["median_us"] > 0
+
+
+def test_a_campaign_killed_in_the_middle_is_finished_without_repeating_or_losing_a_run(
+    lab: Lab, plan_file: Callable[..., Path]
+) -> None:
+    plan = plan_file(lab.serials, invocations=4, min_secs=4.0)
+    process = lab.cli.start("run", plan)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if " 3/16 " in line:
+            break
+    process.kill()
+    process.communicate()
+    campaign = lab.cli("campaigns", "--json").ok().json[0]
+    assert campaign["status"] == "running"
+    assert 3 <= campaign["stored"] < 32
+    before = {run["run_id"] for run in runs_of(lab.cli, campaign["campaign_id"])}
+    result = lab.cli("run", "--resume", "--json").ok().json
+    assert (result["campaign_id"], result["left"], result["status"]) == (campaign["campaign_id"], 0, "finished")
+    runs = runs_of(lab.cli, campaign["campaign_id"])
+    assert before <= {run["run_id"] for run in runs}
+    keys = Counter((json.dumps(run["case"], sort_keys=True), run["run_pass"], run["invocation"]) for run in runs)
+    assert len(keys) == 32
+    assert set(keys.values()) == {1}
+    assert {run["outcome"] for run in runs} == {"completed"}
+
+
+def stay_on(lab: Lab, serial: str) -> str:
+    """Ask the phone itself, by the plain adb command."""
+    status = lab.cli("adb", "status", "--json").ok().json
+    port = next(item["address"] for item in status["servers"] if item["for"] == "virtual lab").rpartition(":")[2]
+    phones = {item["serial"]: item["address"] for item in lab.cli("lab", "list", "--json").ok().json["phones"]}
+    asked = subprocess.run(
+        [status["binary"], "-P", port, "-s", phones[serial], "shell", "settings get global stay_on_while_plugged_in"],
+        capture_output=True, text=True, timeout=60, check=True, env={**os.environ, "HOME": str(lab.cli.home)},
+    )  # fmt: skip
+    return asked.stdout.strip()
+
+
+def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(lab: Lab, plan_file: Callable[..., Path]) -> None:
+    original = stay_on(lab, lab.serials[0])
+    process = lab.cli.start("run", plan_file(lab.serials, invocations=4, min_secs=4.0))
+    assert process.stderr is not None
+    for line in process.stderr:
+        if " 2/16 " in line:
+            break
+    assert stay_on(lab, lab.serials[0]) != original
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    assert "Traceback" not in rest
+    assert stay_on(lab, lab.serials[0]) == original
+    campaign = lab.cli("campaigns", "--json").ok().json[0]
+    assert campaign["status"] == "interrupted"
+    assert campaign["stored"] >= 2
+    assert lab.cli("restore", "--json").ok().json == {}
+    assert lab.cli("run", "--resume", "--json").ok().json["left"] == 0
+
+
+def test_a_missing_delegate_is_never_reported_under_its_name(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[0], "delegate-missing", "subject=gpu")
+    result = bench(lab, model, "-d", "gpu", exit_code=1)
+    first, second = result["runs"]
+    assert first["outcome"] == "failed"
+    assert first["reason_code"].startswith(("delegate-", "gpu-"))
+    assert (second["outcome"], second["reason_code"]) == ("skipped", "failed-before")
+    table = lab.cli("report", "--format", "json").ok().stdout
+    assert '"estimate_us": null' in table or '"median_us": null' in table or "fell" in table
+
+
+def test_a_program_that_crashes_is_a_failure_with_its_signal(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[0], "segv", "at=run")
+    first = bench(lab, model, exit_code=1)["runs"][0]
+    assert first["outcome"] == "failed"
+    assert first["exit_code"] == 139
+    assert first["verdict"]["quality"] == "rejected"
+
+
+def test_a_cut_link_does_not_cost_the_run(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[0], "cut", "at=run")
+    runs = bench(lab, model)["runs"]
+    assert [run["outcome"] for run in runs] == ["completed", "completed"]
+
+
+def test_a_reboot_in_mid_run_is_an_abort_and_the_campaign_goes_on(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[0], "reboot", "at=run")
+    result = bench(lab, model, exit_code=1)
+    outcomes = [run["outcome"] for run in result["runs"]]
+    assert outcomes[0] in {"aborted", "failed"}
+    assert result["left"] == 0
+
+
+def test_stored_output_is_read_again_to_the_same_result(lab: Lab, model: Path) -> None:
+    bench(lab, model)
+    before = runs_of(lab.cli)
+    answer = lab.cli("reparse", "--json").ok().json
+    assert answer["changed"] == []
+    assert answer["reviewed"] >= len(before)
+    assert runs_of(lab.cli) == before
+
+
+def test_reports_come_in_every_form_and_say_virtual_in_each(lab: Lab, model: Path, tmp_path: Path) -> None:
+    bench(lab, model)
+    for form in ("text", "markdown", "csv", "json"):
+        assert "virtual" in lab.cli("report", "--format", form).ok().stdout.lower(), form
+    path = tmp_path / "deep" / "r.html"
+    assert lab.cli("report", "--out", path).ok().stdout.strip() == str(path)
+    assert "<html" in path.read_text("utf-8")
