@@ -21,10 +21,8 @@ from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
 from orchestrator.errors import HostStorageError, StoreError
-from orchestrator.ports import Store
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, RunRecord
-from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 
 REPO = Path(__file__).parents[2]
@@ -32,7 +30,6 @@ REPO = Path(__file__).parents[2]
 APPEND_UNTIL_A_STATEMENT = """
 import os, pickle, signal, sys
 from sqlalchemy import Engine, event
-from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 
 path, fatal = sys.argv[1:]
@@ -56,7 +53,6 @@ if fatal == "return":
 
 APPEND_FOR_EVER = """
 import dataclasses, itertools, pickle, sys
-from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 
 store = open_store(sys.argv[1])
@@ -71,7 +67,6 @@ import dataclasses, os, pickle, sys
 from pathlib import Path
 from orchestrator.errors import HostStorageError
 from orchestrator.records.run import Attachment
-from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 
 disk = Path(sys.argv[1])
@@ -326,10 +321,8 @@ def test_a_reader_sees_a_whole_run_or_none(path: Path, samples) -> None:
     reader.close()
 
 
-def test_a_forked_process_uses_the_store_beside_its_parent(reopen: Callable[[], Store], samples) -> None:
-    store = reopen()
-    if isinstance(store, MemoryStore):
-        pytest.skip("memory isn't shared with a forked process")
+def test_a_forked_process_uses_the_store_beside_its_parent(unused_database: str, samples) -> None:
+    store = open_store(unused_database)
     samples.begin(store)
     store.append_run(samples.run(0))
 
@@ -341,3 +334,4 @@ def test_a_forked_process_uses_the_store_beside_its_parent(reopen: Callable[[], 
 
     assert forked.exitcode == 0
     assert sorted(run.invocation for run in store.runs(with_attachments=True)) == list(range(12))
+    store.close()
