@@ -202,6 +202,8 @@ class FaultTable:
 
     def active(self, kind: FaultKind, subject: str = "") -> Fault | None:
         """Return a fault of this kind that waits for no moment, without counting it as fired."""
+        if not self._waiting:  # the usual case, and cheap: no lock for a look at whether a list is empty
+            return None
         with self._lock:
             for waiting in self._waiting:
                 fault = waiting.fault
@@ -219,6 +221,8 @@ class FaultTable:
 
         Faults tied to a byte count are left to :meth:`advance`.
         """
+        if not self._waiting:
+            return None
         with self._lock:
             for waiting in self._waiting:
                 if (
@@ -237,7 +241,7 @@ class FaultTable:
         Faults without a byte count stop the first byte. The count of a fault that fires more than once begins anew
         each time, except that one which lasts (``times`` 0) goes on stopping everything.
         """
-        if not self._waiting or count_bytes <= 0:  # the usual case, and cheap: no lock for a read of a list's length
+        if not self._waiting or count_bytes <= 0:
             return count_bytes, None
         with self._lock:
             passing, stopping = count_bytes, None
