@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import json
@@ -208,11 +209,10 @@ class BuildLibrary:
         return by_program.get(path.name) or path.name.removesuffix(".apk")
 
     def _declared(self, name: str, abis: Sequence[str]) -> BuildSpec | None:
+        """Return what is declared of a build; for an ABI that isn't declared, what holds for all, without its pins."""
         of_name = [spec for spec in self.specs if spec.name == name]
-        if of_name and abis and not {spec.abi for spec in of_name} & set(abis):
-            known = ", ".join(spec.abi for spec in of_name)
-            raise ArtifactError(f"{name} is declared for {known}, but the file is for {', '.join(abis)}")
-        return next((spec for spec in of_name if spec.abi in abis), of_name[0] if of_name else None)
+        fitting = next((spec for spec in of_name if spec.abi in abis), None)
+        return fitting or (dataclasses.replace(of_name[0], sha256s=()) if of_name else None)
 
     def _build(self, name: str, facts: ProgramFacts, sha256: str, path: Path, tool: ToolName | None = None) -> Build:
         if tool is None:

@@ -1,0 +1,212 @@
+"""The cache of benchmark programs."""
+
+import io
+import json
+import multiprocessing
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator.artifacts.library import BuildLibrary
+from orchestrator.config.builds import load_builds
+from orchestrator.errors import ArtifactError
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import Serial
+from orchestrator.records.workload import ToolName
+from orchestrator.resources import data_folder
+from orchestrator.virtual.samples import benchmark_apk, benchmark_elf, write_benchmark_elf
+
+PHONE = DeviceFacts(
+    serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=30, abis=("arm64-v8a", "armeabi-v7a")
+)
+VIRTUAL = DeviceFacts(serial=Serial("V"), kind=DeviceKind.ANDROID, is_virtual=True, sdk=30, abis=("arm64-v8a",))
+HOST = DeviceFacts(serial=Serial("host"), kind=DeviceKind.HOST, is_virtual=False, abis=("x86_64",))
+
+
+def real(content: bytes) -> bytes:
+    """Make an Android program that is no stand-in out of one: with the NDK's note for API level 26 instead."""
+    changed = bytearray(content)
+    at = changed.index(b"benchfarm\0")
+    struct.pack_into("<I", changed, at - 12, 8)
+    changed[at : at + 12] = b"Android\0" + struct.pack("<I", 26)
+    changed[16] = 2  # ET_EXEC
+    return bytes(changed)
+
+
+def program(path: Path, abi: str = "arm64-v8a", version: str = "1") -> Path:
+    path.write_bytes(real(benchmark_elf(abi=abi, version=version)))
+    return path
+
+
+def app(path: Path, **options) -> Path:
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(benchmark_apk(**options))) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, real(old.read(name)) if name.startswith("lib/") else old.read(name))
+    path.write_bytes(out.getvalue())
+    return path
+
+
+@pytest.fixture
+def library(tmp_path):
+    return BuildLibrary(tmp_path / "cache", load_builds([data_folder("apk_builds")]))
+
+
+def test_added_program_is_found_by_tool_name_and_content(library, tmp_path):
+    added = library.add(program(tmp_path / "benchmark_model"))
+    assert (added.name, added.tool, added.abi, added.is_virtual) == (
+        "benchmark_model",
+        ToolName.NATIVE,
+        "arm64-v8a",
+        False,
+    )
+    assert added.path.read_bytes() == (tmp_path / "benchmark_model").read_bytes()
+    assert added.path.stat().st_mode & 0o111
+    for name in ("", "benchmark_model", added.sha256, added.sha256[:8], f"benchmark_model@{added.sha256[:4]}"):
+        assert library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=name) == added
+    assert list(library.list()) == [added]
+    assert list(library.verify()) == [(added, True)]
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.name.startswith(".")]
+
+
+def test_downloaded_file_name_tells_which_declared_build_it_is(library, tmp_path):
+    assert (
+        library.add(program(tmp_path / "android_aarch64_benchmark_model_plus_flex")).name == "benchmark_model_plus_flex"
+    )
+    assert library.add(app(tmp_path / "android_aarch64_benchmark_model.apk")).name == "benchmark_model_apk"
+    assert library.add(program(tmp_path / "my tool", version="2"), name="mine").path.name == "my_tool"
+
+
+def test_missing_build_says_how_to_get_it(library):
+    with pytest.raises(ArtifactError, match="no build of native for arm64-v8a is on this computer") as raised:
+        library.resolve(ToolName.NATIVE, "arm64-v8a")
+    assert (
+        "android_aarch64_benchmark_model, then: benchfarm builds add FILE --name benchmark_model" in raised.value.hint
+    )
+    with pytest.raises(ArtifactError, match=r"no build 'nothing' .*; known are benchmark_model, "):
+        library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path="nothing")
+
+
+def test_build_for_another_abi_is_refused(library, tmp_path):
+    library.add(program(tmp_path / "benchmark_model", abi="armeabi-v7a"))
+    with pytest.raises(ArtifactError, match=r"for arm64-v8a is on this computer .there is native for armeabi-v7a"):
+        library.resolve(ToolName.NATIVE, "arm64-v8a")
+    with pytest.raises(ArtifactError, match="is built for armeabi-v7a, the device needs arm64-v8a"):
+        library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=str(tmp_path / "benchmark_model"))
+    # A phone that runs both takes the one that is there.
+    assert library.resolve_for(PHONE, ToolName.NATIVE).abi == "armeabi-v7a"
+
+
+def test_programs_of_android_and_of_linux_are_told_apart(library, tmp_path):
+    library.add(program(tmp_path / "benchmark_model", abi="x86_64"))
+    own = library.add(Path("/proc/self/exe").resolve(), name="benchmark_model") if HOST.abis == ("x86_64",) else None
+    if own is None or own.abi != "linux-x86_64":
+        pytest.skip("this computer isn't an x86-64 one")
+    assert library.resolve_for(HOST, ToolName.NATIVE) == own
+    emulator = library.resolve(ToolName.NATIVE, "x86_64", kind=DeviceKind.ANDROID)
+    assert emulator.abi == "x86_64"
+
+
+def test_apk_with_several_abis_fits_each_and_another_tools_file_is_refused(library, tmp_path):
+    added = library.add(app(tmp_path / "benchmark_model.apk", abis=("arm64-v8a", "armeabi-v7a")))
+    assert (added.tool, added.package) == (ToolName.APK, "org.tensorflow.lite.benchmark")
+    for abi in ("arm64-v8a", "armeabi-v7a"):
+        assert library.resolve(ToolName.APK, abi) == added
+    with pytest.raises(ArtifactError, match="is an APK, which isn't what native needs"):
+        library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=str(tmp_path / "benchmark_model.apk"))
+
+
+def test_file_that_is_not_what_its_name_declares_is_refused(tmp_path):
+    specs = load_builds([data_folder("apk_builds")])
+    library = BuildLibrary(tmp_path / "cache", specs)
+    with pytest.raises(ArtifactError, match="its package is 'com_other'"):
+        library.add(app(tmp_path / "a.apk", package="com_other"), name="benchmark_model_apk")
+    with pytest.raises(ArtifactError, match=r"it has no activity '\.BenchmarkModelActivity'"):
+        library.add(app(tmp_path / "b.apk", activity=".Other"), name="benchmark_model_apk")
+    with pytest.raises(ArtifactError, match="it is no APK"):
+        library.add(program(tmp_path / "c"), name="benchmark_model_apk")
+    with pytest.raises(ArtifactError, match="can't be the name of a build"):
+        library.add(program(tmp_path / "e"), name="../../x")
+    assert library.list() == []
+
+
+def test_only_pinned_contents_are_taken(tmp_path):
+    folder = tmp_path / "specs"
+    folder.mkdir()
+    good = program(tmp_path / "good")
+    sha256 = BuildLibrary(tmp_path / "x").add(good, name="p").sha256
+    (folder / "p.yaml").write_text(
+        "name: p\ntitle: T\ntool: native\nprogram: p\ndefault: true\n"
+        f"abis:\n  arm64-v8a: {{url: https://example.com/p, sha256: {sha256}}}\n"
+    )
+    library = BuildLibrary(tmp_path / "cache", load_builds([folder]))
+    with pytest.raises(ArtifactError, match=f"pinned is {sha256}"):
+        library.add(program(tmp_path / "bad", version="2"), name="p")
+    assert library.add(good, name="p").sha256 == library.resolve(ToolName.NATIVE, "arm64-v8a").sha256 == sha256
+
+
+def test_newest_of_two_builds_of_one_name_is_taken_and_the_older_by_its_digits(library, tmp_path):
+    older = library.add(program(tmp_path / "benchmark_model", version="1"))
+    newer = library.add(program(tmp_path / "benchmark_model", version="2"))
+    assert library.resolve(ToolName.NATIVE, "arm64-v8a") == newer
+    assert library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=f"benchmark_model@{older.sha256[:10]}") == older
+
+
+def test_stand_in_is_only_used_when_named_and_never_on_a_real_phone(library, tmp_path):
+    stand_in = library.add(write_benchmark_elf(tmp_path / "benchmark_model"))
+    assert stand_in.is_virtual
+    with pytest.raises(ArtifactError, match="no build of native"):
+        library.resolve_for(VIRTUAL, ToolName.NATIVE)
+    assert library.resolve_for(VIRTUAL, ToolName.NATIVE, name_or_path="benchmark_model") == stand_in
+    path = str(tmp_path / "benchmark_model")
+    assert library.resolve_for(VIRTUAL, ToolName.NATIVE, name_or_path=path).sha256 == stand_in.sha256
+    for name in ("benchmark_model", path):
+        with pytest.raises(ArtifactError, match="a stand-in that only a virtual phone runs, not P"):
+            library.resolve_for(PHONE, ToolName.NATIVE, name_or_path=name)
+
+
+def test_program_for_a_newer_android_is_refused(library, tmp_path):
+    library.add(app(tmp_path / "benchmark_model.apk", min_sdk=33))
+    with pytest.raises(ArtifactError, match="needs Android API level 33, P has 30"):
+        library.resolve_for(PHONE, ToolName.APK)
+
+
+def test_damaged_copy_is_told_and_mended_by_adding_again(library, tmp_path):
+    added = library.add(program(tmp_path / "benchmark_model"))
+    added.path.write_bytes(b"rot")
+    assert list(library.verify()) == [(added, False)]
+    with pytest.raises(ArtifactError, match="isn't what it was when it was added"):
+        library.resolve(ToolName.NATIVE, "arm64-v8a")
+    assert library.add(tmp_path / "benchmark_model") == added
+    assert library.resolve(ToolName.NATIVE, "arm64-v8a") == added
+
+
+def test_what_a_crash_or_a_stranger_left_in_the_cache_is_passed_over(library, tmp_path):
+    added = library.add(program(tmp_path / "benchmark_model"))
+    cache = tmp_path / "cache"
+    (cache / "notes.txt").write_text("x")
+    (cache / ("0" * 64)).mkdir()
+    (cache / ("1" * 64)).mkdir()
+    (cache / ("1" * 64) / "build.json").write_text("[")
+    (cache / ("2" * 64)).mkdir()
+    escaping = {"name": "x", "tool": "native", "abi": "arm64-v8a", "version": "", "package": "", "is_virtual": False}
+    (cache / ("2" * 64) / "build.json").write_text(json.dumps({**escaping, "file": "../../benchmark_model"}))
+    assert list(library.list()) == [added]
+
+
+def add_in_another_process(cache: Path, path: Path) -> None:
+    BuildLibrary(cache).add(path, name="same")
+
+
+def test_processes_that_add_the_same_program_at_once_all_succeed(tmp_path):
+    path = program(tmp_path / "p")
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=add_in_another_process, args=(tmp_path / "cache", path)) for _ in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(timeout=60)
+    assert [worker.exitcode for worker in workers] == [0] * 6
+    assert [intact for _, intact in BuildLibrary(tmp_path / "cache").verify()] == [True]
