@@ -1,0 +1,62 @@
+"""The guide pages on files that people write: every example loads, every key is described."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.builds import BuildSection, load_build
+from orchestrator.config.plan import PlanSection, load_plan, parse_plan
+from orchestrator.config.profiles import ProfileSection, load_profile
+from orchestrator.predicates import FIELDS, parse_predicate
+
+REPO = Path(__file__).resolve().parents[3]
+
+
+def yaml_blocks(page: str) -> list[str]:
+    return re.findall(r"```yaml\n(.*?)```", (REPO / "docs" / page).read_text(), flags=re.DOTALL)
+
+
+def words(page: str) -> set[str]:
+    return {word for code in re.findall(r"`([^`\n]+)`", (REPO / "docs" / page).read_text()) for word in code.split()}
+
+
+def test_plans_page_shows_the_example_and_the_smallest_plan(tmp_path):
+    smallest, full = yaml_blocks("plans.md")
+    assert full == (REPO / "examples" / "plan.yaml").read_text()
+    assert load_plan(REPO / "examples" / "plan.yaml").models
+    (tmp_path / "mobilenet.tflite").touch()
+    assert parse_plan(smallest, folder=tmp_path).models[0].name == "mobilenet"
+
+
+def test_plans_page_describes_every_key_and_every_fact():
+    described = words("plans.md")
+    for name, field in PlanSection.model_fields.items():
+        inner = getattr(field.annotation, "model_fields", {})
+        for key in [f"{name}.{part}" for part in inner] or [name]:
+            assert key in described
+    assert set(FIELDS) <= described
+
+
+def test_claims_on_the_plans_page_are_understood():
+    page = (REPO / "docs" / "plans.md").read_text()
+    claims = [text for text in re.findall(r"`([^`\n]+)`", page) if re.match(r"[\w.]+ (=|>=) ", text)]
+    assert len(claims) >= 4
+    for claim in claims:
+        assert parse_predicate(claim)
+
+
+@pytest.mark.parametrize(("page", "load"), [("profiles.md", load_profile), ("builds.md", load_build)])
+def test_example_on_the_page_loads(tmp_path, page, load):
+    (block,) = yaml_blocks(page)
+    name = re.match(r"name: (\S+)", block)[1]
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(block)
+    assert load(path)
+
+
+def test_profiles_and_builds_pages_describe_every_key():
+    assert set(ProfileSection.model_fields) <= words("profiles.md")
+    (block,) = yaml_blocks("builds.md")
+    for key in BuildSection.model_fields:
+        assert f"{key}:" in block
