@@ -11,7 +11,7 @@ from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
 from orchestrator.analysis.summary import Summary, summarize
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
-from orchestrator.records.verdict import Quality
+from orchestrator.records.verdict import Quality, Severity
 from orchestrator.records.workload import Pass
 
 
@@ -60,7 +60,7 @@ class CaseResult:
     used: tuple[RunId, ...] = ()
     #: Timing invocations that came to an end of their own (neither skipped nor interrupted by the user).
     ended: int = 0
-    #: Why there is no figure.
+    #: Why there is no figure, or why it isn't a result.
     reason_code: str = ""
     reason: str = ""
     #: What takes from the figure at this level, as sentences.
@@ -150,8 +150,11 @@ def _with_figure(
     quality = max((run.verdict.quality for run in used), key=order.index)
     if notes and quality is Quality.TRUSTED:
         quality = Quality.SUSPECT
+    reason_code, reason = _objection(status, used[-1])
     return CaseResult(
         status=status,
+        reason_code=reason_code,
+        reason=reason,
         truth=_shared_truth([truth_of(run) for run in used]),
         quality=quality,
         summary=summarize([latency_us for run in used if (latency_us := figure_us(run)) is not None]),
@@ -159,6 +162,17 @@ def _with_figure(
         ended=len(ended),
         notes=tuple(notes),
     )
+
+
+def _objection(status: CaseStatus, run: RunRecord) -> tuple[str, str]:
+    """Return code and sentence of why a figure isn't a result; empty when it is one."""
+    if status is CaseStatus.FELL_BACK:
+        truth = truth_of(run)
+        return run.reason_code or f"delegate-{truth}", run.reason or NOT_WHAT_WAS_ASKED[truth]
+    if status is CaseStatus.REJECTED:
+        errors = [finding for finding in run.verdict.findings if finding.severity is Severity.ERROR]
+        return (errors[0].code, errors[0].message) if errors else ("rejected", "The invocation was rejected.")
+    return "", ""
 
 
 def _shared_truth(truths: Sequence[DelegateTruth]) -> DelegateTruth:

@@ -70,6 +70,7 @@ def build_report_data(
             model=model_rows[case.model_sha256],
             device=device_rows[case.serial],
             configuration=labels[key],
+            is_stand_in=case.build_sha256 in builds and builds[case.build_sha256].is_virtual,
         )
         for key, case in cases.items()
     ]
@@ -141,7 +142,13 @@ class _Gathered:
 
 
 def _result_row(
-    case: Case, gathered: _Gathered, *, model: ModelRow, device: DeviceRow, configuration: str
+    case: Case,
+    gathered: _Gathered,
+    *,
+    model: ModelRow,
+    device: DeviceRow,
+    configuration: str,
+    is_stand_in: bool,
 ) -> ResultRow:
     runs = gathered.runs.get(case.case_key, [])
     result = judge_case(runs)
@@ -155,7 +162,7 @@ def _result_row(
         model=model,
         device=device,
         configuration=configuration,
-        is_virtual=device.is_virtual or any(run.is_virtual for run in runs),
+        is_virtual=device.is_virtual or is_stand_in or any(run.is_virtual for run in runs),
         result=result,
         best=BestMark.NONE,
         speed_up=None,

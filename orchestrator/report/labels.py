@@ -75,7 +75,7 @@ def unique_labels(names: Mapping[str, str]) -> dict[str, str]:
     """Return identity -> label: the name, with (the start of) the identity where two would look the same."""
     counts = Counter(names.values())
     return {
-        identity: name if name and counts[name] == 1 else f"{name} {identity[: SHORT_HASH * 2]}".strip()
+        identity: name if name and counts[name] == 1 else f"{name} ({identity[: SHORT_HASH * 2]})".strip()
         for identity, name in names.items()
     }
 

@@ -22,7 +22,7 @@ _BY_TRUTH: Final[Mapping[DelegateTruth, str]] = {
 }
 _BY_STATUS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.REJECTED: "Mend what the findings name, then measure this case again.",
-    CaseStatus.FAILED: "Read the end of the log below, then run this case alone.",
+    CaseStatus.FAILED: "Read the end of its log, then run this case alone.",
     CaseStatus.TIMED_OUT: "Raise the plan's timeout if the model is that slow; if not, program or driver hangs.",
     CaseStatus.ABORTED: "It was interrupted: resume the campaign.",
     CaseStatus.UNFIT: "Bring the device to the state that the plan asks for (cool, charged, unlocked), then resume.",
@@ -57,6 +57,8 @@ def next_step(result: CaseResult) -> str:
     """Return what to do about a case, empty when its figure is its own and good."""
     if result.status in (CaseStatus.FELL_BACK, CaseStatus.UNCONFIRMED):
         return _BY_TRUTH.get(result.truth or DelegateTruth.UNKNOWN, "")
+    if result.status is CaseStatus.REJECTED and finding_step(result.reason_code):
+        return finding_step(result.reason_code)
     if result.reason_code in _error_advice():
         return _error_advice()[result.reason_code]
     if result.truth in (DelegateTruth.FAILED, DelegateTruth.FELL_BACK) and result.summary is None:

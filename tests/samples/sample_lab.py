@@ -1,4 +1,4 @@
-"""Records of a small lab, built in code: virtual Pixels, a host, fallbacks, failures, skips; and any number of cases."""
+"""Records of a small lab, built in code: virtual Pixels, a host, fallbacks, failures, skips; or as large as asked for."""
 
 from __future__ import annotations
 
@@ -84,7 +84,6 @@ NATIVE = Build(
     sha256=BuildSha(content_key("native arm64")),
     abi="arm64-v8a",
     version="2.17.0",
-    is_virtual=True,
 )
 APK = Build(name="benchmark-apk", tool=ToolName.APK, sha256=BuildSha(content_key("apk")), abi="arm64-v8a")
 LITERT = Build(name="litert-benchmark", tool=ToolName.LITERT, sha256=BuildSha(content_key("litert")), abi="x86_64")
@@ -329,18 +328,14 @@ def small_lab() -> Lab:
     runs += series(case(HOST, MOBILENET, d.XNNPACK, 4, ToolName.LITERT), 18_300)
     runs += series(case(PIXEL_3, MOBILENET_INT8, d.XNNPACK, 1), 30_100)
     runs += series(case(PIXEL_3, MOBILENET_INT8, d.XNNPACK, 4), 13_400)
-    runs += series(
-        case(PIXEL_3, MOBILENET_INT8, d.GPU, 1), 9_900, quality=q.REJECTED, findings=(rebooted,)
-    )
+    runs += series(case(PIXEL_3, MOBILENET_INT8, d.GPU, 1), 9_900, quality=q.REJECTED, findings=(rebooted,))
     runs += series(case(PIXEL_4, MOBILENET_INT8, d.XNNPACK, 4), 5_000)
     runs += series(case(PIXEL_4, MOBILENET_INT8, d.XNNPACK, 4, ToolName.APK), 4_710)
     runs += series(
         case(HOST, MOBILENET_INT8, d.XNNPACK, 4, ToolName.LITERT), 6_900, quality=q.SUSPECT, findings=(unsteady,)
     )
     runs += series(case(HOST, MOBILENET_INT8, d.XNNPACK, 1, ToolName.LITERT), 940)
-    runs += series(
-        case(PIXEL_4, MOBILENET_INT8, d.GPU, 1), 6_200, truth=DelegateTruth.UNKNOWN, quality=q.SUSPECT
-    )
+    runs += series(case(PIXEL_4, MOBILENET_INT8, d.GPU, 1), 6_200, truth=DelegateTruth.UNKNOWN, quality=q.SUSPECT)
     skipped = (
         SkippedCase(
             serial=PIXEL_4.serial,
@@ -407,13 +402,13 @@ def large_lab(case_count: int, invocations: int = 3) -> Lab:
 
 HOSTILE_NAMES = (
     "<script>document.title='owned'</script>.tflite",
-    "\"><img src=x onerror=\"document.title='owned'\">.tflite",
+    '"><img src=x onerror="document.title=\'owned\'">.tflite',
     "' onmouseover='document.title=1' x='.tflite",
     "</script><!--<script>.tflite",
     "{{ 7 * 7 }}{% raw %}.tflite",
     "right\u202eto\u2066left.tflite",
     "line one\nline two\r\x00\x1b[31m.tflite",
-    "=HYPERLINK(\"http://example.invalid\")|pipe|`tick`.tflite",
+    '=HYPERLINK("http://example.invalid")|pipe|`tick`.tflite',
     "lone \udcff surrogate.tflite",
     "模型 مدل 📱 long " + "x" * 300 + ".tflite",
 )
@@ -442,7 +437,12 @@ def hostile_lab() -> Lab:
         finding = Finding(code=name, severity=Severity.WARNING, message=name, evidence=name)
         owner = case(facts, model, DelegateName.GPU, 1, flags=((name, name),))
         runs += series(
-            owner, 5_000.0 + number, 2, findings=(finding,), quality=Quality.SUSPECT, log=(name * 3).encode(errors="replace")
+            owner,
+            5_000.0 + number,
+            2,
+            findings=(finding,),
+            quality=Quality.SUSPECT,
+            log=(name * 3).encode(errors="replace"),
         )
         failed = case(facts, model, DelegateName.NNAPI, 1)
         runs.append(

@@ -1,0 +1,138 @@
+import pytest
+from sample_lab import case, run, series
+
+from orchestrator.analysis.case_result import CaseStatus, judge_case
+from orchestrator.records.run import DelegateTruth, Outcome
+from orchestrator.records.verdict import Finding, Quality, Severity
+from orchestrator.records.workload import Pass
+
+OWNER = case()
+FELL_BACK = {
+    "truth": DelegateTruth.FELL_BACK,
+    "outcome": Outcome.FAILED,
+    "quality": Quality.REJECTED,
+    "reason_code": "delegate-fell-back",
+    "reason": "gpu: went on without it",
+}
+
+
+def test_trusted_invocations_with_a_delegate_make_a_judged_figure():
+    result = judge_case(series(OWNER, 23_900.0))
+    assert result.status is CaseStatus.MEASURED
+    assert result.is_judged
+    assert result.summary.count == 5
+    assert result.summary.median_us == pytest.approx(23_900.0 * 1.002, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [
+        DelegateTruth.NONE,
+        DelegateTruth.FELL_BACK,
+        DelegateTruth.WRONG_BACKEND,
+        DelegateTruth.FLAG_IGNORED,
+        DelegateTruth.FAILED,
+    ],
+)
+def test_figure_of_something_else_is_never_judged(truth):
+    for outcome in (Outcome.COMPLETED, Outcome.FAILED):
+        result = judge_case([run(OWNER, 0, 5_000.0, truth=truth, outcome=outcome)])
+        assert result.status is CaseStatus.FELL_BACK
+        assert result.summary.median_us == 5_000.0
+        assert not result.is_judged
+
+
+def test_fallback_says_why():
+    result = judge_case([run(OWNER, 0, 5_000.0, **FELL_BACK)])
+    assert (result.reason_code, result.reason) == ("delegate-fell-back", "gpu: went on without it")
+
+
+def test_figure_without_evidence_of_its_delegate_is_not_judged():
+    result = judge_case(series(OWNER, 5_000.0, truth=DelegateTruth.UNKNOWN))
+    assert result.status is CaseStatus.UNCONFIRMED
+    assert not result.is_judged
+
+
+def test_rejected_invocations_dont_count():
+    good = series(OWNER, 5_000.0, 4)
+    bad = run(OWNER, 4, 50_000.0, quality=Quality.REJECTED)
+    result = judge_case([*good, bad])
+    assert result.summary.count == 4
+    assert bad.run_id not in result.used
+    assert result.ended == 5
+    assert result.is_judged
+
+
+def test_only_rejected_invocations_are_a_rejected_case_with_the_finding_that_did_it():
+    finding = Finding(code="rebooted", severity=Severity.ERROR, message="booted anew")
+    result = judge_case(series(OWNER, 5_000.0, 2, quality=Quality.REJECTED, findings=(finding,)))
+    assert result.status is CaseStatus.REJECTED
+    assert (result.reason_code, result.reason) == ("rebooted", "booted anew")
+    assert not result.is_judged
+
+
+def test_one_suspect_invocation_makes_the_case_suspect():
+    runs = [*series(OWNER, 5_000.0, 4), run(OWNER, 4, 5_000.0, quality=Quality.SUSPECT)]
+    result = judge_case(runs)
+    assert result.quality is Quality.SUSPECT
+    assert not result.is_judged
+
+
+def test_invocations_that_disagree_about_the_delegate_lower_the_quality():
+    result = judge_case([*series(OWNER, 5_000.0, 4), run(OWNER, 4, 21_000.0, **FELL_BACK)])
+    assert result.status is CaseStatus.MEASURED
+    assert result.summary.max_us < 6_000.0
+    assert result.quality is Quality.SUSPECT
+    assert "full" in result.notes[0]
+
+
+def test_minority_of_usable_invocations_lowers_the_quality():
+    failed = [run(OWNER, number, None, outcome=Outcome.FAILED, quality=Quality.REJECTED) for number in range(1, 4)]
+    result = judge_case([run(OWNER, 0, 5_000.0), *failed])
+    assert result.quality is Quality.SUSPECT
+    assert result.notes == ("Only 1 of 4 invocations could be used.",)
+
+
+def test_part_of_the_operators_in_any_invocation_is_partial():
+    runs = [run(OWNER, 0, 5_000.0), run(OWNER, 1, 5_000.0, truth=DelegateTruth.PARTIAL)]
+    assert judge_case(runs).truth is DelegateTruth.PARTIAL
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (Outcome.FAILED, CaseStatus.FAILED),
+        (Outcome.TIMED_OUT, CaseStatus.TIMED_OUT),
+        (Outcome.ABORTED, CaseStatus.ABORTED),
+        (Outcome.SKIPPED, CaseStatus.SKIPPED),
+        (Outcome.UNFIT, CaseStatus.UNFIT),
+    ],
+)
+def test_case_without_a_figure_tells_how_its_last_invocation_ended(outcome, status):
+    result = judge_case([run(OWNER, 0, None, outcome=outcome, reason_code="link-lost", reason="the cable")])
+    assert result.status is status
+    assert (result.reason_code, result.reason) == ("link-lost", "the cable")
+    assert result.summary is None
+
+
+def test_latency_of_a_failed_run_is_no_figure():
+    assert judge_case([run(OWNER, 0, 5_000.0, outcome=Outcome.FAILED)]).status is CaseStatus.FAILED
+
+
+def test_zero_is_no_latency():
+    result = judge_case([run(OWNER, 0, 0.0)])
+    assert result.status is CaseStatus.FAILED
+    assert result.reason_code == "no-figure"
+
+
+def test_memory_and_profile_invocations_give_no_latency():
+    assert judge_case([run(OWNER, 0, 5_000.0, run_pass=Pass.MEMORY)]).status is CaseStatus.NOT_RUN
+
+
+def test_case_without_invocations_was_not_run():
+    assert judge_case([]).status is CaseStatus.NOT_RUN
+
+
+def test_interrupted_invocations_dont_count_against_the_case():
+    aborted = [run(OWNER, number, None, outcome=Outcome.ABORTED) for number in range(2, 6)]
+    assert judge_case([*series(OWNER, 5_000.0, 2), *aborted]).is_judged

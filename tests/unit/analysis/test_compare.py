@@ -1,0 +1,80 @@
+import math
+import random
+
+import pytest
+
+from orchestrator.analysis.compare import best_of, speed_up
+from orchestrator.analysis.summary import summarize
+
+STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)
+
+
+def around(latency_us, wobble=STEADY):
+    return summarize([latency_us * factor for factor in wobble])
+
+
+def test_half_the_time_is_twice_the_speed():
+    ratio = speed_up(around(20_000), around(10_000))
+    assert ratio.value == pytest.approx(2.0)
+    assert ratio.interval.low < 2.0 < ratio.interval.high
+    assert ratio.differs
+
+
+def test_speed_up_interval_is_welchs():
+    baseline, candidate = summarize([10.0, 11.0, 12.0]), summarize([5.0, 5.1, 5.2, 5.3])
+    first, second = baseline.log_std**2 / 3, candidate.log_std**2 / 4
+    freedom = math.floor((first + second) ** 2 / (first**2 / 2 + second**2 / 3))
+    assert freedom == 2
+    reach = 4.302653 * math.sqrt(first + second)
+    ratio = speed_up(baseline, candidate)
+    assert math.log(ratio.interval.high / ratio.value) == pytest.approx(reach, rel=1e-6)
+
+
+def test_turned_round_the_speed_up_is_its_inverse():
+    there, back = speed_up(around(20_000), around(15_000)), speed_up(around(15_000), around(20_000))
+    assert there.value * back.value == pytest.approx(1.0)
+    assert there.interval.low * back.interval.high == pytest.approx(1.0)
+
+
+def test_single_invocations_are_compared_by_a_margin_and_said_so():
+    near, far = speed_up(summarize([100.0]), summarize([97.0])), speed_up(summarize([100.0]), summarize([90.0]))
+    assert near.interval is None
+    assert not near.differs
+    assert far.differs
+
+
+def test_equal_figures_without_any_noise_dont_differ():
+    assert not speed_up(summarize([100.0, 100.0]), summarize([100.0, 100.0])).differs
+
+
+def test_best_is_clear_when_the_rest_is_far():
+    best = best_of({"gpu": around(6_000), "cpu": around(24_000), "nnapi": around(9_000)})
+    assert best.fastest == "gpu"
+    assert best.tied == ()
+    assert best.is_clear
+    assert best.is_tested
+
+
+def test_what_cant_be_told_from_the_fastest_is_tied_with_it():
+    best = best_of({"a": around(10_000), "b": around(10_020), "c": around(14_000)})
+    assert best.fastest == "a"
+    assert best.tied == ("b",)
+    assert not best.is_clear
+
+
+def test_best_of_single_invocations_is_not_tested():
+    best = best_of({"a": summarize([10.0]), "b": summarize([10.2]), "c": summarize([20.0])})
+    assert (best.fastest, best.tied, best.is_tested) == ("a", ("b",), False)
+
+
+def test_nothing_has_no_best():
+    assert best_of({}) is None
+
+
+def test_equal_configurations_seldom_get_a_winner():
+    chance = random.Random(7)
+    winners = 0
+    for _ in range(800):
+        a, b = (summarize([math.exp(chance.gauss(0, 0.03)) for _ in range(5)]) for _ in range(2))
+        winners += best_of({"a": a, "b": b}).is_clear
+    assert winners / 800 <= 0.06

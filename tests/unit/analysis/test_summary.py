@@ -1,0 +1,84 @@
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.analysis.summary import IntervalMethod, summarize
+
+latencies = st.lists(st.floats(1.0, 1e8), min_size=1, max_size=40)
+
+
+def test_one_invocation_has_a_median_and_no_interval():
+    summary = summarize([940.0])
+    assert (summary.median_us, summary.count) == (940.0, 1)
+    assert summary.interval is None
+    assert summary.std_us is None
+    assert summary.spread is None
+
+
+def test_interval_of_few_invocations_is_students_on_logarithms():
+    summary = summarize([100.0, 110.0, 121.0])
+    # The logarithms are log(110) -+ log(1.1): mean log(110), deviation log(1.1), t(0.975, 2) = 4.30265.
+    reach = 4.30265 * math.log(1.1) / math.sqrt(3)
+    assert summary.interval.method is IntervalMethod.LOG_T
+    assert summary.interval.low == pytest.approx(110 * math.exp(-reach), rel=1e-5)
+    assert summary.interval.high == pytest.approx(110 * math.exp(reach), rel=1e-5)
+    assert summary.spread == pytest.approx((summary.interval.high - summary.interval.low) / 220)
+
+
+def test_interval_of_twenty_invocations_is_by_rank():
+    summary = summarize([float(value) for value in range(1, 21)])
+    assert summary.interval.method is IntervalMethod.RANK
+    # Printed tables give the 6th and the 15th of 20 for the median at 95 %.
+    assert (summary.interval.low, summary.interval.high) == (6.0, 15.0)
+
+
+def test_figures_are_the_textbook_ones():
+    summary = summarize([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])
+    assert summary.mean_us == 5.0
+    assert summary.median_us == 4.5
+    assert summary.std_us == pytest.approx(math.sqrt(32 / 7))
+    assert (summary.min_us, summary.max_us) == (2.0, 9.0)
+
+
+@pytest.mark.parametrize("values", [[], [0.0], [-1.0, 2.0], [math.nan], [1.0, math.inf]])
+def test_what_is_no_latency_is_refused(values):
+    with pytest.raises(ValueError, match=r"summarise|positive"):
+        summarize(values)
+
+
+@given(latencies)
+def test_order_of_invocations_doesnt_matter(values):
+    there, back = summarize(values), summarize(values[::-1])
+    assert there.median_us == back.median_us
+    assert there.log_mean == pytest.approx(back.log_mean)
+
+
+@given(latencies, st.floats(0.01, 100))
+def test_twice_as_slow_is_twice_the_figure_and_the_same_spread(values, factor):
+    base, scaled = summarize(values), summarize([value * factor for value in values])
+    assert scaled.median_us == pytest.approx(base.median_us * factor)
+    if base.interval is not None:
+        assert scaled.interval.low == pytest.approx(base.interval.low * factor, rel=1e-6)
+        assert scaled.spread == pytest.approx(base.spread, rel=1e-6, abs=1e-9)
+
+
+@given(latencies)
+def test_interval_is_never_negative_and_never_reversed(values):
+    interval = summarize(values).interval
+    if interval is not None:
+        assert 0 < interval.low <= interval.high
+
+
+@pytest.mark.parametrize("count", [3, 5, 10, 25])
+def test_interval_holds_the_truth_as_often_as_it_says(count):
+    chance = random.Random(20260314 + count)
+    trials = 1500
+    hits = 0
+    for _ in range(trials):
+        interval = summarize([1000 * math.exp(chance.gauss(0, 0.05)) for _ in range(count)]).interval
+        hits += interval.low <= 1000 <= interval.high
+    # The rank interval can only be as long as its ranks allow, so it may hold the truth more often than 95 %.
+    assert 0.935 <= hits / trials <= 0.985

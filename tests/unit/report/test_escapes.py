@@ -1,0 +1,66 @@
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.report.escapes import csv_text, display_width, fit, markdown_text, visible, visible_block
+
+any_text = st.text(st.characters(), max_size=80)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, 模型, 📱", "plain, 模型, 📱"),
+        ("a\nb\tc\x00", "a\\nb\\tc\\0"),
+        ("\x1b[31m", "\\u001b[31m"),
+        ("gpj\u202egnp", "gpj\\u202egnp"),
+        ("\u2066x\u2069", "\\u2066x\\u2069"),
+        ("\udcff", "\\udcff"),
+        ("\u2028", "\\u2028"),
+        ("👩\u200d🔬", "👩\u200d🔬"),
+    ],
+)
+def test_hidden_characters_are_made_visible(text, shown):
+    assert visible(text) == shown
+
+
+@given(any_text)
+def test_visible_text_is_one_line_that_can_be_written(text):
+    shown = visible(text)
+    assert len(shown.splitlines()) <= 1
+    shown.encode()
+
+
+@given(any_text)
+def test_visible_block_keeps_its_lines(text):
+    shown = visible_block(text)
+    assert shown.count("\n") == text.count("\n")
+    shown.encode()
+
+
+@given(any_text, st.integers(2, 60))
+def test_fitted_text_takes_exactly_its_width(text, width):
+    assert display_width(fit(text, width)) == width
+
+
+@given(any_text)
+def test_csv_text_comes_back_in_one_cell_and_is_no_formula(text):
+    stream = io.StringIO()
+    csv.writer(stream).writerow([csv_text(text), "next"])
+    ((cell, following),) = csv.reader(io.StringIO(stream.getvalue()))
+    assert following == "next"
+    assert not cell.startswith(("=", "+", "-", "@"))
+
+
+@pytest.mark.parametrize("text", ["a|b", "<b>", "`x`", "*x*", "[x](y)", "a\nb", "&lt;", "# x", "~~x~~"])
+def test_markdown_text_has_no_markup(text):
+    shown = markdown_text(text)
+    assert "<" not in shown
+    assert "\n" not in shown
+    unescaped = shown
+    for char in "\\`*_{}[]()#+!|~$":
+        unescaped = unescaped.replace(f"\\{char}", "")
+    assert not set("`*_[]()#|~") & set(unescaped)

@@ -1,0 +1,145 @@
+import csv
+import io
+import json
+import re
+
+from sample_lab import HOSTILE_NAMES, Lab, hostile_lab, small_lab
+
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.escapes import display_width, visible
+from orchestrator.report.exports import SCHEMA, SCHEMA_VERSION, to_csv, to_json, to_markdown
+from orchestrator.report.tables import flat_record, render_text_table
+from orchestrator.resources import data_folder
+
+DATA = build_report_data(**small_lab().inputs(), published=True)
+HOSTILE = build_report_data(**hostile_lab().inputs())
+EMPTY = build_report_data(**Lab().inputs())
+
+
+def csv_rows(data, **options):
+    return list(csv.DictReader(io.StringIO(to_csv(data, **options))))
+
+
+def test_csv_has_a_line_for_each_case_with_its_figures():
+    rows = csv_rows(DATA)
+    assert len(rows) == len(DATA.results)
+    (gpu,) = (row for row in rows if row["delegate"] == "gpu" and "Pixel 3" in row["device"] and row["median_us"])
+    assert float(gpu["median_us"]) == 6462.9 or 6_400 < float(gpu["median_us"]) < 6_500
+    assert gpu["best"] == "best"
+    assert gpu["invocations_used"] == "5"
+    assert float(gpu["speed_up"]) > 3
+
+
+def test_fallback_figure_never_stands_under_the_requested_delegates_latency():
+    for row in csv_rows(DATA):
+        if row["status"] in ("fell-back", "rejected"):
+            assert row["median_us"] == row["interval_low_us"] == row["speed_up"] == row["best"] == ""
+            assert float(row["not_a_result_us"]) > 0
+        else:
+            assert row["not_a_result_us"] == ""
+    fallen = [row for row in json.loads(to_json(DATA))["results"] if row["status"] == "fell-back"]
+    assert len(fallen) == 1
+    assert fallen[0]["median_us"] is None
+    assert all(invocation["latency_us"] is None for invocation in fallen[0]["invocations"])
+    assert all(invocation["not_a_result_us"] > 0 for invocation in fallen[0]["invocations"])
+
+
+def test_every_export_says_which_figures_are_virtual():
+    virtual = [row.is_virtual for row in DATA.results]
+    assert [row["is_virtual"] == "True" for row in csv_rows(DATA)] == virtual
+    assert all(("(virtual)" in row["device"]) == (row["is_virtual"] == "True") for row in csv_rows(DATA))
+    assert [row["is_virtual"] for row in json.loads(to_json(DATA))["results"]] == virtual
+    table = [line for line in to_markdown(DATA).splitlines() if line.startswith("| mobilenet")]
+    assert ["virtual" in line for line in table] == virtual
+    assert [line.endswith(", virtual |") for line in table] == virtual
+    configurations = [
+        line for line in render_text_table(DATA).splitlines() if re.match(r" {2}[ *=] (cpu|xnnpack|gpu|nnapi), ", line)
+    ]
+    assert [line.endswith(", virtual") for line in configurations] == virtual
+
+
+def test_csv_of_invocations_has_a_line_for_each():
+    rows = csv_rows(DATA, rows="invocations")
+    assert len(rows) == DATA.totals.invocations
+    assert len({row["run_id"] for row in rows}) == len(rows)
+    assert all(row["latency_us"] == "" for row in rows if row["delegate_truth"] == "fell-back")
+
+
+def test_csv_of_hostile_names_has_one_line_for_each_case_and_no_formula():
+    text = to_csv(HOSTILE)
+    text.encode()
+    assert len(text.splitlines()) == len(HOSTILE.results) + 1
+    for row in csv_rows(HOSTILE):
+        assert not any(value.startswith(("=", "@", "+")) for value in row.values())
+
+
+def test_json_keeps_names_exactly_and_names_its_schema():
+    document = json.loads(to_json(HOSTILE))
+    assert (document["schema"], document["schema_version"]) == (SCHEMA, SCHEMA_VERSION)
+    assert {row["label"] for row in document["models"]} == {name.removesuffix(".tflite") for name in HOSTILE_NAMES}
+    to_json(HOSTILE).encode("ascii")
+
+
+def test_every_key_of_the_json_is_documented():
+    text = (data_folder("reports").parent / "docs" / "report.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`([a-z0-9_]+)`", text))
+    named_by_people = {"heat_c", "clock_khz", "clock_limit_khz"}
+
+    def keys(value):
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                yield key
+                if key not in named_by_people:
+                    yield from keys(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from keys(inner)
+
+    assert set(keys(json.loads(to_json(DATA)))) - documented == set()
+
+
+def test_flat_record_has_the_same_keys_for_every_case():
+    assert len({tuple(flat_record(row)) for row in (*DATA.results, *HOSTILE.results)}) == 1
+
+
+def test_markdown_of_hostile_names_keeps_its_columns():
+    text = to_markdown(HOSTILE)
+    text.encode()
+    assert "<script" not in text
+    table = [line for line in text.splitlines() if line.startswith("| ")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {9}
+    assert len(table) == len(HOSTILE.results) + 2
+
+
+def test_text_table_is_at_most_100_columns_wide():
+    for data in (DATA, HOSTILE):
+        lines = render_text_table(data).splitlines()
+        wide = [line for line in lines if display_width(line) > 100]
+        assert all(line in {visible(model.label) for model in data.models} for line in wide)
+
+
+def test_text_table_shows_no_figure_for_a_fallback():
+    (line,) = (line for line in render_text_table(DATA).splitlines() if "fell back to CPU" in line)
+    assert "24" not in line
+    assert line.split()[4] == "---"
+
+
+def test_text_table_has_its_decimal_points_in_line():
+    points = {
+        line.index(".", 34) for line in render_text_table(DATA).splitlines() if re.match(r"  [ *=] .*\d\.\d\d  ", line)
+    }
+    assert len(points) == 1
+
+
+def test_text_of_hostile_names_has_no_controls():
+    text = render_text_table(HOSTILE)
+    text.encode()
+    assert not any(char < " " and char != "\n" for char in text)
+    assert "\u202e" not in text
+
+
+def test_nothing_can_be_exported():
+    assert render_text_table(EMPTY) == "Nothing has been measured yet.\n"
+    assert json.loads(to_json(EMPTY))["results"] == []
+    assert "Nothing has been measured yet" in to_markdown(EMPTY)
+    assert csv_rows(EMPTY) == []

@@ -1,0 +1,223 @@
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from sample_lab import (
+    HOSTILE_NAMES,
+    REAL_PIXEL,
+    Lab,
+    case,
+    hostile_lab,
+    lab_of,
+    large_lab,
+    run,
+    series,
+    small_lab,
+)
+
+from orchestrator.records.workload import DelegateName
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.render import render_html
+from orchestrator.resources import data_folder
+
+
+class Page(HTMLParser):
+    """The elements of a page, with what is inside of scripts, and its text."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.elements = []
+        self.open = []
+        self.scripts = []
+        self.text = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data):
+        if self.lasttag == "script" and self.scripts:
+            self.scripts[-1] += data
+        else:
+            self.text.append(data)
+
+    def named(self, tag):
+        return [attrs for name, attrs in self.elements if name == tag]
+
+
+def page_of(lab, *, title="Nightly", published=False):
+    return render_html(build_report_data(**lab.inputs(), published=published), title=title)
+
+
+SMALL = page_of(small_lab(), published=True)
+HOSTILE = page_of(hostile_lab(), title=HOSTILE_NAMES[0])
+
+
+@pytest.mark.parametrize("html", [SMALL, HOSTILE], ids=["small", "hostile"])
+def test_page_refers_to_nothing_outside_of_itself(html):
+    for tag, attrs in Page(html).elements:
+        for name in ("src", "href", "action", "data", "poster", "srcset", "background", "xlink:href"):
+            value = attrs.get(name)
+            assert value is None or value.startswith("#") or (tag, value) == ("link", "data:,"), (tag, name, value)
+    styles = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    assert len(styles) == 1
+    assert not re.search(r"url\(|@import", styles[0])
+
+
+@pytest.mark.parametrize("html", [SMALL, HOSTILE], ids=["small", "hostile"])
+def test_page_has_only_scripts_of_its_own(html):
+    page = Page(html)
+    assert [attrs.get("type") for attrs in page.named("script")] == ["application/json", None]
+    assert not [name for _, attrs in page.elements for name in attrs if name.startswith("on")]
+    assert page.named("img") == []
+
+
+def test_hostile_names_are_shown_as_text():
+    text = "".join(Page(HOSTILE).text)
+    assert "<script>document.title='owned'</script>" in text
+    assert '"><img src=x onerror="document.title=\'owned\'">' in text
+    assert "{{ 7 * 7 }}{% raw %}" in text
+    assert "right\\u202eto\\u2066left" in text
+    assert "line one\\nline two\\r\\0\\u001b[31m" in text
+    assert "\u202e" not in HOSTILE
+
+
+def test_hostile_page_can_be_written():
+    assert HOSTILE.encode()
+
+
+def test_hostile_names_cant_end_the_scripts():
+    records = Page(HOSTILE).scripts[0]
+    assert "</script" not in records.lower()
+    assert "<!--" not in records
+    rows = json.loads(records)
+    assert len(rows["rows"]) == len(HOSTILE_NAMES) * 2
+
+
+def test_page_without_virtual_phones_doesnt_speak_of_them():
+    html = page_of(lab_of(series(case(REAL_PIXEL), 10_000), REAL_PIXEL))
+    assert "virtual-banner" not in re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)
+    assert ">virtual<" not in html
+
+
+def test_virtual_phones_have_a_banner_and_a_badge_on_every_number():
+    assert 'class="virtual-banner"' in SMALL
+    cells = re.findall(r'<td class="s-measured([^"]*)" data-label="([^"]*)">(.*?)</td>', SMALL, re.DOTALL)
+    assert len(cells) > 10
+    for classes, _, content in cells:
+        assert ("virtual-ground" in classes) == ('class="badge virtual">virtual<' in content)
+    assert any("virtual-ground" in classes for classes, _, _ in cells)
+    assert any("virtual-ground" not in classes for classes, _, _ in cells)
+
+
+def test_fallback_is_named_and_its_figure_struck():
+    (cell,) = re.findall(r'<td class="s-fell-back[^>]*>(.*?)</td>', SMALL, re.DOTALL)
+    assert "fell back to CPU" in cell
+    assert re.search(r"<del>24\.\d\d</del>", cell)
+    assert 'class="num"' not in cell
+    assert "fastest" not in cell
+
+
+def test_only_judged_cells_are_marked_fastest():
+    for classes, content in re.findall(r'<td class="(s-[^"]*)"[^>]*>(.*?)</td>', SMALL, re.DOTALL):
+        if "★" in content:
+            assert classes.startswith("s-measured")
+            assert "q-trusted" in content
+
+
+def test_what_isnt_planned_is_three_dashes_and_a_skip_gives_its_code():
+    assert re.search(r'<td class="s-unplanned"[^>]*>---</td>', SMALL)
+    assert "delegate-not-on-soc" in SMALL
+
+
+def test_every_cell_leads_to_its_evidence():
+    page = Page(SMALL)
+    ids = {attrs["id"] for _, attrs in page.elements if "id" in attrs}
+    links = {attrs["href"][1:] for attrs in page.named("a") if "open" in attrs.get("class", "")}
+    assert links
+    assert links <= ids
+
+
+def test_ids_are_unique():
+    ids = [attrs["id"] for _, attrs in Page(SMALL).elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_head_has_a_scope_and_every_table_of_the_page_a_caption():
+    page = Page(SMALL)
+    assert all(attrs.get("scope") in ("col", "row") for attrs in page.named("th"))
+    captioned = SMALL.count("<caption")
+    assert captioned == len([attrs for attrs in page.named("table") if attrs.get("class") != "small"])
+
+
+def test_published_figures_are_shown_with_their_source():
+    assert "TensorFlow Lite performance guide" in SMALL
+    assert re.search(r"Mobilenet_1\.0_224\(float\)</th><td>Pixel 3</td><td[^>]*>23\.90</td><td[^>]*>6\.45</td>", SMALL)
+    assert "performance guide" not in page_of(small_lab())
+
+
+def test_same_data_gives_the_same_page():
+    assert page_of(small_lab(), published=True) == SMALL
+
+
+def test_nothing_is_a_page_too():
+    html = page_of(Lab())
+    assert "Nothing has been measured yet." in html
+    assert "There is nothing to compare." in html
+
+
+def test_report_of_two_hundred_cases_stays_under_two_megabytes():
+    html = page_of(large_lab(200, invocations=5))
+    assert len(html.encode()) < 2_000_000
+    assert len(gzip.compress(html.encode(), 6)) < 200_000
+
+
+def test_large_report_keeps_evidence_aside():
+    html = page_of(large_lab(450, invocations=1))
+    page = Page(html)
+    assert len(page.named("template")) == 450
+    assert page.named("details") == []
+
+
+def test_long_log_is_cut_with_a_note():
+    html = page_of(lab_of([run(case(), log=b"start of log\n" + b"x" * 3_000_000 + b"\nend of log\n")]))
+    assert "start of log" in html
+    assert "end of log" in html
+    assert re.search(r"Cut: 3\.00 MB of 3\.00 MB left out", html)
+    assert len(html) < 100_000
+
+
+def test_log_keeps_its_lines():
+    html = page_of(lab_of([run(case(delegate=DelegateName.GPU), log=b"one\r\ntwo <three>\n\x1b[0mfour\n")]))
+    assert "one\ntwo &lt;three&gt;\n\\u001b[0mfour" in html
+
+
+def test_colours_have_enough_contrast_in_light_and_dark():
+    css = (data_folder("reports") / "templates" / "report.css").read_text(encoding="utf-8")
+    palette = {
+        name: (light, dark)
+        for name, light, dark in re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", css)
+    }
+    pairs = [(text, ground) for text in ("text", "quiet", "link", "bad") for ground in ("ground", "raised")]
+    pairs += [(name, f"{name}-ground") for name in ("good", "doubt", "bad", "best", "virtual")]
+    pairs += [("ground", "best"), ("text", "bar-ground"), ("text", "best-ground"), ("quiet", "best-ground")]
+    for text, ground in pairs:
+        for theme in (0, 1):
+            assert contrast(palette[text][theme], palette[ground][theme]) >= 4.5, (text, ground, theme)
+
+
+def contrast(first, second):
+    """The contrast ratio of WCAG 2."""
+
+    def luminance(colour):
+        channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+        return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    lighter, darker = sorted((luminance(first), luminance(second)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)

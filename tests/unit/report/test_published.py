@@ -1,0 +1,46 @@
+import csv
+
+import pytest
+
+from orchestrator.errors import BenchfarmError
+from orchestrator.report.published import load_published
+from orchestrator.report.tables import reference_lines
+from orchestrator.resources import data_folder
+
+
+def test_published_table_has_each_cell_of_the_shipped_file():
+    path = data_folder("reports") / "published" / "tflite_published.csv"
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 48
+    configurations, lines = reference_lines(load_published())
+    assert configurations == ("cpu_4_threads", "gpu", "nnapi", "cpu_2_threads")
+    cells = {(line.model, line.device): line.cells for line in lines}
+    for row in rows:
+        latency_us = cells[row["model"], row["device"]][row["configuration"]]
+        expected = float(row["latency_ms"]) * 1000 if row["latency_ms"] else None
+        assert latency_us == expected
+
+
+def test_known_cells_of_the_published_table():
+    _, lines = reference_lines(load_published())
+    cells = {(line.model, line.device): line.cells for line in lines}
+    assert cells["Mobilenet_1.0_224(float)", "Pixel 3"]["gpu"] == pytest.approx(6_450)
+    assert cells["NASNet mobile", "Pixel 4"]["gpu"] is None
+    assert cells["Inception_V4", "iPhone XS"]["cpu_2_threads"] == pytest.approx(309_000)
+    assert "nnapi" not in cells["Inception_V4", "iPhone XS"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("model,device\n", ":1:"),
+        ("model,device,configuration,latency_ms\na,b,gpu,1\na,b,gpu,fast\n", ":3:"),
+        ("model,device,configuration,latency_ms\na,b,gpu\n", ":2:"),
+    ],
+)
+def test_faulty_table_is_refused_with_its_line(tmp_path, text, place):
+    path = tmp_path / "table.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BenchfarmError, match=place):
+        load_published(path)

@@ -1,0 +1,279 @@
+from dataclasses import replace
+
+import pytest
+from sample_lab import (
+    CAMPAIGN,
+    HOST,
+    MOBILENET,
+    MOBILENET_INT8,
+    NATIVE,
+    PIXEL_3,
+    PIXEL_4,
+    REAL_PIXEL,
+    Lab,
+    campaign_of,
+    case,
+    lab_of,
+    run,
+    series,
+    small_lab,
+)
+
+from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
+from orchestrator.records.run import DelegateTruth, Outcome
+from orchestrator.records.verdict import Finding, Quality, Severity
+from orchestrator.records.workload import DelegateName, Pass, ToolName
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.data import BestMark
+
+
+def data_of(*runs, **other):
+    devices = other.pop("devices", (PIXEL_3, PIXEL_4, HOST))
+    return build_report_data(**lab_of(runs, *devices, **other).inputs())
+
+
+def by_configuration(data):
+    return {row.configuration: row for row in data.results}
+
+
+def test_fastest_configuration_is_best_and_others_are_not():
+    data = data_of(
+        *series(case(delegate=DelegateName.GPU, threads=1), 6_450), *series(case(delegate=DelegateName.XNNPACK), 23_900)
+    )
+    rows = by_configuration(data)
+    assert rows["gpu, 1 thread, native"].best is BestMark.BEST
+    assert rows["xnnpack, 4 threads, native"].best is BestMark.NONE
+
+
+def test_configurations_that_cant_be_told_apart_are_both_tied():
+    data = data_of(*series(case(threads=2), 10_000), *series(case(threads=4), 10_010), *series(case(threads=1), 19_000))
+    assert [row.best for row in data.results] == [BestMark.NONE, BestMark.TIED, BestMark.TIED]
+
+
+def test_single_configuration_is_not_called_best():
+    assert data_of(*series(case(), 10_000)).results[0].best is BestMark.NONE
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        {"truth": DelegateTruth.FELL_BACK, "outcome": Outcome.FAILED, "quality": Quality.REJECTED},
+        {"truth": DelegateTruth.NONE},
+        {"truth": DelegateTruth.FLAG_IGNORED},
+        {"truth": DelegateTruth.WRONG_BACKEND},
+        {"truth": DelegateTruth.UNKNOWN},
+        {"quality": Quality.REJECTED},
+        {"quality": Quality.SUSPECT},
+    ],
+)
+def test_faster_figure_that_isnt_to_be_trusted_is_never_best(unfit):
+    data = data_of(
+        *series(case(delegate=DelegateName.GPU, threads=1), 1_000, **unfit),
+        *series(case(threads=1), 40_000),
+        *series(case(threads=4), 20_000),
+    )
+    rows = by_configuration(data)
+    gpu = rows["gpu, 1 thread, native"]
+    assert gpu.best is BestMark.NONE
+    assert gpu.speed_up is None
+    assert rows["xnnpack, 4 threads, native"].best is BestMark.BEST
+
+
+def test_speed_up_is_over_the_fastest_cpu_configuration():
+    data = data_of(
+        *series(case(threads=1), 40_000),
+        *series(case(threads=4), 20_000),
+        *series(case(delegate=DelegateName.CPU), 80_000),
+        *series(case(delegate=DelegateName.GPU, threads=1), 5_000),
+    )
+    rows = by_configuration(data)
+    assert rows["gpu, 1 thread, native"].speed_up.value == pytest.approx(4.0)
+    assert rows["gpu, 1 thread, native"].baseline == "xnnpack, 4 threads, native"
+    assert rows["xnnpack, 4 threads, native"].speed_up.value == 1.0
+    assert rows["cpu, 4 threads, native"].speed_up.value == pytest.approx(0.25)
+
+
+def test_there_is_no_speed_up_when_the_fastest_cpu_figure_isnt_trusted():
+    data = data_of(
+        *series(case(threads=1), 40_000),
+        *series(case(threads=4), 20_000, quality=Quality.SUSPECT),
+        *series(case(delegate=DelegateName.GPU, threads=1), 5_000),
+    )
+    assert all(row.speed_up is None for row in data.results)
+
+
+def test_speed_up_is_never_over_another_tool_or_device():
+    data = data_of(
+        *series(case(threads=4, tool=ToolName.APK), 20_000),
+        *series(case(PIXEL_4, threads=4), 20_000),
+        *series(case(delegate=DelegateName.GPU, threads=1), 5_000),
+    )
+    assert by_configuration(data)["gpu, 1 thread, native"].speed_up is None
+
+
+def test_numbers_of_a_virtual_phone_are_virtual_even_if_its_facts_are_lost():
+    lab = lab_of(series(case(), 10_000))
+    data = build_report_data(**{**lab.inputs(), "devices": {}})
+    assert data.results[0].is_virtual
+    assert data.devices[0].is_virtual
+    assert data.devices[0].title.endswith("(virtual)")
+    assert data.has_virtual
+
+
+def test_numbers_of_a_stand_in_program_are_virtual():
+    lab = lab_of(series(case(REAL_PIXEL), 10_000), REAL_PIXEL)
+    stand_in = replace(NATIVE, is_virtual=True)
+    data = build_report_data(**{**lab.inputs(), "builds": {stand_in.sha256: stand_in}})
+    assert data.results[0].is_virtual
+
+
+def test_real_devices_are_not_virtual():
+    data = data_of(*series(case(REAL_PIXEL), 10_000), devices=(REAL_PIXEL,))
+    assert not data.has_virtual
+    assert data.devices[0].title == "Google Pixel 3"
+
+
+def test_headline_never_sets_a_virtual_phone_against_a_real_device():
+    data = data_of(*series(case(PIXEL_3), 1_000), *series(case(HOST, tool=ToolName.LITERT), 9_000))
+    real, virtual = data.headline.answers
+    assert "workstation" in real
+    assert "virtual" not in real
+    assert "on virtual phones" in virtual
+
+
+def test_headline_says_what_not_to_trust():
+    warnings = " ".join(build_report_data(**small_lab().inputs()).headline.warnings)
+    assert "fell back to CPU" in warnings
+    assert "suspect (throttled)" in warnings
+    assert "rejected (rebooted)" in warnings
+
+
+def test_two_phones_of_one_kind_have_labels_of_their_own():
+    twin = replace(REAL_PIXEL, serial=Serial("89AX0KQ99"))
+    data = data_of(*series(case(REAL_PIXEL), 1_000), *series(case(twin), 1_000), devices=(REAL_PIXEL, twin))
+    assert [device.label for device in data.devices] == ["Google Pixel 3 (89AX0KQ3H)", "Google Pixel 3 (89AX0KQ99)"]
+
+
+def test_two_models_of_one_name_have_labels_of_their_own():
+    other = replace(MOBILENET, sha256=ModelSha("f" * 64))
+    data = data_of(*series(case(), 1_000), *series(case(model=other), 1_000), models=(MOBILENET, other))
+    assert len({model.label for model in data.models}) == 2
+
+
+def test_configurations_that_differ_only_in_build_or_affinity_are_told_apart():
+    plain = case()
+    other_build = replace(plain, build_sha256=BuildSha("e" * 64))
+    other_cores = replace(plain, affinity="0f")
+    data = data_of(*series(plain, 1_000), *series(other_build, 1_000), *series(other_cores, 1_000))
+    labels = [row.configuration for row in data.results]
+    assert len(set(labels)) == 3
+    assert any("eeeeeeee" in label for label in labels)
+    assert any("affinity 0f" in label for label in labels)
+
+
+def test_configuration_stays_one_column_over_devices_with_their_own_builds():
+    data = data_of(
+        *series(case(PIXEL_3), 1_000), *series(replace(case(PIXEL_4), build_sha256=BuildSha("e" * 64)), 1_000)
+    )
+    assert {row.configuration for row in data.results} == {"xnnpack, 4 threads, native"}
+
+
+def test_planned_case_without_runs_is_shown_as_not_run():
+    lab = small_lab()
+    not_run = [row for row in build_report_data(**lab.inputs()).results if row.result.status is CaseStatus.NOT_RUN]
+    assert [(row.device.serial, row.case.threads) for row in not_run] == [(PIXEL_4.serial, 1)]
+    assert "resume" in not_run[0].next_step
+
+
+def test_memory_comes_from_the_memory_pass_when_there_is_one():
+    owner = case()
+    heavy = run(owner, 0, 10_000.0, run_pass=Pass.MEMORY)
+    heavy = replace(heavy, report=replace(heavy.report, peak_memory_mib=99.0))
+    assert data_of(*series(owner, 10_000), heavy).results[0].peak_memory_mib == 99.0
+
+
+def test_start_figures_come_from_the_invocations_that_count():
+    owner = case()
+    bad = run(owner, 5, 10_000.0, quality=Quality.REJECTED)
+    bad = replace(bad, report=replace(bad.report, init_us=9e9))
+    assert data_of(*series(owner, 10_000), bad).results[0].init_us == 12_500.0
+
+
+def test_finding_of_several_invocations_is_told_once_with_its_count():
+    warning = Finding(code="throttled", severity=Severity.WARNING, message="hot")
+    data = data_of(*series(case(REAL_PIXEL), 1_000, 3, findings=(warning,)), devices=(REAL_PIXEL,))
+    (finding,) = data.results[0].findings
+    assert (finding.code, finding.count) == ("throttled", 3)
+    assert finding.next_step
+
+
+def test_same_case_on_two_nights_is_one_result():
+    owner = case()
+    nights = [
+        campaign_of(series(owner, 1_000)),
+        campaign_of(series(owner, 1_000), campaign_id=CampaignId("second")),
+    ]
+    runs = [*series(owner, 1_000), *series(owner, 1_050, campaign_id=CampaignId("second"))]
+    lab = Lab(campaigns=nights, runs=runs, devices={PIXEL_3.serial: PIXEL_3})
+    data = build_report_data(**lab.inputs())
+    assert len(data.results) == 1
+    assert data.results[0].result.summary.count == 10
+    assert {invocation.campaign_id for invocation in data.results[0].invocations} == {CAMPAIGN, "second"}
+
+
+def test_log_shown_is_that_of_the_invocation_with_most_to_tell():
+    owner = case()
+    failed = run(owner, 3, None, outcome=Outcome.FAILED, quality=Quality.REJECTED, log=b"Segmentation fault\n")
+    row = data_of(*series(owner, 1_000, 3), failed).results[0]
+    logs = {invocation.number: invocation.log for invocation in row.invocations if invocation.log}
+    assert list(logs) == [3]
+    assert "Segmentation fault" in logs[3].text
+
+
+def test_long_log_keeps_its_start_and_its_end():
+    log = b"first line\n" + b"noise noise noise\n" * 500_000 + b"last line\n"
+    excerpt = data_of(run(case(), log=log)).results[0].invocations[0].log
+    assert len(excerpt.text) < 7_000
+    assert excerpt.text.startswith("first line")
+    assert excerpt.text.endswith("last line\n")
+    assert excerpt.total_bytes == len(log)
+    assert excerpt.left_out_bytes > 8_000_000
+
+
+def test_devices_and_builds_that_no_case_names_are_left_out():
+    data = data_of(*series(case(HOST, tool=ToolName.LITERT), 1_000))
+    assert [device.label for device in data.devices] == ["workstation"]
+    assert [build.name for build in data.builds] == ["litert-benchmark"]
+
+
+def test_failure_of_a_known_kind_tells_the_next_step():
+    data = data_of(run(case(), 0, None, outcome=Outcome.FAILED, reason_code="device-storage", quality=Quality.REJECTED))
+    assert "free some" in data.results[0].next_step
+
+
+def test_totals_add_up():
+    data = build_report_data(**small_lab().inputs())
+    assert sum(count for _, count in data.totals.by_status) == data.totals.cases == len(data.results)
+    assert data.totals.judged == sum(row.result.is_judged for row in data.results)
+    assert data.totals.skipped == 2
+
+
+def test_nothing_is_a_report_too():
+    data = build_report_data(**Lab().inputs())
+    assert data.results == ()
+    assert data.headline.scope == "Nothing has been measured yet."
+    assert not data.has_virtual
+
+
+def test_campaign_with_skips_only_shows_them():
+    lab = small_lab()
+    only_skips = campaign_of([], skipped=lab.campaigns[0].skipped)
+    data = build_report_data(**{**lab.inputs(), "campaigns": (only_skips,), "runs": []})
+    assert len(data.skipped) == 2
+    assert {skip.device.serial for skip in data.skipped} == {PIXEL_4.serial, HOST.serial}
+
+
+def test_models_are_in_the_order_of_their_labels():
+    data = data_of(*series(case(model=MOBILENET_INT8), 1_000), *series(case(), 1_000))
+    assert [row.model.label for row in data.results] == ["mobilenet_v1_1.0_224", "mobilenet_v1_1.0_224_int8"]
