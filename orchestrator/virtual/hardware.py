@@ -24,8 +24,8 @@ _HYSTERESIS_C: Final = 4.0
 #: Nearer than this to its resting temperature, an idle phone is taken to be there.
 _AT_REST_C: Final = 0.2
 _BATTERY_VOLT: Final = 3.85
-#: What a USB port gives to a phone (5 V, 900 mA).
-_USB_WATTS: Final = 4.5
+#: What a USB port gives to a phone (5 V, 500 mA).
+_USB_WATTS: Final = 2.5
 #: Power grows with the clock and the square of the voltage, which falls with the clock.
 _POWER_EXPONENT: Final = 2.2
 #: The share of the highest clock that fixed performance mode keeps.

@@ -16,6 +16,7 @@ from orchestrator.virtual.faults import FaultTable
 from orchestrator.virtual.hardware import VirtualHardware
 from orchestrator.virtual.profiles import VirtualProfile
 from orchestrator.virtual.programs.apk import BenchmarkActivity
+from orchestrator.virtual.programs.flag_table import CPU_FLAGS
 from orchestrator.virtual.programs.litert import LitertProgram
 from orchestrator.virtual.programs.native import NativeProgram
 from orchestrator.virtual.programs.performance_options import PerformanceOptionsProgram
@@ -61,6 +62,8 @@ class VirtualProgramShelf:
         match program:
             case "benchmark_model":
                 return NativeProgram(self._bench)
+            case "benchmark_model_cpu_only":
+                return NativeProgram(self._bench, flags=CPU_FLAGS)
             case "benchmark_model_plus_flex":
                 return NativeProgram(self._bench, flex=True)
             case "benchmark_model_performance_options":

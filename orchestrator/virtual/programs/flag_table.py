@@ -168,6 +168,8 @@ PERFORMANCE_FLAGS: Final = _flags(
     ("gpu_invoke_loop_times", "int32", 1, "", "inferences per measured run, for builds with the invoke loop"),
 )
 
+#: Logged only in runs that use NNAPI.
+NNAPI_DETAILS: Final = frozenset(flag.name for flag in NNAPI_FLAGS) - {"use_nnapi"}
 #: Logged even when they weren't given.
 ALWAYS_ECHOED: Final = frozenset({"graph", "signature_to_run_for"})
 #: The order of the parameter log where it isn't that of --help.

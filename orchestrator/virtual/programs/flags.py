@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.virtual.programs.flag_table import ALWAYS_ECHOED, ECHO_FIRST, Flag, FlagType, FlagValue
+from orchestrator.virtual.programs.flag_table import ALWAYS_ECHOED, ECHO_FIRST, NNAPI_DETAILS, Flag, FlagType, FlagValue
 
 _INT32_MIN: Final = -(2**31)
 _INT32_MAX: Final = 2**31 - 1
@@ -107,6 +107,8 @@ class Parameters:
             yield from self._echo_one(flag, verbose=verbose)
 
     def _echo_one(self, flag: Flag, *, verbose: bool) -> Iterator[str]:
+        if flag.name in NNAPI_DETAILS and not self.switch("use_nnapi"):
+            return
         if flag.echo and (verbose or flag.name in self.given or flag.name in ALWAYS_ECHOED):
             yield f"{flag.echo}: [{format_value(self.values[flag.name])}]"
 

@@ -98,7 +98,7 @@ class Interpreter:
             )
             run.fail("Failed to initialize the interpreter")
         if not graph.subgraphs:
-            run.say.runtime("ERROR", "No subgraph in the model.")
+            run.say.runtime("ERROR", "No subgraph in the model.\n")
             run.fail("Failed to initialize the interpreter")
         for subgraph in graph.subgraphs:
             for operator in subgraph.operators:

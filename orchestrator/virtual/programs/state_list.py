@@ -90,7 +90,7 @@ def _tensor_line(index: int, tensor: Tensor, place: tuple[int, int], widths: tup
     size = tensor.size_bytes
     return (
         f"Tensor {index:3d} {name:<{widths[0]}} {kind:<{widths[1]}} {allocation:<{widths[2]}} {size:<8d} / "
-        f"{size / _MB:.2f} {shape:<10} [{place[0]}, {place[1]})"
+        f"{size / _MB:.2f} {shape} [{place[0]}, {place[1]})"
     )
 
 
@@ -157,5 +157,5 @@ def _memory(interpreter: Interpreter, total: int) -> str:
     for plan in interpreter.plans:
         size = sum(tensor.size_bytes for tensor in _arena(plan).values())
         share = 100 * size / total if total else 0.0
-        lines.append(f"Subgraph#{plan.index:<3} Arena (Normal)     {size:>14} ({share:.2f}%)")
+        lines.append(f"Subgraph#{plan.index:<3} Arena (Normal){size:>15} ({share:.2f}%)")
     return "\n".join([*lines, "--------------Memory Arena Status End--------------", ""])

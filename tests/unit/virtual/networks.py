@@ -21,7 +21,9 @@ class Network:
             elements *= n
         data = elements * self.size if constant else 0
         self.tensors.append(
-            Tensor(name=f"t{len(self.tensors)}", type_name=self.kind, element_bytes=self.size, shape=shape, data_bytes=data)
+            Tensor(
+                name=f"t{len(self.tensors)}", type_name=self.kind, element_bytes=self.size, shape=shape, data_bytes=data
+            )
         )
         return len(self.tensors) - 1
 
@@ -82,7 +84,17 @@ def mobilenet_v1(kind: str = "FLOAT32") -> Subgraph:
     net = Network(kind)
     first = net.tensor((1, 224, 224, 3))
     x = net.conv(first, 32, 3, 2)
-    for out, stride in [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]:
+    for out, stride in [
+        (64, 1),
+        (128, 2),
+        (128, 1),
+        (256, 2),
+        (256, 1),
+        (512, 2),
+        *[(512, 1)] * 5,
+        (1024, 2),
+        (1024, 1),
+    ]:
         x = net.conv(net.depthwise(x, 3, stride), out)
     return net.subgraph(first, net.head(x, 1001))
 
@@ -192,7 +204,8 @@ def nasnet_mobile() -> Subgraph:
         if net.tensors[x].shape[1] != net.tensors[like].shape[1]:
             half = out // 2
             return net.concat(
-                net.conv(net.pool(x, 1, 2, "AVERAGE_POOL_2D"), half), net.conv(net.pool(x, 1, 2, "AVERAGE_POOL_2D"), half)
+                net.conv(net.pool(x, 1, 2, "AVERAGE_POOL_2D"), half),
+                net.conv(net.pool(x, 1, 2, "AVERAGE_POOL_2D"), half),
             )
         return net.conv(x, out)
 
