@@ -1,4 +1,4 @@
-"""Records of a small lab, built in code: virtual Pixels, a host, fallbacks, failures, skips; or as large as asked for."""
+"""Records of a small lab, built in code: virtual Pixels, a host, fallbacks, failures, skips; or a large one."""
 
 from __future__ import annotations
 
