@@ -40,6 +40,7 @@ class VirtualLab:
         self._keys: Sequence[RSAPublicKey] = load_public_keys(adb_public_keys)
         self._loop = LinkLoop()
         self._lock = threading.Lock()
+        self._adding = threading.Lock()
         self._phones: dict[str, Phone] = {}
         self._numbers = itertools.count(1)
 
@@ -67,24 +68,25 @@ class VirtualLab:
         Raises UsageError when there is such a serial number already or no such profile, DeviceError when the port is
         taken.
         """
-        if spec.serial in self.phones:
-            raise UsageError(f"there is a virtual phone {spec.serial} already")
-        # Each phone has noise of its own, the same one every time.
-        seed = zlib.crc32(f"{self.seed} {spec.serial}".encode())
-        phone = Phone(
-            spec, self.folder / spec.serial, self._loop, allowed_keys=self._keys, seed=seed,
-            time_factor=self.time_factor,
-        )  # fmt: skip
-        try:
-            phone.start()
-        except OSError as fault:
-            phone.close()
-            raise DeviceError(
-                f"the virtual phone can't listen on port {spec.port}: {fault.strerror}", serial=spec.serial
-            ) from None
-        with self._lock:
-            self._phones[spec.serial] = phone
-        return phone
+        with self._adding:
+            if spec.serial in self.phones:
+                raise UsageError(f"there is a virtual phone {spec.serial} already")
+            # Each phone has noise of its own, the same one every time.
+            seed = zlib.crc32(f"{self.seed} {spec.serial}".encode())
+            phone = Phone(
+                spec, self.folder / spec.serial, self._loop, allowed_keys=self._keys, seed=seed,
+                time_factor=self.time_factor,
+            )  # fmt: skip
+            try:
+                phone.start()
+            except OSError as fault:
+                phone.close()
+                raise DeviceError(
+                    f"the virtual phone can't listen on port {spec.port}: {fault.strerror}", serial=spec.serial
+                ) from None
+            with self._lock:
+                self._phones[spec.serial] = phone
+            return phone
 
     def remove(self, serial: str) -> None:
         """Switch a phone off; raise UsageError when there is none of this serial number."""

@@ -25,6 +25,9 @@ from orchestrator.virtual.userland import build_userland
 
 #: How long a phone is away when it is told to reboot, in its own seconds.
 BOOT_S: Final = 2.0
+#: adbd answers some time before the system is up, which these properties tell.
+_SYSTEM_START_S: Final = 1.0
+_BOOT_PROPS: Final = ("sys.boot_completed", "dev.bootcomplete")
 _PORT_RETRY_S: Final = 0.5
 
 
@@ -126,9 +129,12 @@ class Phone:
             self.userland.restart()
             self.hardware.reboot()
             self.time.restart()
+            for name in _BOOT_PROPS:
+                self.userland.props.set(name, "")
         finally:
             down.set()
         self.time.sleep(away_s, self._closed)
+        boot_id = self.userland.boot_id
         while not self._closed.is_set():
             try:
                 self._server.come_back()
@@ -137,6 +143,12 @@ class Phone:
                 self._closed.wait(_PORT_RETRY_S)  # someone else has the port; it is this phone's when they let go
         with self._lock:
             self._booting = False
+        if self.time.sleep(_SYSTEM_START_S, self._closed):
+            return
+        with self._lock:
+            if boot_id == self.userland.boot_id:  # else it was restarted meanwhile
+                for name in _BOOT_PROPS:
+                    self.userland.props.set(name, "1")
 
     def _listen_on(self, port: int) -> None:
         self._server.listen(port)

@@ -20,7 +20,7 @@ from orchestrator.virtual.sync import SyncService
 #: What a phone says it can do; only what is served here.
 FEATURES: Final = (
     "shell_v2", "cmd", "stat_v2", "ls_v2", "fixed_push_mkdir", "fixed_push_symlink_timestamp", "abb", "abb_exec",
-    "sendrecv_v2",
+    "sendrecv_v2", "sendrecv_v2_dry_run_send",
 )  # fmt: skip
 #: A phone from before Android 7 has none of them but ``cmd``'s forerunner, pm.
 LEGACY_FEATURES: Final[tuple[str, ...]] = ()

@@ -85,6 +85,16 @@ def test_reboot_ends_what_runs(link):
     assert b"never" not in output
 
 
+def test_rebooted_phone_answers_before_its_system_is_up(make_link, wait_until):
+    link = make_link(time_factor=1.0)
+    link.phone.reboot(away_s=0.0)
+    wait_until(lambda: link.phone.listening, "it listens")
+    link.server.run("disconnect", link.phone.address)
+    link.connect()
+    wait_until(lambda: link.shell("getprop sys.boot_completed") == "1\n", "the system is up")
+    assert link.phone.time.uptime_s() >= 1.0
+
+
 def test_tcpip_moves_the_phone_to_another_port(link, free_port, wait_until):
     port = free_port()
     result = link.adb("tcpip", str(port))
