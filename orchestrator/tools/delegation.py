@@ -8,6 +8,7 @@ failure and then prove nothing). Where the evidence is missing and the transcrip
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
@@ -26,6 +27,24 @@ _ORDER: Final = (
     DelegateTruth.FLAG_IGNORED,
     DelegateTruth.UNKNOWN,
 )
+#: Words of the line that shows each truth best; it is named first among the evidence.
+_TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
+    DelegateTruth.FULL: ("completely executed", "Replacing", "nodes delegated out of"),
+    DelegateTruth.PARTIAL: ("partially executed", "Replacing", "nodes delegated out of"),
+    DelegateTruth.NONE: ("will not be executed",),
+    DelegateTruth.FELL_BACK: (
+        "unsupported on this platform",
+        "Couldn't load",
+        "Could not create",
+        "not supported",
+        "Invalid TFLiteSettings",
+        "Failed to load",
+        "Unable to load",
+    ),
+    DelegateTruth.WRONG_BACKEND: ("Falling back to OpenGL", "accelerators available", "-based API", "XNNPACK delegate"),
+    DelegateTruth.FLAG_IGNORED: ("Unconsumed",),
+    DelegateTruth.FAILED: ("Failed to apply", "Failed to create", "failed to", "Disallowed"),
+}
 #: NNAPI's own CPU implementation, which every phone lists among the accelerators.
 REFERENCE_DEVICE: Final = "nnapi-reference"
 
@@ -63,14 +82,14 @@ def judge_delegate(
     share = judge.main_share(main)
     return DelegateEvidence(
         requested="+".join(request.delegates),
-        actual=judge.actual(main, truth),
+        actual=_actual(judge, each, main, truth),
         truth=truth,
         delegated_nodes=share.delegated_nodes if share else None,
         total_nodes=share.total_nodes if share else None,
         partitions=share.partitions if share else None,
         backend=clues.backend,
         accelerator=request.accelerator or clues.chosen_device,
-        lines=tuple(clues.lines[:_MOST_LINES]),
+        lines=_evidence(clues, truth),
         cpu_operators=_cpu_operators(clues, judge.runtime),
         kernels=clues.kernels if clues.kernels is not None else clues.gpu_kernels,
         shares=tuple(judge.shares),
@@ -229,6 +248,20 @@ class _Judge:
         if name != "xnnpack" and has_xnnpack:
             return "xnnpack"
         return "cpu" if self.request.xnnpack_off or name == "xnnpack" else ""
+
+
+def _actual(judge: _Judge, each: Mapping[str, DelegateTruth], main: str, truth: DelegateTruth) -> str:
+    """Return where the operators ran; several delegates that each took a share are joined by ``+``."""
+    sharing = [name for name, its in each.items() if its in {DelegateTruth.FULL, DelegateTruth.PARTIAL}]
+    if truth is DelegateTruth.FAILED or len(sharing) < 2:
+        return judge.actual(main, truth)
+    return "+".join(sharing)
+
+
+def _evidence(clues: DelegateClues, truth: DelegateTruth) -> tuple[str, ...]:
+    first = next((line for words in _TELLING.get(truth, ()) for line in clues.lines if words in line), None)
+    rest = [line for line in clues.lines if line != first]
+    return tuple(([first] if first is not None else []) + rest)[:_MOST_LINES]
 
 
 def _cpu_operators(clues: DelegateClues, runtime: RuntimeNodes | None) -> tuple[tuple[str, str], ...]:

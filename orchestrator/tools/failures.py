@@ -262,10 +262,12 @@ class SystemLog:
         """Return how a process ended, the most telling line first; None when the log doesn't say."""
         order = ["low-memory-kill", "app-crashed", "segfault", "aborted", "app-not-responding"]
         names = tuple(processes)
-        own = [
+        own = [crash for crash in self.crashes if pid is not None and crash.pid == pid]
+        # Another process of the same name is another run, unless the line names no process number.
+        own += [
             crash
             for crash in self.crashes
-            if (pid is not None and crash.pid == pid) or (crash.process and crash.process.startswith(names or ("\0",)))
+            if (pid is None or crash.pid is None) and names and crash.process.startswith(names)
         ]
         return min(own, key=lambda c: order.index(c.code) if c.code in order else len(order), default=None)
 

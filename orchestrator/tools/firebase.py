@@ -11,25 +11,11 @@ from orchestrator.tools.figures import NUMBER, parse_number
 
 _OBJECT: Final = re.compile(r"\{[^{}]*\"benchmark config\"[^{}]*\}", re.DOTALL)
 _TIMES: Final = re.compile(rf"(init|warmup|inference): ({NUMBER})", re.ASCII)
-_CSV_COLUMNS: Final = [
-    "config_key",
-    "model_size",
-    "init_time",
-    "warmup_avg",
-    "warmup_min",
-    "warmup_max",
-    "warmup_stddev",
-    "inference_avg",
-    "inference_min",
-    "inference_max",
-    "inference_stddev",
-    "init_max_rss",
-    "init_total_alloc",
-    "init_in_use_alloc",
-    "overall_max_rss",
-    "overall_total_alloc",
-    "overall_in_use_alloc",
-]
+_CSV_COLUMNS: Final = (
+    "config_key", "model_size", "init_time", "warmup_avg", "warmup_min", "warmup_max", "warmup_stddev",
+    "inference_avg", "inference_min", "inference_max", "inference_stddev", "init_max_rss", "init_total_alloc",
+    "init_in_use_alloc", "overall_max_rss", "overall_total_alloc", "overall_in_use_alloc",
+)  # fmt: skip
 
 
 def parse_firebase(text: str) -> list[ToolReport]:

@@ -21,10 +21,13 @@ from orchestrator.tools.ios_view import parse_ios_view
 from orchestrator.tools.lines import Buffer, Line, find_lines, iterate_lines, looks_like_logcat, parse_line
 from orchestrator.tools.op_profile import OperatorProfile, parse_op_profile
 from orchestrator.tools.protos import decode_result, decode_runtime_info
+from orchestrator.tools.public import describe, to_public
 from orchestrator.tools.run_report import Ending, Files, build_report
 from orchestrator.tools.splitting import RunSplitter
 from orchestrator.tools.summary_rows import SummaryRow
 from orchestrator.tools.transcript import Transcript
+
+__all__ = ["describe", "parse_file", "parse_run", "parse_text", "to_public"]
 
 Source = Literal["auto", "console", "logcat"]
 
@@ -96,11 +99,10 @@ def parse_run(
     for data in (stdout, stderr):
         for line in _lines(data):
             splitter.feed(line)
-    console = splitter.transcripts[:1]
     logged = RunSplitter()
     for line in _logcat_lines(logcat):
         logged.feed(line)
-    transcript = _main_transcript([*console] or logged.transcripts)
+    transcript = _main_transcript(splitter.transcripts[:1], logged.transcripts)
     return build_report(
         transcript,
         system=logged.system,
@@ -110,12 +112,17 @@ def parse_run(
     )
 
 
-def _main_transcript(transcripts: list[Transcript]) -> Transcript:
-    """Return the transcript of the benchmark among those of all processes that log with the same tag."""
-    if not transcripts:
-        return Transcript()
-    started = [transcript for transcript in transcripts if transcript.has_start]
-    return max(started or transcripts, key=lambda transcript: (transcript.stage, len(transcript.echoed)))
+def _main_transcript(console: list[Transcript], logged: list[Transcript]) -> Transcript:
+    """Return the transcript of the benchmark: the console's, or for an app its process's among those that log.
+
+    What the console holds of an app is the activity manager's answer, which counts when it is a refusal.
+    """
+    refused = [transcript for transcript in console if not transcript.is_empty or transcript.failures.ended_badly]
+    if refused:
+        return refused[0]
+    started = [transcript for transcript in logged if transcript.has_start]
+    found = started or [transcript for transcript in logged if not transcript.is_empty] or console
+    return max(found, key=lambda transcript: (transcript.stage, len(transcript.echoed)), default=Transcript())
 
 
 def _decode_files(result_pb: bytes, runtime_info_pb: bytes, op_profile: bytes, op_profile_format: str) -> Files:

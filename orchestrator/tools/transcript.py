@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.records.run import LatencySummary
-from orchestrator.tools.delegate_clues import DelegateClues
+from orchestrator.tools.delegate_clues import REQUEST_FLAGS, DelegateClues
 from orchestrator.tools.failures import FailureClues
 from orchestrator.tools.figures import (
     NUMBER,
@@ -204,6 +204,8 @@ class Transcript:
         elif text.startswith("Unconsumed cmdline flags:"):
             words = text.partition(":")[2].split()
             self.unconsumed += [word for word in words if word not in self.unconsumed]
+            if any(word.lstrip("-").partition("=")[0] in REQUEST_FLAGS for word in words):
+                self.delegates.lines.append(text)
             self._reach(STAGE_ECHO)
         elif text.startswith("Loaded model ") or line.source_file == "benchmark_litert_model.cc":
             self.is_loaded = True
