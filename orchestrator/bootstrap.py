@@ -33,6 +33,7 @@ from orchestrator.tools.litert import program_path
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.library import BuildLibrary
+    from orchestrator.config.inventory import Labels
     from orchestrator.devices.discovery import Seen
     from orchestrator.devices.server import AdbServer
     from orchestrator.ports import Conditioner, Device, Lease, Store, Tool
@@ -129,6 +130,13 @@ class Farm:
         return {profile.name: profile for profile in load_profiles([f for f in folders if f.is_dir()])}
 
     @cached_property
+    def inventory(self) -> Mapping[Serial, Labels]:
+        """Pools and tags of phones, as ``devices.yaml`` in the data folder says; raises PlanError."""
+        from orchestrator.config.inventory import load_inventory
+
+        return load_inventory(self.settings.data_folder / "devices.yaml")
+
+    @cached_property
     def library(self) -> BuildLibrary:
         """The benchmark programs on this computer."""
         from orchestrator.artifacts.library import BuildLibrary
@@ -141,7 +149,11 @@ class Farm:
         """Brings phones into a fit state and back."""
         from orchestrator.devices.conditioning import LadderConditioner
 
-        return LadderConditioner(self.settings.state_folder / "journals", clock=self.clock)
+        def zone_limits(facts: DeviceFacts) -> Mapping[str, float]:
+            profile = self.profiles.get(facts.profile)
+            return profile.thermal_limits_c if profile is not None else {}
+
+        return LadderConditioner(self.settings.state_folder / "journals", zone_limits=zone_limits, clock=self.clock)
 
     @cached_property
     def lease(self) -> Lease:
@@ -242,7 +254,7 @@ class Farm:
         usable = [item for item in wanted if item.seen.usable]
         with ThreadPoolExecutor(max_workers=max(1, min(16, len(usable)))) as pool:
             opened = list(pool.map(self.open_phone, usable))
-        fitting = [(device, facts) for device, facts in opened if _fits(facts, selection)]
+        fitting = [(device, facts) for device, facts in opened if self._fits(facts, selection)]
         if not fitting and required:
             reasons = "".join(
                 f"\n  {item.seen.serial}: {item.seen.reason}" for item in attached if not item.seen.usable
@@ -251,6 +263,17 @@ class Farm:
                 raise NoDeviceError("no attached phone fits the selection", hint="see 'benchfarm devices'")
             raise NoDeviceError(f"no usable phone is attached{reasons}", hint="see 'benchfarm devices'")
         return fitting
+
+    def _fits(self, facts: DeviceFacts, selection: DeviceSelection) -> bool:
+        if selection.profiles and facts.profile not in selection.profiles:
+            return False
+        if selection.pools or selection.tags:
+            labels = self.inventory.get(facts.serial)
+            if labels is None or not set(selection.tags) <= set(labels.tags):
+                return False
+            if selection.pools and not set(selection.pools) & set(labels.pools):
+                return False
+        return all(parse_predicate(text).holds(facts) for text in selection.where)
 
     def open_phone(self, attached: Attached) -> tuple[Device, DeviceFacts]:
         """Open one phone and probe its facts; raises DeviceError kinds."""
@@ -287,11 +310,10 @@ class Farm:
     def _build_for(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | NoBuild:
         if tool is ToolName.LITERT and facts.kind is DeviceKind.HOST:
             return litert_build()
-        abi = facts.abis[0] if facts.abis else ""
         if facts.is_virtual and not named:
-            return stand_in_build(self.settings.cache_folder / "stand-ins", tool, abi)
+            return stand_in_build(self.settings.cache_folder / "stand-ins", tool, facts.abis[0])
         try:
-            return self.library.resolve(tool, abi, name_or_path=named)
+            return self.library.resolve_for(facts, tool, name_or_path=named)
         except ArtifactError as error:
             if named:
                 raise
@@ -312,12 +334,6 @@ class Attached:
 
 def _names_phones(selection: DeviceSelection) -> bool:
     return bool(selection.serials or selection.profiles or selection.pools or selection.tags or selection.where)
-
-
-def _fits(facts: DeviceFacts, selection: DeviceSelection) -> bool:
-    if selection.profiles and facts.profile not in selection.profiles:
-        return False
-    return all(parse_predicate(text).holds(facts) for text in selection.where)
 
 
 def litert_build() -> Build:

@@ -108,29 +108,28 @@ def expand(
             for tool in tools_for(plan, facts.kind):
                 for delegate in plan.matrix.delegates:
                     for threads in plan.matrix.threads:
-                        skip = skip_reason(facts, profile, tool, delegate, threads, builds.get((facts.serial, tool)))
-                        if skip is None:
-                            build = builds[(facts.serial, tool)]
-                            assert isinstance(build, Build)
-                            cases += [
-                                _case(plan, facts, model, build, delegate, threads, flags)
-                                for flags in plan.matrix.flags
-                            ]
-                            continue
-                        skipped.append(
-                            SkippedCase(
-                                serial=facts.serial,
-                                model_name=model.name,
-                                delegate=delegate,
-                                threads=threads,
-                                tool=tool,
-                                reason_code=skip.reason_code,
-                                reason=skip.reason,
+                        build = builds.get((facts.serial, tool))
+                        skip = skip_reason(facts, profile, tool, delegate, threads, build)
+                        for flags in plan.matrix.flags:
+                            why = skip or _flags_skip(tool, flags)
+                            if why is None:
+                                assert isinstance(build, Build)
+                                cases.append(_case(plan, facts, model, build, delegate, threads, flags))
+                                continue
+                            skipped.append(
+                                SkippedCase(
+                                    serial=facts.serial,
+                                    model_name=model.name,
+                                    delegate=delegate,
+                                    threads=threads,
+                                    tool=tool,
+                                    reason_code=why.reason_code,
+                                    reason=why.reason,
+                                )
                             )
-                        )
         unique = {case.case_key: case for case in cases}
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
-    return Expansion(invocations=queues, skipped=tuple(skipped))
+    return Expansion(invocations=queues, skipped=tuple(dict.fromkeys(skipped)))
 
 
 def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
@@ -175,6 +174,13 @@ def skip_reason(
             reason_code="more-threads-than-cores",
             reason=f"{threads} threads on {cores} cores measure the scheduler, not the model",
         )
+    return None
+
+
+def _flags_skip(tool: ToolName, flags: tuple[tuple[str, str], ...]) -> Skip | None:
+    if tool is ToolName.LITERT and flags:
+        names = ", ".join(name for name, _ in flags)
+        return Skip(reason_code="flags-not-in-tool", reason=f"'{tool}' has no flags of benchmark_model ({names})")
     return None
 
 

@@ -294,6 +294,10 @@ class Store(Protocol):
         """Return which invocations of a campaign are stored."""
         ...
 
+    def progress(self) -> Mapping[CampaignId, tuple[int, int]]:
+        """Return how many invocations of each campaign are stored, and how many are planned."""
+        ...
+
     def devices(self) -> Mapping[Serial, DeviceFacts]:
         """Return the devices ever seen, as last seen."""
         ...

@@ -6,8 +6,9 @@ import platform
 import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
@@ -21,13 +22,15 @@ from orchestrator.errors import UsageError
 from orchestrator.executors.local import ThreadExecutor
 from orchestrator.planning import Expansion, expand
 from orchestrator.ports import Device
-from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.campaign import Campaign, CampaignStatus, Terms
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Build, Model
+
+_Known = TypeVar("_Known", Model, Build)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +107,6 @@ def plan_of(request: BenchRequest) -> Plan:
 
 def identify(plan: Plan) -> list[Model]:
     """Look at every model of a plan; raises ModelError for one that can't be used."""
-    from dataclasses import replace
-
     from orchestrator.errors import ModelError
     from orchestrator.models.inspect import identify_model
 
@@ -150,35 +151,43 @@ def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
             plan_text=plan.text,
             seed=plan.seed,
             benchfarm_version=__version__,
+            terms=Terms(
+                limits=plan.limits,
+                timeout_s=plan.timeout_s,
+                files={model.sha256: str(model.path) for model in models}
+                | {build.sha256: str(build.path) for build in builds},
+            ),
             host=f"{socket.gethostname()} ({platform.system()} {platform.machine()})",
             invocations=tuple(invocation for queue in queues for invocation in queue),
             skipped=expansion.skipped,
         )
         farm.store.begin_campaign(campaign, devices=[facts for _, facts in devices], models=models, builds=builds)
-        return _run(farm, campaign, plan, models, builds, devices, out)
+        return _run(farm, campaign, models, builds, devices, out)
 
 
 def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
-    """Go on with a campaign that was cut off; raises UsageError when there is none."""
-    from orchestrator.config.plan import parse_plan
-
+    """Go on with a campaign that was cut off; raises UsageError when there is none, or when its files have gone."""
     with Farm(settings) as farm:
         campaign = find_campaign(farm.store, prefix, only_open=True)
-        plan = parse_plan(campaign.plan_text, folder=Path.cwd(), label=f"the plan of {campaign.campaign_id}")
         done = farm.store.done(campaign.campaign_id)
-        open_cases = [
+        cases = [
             item.case for item in campaign.invocations if (item.case.case_key, item.run_pass, item.number) not in done
         ]
-        serials = {case.serial for case in open_cases}
-        stored_models, stored_builds = farm.store.models(), farm.store.builds()
-        models = [stored_models[sha256] for sha256 in {case.model_sha256 for case in open_cases}]
-        builds = [stored_builds[sha256] for sha256 in {case.build_sha256 for case in open_cases}]
-        for name, path in [(model.name, model.path) for model in models] + [(item.name, item.path) for item in builds]:
-            if path is None or not path.is_file():
-                raise UsageError(f"{name}: its file {path} is gone", hint="put it back, then resume")
+        known_models, known_builds = farm.store.models(), farm.store.builds()
+        models = [_with_file(known_models[sha256], campaign) for sha256 in {case.model_sha256 for case in cases}]
+        builds = [_with_file(known_builds[sha256], campaign) for sha256 in {case.build_sha256 for case in cases}]
+        serials = {case.serial for case in cases}
         devices = _reachable(farm, serials) if serials else []
         farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
-        return _run(farm, campaign, plan, models, builds, devices, out)
+        return _run(farm, campaign, models, builds, devices, out)
+
+
+def _with_file(known: _Known, campaign: Campaign) -> _Known:
+    """Return a stored model or build with its file, which must be there and unchanged."""
+    path = Path(campaign.terms.files.get(known.sha256, ""))
+    if not path.is_file():
+        raise UsageError(f"{known.name}: its file {path} is gone", hint="put it back, then resume")
+    return replace(known, path=path)
 
 
 def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFacts]]:
@@ -196,7 +205,6 @@ def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFac
 def _run(
     farm: Farm,
     campaign: Campaign,
-    plan: Plan,
     models: Sequence[Model],
     builds: Sequence[Build],
     devices: Sequence[tuple[Device, DeviceFacts]],
@@ -214,8 +222,6 @@ def _run(
         campaign=campaign,
         models={model.sha256: model for model in models},
         builds={build.sha256: build for build in builds},
-        limits=plan.limits,
-        timeout_s=plan.timeout_s,
     )
     runner = CampaignRunner(services, farm.lease, ThreadExecutor(farm.cancelled))
     result = runner.run(workload, devices)

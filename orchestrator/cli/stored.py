@@ -23,10 +23,9 @@ def campaigns(settings: Settings) -> CommandResult:
     with Farm(settings) as farm:
         rows = []
         found: list[dict[str, object]] = []
+        progress = farm.store.progress()
         for campaign in farm.store.campaigns():
-            full = farm.store.campaign(campaign.campaign_id)
-            total = len(full.invocations) if full else 0
-            done = len(farm.store.done(campaign.campaign_id))
+            done, total = progress[campaign.campaign_id]
             when = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
             rows.append((campaign.campaign_id, campaign.name, when, campaign.status.value, f"{done}/{total}"))
             found.append(

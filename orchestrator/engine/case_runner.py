@@ -26,12 +26,13 @@ from orchestrator.ports import Conditioner, Device, InvocationRequest, Observer,
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceState
 from orchestrator.records.identity import CaseKey, RunId
-from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+from orchestrator.units import format_duration
 
 #: How often one invocation is tried when the way to the device fails.
 ATTEMPTS: Final = 3
+WAIT_WORTH_TELLING_S: Final = 5.0
 #: Endings of an invocation after which the same case isn't tried further in this campaign.
 _HOPELESS: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
 
@@ -55,9 +56,6 @@ class Workload:
     campaign: Campaign
     models: Mapping[str, Model]
     builds: Mapping[str, Build]
-    limits: FitLimits
-    #: For one invocation beyond what its own maximum times allow.
-    timeout_s: float
 
 
 @dataclass(slots=True)
@@ -137,9 +135,11 @@ class CaseRunner:
         tool = self._services.tools[case.tool]
         placed = self._place(case)
         fitness = self._services.conditioner.prepare(
-            self._device, self._workload.limits, cancelled=self._services.cancelled
+            self._device, self._workload.campaign.terms.limits, cancelled=self._services.cancelled
         )
         self._check_cancelled()
+        if fitness.waited_s > WAIT_WORTH_TELLING_S:
+            self._note(f"waited {format_duration(fitness.waited_s)} to be fit")
         if fitness.reason:
             ending = Ending(outcome=Outcome.UNFIT, reason_code="unfit", reason=fitness.reason)
             return self._record(invocation, started_at, ending, before=fitness.state)
@@ -152,7 +152,7 @@ class CaseRunner:
             build=self._workload.builds[case.build_sha256],
             model_path=placed.model_path,
             program_path=placed.program_path,
-            timeout_s=self._workload.timeout_s + 2 * case.max_secs,
+            timeout_s=self._workload.campaign.terms.timeout_s + 2 * case.max_secs,
         )
         raw = tool.run(self._device, request, cancelled=self._services.cancelled)
         self._check_cancelled()

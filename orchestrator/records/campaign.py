@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from orchestrator.records.identity import CampaignId
+from orchestrator.records.plan import FitLimits
 from orchestrator.records.workload import Case, Pass, SkippedCase
 
 
@@ -29,6 +31,17 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What running a campaign needs beside its cases; it changes no case's identity."""
+
+    limits: FitLimits = field(default_factory=FitLimits)
+    #: For one invocation, beyond what its own maximum times allow.
+    timeout_s: float = 120.0
+    #: sha256 of a model or program -> where its file is on the computer that began the campaign.
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     """One execution of a plan, with everything needed to go on after a crash."""
 
@@ -42,6 +55,7 @@ class Campaign:
     benchfarm_version: str
     #: The computer that ran it.
     host: str
+    terms: Terms = field(default_factory=Terms)
     #: In the order in which they are to be run on each device.
     invocations: tuple[Invocation, ...] = ()
     skipped: tuple[SkippedCase, ...] = ()

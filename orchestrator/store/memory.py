@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
@@ -153,6 +154,12 @@ class MemoryStore:
                 for stored_in, case_key, run_pass, number in self._runs
                 if stored_in == campaign_id
             }
+
+    def progress(self) -> Mapping[CampaignId, tuple[int, int]]:
+        """Return how many invocations of each campaign are stored, and how many are planned."""
+        with self._locked():
+            stored = Counter(campaign_id for campaign_id, *_ in self._runs)
+            return {key: (stored[key], len(campaign.invocations)) for key, campaign in self._campaigns.items()}
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:
         """Return the devices ever seen, as last seen."""

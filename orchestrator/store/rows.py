@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import RowMapping
 
 from orchestrator.errors import StoreCorruptError, StoreError
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts, DeviceState
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
 from orchestrator.records.run import Attachment, LatencySummary, Outcome, RunRecord, ToolReport
@@ -38,6 +38,7 @@ def campaign_to_row(campaign: Campaign) -> Row:
         "seed": str(campaign.seed),
         "benchfarm_version": campaign.benchfarm_version,
         "host": campaign.host,
+        "terms": dump_document(campaign.terms),
     }
 
 
@@ -56,6 +57,7 @@ def campaign_from_row(
         seed=int(row["seed"]),
         benchfarm_version=row["benchfarm_version"],
         host=row["host"],
+        terms=load_document(Terms, row["terms"], where=where),
         invocations=invocations,
         skipped=skipped,
     )

@@ -7,7 +7,18 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
@@ -246,6 +257,17 @@ class SqlStore:
         )
         with self._database.reading() as connection:
             return {rows.invocation_key_from_row(row) for row in connection.execute(stored).mappings()}
+
+    def progress(self) -> Mapping[CampaignId, tuple[int, int]]:
+        """Return how many invocations of each campaign are stored, and how many are planned."""
+
+        def counted(table: Table) -> ScalarSelect[int]:
+            number = CAMPAIGNS.c.campaign_no
+            return select(func.count()).select_from(table).where(table.c.campaign_no == number).scalar_subquery()
+
+        with self._database.reading() as connection:
+            found = connection.execute(select(CAMPAIGNS.c.campaign_id, counted(RUNS), counted(INVOCATIONS)))
+            return {CampaignId(campaign_id): (stored, planned) for campaign_id, stored, planned in found}
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:
         """Return the devices ever seen, as last seen."""

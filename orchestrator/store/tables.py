@@ -54,6 +54,7 @@ CAMPAIGNS = Table(
     Column("seed", Text, nullable=False),
     Column("benchfarm_version", AnyText, nullable=False),
     Column("host", AnyText, nullable=False),
+    Column("terms", Text, nullable=False),
     sqlite_autoincrement=True,
 )
 

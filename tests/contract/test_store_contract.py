@@ -119,6 +119,18 @@ def test_a_campaign_comes_back_whole_and_in_its_order(store: Store, samples) -> 
     assert [item.case.case_key for item in read.invocations] == [item.case.case_key for item in campaign.invocations]
 
 
+def test_progress_counts_what_is_stored_and_what_is_planned(store: Store, samples) -> None:
+    assert store.progress() == {}
+    first = samples.begin(store)
+    second = samples.begin(store, samples.campaign("night-2"))
+    for number in range(2):
+        store.append_run(samples.run(run_id=f"r{number}", invocation=number))
+    assert store.progress() == {
+        first.campaign_id: (2, len(first.invocations)),
+        second.campaign_id: (0, len(second.invocations)),
+    }
+
+
 def test_an_unknown_campaign_is_none_and_has_nothing_done(store: Store) -> None:
     assert store.campaign(CampaignId("nowhere")) is None
     assert store.done(CampaignId("nowhere")) == set()

@@ -171,3 +171,10 @@ def test_a_program_meant_for_other_devices_is_no_skip_here() -> None:
     expansion = expanded(plan(matrix=matrix), COMPUTER, LITERT)
     assert {case.tool for case in expansion.cases} == {ToolName.LITERT}
     assert not expansion.skipped
+
+
+def test_flags_of_another_program_are_skipped_and_the_set_without_flags_runs() -> None:
+    matrix = Matrix(threads=(1,), flags=((), (("gpu_backend", "cl"),)))
+    expansion = expanded(plan(matrix=matrix), COMPUTER, LITERT)
+    assert {case.flags for case in expansion.cases} == {()}
+    assert {skip.reason_code for skip in expansion.skipped} == {"flags-not-in-tool"}

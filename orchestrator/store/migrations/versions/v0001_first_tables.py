@@ -94,6 +94,7 @@ def _create_campaigns() -> None:
         sa.Column("seed", sa.Text(), nullable=False),
         sa.Column("benchfarm_version", sa.Text(), nullable=False),
         sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("terms", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("campaign_no", name=op.f("pk_campaigns")),
         sa.UniqueConstraint("campaign_id", name=op.f("uq_campaigns_campaign_id")),
         sqlite_autoincrement=True,
