@@ -187,6 +187,8 @@ class PublishedFigure:
     configuration: str
     #: None where the table has no figure.
     latency_us: float | None
+    #: The figure in milliseconds with the digits that were published; empty where there is none.
+    printed_ms: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,12 @@ def load_published(path: Path | None = None) -> tuple[PublishedFigure, ...]:
             except ValueError as error:
                 raise BenchfarmError(f"{path}:{rows.line_num}: this row can't be read: {error}") from error
             figures.append(
-                PublishedFigure(model=model, device=device, configuration=configuration, latency_us=latency_us)
+                PublishedFigure(
+                    model=model,
+                    device=device,
+                    configuration=configuration,
+                    latency_us=latency_us,
+                    printed_ms=latency_ms,
+                )
             )
     return tuple(figures)

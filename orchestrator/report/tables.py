@@ -219,15 +219,15 @@ class ReferenceLine:
 
     model: str
     device: str
-    #: Configuration -> latency in microseconds; None where the table has a cell without a figure.
-    cells: Mapping[str, float | None]
+    #: Configuration -> figure; a configuration that the table doesn't have for this device is missing.
+    cells: Mapping[str, PublishedFigure]
 
 
 def reference_lines(figures: Sequence[PublishedFigure]) -> tuple[tuple[str, ...], tuple[ReferenceLine, ...]]:
-    """Return the public table's configurations and its lines, in the order of the file."""
-    configurations = tuple(dict.fromkeys(figure.configuration for figure in figures))
-    cells: dict[tuple[str, str], dict[str, float | None]] = {}
+    """Return the public table's configurations, the CPU's first, and its lines in the order of the file."""
+    configurations = sorted({figure.configuration for figure in figures}, key=lambda name: (name[:3] != "cpu", name))
+    cells: dict[tuple[str, str], dict[str, PublishedFigure]] = {}
     for figure in figures:
-        cells.setdefault((figure.model, figure.device), {})[figure.configuration] = figure.latency_us
+        cells.setdefault((figure.model, figure.device), {})[figure.configuration] = figure
     lines = (ReferenceLine(model=model, device=device, cells=row) for (model, device), row in cells.items())
-    return configurations, tuple(lines)
+    return tuple(configurations), tuple(lines)
