@@ -84,7 +84,8 @@ def _device_findings(facts: DeviceFacts) -> Iterator[Finding]:
 def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: DeviceFacts) -> Iterator[Finding]:
     truth, delegate = report.delegate.truth, report.delegate
     if truth is DelegateTruth.PARTIAL:
-        nodes = f"{delegate.delegated_nodes} of {delegate.total_nodes} operators"
+        known = delegate.delegated_nodes is not None and delegate.total_nodes is not None
+        nodes = f"{delegate.delegated_nodes} of {delegate.total_nodes} operators" if known else "not all operators"
         parts = f" in {delegate.partitions} partitions" if delegate.partitions else ""
         yield _finding(
             "delegate-partial", Severity.INFO, f"{nodes} ran on {delegate.requested}{parts}", _first(delegate.lines)

@@ -128,7 +128,9 @@ def describe_run(run: RunRecord) -> str:
     delegate = run.report.delegate if run.report else None
     nodes = ""
     if delegate is not None and delegate.truth is DelegateTruth.PARTIAL:
-        nodes = f", {delegate.delegated_nodes} of {delegate.total_nodes} operators delegated"
+        counted = delegate.delegated_nodes is not None and delegate.total_nodes is not None
+        share = f"{delegate.delegated_nodes} of {delegate.total_nodes}" if counted else "not all"
+        nodes = f", {share} operators delegated"
     codes = ", ".join(finding.code for finding in run.verdict.findings if finding.severity.value != "info")
     worth = f"{run.verdict.quality}{f' ({codes})' if codes else ''}"
     virtual = " [virtual]" if run.is_virtual else ""

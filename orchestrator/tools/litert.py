@@ -1,8 +1,8 @@
 """``litert-benchmark``, the program that the ai-edge-litert package ships: LiteRT measured on this computer.
 
 It prints hundredths of a millisecond, runs a fixed number of inferences, and can't be told to leave XNNPACK out. Its
-JSON says whether the compiled model is fully accelerated. It knows no minimum time: a short pilot process tells once per
-case how many inferences a plan's ``min_secs`` are.
+JSON says whether the compiled model is fully accelerated. It knows no minimum time: a short pilot process tells once for
+each case how many inferences a plan's ``min_secs`` are.
 """
 
 from __future__ import annotations
@@ -94,12 +94,15 @@ class LitertTool:
             return _failed("timed-out", f"no result after {raw.duration_s:.0f} s", case)
         try:
             result = json.loads(raw.data(RESULT_FILE) or b"null")
-            latency = result["latency"] if raw.exit_code == 0 else None
-        except (ValueError, TypeError, KeyError):
-            latency = None
-        if latency is None:
+        except ValueError:
+            result = None
+        latency = result.get("latency") if isinstance(result, dict) and raw.exit_code == 0 else None
+        if not isinstance(latency, dict):
             return _failed("tool-failed", _last_line(raw.data("stderr")), case)
-        return _report(result, latency, raw, case)
+        try:
+            return _report(result, latency, raw, case)
+        except (TypeError, ValueError) as error:
+            return _failed("tool-failed", f"{RESULT_FILE} isn't what the program writes: {error}", case)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
