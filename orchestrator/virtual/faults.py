@@ -82,13 +82,14 @@ class Fault:
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Fault:
-        """Read what to_json wrote; raise UsageError for a kind or setting that doesn't exist."""
-        settings = [
-            f"{key}={value[key]}" for key in ("moment", "bytes", "subject", "times") if value.get(key) is not None
-        ]
+        """Read what to_json wrote, the settings in ``args`` or beside the rest; raise UsageError as parse_fault does."""
         args = value.get("args")
-        if isinstance(args, Mapping):
-            settings += [f"{name}={arg}" for name, arg in args.items()]
+        given = {**value, **(args if isinstance(args, Mapping) else {})}
+        settings = [
+            f"{name}={setting}"
+            for name, setting in given.items()
+            if name not in ("kind", "fault_id", "args") and setting is not None
+        ]
         return parse_fault(str(value.get("kind", "")), settings)
 
 

@@ -209,6 +209,13 @@ def test_every_kind_is_described_and_survives_json():
         assert Fault.from_json(fault.to_json()) == fault
 
 
+def test_settings_in_json_may_stand_beside_the_kind():
+    fault = Fault.from_json({"kind": "overheat", "heat_c": 81, "moment": "run"})
+    assert fault.number("heat_c") == 81.0
+    with pytest.raises(UsageError, match="colour"):
+        Fault.from_json({"kind": "overheat", "colour": "red"})
+
+
 @pytest.mark.parametrize(
     ("kind", "settings", "word"),
     [
