@@ -82,7 +82,7 @@ class Fault:
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Fault:
-        """Read what to_json wrote, the settings in ``args`` or beside the rest; raise UsageError as parse_fault does."""
+        """Read what to_json wrote, settings in ``args`` or beside the rest; raise UsageError as parse_fault does."""
         args = value.get("args")
         given = {**value, **(args if isinstance(args, Mapping) else {})}
         settings = [

@@ -1,5 +1,7 @@
 """Faults of the link and of files, as the plain adb command meets them."""
 
+from pathlib import Path
+
 import pytest
 
 from orchestrator.errors import UsageError
@@ -231,3 +233,12 @@ def test_settings_in_json_may_stand_beside_the_kind():
 def test_fault_that_cannot_be_is_refused_with_the_word_that_is_wrong(kind, settings, word):
     with pytest.raises(UsageError, match=word):
         parse_fault(kind, settings)
+
+
+def test_guide_page_names_every_fault_with_its_settings():
+    page = (Path(__file__).parents[2] / "docs" / "virtual-phones.md").read_text()
+    rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| `")}
+    for kind, note in FAULT_NOTES.items():
+        row = rows[f"`{kind}`"]
+        for name in note.args:
+            assert f"`{name}`" in row
