@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import secrets
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orchestrator.devices.link import PhoneLink, hash_command
+from orchestrator.devices.link import PhoneLink, expected_checksum, hash_command
 from orchestrator.devices.shell import quote
 from orchestrator.errors import DeviceCommandError, DeviceError, DeviceStorageError, TransferError, UsageError
 from orchestrator.ports import PlacedFile
@@ -131,7 +130,7 @@ class BlobShelf:
         )
         if told in {"same", sha256}:
             return None
-        if told == _expected(source, sha256, like=told):
+        if told == expected_checksum(source, sha256, like=told):
             self._link.must(f'{_stamp(file, sha256)}echo "$stamp" >{note}', what=f"noting {name}")
             return None
         return self._parse_shelf(listing)
@@ -155,7 +154,7 @@ class BlobShelf:
                 return
             if not told:
                 raise DeviceCommandError("the phone has neither sha256sum nor md5sum", serial=self._link.serial)
-            expected = _expected(source, sha256, like=told)
+            expected = expected_checksum(source, sha256, like=told)
             if told != expected:
                 raise TransferError(
                     f"{name} arrived with checksum {told} instead of {expected}",
@@ -213,15 +212,11 @@ def _kib(text: str) -> int | None:
 
 
 def _stamp(file: str, sha256: str) -> str:
-    return f"stamp=\"{sha256} $(stat -c '%s %Y' {file}) $(cat /proc/sys/kernel/random/boot_id)\"\n"
-
-
-def _expected(source: Path, sha256: str, *, like: str) -> str:
-    """Return the checksum that the phone should tell: the sha256, or the md5 where it knows no other."""
-    if len(like) == 64:
-        return sha256
-    with source.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    # Where stat can't tell size and time, no stamp is like another: the checksum is compared each time.
+    return (
+        f"s=$(stat -c '%s %Y' {file} 2>/dev/null) || s=unknown-$$\n"
+        f'stamp="{sha256} $s $(cat /proc/sys/kernel/random/boot_id)"\n'
+    )
 
 
 def _check_name(name: str) -> None:

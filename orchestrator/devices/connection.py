@@ -41,7 +41,11 @@ class Connection:
         except (OSError, UnicodeError) as error:
             raise AdbUnavailableError(
                 f"no adb server answers at {address}: {error}",
-                hint="start it (adb start-server), or leave the address out so that benchfarm starts one of its own",
+                hint=(
+                    "start it (adb start-server), or leave the address out so that benchfarm starts one of its own"
+                    if address.is_local
+                    else f"start it there: adb -a -P {address.port} nodaemon server"
+                ),
             ) from error
 
     def __enter__(self) -> Connection:

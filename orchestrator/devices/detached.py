@@ -116,8 +116,8 @@ class DetachedRuns:
         """Kill every run of ours that is still alive, remove all runs' folders, and return what was killed."""
         script = (
             f"cd {quote(self.folder)} 2>/dev/null || exit 0\n"
-            'for d in *; do [ -d "$d" ] && echo "run $d $(cat "$d/pid" 2>/dev/null)"; done\n'
-            f"echo; {LIST_COMMAND}"
+            'n=; for d in *; do [ -d "$d" ] && n=1 && echo "run $d $(cat "$d/pid" 2>/dev/null)"; done\n'
+            f'[ -z "$n" ] || {{ echo; {LIST_COMMAND}; }}'
         )
         told, _, table = self._link.again(lambda: self._link.must(script, what="looking for strays")).partition("\n\n")
         runs: dict[str, str] = dict(re.findall(r"^run (\S+) ?(\d*)$", told, re.M))

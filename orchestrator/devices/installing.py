@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.link import PhoneLink, hash_command
+from orchestrator.devices.link import PhoneLink, expected_checksum, hash_command
 from orchestrator.devices.shell import quote
 from orchestrator.devices.sync import push_timeout_s
-from orchestrator.errors import DeviceStorageError, DeviceTimeoutError, InstallError, LinkLostError, UsageError
+from orchestrator.errors import DeviceStorageError, InstallError, LinkLostError, TransferError, UsageError
 from orchestrator.ports import PackageInfo
 
 #: The package manager checks, compiles and copies after the last byte has come.
 _SETTLE_S: Final = 180.0
 _CHUNK_BYTES: Final = 1 << 18
-_FLAGS: Final = "-r -d -g"
 
 #: The package manager's codes -> what to do.
 NEXT_STEPS: Final[Mapping[str, str]] = {
@@ -78,7 +77,8 @@ class Installer:
             size_bytes = apk.stat().st_size
         except OSError as error:
             raise UsageError(f"{apk} can't be read: {error.strerror}") from error
-        answer = self._stream(apk, size_bytes) if "cmd" in self._link.features else self._push_and_install(apk)
+        can_stream = "cmd" in self._link.features
+        answer = self._stream(apk, size_bytes) if can_stream else self._push_and_install(apk, sha256)
         self._judge(answer, package)
         installed = self._link.again(lambda: self.package(package))
         if installed is None:
@@ -122,7 +122,7 @@ class Installer:
     def _stream(self, apk: Path, size_bytes: int) -> str:
         deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self._link.clock)
         answer = bytearray()
-        command = f"exec:cmd package install {_FLAGS} -S {size_bytes}"
+        command = f"exec:cmd package install -r -d -g -S {size_bytes}"
         with self._link.open(command, deadline, what=f"install of {apk.name}") as connection, apk.open("rb") as file:
             try:
                 while chunk := file.read(_CHUNK_BYTES):
@@ -136,18 +136,20 @@ class Installer:
                 answer += data
         return answer.decode("utf-8", "replace")
 
-    def _push_and_install(self, apk: Path) -> str:
+    def _push_and_install(self, apk: Path, sha256: str) -> str:
         path = f"{self._folder}/install-{secrets.token_hex(6)}.apk"
         self._link.must(f"mkdir -p {quote(self._folder)}", what="making our folder")
         try:
             self._link.push(apk, path)
             told = self._link.shell(hash_command(path), timeout_s=60.0, what="checksum of the APK").text.split()
-            result = self._link.shell(
-                f"pm install {_FLAGS} {quote(path)} 2>&1", timeout_s=_SETTLE_S, what=f"install of {apk.name}"
+            if told and told[0] != expected_checksum(apk, sha256, like=told[0]):
+                raise TransferError(f"{apk.name} arrived with another checksum", serial=self._link.serial)
+            # Android 5 knows no -g: there every permission is granted on installation.
+            script = (
+                "f='-r -d'; [ $(getprop ro.build.version.sdk) -ge 23 ] && f=\"$f -g\"\n"
+                f"pm install $f {quote(path)} 2>&1"
             )
-            if not told and "Success" not in result.text:
-                raise DeviceTimeoutError("the pushed APK can't be read", serial=self._link.serial)
-            return result.text
+            return self._link.shell(script, timeout_s=_SETTLE_S, what=f"install of {apk.name}").text
         finally:
             self._link.shell(f"rm -f {quote(path)}", what="removing the pushed APK")
 

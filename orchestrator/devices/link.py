@@ -42,6 +42,14 @@ def hash_of(data: bytes, *, like: str) -> str:
     return hashlib.sha256(data).hexdigest() if len(like) == 64 else hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
+def expected_checksum(source: Path, sha256: str, *, like: str) -> str:
+    """Return the checksum that a phone should tell of a file: its sha256, or its md5 where the phone knows no other."""
+    if len(like) == 64:
+        return sha256
+    with source.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
 class PhoneLink:
     """A phone as a transport of an adb server."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -321,12 +321,6 @@ def parse_screen(text: str) -> ScreenReading:
 def parse_current_ua(text: str) -> int | None:
     """Read power_supply's ``current_now``: microamperes, negative while discharging on most phones."""
     return _whole(text.strip())
-
-
-def hottest(heat_c: Mapping[str, float], names: Iterable[str]) -> float | None:
-    """Return the highest temperature of the zones whose name fits one of these regular expressions."""
-    patterns = [re.compile(name, re.I) for name in names]
-    return max((value for zone, value in heat_c.items() if any(p.search(zone) for p in patterns)), default=None)
 
 
 def _plausible_c(text: str) -> float | None:

@@ -14,7 +14,6 @@ from orchestrator.devices.connection import Connection
 from orchestrator.devices.server_process import ServerProcess
 from orchestrator.errors import (
     AdbUnavailableError,
-    BenchfarmError,
     DeviceError,
     DeviceTimeoutError,
     DeviceUnusableError,
@@ -229,12 +228,3 @@ def _check_tcp(address: str) -> None:
 
 def _is_connected(answer: str) -> bool:
     return answer.startswith(("connected to", "already connected to"))
-
-
-def server_answers(address: ServerAddress, *, timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
-    """Whether an adb server answers there."""
-    try:
-        AdbServer(address).version(timeout_s=timeout_s)
-    except BenchfarmError:
-        return False
-    return True

@@ -40,7 +40,7 @@ def test_every_error_of_adbutils_is_mapped_by_its_own_name() -> None:
 @pytest.mark.parametrize("kind", adbutils_errors(), ids=lambda kind: kind.__name__)
 def test_an_error_of_adbutils_becomes_its_own_kind_and_keeps_its_words(kind: type[Exception]) -> None:
     with (
-        pytest.raises(ADBUTILS_ERRORS[kind.__name__], match="S1: listing: .*something odd") as caught,
+        pytest.raises(ADBUTILS_ERRORS[kind.__name__], match=r"S1: listing: .*something odd") as caught,
         as_errors_of_ours(serial="S1", what="listing"),
     ):
         raise kind("closed: something odd")
@@ -74,7 +74,7 @@ def test_what_sockets_and_torn_answers_raise_is_mapped(error: Exception, kind: t
 
 
 def test_an_error_of_ours_and_a_fault_in_our_code_stay_what_they_are() -> None:
-    with pytest.raises(AdbUnavailableError, match="^gone$"), as_errors_of_ours(what="x"):
+    with pytest.raises(AdbUnavailableError, match=r"^gone$"), as_errors_of_ours(what="x"):
         raise AdbUnavailableError("gone")
     with pytest.raises(KeyError), as_errors_of_ours():
         raise KeyError("a bug")
