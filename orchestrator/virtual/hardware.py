@@ -291,13 +291,16 @@ class VirtualHardware:
             left_s = 0.0
         self._at_s = now_s
         while left_s > 0:
-            resting = not self._works and self._soc_rise_c < 1.0 + _AT_REST_C and self._near_rest()
+            resting = not self._works and self._near_rest()
             step_s = left_s if resting else min(left_s, _STEP_S if self._works else 4 * _STEP_S)
             self._step(step_s)
             left_s -= step_s
 
     def _near_rest(self) -> bool:
-        return abs(self._body_c - self._resting_c) < _AT_REST_C and not any(s.steps_down for s in self._clusters)
+        thermal = self.profile.thermal
+        cool = abs(self._body_c - self._resting_c) < _AT_REST_C
+        calm = abs(self._soc_rise_c - thermal.idle_watts * thermal.soc_c_per_watt) < _AT_REST_C
+        return cool and calm and not any(state.steps_down for state in self._clusters)
 
     def _step(self, step_s: float) -> None:
         thermal = self.profile.thermal

@@ -14,8 +14,8 @@ from orchestrator.virtual.elf import MACHINES, StandInNote, stand_in
 
 #: Programs that write_benchmark_elf can make a stand-in for; ``cpu_only`` is a build without GPU, NNAPI and Hexagon.
 PROGRAMS: Final = (
-    "benchmark_model", "benchmark_model_cpu_only", "benchmark_model_plus_flex", "benchmark_model_performance_options", "benchmark_litert_model",
-    "dummy_external_delegate",
+    "benchmark_model", "benchmark_model_cpu_only", "benchmark_model_plus_flex", "benchmark_model_performance_options",
+    "benchmark_litert_model", "dummy_external_delegate",
 )  # fmt: skip
 BENCHMARK_PACKAGE: Final = "org.tensorflow.lite.benchmark"
 BENCHMARK_ACTIVITY: Final = ".BenchmarkModelActivity"

@@ -47,7 +47,7 @@ class BenchmarkRun:
 
     def __init__(
         self, bench: Bench, process: ProcessContext, say: Transcript, parameters: Parameters, once: ProcessOnce,
-        *, flex: bool = False,
+        *, flex: bool = False, own_results: bool = False,
     ) -> None:  # fmt: skip
         self.bench = bench
         self.process = process
@@ -55,6 +55,8 @@ class BenchmarkRun:
         self.parameters = parameters
         self.once = once
         self.flex = flex
+        #: Whether the program reports the results in its own way instead of the shared one.
+        self.own_results = own_results
         self.noise = Noise(bench.hardware.next_process_seed())
 
     def run(self) -> Results:
@@ -107,7 +109,9 @@ class BenchmarkRun:
             init_us=init_us, warmup=warmup, runs=runs, footprint=interpreter.footprint(warmup.count + runs.count),
             input_bytes=interpreter.input_bytes, model_bytes=interpreter.graph.size_bytes,
         )  # fmt: skip
-        reports.report(self, interpreter, results)
+        if not self.own_results:
+            reports.say_results(self, results)
+        reports.report_details(self, interpreter, results)
         return results
 
     def _echo(self) -> list[str]:

@@ -67,7 +67,9 @@ class LitertProgram:
             if own.unconsumed:
                 say.warn("Unconsumed cmdline flags: " + " ".join(own.unconsumed))
             self._check(own, say)
-            results = BenchmarkRun(self._bench, process, say, _as_benchmark_model(own), ProcessOnce()).run()
+            results = BenchmarkRun(
+                self._bench, process, say, _as_benchmark_model(own), ProcessOnce(), own_results=True
+            ).run()
         except FlagError as error:
             say.error(str(error))
             say.error(usage(name, _FLAGS))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _KB_PER_MB: Final = 1024.0
 
 
-def report(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> None:
-    """Say the timings and memory, and write the files that were asked for."""
+def say_results(run: BenchmarkRun, results: Results) -> None:
+    """Say the timings and the memory."""
     say, flags, memory = run.say, run.parameters, results.footprint
     say.info(
         f"Inference timings in us: Init: {results.init_us}, First inference: {results.first_us}, "
@@ -34,6 +34,11 @@ def report(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> Non
     )
     if flags.switch("report_peak_memory_footprint"):
         _say_peak(run, results)
+
+
+def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> None:
+    """Say the profile, and write the files that were asked for."""
+    say, flags, memory = run.say, run.parameters, results.footprint
     if flags.switch("enable_op_profiling"):
         _op_profile(run, interpreter, results)
     if flags.switch("print_postinvoke_state"):

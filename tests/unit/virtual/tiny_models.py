@@ -1,4 +1,4 @@
-"""Small .tflite files, written with the published schema: the structure of real models, a few hundred bytes of weights."""
+"""Small .tflite files, written with the published schema: real structure, a few hundred bytes of weights."""
 
 from __future__ import annotations
 
