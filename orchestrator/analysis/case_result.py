@@ -102,7 +102,8 @@ def judge_case(runs: Sequence[RunRecord]) -> CaseResult:
     ):
         if used:
             return _with_figure(status, used, figures, ended)
-    last = timing[-1]
+    # An invocation that was left out because an earlier one failed says less than that one does.
+    last = (ended or timing)[-1]
     has_no_figure = last.outcome is Outcome.COMPLETED
     return CaseResult(
         status=_STATUS_OF_OUTCOME[last.outcome],

@@ -46,6 +46,7 @@ def build_report_data(
     models: Mapping[str, Model],
     builds: Mapping[str, Build],
     published: bool = False,
+    failure_steps: Mapping[str, str] | None = None,
 ) -> ReportData:
     """Derive the figures of a report over some campaigns.
 
@@ -56,6 +57,7 @@ def build_report_data(
         models: by sha256.
         builds: by sha256; builds that no case names are left out.
         published: whether to show the public reference table beside the results.
+        failure_steps: what to do next by the failure codes of the programs' output, where a caller knows them.
     """
     gathered = _Gathered(campaigns, runs)
     cases = gathered.cases
@@ -70,6 +72,7 @@ def build_report_data(
             model=model_rows[case.model_sha256],
             device=device_rows[case.serial],
             configuration=labels[key],
+            failure_steps=failure_steps or {},
             is_stand_in=case.build_sha256 in builds and builds[case.build_sha256].is_virtual,
         )
         for key, case in cases.items()
@@ -148,6 +151,7 @@ def _result_row(
     model: ModelRow,
     device: DeviceRow,
     configuration: str,
+    failure_steps: Mapping[str, str],
     is_stand_in: bool,
 ) -> ResultRow:
     runs = gathered.runs.get(case.case_key, [])
@@ -176,7 +180,7 @@ def _result_row(
         delegate=_evidence(result, trusted),
         invocations=tuple(_invocation_row(run, run.run_id in used, gathered.log_of(run)) for run in runs),
         findings=_findings(runs),
-        next_step=next_step(result),
+        next_step=next_step(result, failure_steps),
     )
 
 
@@ -243,7 +247,7 @@ def _invocation_row(run: RunRecord, is_used: bool, log: LogExcerpt | None) -> In
         quality=run.verdict.quality,
         truth=truth_of(run),
         is_used=is_used,
-        started_at=run.started_at,
+        started_at=_aware(run.started_at),
         duration_s=run.duration_s,
         exit_code=run.exit_code,
         latency_us=figure_us(run),

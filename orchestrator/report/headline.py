@@ -121,7 +121,7 @@ def _trust(totals: Totals) -> str:
     if totals.virtual_cases == totals.cases:
         text += " All figures come from virtual phones: they are no measurements."
     elif totals.virtual_cases:
-        text += f" {_counted(totals.virtual_cases, 'case')} ran on virtual phones: their figures are no measurements."
+        text += f" {_counted(totals.virtual_cases, 'case')} of virtual phones among them: those are no measurements."
     return text
 
 

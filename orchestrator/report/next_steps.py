@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
-from orchestrator.errors import BenchfarmError
 from orchestrator.records.run import DelegateTruth
 
 _BY_TRUTH: Final[Mapping[DelegateTruth, str]] = {
@@ -46,6 +44,26 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "more-threads-than-big-cores": "Ask for no more threads than there are big cores.",
     "battery-low": "Charge the phone above 15 %, then measure again.",
 }
+#: By the codes of the errors that end an invocation (errors.py), and of those that the engine gives itself.
+ERROR_STEPS: Final[Mapping[str, str]] = {
+    "adb-unavailable": "Start the adb server, or set $BENCHFARM_ADB to an adb binary; then resume.",
+    "no-device": "Plug the phone in and allow USB debugging; 'benchfarm devices' must show it.",
+    "device-unusable": "'benchfarm devices' says why this phone can't be used.",
+    "link-lost": "Check cable, hub and power, then resume.",
+    "device-timeout": "Look whether the phone hangs; boot it anew if it does, then resume.",
+    "device-busy": "Wait for the other benchfarm process, or choose another phone.",
+    "device-changed": "Look whether the phone booted anew or another one is on this cable, then measure again.",
+    "device-command": "The reason names the command: try it by 'adb shell' on this phone.",
+    "transfer": "Resume; if it happens often, change the cable.",
+    "device-storage": "Free some space on the phone, or lower the blob budget.",
+    "install": "The reason has the package manager's own code; 'adb install' of the same file tells more.",
+    "artifact": "See 'benchfarm builds' for what is there and what it should be.",
+    "model": "Check the model file with 'benchfarm models'.",
+    "host-storage": "Free some space on this computer, then resume.",
+    "failed-before": "Mend what the first failure of this case names.",
+    "rebooted": "Look for the cause (heat, battery, a driver that crashes), then measure again.",
+    "no-figure": "Read its log: the program ended well without a single inference; look at the flags.",
+}
 
 
 def finding_step(code: str) -> str:
@@ -53,26 +71,18 @@ def finding_step(code: str) -> str:
     return _BY_FINDING.get(code, "")
 
 
-def next_step(result: CaseResult) -> str:
-    """Return what to do about a case, empty when its figure is its own and good."""
+def next_step(result: CaseResult, failure_steps: Mapping[str, str] | None = None) -> str:
+    """Return what to do about a case, empty when its figure is its own and good.
+
+    ``failure_steps`` has the steps for the codes that the reader of the programs' output gives; they come first.
+    """
     if result.status in (CaseStatus.FELL_BACK, CaseStatus.UNCONFIRMED):
         return _BY_TRUTH.get(result.truth or DelegateTruth.UNKNOWN, "")
     if result.status is CaseStatus.REJECTED and finding_step(result.reason_code):
         return finding_step(result.reason_code)
-    if result.reason_code in _error_advice():
-        return _error_advice()[result.reason_code]
+    step = (failure_steps or {}).get(result.reason_code) or ERROR_STEPS.get(result.reason_code)
+    if step:
+        return step
     if result.truth in (DelegateTruth.FAILED, DelegateTruth.FELL_BACK) and result.summary is None:
         return _BY_TRUTH[result.truth]
     return _BY_STATUS.get(result.status, "")
-
-
-@cache
-def _error_advice() -> Mapping[str, str]:
-    """Return error code -> the error's own message for the operator, which says what to do next."""
-    return {kind().code: (kind.__doc__ or "").strip().splitlines()[0] for kind in _kinds(BenchfarmError)}
-
-
-def _kinds(parent: type[BenchfarmError]) -> Iterator[type[BenchfarmError]]:
-    for kind in parent.__subclasses__():
-        yield kind
-        yield from _kinds(kind)

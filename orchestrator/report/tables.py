@@ -125,7 +125,9 @@ def _result_line(row: ResultRow, decimals: int) -> str:
     median_us = row.result.summary.median_us if row.result.summary is not None and has_figure else None
     spread = spread_text(row) if has_figure else NOTHING
     ratio = NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x"
-    delegate = fit(delegate_text(row), _DELEGATE_WIDTH)
+    # Without a figure, why there is none says more than where operators would have run.
+    has_reason = row.result.summary is None and row.result.reason_code
+    delegate = fit(row.result.reason_code if has_reason else delegate_text(row), _DELEGATE_WIDTH)
     quality = quality_text(row) + (", virtual" if row.is_virtual else "")
     return (
         f"{_MARKS[row.best]:>3} {fit(row.configuration, _CONFIGURATION_WIDTH - 2)}"

@@ -115,6 +115,13 @@ def test_case_without_a_figure_tells_how_its_last_invocation_ended(outcome, stat
     assert result.summary is None
 
 
+def test_failure_is_told_rather_than_that_later_invocations_were_left_out():
+    failed = run(OWNER, 0, None, outcome=Outcome.FAILED, reason_code="crashed", reason="signal 11")
+    left_out = [run(OWNER, number, None, outcome=Outcome.SKIPPED, reason_code="failed-before") for number in (1, 2)]
+    result = judge_case([failed, *left_out])
+    assert (result.status, result.reason_code) == (CaseStatus.FAILED, "crashed")
+
+
 def test_latency_of_a_failed_run_is_no_figure():
     assert judge_case([run(OWNER, 0, 5_000.0, outcome=Outcome.FAILED)]).status is CaseStatus.FAILED
 

@@ -1,9 +1,10 @@
 import pytest
 
 from orchestrator.analysis.quality import CODES
+from orchestrator.errors import ArtifactError, DeviceError, HostStorageError
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.report.labels import column_decimals, truth_words, unique_labels
-from orchestrator.report.next_steps import finding_step
+from orchestrator.report.next_steps import ERROR_STEPS, finding_step
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,19 @@ def test_partial_delegation_tells_how_much():
 
 def test_every_finding_code_has_a_next_step():
     assert [code for code in CODES if not finding_step(code)] == []
+
+
+def kinds(parent):
+    for kind in parent.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+def test_every_error_that_can_end_an_invocation_has_a_next_step():
+    codes = {kind().code for parent in (DeviceError, ArtifactError, HostStorageError) for kind in kinds(parent)}
+    codes |= {ArtifactError().code, HostStorageError().code}
+    assert codes
+    assert codes - set(ERROR_STEPS) == set()
 
 
 def test_names_that_would_look_the_same_get_their_identity():

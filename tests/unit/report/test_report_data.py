@@ -249,7 +249,13 @@ def test_devices_and_builds_that_no_case_names_are_left_out():
 
 def test_failure_of_a_known_kind_tells_the_next_step():
     data = data_of(run(case(), 0, None, outcome=Outcome.FAILED, reason_code="device-storage", quality=Quality.REJECTED))
-    assert "free some" in data.results[0].next_step
+    assert "Free some space" in data.results[0].next_step
+
+
+def test_failure_code_of_a_program_tells_the_step_that_its_reader_knows():
+    lab = lab_of([run(case(), 0, None, outcome=Outcome.FAILED, reason_code="wrong-abi", quality=Quality.REJECTED)])
+    data = build_report_data(**lab.inputs(), failure_steps={"wrong-abi": "Choose the build for the phone's ABI."})
+    assert data.results[0].next_step == "Choose the build for the phone's ABI."
 
 
 def test_totals_add_up():
