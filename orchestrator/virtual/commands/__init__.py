@@ -1,0 +1,1 @@
+"""The commands in the phone's /system/bin, done in this process."""

@@ -1,0 +1,570 @@
+"""The phone's file tree (contract: PhoneFiles): real files below one folder of the host, computed trees beside them.
+
+Nothing leads out of that folder: a path is walked name by name, each folder opened relative to the one above without
+following links of the host's, and links are resolved here, as phone paths. So neither ``..`` nor a link nor a race
+between the two can reach another file.
+"""
+# ruff: noqa: PTH -- pathlib has no calls relative to an open folder
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from orchestrator.virtual.contract import ByteSource, FileStat, PhoneFileError
+from orchestrator.virtual.space import Storage
+from orchestrator.virtual.streams_of_files import (
+    ComputedWriter,
+    DeviceSource,
+    DeviceWriter,
+    HostFileReader,
+    HostFileWriter,
+    MemorySource,
+)
+from orchestrator.virtual.trees.node import DeviceNode, FileNode, LinkNode, Node
+
+Writer = HostFileWriter | ComputedWriter | DeviceWriter
+_WORDS: Final[Mapping[int, str]] = {
+    errno.ENOENT: "No such file or directory",
+    errno.EACCES: "Permission denied",
+    errno.EPERM: "Operation not permitted",
+    errno.EEXIST: "File exists",
+    errno.ENOTDIR: "Not a directory",
+    errno.EISDIR: "Is a directory",
+    errno.ENOTEMPTY: "Directory not empty",
+    errno.ENOSPC: "No space left on device",
+    errno.EROFS: "Read-only file system",
+    errno.EINVAL: "Invalid argument",
+    errno.ELOOP: "Too many symbolic links encountered",
+    errno.ENAMETOOLONG: "File name too long",
+    errno.EXDEV: "Cross-device link",
+}
+_MAX_LINKS: Final = 40
+_MAX_PATH_BYTES: Final = 4096
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Group that every user of the phone is in, as far as shared storage goes.
+_SHARED_GID: Final = 1015
+
+#: Says why an access must fail although it would be allowed (for faults): (operation, path) -> errno or 0.
+AccessHook = Callable[[str, str], int]
+#: Says how many of the bytes that are about to be written to a path still fit (for faults).
+SpaceHook = Callable[[str, int], int]
+
+
+def file_error(number: int) -> PhoneFileError:
+    """Return the error for an errno, with the words that bionic has for it."""
+    return PhoneFileError(number, _WORDS.get(number) or os.strerror(number))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a path leads: a computed node, or a name (perhaps of nothing yet) in a real folder."""
+
+    parts: tuple[str, ...]
+    node: Node | None = None
+    #: Open descriptor of the real folder that holds the name; owned by the walk that made this.
+    folder_fd: int = -1
+    name: str = ""
+    found: os.stat_result | None = None
+
+
+class PhoneTree:
+    """One phone's files. Every method may be called from any thread and raises PhoneFileError."""
+
+    def __init__(
+        self, folder: Path, *, mounts: Mapping[str, Callable[[], Node]], storage: Storage,
+        app_uid: Callable[[str], int | None], denied: AccessHook, passing: SpaceHook,
+    ) -> None:  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.storage = storage
+        self._root_fd = os.open(folder, _FOLDER_FLAGS)
+        self._mounts = mounts
+        self._app_uid = app_uid
+        self._denied = denied
+        self._passing = passing
+        self._lock = threading.Lock()
+        #: Host inode -> (mode, uid, gid), where they aren't what the path implies.
+        self._owners: dict[int, tuple[int | None, int, int]] = {}
+        storage.take(sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file()))
+
+    def close(self) -> None:
+        """Let go of the host's folder."""
+        if self._root_fd >= 0:
+            os.close(self._root_fd)
+            self._root_fd = -1
+
+    # Walking
+
+    @contextmanager
+    def _walk(self, path: str, *, uid: int, follow: bool = True, operation: str = "stat") -> Iterator[_Place]:
+        """Resolve a path; the folder that it ends in stays open inside the ``with``."""
+        if "\0" in path or len(os.fsencode(path)) >= _MAX_PATH_BYTES:
+            raise file_error(errno.EINVAL if "\0" in path else errno.ENAMETOOLONG)
+        fds: list[int] = []
+        try:
+            place = self._resolve(path, uid, follow, fds)
+            number = self._denied(operation, "/" + "/".join(place.parts))
+            if number:
+                raise file_error(number)
+            yield place
+        except OSError as exc:
+            raise file_error(exc.errno or errno.EIO) from exc
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _resolve(self, path: str, uid: int, follow: bool, fds: list[int]) -> _Place:
+        todo = deque(part for part in path.split("/") if part not in {"", "."})
+        must_be_folder = path.endswith(("/", "/.")) and bool(todo)
+        done: list[str] = []
+        nodes: list[Node] = []  # the computed nodes above, when the walk is inside a computed tree
+        links = 0
+        while todo:
+            part = todo.popleft()
+            last = not todo
+            if part == "..":
+                if done:
+                    done.pop()
+                if nodes:
+                    nodes.pop()
+                elif fds:
+                    os.close(fds.pop())
+                continue
+            if len(os.fsencode(part)) > 255:
+                raise file_error(errno.ENAMETOOLONG)
+            target: str | None = None
+            if nodes or (not done and part in self._mounts):
+                node = self._computed_child(nodes, part, uid)
+                if isinstance(node, LinkNode) and (follow or not last or must_be_folder):
+                    target = node.target()
+                elif node is None:
+                    raise file_error(errno.ENOENT)
+                else:
+                    nodes.append(node)
+                    done.append(part)
+            else:
+                above = fds[-1] if fds else self._root_fd
+                self._check_search(above, done, uid)
+                found = self._lstat(part, above)
+                if found is not None and stat.S_ISLNK(found.st_mode) and (follow or not last or must_be_folder):
+                    target = os.readlink(part, dir_fd=above)
+                elif last:
+                    if must_be_folder and found is not None and not stat.S_ISDIR(found.st_mode):
+                        raise file_error(errno.ENOTDIR)
+                    return _Place((*done, part), None, above, part, found)
+                else:
+                    if found is None:
+                        raise file_error(errno.ENOENT)
+                    fds.append(os.open(part, _FOLDER_FLAGS, dir_fd=above))
+                    done.append(part)
+                    while todo and todo[0] == ".":
+                        todo.popleft()
+            if target is not None:
+                links += 1
+                if links > _MAX_LINKS:
+                    raise file_error(errno.ELOOP)
+                if target.startswith("/"):
+                    done.clear()
+                    nodes.clear()
+                    while fds:
+                        os.close(fds.pop())
+                todo.extendleft(reversed([name for name in target.split("/") if name not in {"", "."}]))
+        if nodes:
+            return _Place(tuple(done), nodes[-1])
+        above = fds[-1] if fds else self._root_fd
+        return _Place(tuple(done), None, above, ".", os.stat(above))
+
+    def _computed_child(self, nodes: list[Node], part: str, uid: int) -> Node | None:
+        if not nodes:
+            return self._mounts[part]()
+        parent = nodes[-1]
+        if isinstance(parent, FileNode | LinkNode | DeviceNode):
+            raise file_error(errno.ENOTDIR)
+        if uid != 0 and not _allowed(parent.mode, parent.uid, 0, uid, 1):
+            raise file_error(errno.EACCES)
+        return parent.child(part)
+
+    @staticmethod
+    def _lstat(name: str, folder_fd: int) -> os.stat_result | None:
+        try:
+            return os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    # Owners and permissions
+
+    def _owned(self, found: os.stat_result, parts: Sequence[str]) -> tuple[int, int, int]:
+        """Return (permission bits, uid, gid) as the phone sees them."""
+        mode = stat.S_IMODE(found.st_mode)
+        is_folder = stat.S_ISDIR(found.st_mode)
+        if parts and parts[0] == "storage":
+            return (0o771 if is_folder else 0o660), 1023, _SHARED_GID
+        kept = self._owners.get(found.st_ino)
+        if kept is not None:
+            return (mode if kept[0] is None else kept[0]), kept[1], kept[2]
+        match tuple(parts[:3]):
+            case () | ("data",):
+                return 0o771 if parts else 0o755, 1000 if parts else 0, 1000 if parts else 0
+            case ("data", "local"):
+                return 0o751, 0, 0
+            case ("data", "local", _):
+                if len(parts) == 3 and is_folder:
+                    return 0o771, 2000, 2000
+                return mode, 2000, 2000
+            case ("data", "data", package):
+                owner = self._app_uid(package) or 0
+                return (0o700 if len(parts) == 3 else mode), owner, owner
+            case ("data", _) | ("data", _, _):
+                return (0o771 if is_folder else mode), 1000, 1000
+        return mode, 0, 0
+
+    def _check(self, found: os.stat_result, parts: Sequence[str], uid: int, want: int) -> None:
+        mode, owner, group = self._owned(found, parts)
+        if not _allowed(mode, owner, group, uid, want):
+            raise file_error(errno.EACCES)
+
+    def _check_search(self, folder_fd: int, parts: Sequence[str], uid: int) -> None:
+        if uid != 0:
+            self._check(os.fstat(folder_fd), parts, uid, 1)
+
+    def _check_change(self, place: _Place, uid: int) -> None:
+        """Check that names may be made or taken away in the folder of a place."""
+        if place.node is not None or not place.name or place.name == ".":
+            raise file_error(errno.EROFS if uid == 0 else errno.EACCES)
+        above = place.parts[:-1]
+        if not above:
+            raise file_error(errno.EROFS)
+        if uid != 0:
+            self._check(os.fstat(place.folder_fd), above, uid, 2)
+
+    def _new_owner(self, fd: int, parts: Sequence[str], mode: int, uid: int) -> None:
+        """Give a new file its mode, and remember its owner where the path doesn't imply it."""
+        found = os.fstat(fd)
+        needed = 0o700 if stat.S_ISDIR(found.st_mode) else 0o600
+        bits = mode & 0o777
+        os.fchmod(fd, bits | needed)
+        lost = bits if bits & needed != needed else None
+        with self._lock:
+            self._owners.pop(found.st_ino, None)
+            if lost is not None or self._owned(os.fstat(fd), parts)[1] != uid:
+                self._owners[found.st_ino] = (lost, uid, uid)
+
+    # The contract
+
+    def stat(self, path: str, *, follow: bool = True, uid: int = 2000) -> FileStat:
+        """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
+        with self._walk(path, uid=uid, follow=follow) as place:
+            if place.node is not None:
+                return _node_stat(place.node)
+            if place.found is None:
+                raise file_error(errno.ENOENT)
+            return self._as_stat(place.found, place.parts)
+
+    def _as_stat(self, found: os.stat_result, parts: Sequence[str]) -> FileStat:
+        if stat.S_ISLNK(found.st_mode):
+            mode, owner, group = 0o777, *self._owned(found, parts)[1:]
+        else:
+            mode, owner, group = self._owned(found, parts)
+        return FileStat(
+            mode=stat.S_IFMT(found.st_mode) | mode, size_bytes=found.st_size, mtime_s=int(found.st_mtime), uid=owner,
+            gid=group, inode=found.st_ino, nlink=found.st_nlink,
+        )  # fmt: skip
+
+    def list(self, path: str, *, uid: int = 2000) -> Sequence[str]:
+        """Return the names in a folder, sorted."""
+        with self._walk(path, uid=uid, operation="list") as place:
+            if place.node is not None:
+                if isinstance(place.node, FileNode | LinkNode | DeviceNode):
+                    raise file_error(errno.ENOTDIR)
+                if not _allowed(place.node.mode, place.node.uid, 0, uid, 4):
+                    raise file_error(errno.EACCES)
+                return sorted(place.node.names())
+            if place.found is None:
+                raise file_error(errno.ENOENT)
+            if not stat.S_ISDIR(place.found.st_mode):
+                raise file_error(errno.ENOTDIR)
+            self._check(place.found, place.parts, uid, 4)
+            fd = os.open(place.name, _FOLDER_FLAGS, dir_fd=place.folder_fd)
+            try:
+                names = os.listdir(fd)
+            finally:
+                os.close(fd)
+            return sorted([*names, *self._mounts] if not place.parts else names)
+
+    def open_read(self, path: str, *, uid: int = 2000) -> ByteSource:
+        """Open a file to read."""
+        with self._walk(path, uid=uid, operation="read") as place:
+            if place.node is not None:
+                return _open_node(place.node, uid)
+            if place.found is None:
+                raise file_error(errno.ENOENT)
+            self._check(place.found, place.parts, uid, 4)
+            if stat.S_ISDIR(place.found.st_mode):
+                raise file_error(errno.EISDIR)
+            return HostFileReader(self._open(place, os.O_RDONLY))
+
+    @staticmethod
+    def _open(place: _Place, flags: int, mode: int = 0o600) -> int:
+        return os.open(place.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=place.folder_fd)
+
+    def open_write(self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = 2000) -> Writer:
+        """Create or truncate a file; folders above it must exist."""
+        with self._walk(path, uid=uid, operation="write") as place:
+            if place.node is not None:
+                return _write_node(place.node, uid)
+            if place.found is None:
+                self._check_change(place, uid)
+                fd = self._open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                self._new_owner(fd, place.parts, mode, uid)
+            else:
+                if stat.S_ISDIR(place.found.st_mode):
+                    raise file_error(errno.EISDIR)
+                self._check(place.found, place.parts, uid, 2)
+                fd = self._open(place, os.O_WRONLY | (0 if append else os.O_TRUNC))
+                if not append:
+                    self.storage.take(-place.found.st_size)
+            if append:
+                os.lseek(fd, 0, os.SEEK_END)
+            phone_path = "/" + "/".join(place.parts)
+            return HostFileWriter(fd, self.storage, lambda size: self._passing(phone_path, size))
+
+    def make_folders(self, path: str, *, uid: int = 2000) -> None:
+        """Create a folder and those above it; one that is there already is left as it is."""
+        parts = path.rstrip("/").split("/")
+        for count in range(1, len(parts) + 1):
+            above = "/".join(parts[:count])
+            if above in {"", ".", ".."}:
+                continue
+            try:
+                self.make_folder(above, uid=uid)
+            except PhoneFileError as exc:
+                if exc.errno not in {errno.EEXIST, errno.EROFS, errno.EACCES}:
+                    raise
+                try:
+                    is_folder = stat.S_ISDIR(self.stat(above, uid=uid).mode)
+                except PhoneFileError as missing:
+                    raise exc from missing
+                if not is_folder:
+                    raise file_error(errno.EEXIST if count == len(parts) else errno.ENOTDIR) from exc
+
+    def make_folder(self, path: str, *, mode: int = 0o771, uid: int = 2000) -> None:
+        """Create one folder; the one above must exist."""
+        with self._walk(path.rstrip("/") or "/", uid=uid, follow=False, operation="write") as place:
+            if place.node is not None or place.found is not None:
+                raise file_error(errno.EEXIST)
+            self._check_change(place, uid)
+            os.mkdir(place.name, 0o700, dir_fd=place.folder_fd)
+            fd = os.open(place.name, _FOLDER_FLAGS, dir_fd=place.folder_fd)
+            try:
+                self._new_owner(fd, place.parts, mode, uid)
+            finally:
+                os.close(fd)
+
+    def remove(self, path: str, *, uid: int = 2000) -> None:
+        """Remove a file or an empty folder."""
+        with self._walk(path, uid=uid, follow=False, operation="write") as place:
+            if place.node is None and place.found is None:
+                raise file_error(errno.ENOENT)
+            self._check_change(place, uid)
+            if place.found is not None:
+                if stat.S_ISDIR(place.found.st_mode):
+                    os.rmdir(place.name, dir_fd=place.folder_fd)
+                else:
+                    os.unlink(place.name, dir_fd=place.folder_fd)
+                self._forget(place.found)
+
+    def _forget(self, found: os.stat_result) -> None:
+        if found.st_nlink <= 1 or stat.S_ISDIR(found.st_mode):
+            with self._lock:
+                self._owners.pop(found.st_ino, None)
+            if stat.S_ISREG(found.st_mode):
+                self.storage.take(-found.st_size)
+
+    def rename(self, source: str, target: str, *, uid: int = 2000) -> None:
+        """Rename, replacing the target."""
+        with (
+            self._walk(source, uid=uid, follow=False, operation="write") as old,
+            self._walk(target, uid=uid, follow=False, operation="write") as new,
+        ):
+            if old.node is None and old.found is None:
+                raise file_error(errno.ENOENT)
+            self._check_change(old, uid)
+            self._check_change(new, uid)
+            if new.parts[: len(old.parts)] == old.parts and new.parts != old.parts:
+                raise file_error(errno.EINVAL)
+            if old.parts[0] != new.parts[0]:
+                raise file_error(errno.EXDEV)
+            os.rename(old.name, new.name, src_dir_fd=old.folder_fd, dst_dir_fd=new.folder_fd)
+            if new.found is not None and old.found is not None and new.found.st_ino != old.found.st_ino:
+                self._forget(new.found)
+
+    def set_times(self, path: str, mtime_s: float) -> None:
+        """Set the modification time."""
+        with self._walk(path, uid=0) as place:
+            if place.found is None:
+                raise file_error(errno.EROFS if place.node is not None else errno.ENOENT)
+            if stat.S_ISLNK(place.found.st_mode):
+                raise file_error(errno.ELOOP)
+            nanoseconds = int(mtime_s * 1_000_000_000)
+            os.utime(place.name, ns=(nanoseconds, nanoseconds), dir_fd=place.folder_fd, follow_symlinks=False)
+
+    def set_mode(self, path: str, mode: int) -> None:
+        """Set the permission bits."""
+        with self._walk(path, uid=0) as place:
+            if place.found is None:
+                raise file_error(errno.EPERM if place.node is not None else errno.ENOENT)
+            uid, gid = self._owned(place.found, place.parts)[1:]
+            self._set_owner(place, mode & 0o7777, uid, gid)
+
+    # Beyond the contract
+
+    def _set_owner(self, place: _Place, mode: int, uid: int, gid: int) -> None:
+        found = place.found
+        if found is None or stat.S_ISLNK(found.st_mode):
+            raise file_error(errno.EPERM)
+        needed = 0o700 if stat.S_ISDIR(found.st_mode) else 0o600
+        fd = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder_fd)
+        try:
+            os.fchmod(fd, (mode & 0o777) | needed)
+        finally:
+            os.close(fd)
+        with self._lock:
+            self._owners[found.st_ino] = (mode, uid, gid)
+
+    def change_mode(self, path: str, mode: int, *, uid: int) -> None:
+        """Set the permission bits as a user; only the owner and root may."""
+        owner = self.stat(path, uid=uid).uid
+        if uid not in {0, owner}:
+            raise file_error(errno.EPERM)
+        self.set_mode(path, mode)
+
+    def change_owner(self, path: str, owner: int | None, group: int | None, *, uid: int) -> None:
+        """Give a file to another user; only root may."""
+        with self._walk(path, uid=uid) as place:
+            if place.found is None:
+                raise file_error(errno.ENOENT)
+            mode, old_owner, old_group = self._owned(place.found, place.parts)
+            owner, group = old_owner if owner is None else owner, old_group if group is None else group
+            if uid != 0 and (owner, group) != (old_owner, old_group):
+                raise file_error(errno.EPERM)
+            self._set_owner(place, mode, owner, group)
+
+    def touch(self, path: str, mtime_s: float | None, *, create: bool, uid: int) -> None:
+        """Set the modification time as a user, creating an empty file where there is none."""
+        try:
+            found = self.stat(path, uid=uid)
+        except PhoneFileError as exc:
+            if exc.errno != errno.ENOENT or not create:
+                raise
+            self.open_write(path, mode=0o644, append=True, uid=uid).close()
+        else:
+            if not self.may(path, 2, uid=uid) and uid != found.uid:
+                raise file_error(errno.EACCES)
+        self.set_times(path, time.time() if mtime_s is None else mtime_s)
+
+    def link(self, target: str, path: str, *, uid: int) -> None:
+        """Make a symbolic link."""
+        with self._walk(path, uid=uid, follow=False, operation="write") as place:
+            if place.node is not None or place.found is not None:
+                raise file_error(errno.EEXIST)
+            self._check_change(place, uid)
+            os.symlink(target, place.name, dir_fd=place.folder_fd)
+
+    def read_link(self, path: str, *, uid: int) -> str:
+        """Return where a symbolic link leads."""
+        with self._walk(path, uid=uid, follow=False) as place:
+            if isinstance(place.node, LinkNode):
+                return place.node.target()
+            if place.found is None:
+                raise file_error(errno.ENOENT)
+            if not stat.S_ISLNK(place.found.st_mode):
+                raise file_error(errno.EINVAL)
+            return os.readlink(place.name, dir_fd=place.folder_fd)
+
+    def real_path(self, path: str, *, uid: int) -> str:
+        """Return the phone path without links, ``.`` and ``..``; the last name needn't exist."""
+        with self._walk(path, uid=uid) as place:
+            return "/" + "/".join(place.parts)
+
+    def may(self, path: str, want: int, *, uid: int) -> bool:
+        """Say whether a user may read (4), write (2) or execute (1) what is there."""
+        try:
+            with self._walk(path, uid=uid, operation=_OPERATIONS.get(want, "stat")) as place:
+                if place.node is not None:
+                    node_mode, owner, _ = _node_owner(place.node)
+                    return _allowed(node_mode, owner, owner, uid, want)
+                if place.found is None:
+                    return False
+                mode, owner, group = self._owned(place.found, place.parts)
+                return _allowed(mode, owner, group, uid, want)
+        except PhoneFileError:
+            return False
+
+    def host_path(self, path: str) -> Path:
+        """Return where a phone path is on the host, without following links of the host's."""
+        return self.folder.joinpath(*self.real_path(path, uid=0).split("/")[1:])
+
+
+_OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
+
+
+def _allowed(mode: int, owner: int, group: int, uid: int, want: int) -> bool:
+    if uid == 0:
+        return want != 1 or bool(mode & 0o111) or stat.S_ISDIR(mode)
+    if uid == owner:
+        return bool(mode >> 6 & want)
+    if uid == group or group == _SHARED_GID:
+        return bool(mode >> 3 & want)
+    return bool(mode & want)
+
+
+def _node_owner(node: Node) -> tuple[int, int, int]:
+    """Return (mode with type bits, uid, size)."""
+    if isinstance(node, FileNode):
+        return stat.S_IFREG | node.mode, node.uid, node.size_bytes
+    if isinstance(node, LinkNode):
+        return stat.S_IFLNK | 0o777, 0, len(node.target())
+    if isinstance(node, DeviceNode):
+        return stat.S_IFCHR | node.mode, node.uid, 0
+    return stat.S_IFDIR | node.mode, node.uid, 0
+
+
+def _node_stat(node: Node) -> FileStat:
+    mode, uid, size_bytes = _node_owner(node)
+    return FileStat(mode=mode, size_bytes=size_bytes, mtime_s=0, uid=uid, gid=uid)
+
+
+def _open_node(node: Node, uid: int) -> ByteSource:
+    mode, owner, _ = _node_owner(node)
+    if stat.S_ISDIR(mode):
+        raise file_error(errno.EISDIR)
+    if not _allowed(mode, owner, owner, uid, 4):
+        raise file_error(errno.EACCES)
+    if isinstance(node, FileNode):
+        return MemorySource(node.read())
+    if isinstance(node, DeviceNode):
+        return DeviceSource(node.kind)
+    raise file_error(errno.ELOOP)
+
+
+def _write_node(node: Node, uid: int) -> Writer:
+    mode, owner, _ = _node_owner(node)
+    if stat.S_ISDIR(mode):
+        raise file_error(errno.EISDIR)
+    if not _allowed(mode, owner, owner, uid, 2):
+        raise file_error(errno.EACCES)
+    if isinstance(node, DeviceNode):
+        return DeviceWriter()
+    if isinstance(node, FileNode) and node.write is not None:
+        return ComputedWriter(node.write)
+    raise file_error(errno.EACCES)

@@ -1,0 +1,222 @@
+"""Arithmetic of ``$((...))``, ``((...))`` and ``let``: 32-bit signed integers, as mksh has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<number>0[xX][0-9A-Fa-f]+|[0-9]+(?:#[0-9A-Za-z]+)?)|(?P<name>[A-Za-z_]\w*)|"
+    r"(?P<operator><<=|>>=|\*\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!~&|^?:(),]))",
+    re.ASCII,
+)
+_LEVELS: Final = (
+    ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", "<=", ">", ">="), ("<<", ">>"), ("+", "-"),
+    ("*", "/", "%"),
+)  # fmt: skip
+_ASSIGNING: Final = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "|=", "^="})
+_MAX_DEPTH: Final = 60
+
+
+class ArithmeticFaultError(Exception):
+    """The expression can't be calculated."""
+
+
+def _wrapped(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+class Calculator:
+    """Calculates expressions over a shell's variables."""
+
+    def __init__(self, get: Callable[[str], str], put: Callable[[str, str], None]) -> None:
+        self._get = get
+        self._put = put
+        self._depth = 0
+
+    def value(self, expression: str) -> int:
+        """Return an expression's value; an empty one is 0. Raises ArithmeticFaultError."""
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise ArithmeticFaultError(f"{expression}: recursive parameter")
+        try:
+            return _Reader(expression, self).read()
+        finally:
+            self._depth -= 1
+
+    def variable(self, name: str) -> int:
+        """Return a variable's value; its text is an expression itself."""
+        text = self._get(name).strip()
+        if not text:
+            return 0
+        if re.fullmatch(r"-?[1-9][0-9]*|0", text):
+            return _wrapped(int(text))
+        return self.value(text)
+
+    def assign(self, name: str, value: int) -> None:
+        """Set a variable."""
+        self._put(name, str(value))
+
+
+class _Reader:
+    def __init__(self, expression: str, calculator: Calculator) -> None:
+        self.expression = expression
+        self.calculator = calculator
+        self.tokens: list[tuple[str, str]] = []
+        at = 0
+        text = expression.rstrip()
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise ArithmeticFaultError(f"{expression}: unexpected '{text[at:].strip()[:1]}'")
+            self.tokens.append((match.lastgroup or "", match.group(match.lastgroup or 0)))
+            at = match.end()
+        self.at = 0
+        #: False in the branch of && || ?: that isn't taken.
+        self.live = True
+
+    def read(self) -> int:
+        if not self.tokens:
+            return 0
+        value = self.comma()
+        if self.at < len(self.tokens):
+            raise self.fault()
+        return value
+
+    def fault(self) -> ArithmeticFaultError:
+        token = self.tokens[self.at][1] if self.at < len(self.tokens) else ""
+        shown = f"'{token}'" if token else "end of expression"
+        return ArithmeticFaultError(f"{self.expression}: unexpected {shown}")
+
+    def peek(self) -> str:
+        return self.tokens[self.at][1] if self.at < len(self.tokens) and self.tokens[self.at][0] == "operator" else ""
+
+    def accept(self, *operators: str) -> str:
+        operator = self.peek()
+        if operator in operators and operator:
+            self.at += 1
+            return operator
+        return ""
+
+    def expect(self, operator: str) -> None:
+        if not self.accept(operator):
+            raise self.fault()
+
+    def comma(self) -> int:
+        value = self.assignment()
+        while self.accept(","):
+            value = self.assignment()
+        return value
+
+    def assignment(self) -> int:
+        if self.at + 1 < len(self.tokens) and self.tokens[self.at][0] == "name":
+            name, operator = self.tokens[self.at][1], self.tokens[self.at + 1]
+            if operator[0] == "operator" and operator[1] in _ASSIGNING:
+                self.at += 2
+                value = self.assignment()
+                if operator[1] != "=":
+                    value = self.apply(operator[1][:-1], self.calculator.variable(name), value)
+                return self.store(name, value)
+        return self.conditional()
+
+    def store(self, name: str, value: int) -> int:
+        if self.live:
+            self.calculator.assign(name, value)
+        return value
+
+    def conditional(self) -> int:
+        condition = self.binary(0)
+        if not self.accept("?"):
+            return condition
+        yes = self.guarded(self.assignment, live=condition != 0)
+        self.expect(":")
+        no = self.guarded(self.assignment, live=condition == 0)
+        return yes if condition else no
+
+    def guarded(self, read: Callable[[], int], *, live: bool) -> int:
+        before, self.live = self.live, self.live and live
+        try:
+            return read()
+        finally:
+            self.live = before
+
+    def binary(self, level: int) -> int:
+        if level == len(_LEVELS):
+            return self.unary()
+        value = self.binary(level + 1)
+        while operator := self.accept(*_LEVELS[level]):
+            if operator in {"&&", "||"}:
+                needed = (value != 0) == (operator == "&&")
+                right = self.guarded(lambda: self.binary(level + 1), live=needed)
+                value = int(right != 0) if needed else int(operator == "||")
+            else:
+                value = self.apply(operator, value, self.binary(level + 1))
+        return value
+
+    def apply(self, operator: str, left: int, right: int) -> int:
+        match operator:
+            case "+" | "-" | "*":
+                value = left + right if operator == "+" else left - right if operator == "-" else left * right
+            case "/" | "%":
+                if right == 0:
+                    if not self.live:
+                        return 0
+                    raise ArithmeticFaultError(f"{self.expression}: zero divisor")
+                quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+                value = quotient if operator == "/" else left - quotient * right
+            case "<<":
+                value = left << (right % 32)
+            case ">>":
+                value = left >> (right % 32)
+            case "&" | "|" | "^":
+                value = left & right if operator == "&" else left | right if operator == "|" else left ^ right
+            case _:
+                value = int(
+                    {"==": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right,
+                     ">=": left >= right}[operator]
+                )  # fmt: skip
+        return _wrapped(value)
+
+    def unary(self) -> int:
+        operator = self.accept("++", "--", "+", "-", "!", "~")
+        if operator in {"++", "--"}:
+            name = self.name()
+            return self.store(name, _wrapped(self.calculator.variable(name) + (1 if operator == "++" else -1)))
+        if operator:
+            value = self.unary()
+            return _wrapped({"+": value, "-": -value, "!": int(value == 0), "~": ~value}[operator])
+        return self.primary()
+
+    def name(self) -> str:
+        if self.at >= len(self.tokens) or self.tokens[self.at][0] != "name":
+            raise self.fault()
+        self.at += 1
+        return self.tokens[self.at - 1][1]
+
+    def primary(self) -> int:
+        if self.accept("("):
+            value = self.comma()
+            self.expect(")")
+            return value
+        if self.at >= len(self.tokens):
+            raise self.fault()
+        kind, text = self.tokens[self.at]
+        if kind == "number":
+            self.at += 1
+            return _wrapped(self.number(text))
+        name = self.name()
+        value = self.calculator.variable(name) if self.live else 0
+        operator = self.accept("++", "--")
+        if operator:
+            self.store(name, _wrapped(value + (1 if operator == "++" else -1)))
+        return value
+
+    def number(self, text: str) -> int:
+        try:
+            if "#" in text:
+                base, _, digits = text.partition("#")
+                return int(digits, int(base))
+            return int(text, 16) if text[:2].lower() == "0x" else int(text)
+        except ValueError:
+            raise ArithmeticFaultError(f"{self.expression}: bad number '{text}'") from None

@@ -1,0 +1,691 @@
+"""The shell itself: walks a script's statements in one process of the phone's."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from orchestrator.virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError
+from orchestrator.virtual.files import PhoneTree
+from orchestrator.virtual.launching import DEFAULT_PATH, Launch, LaunchFaultError, launch
+from orchestrator.virtual.pipes import CollectHandle, Handle, HandleSink, NullHandle, open_pipe
+from orchestrator.virtual.processes import SIGNAL_WORDS, Process
+from orchestrator.virtual.shell.arithmetic import ArithmeticFaultError, Calculator
+from orchestrator.virtual.shell.conditions import ConditionFaultError, holds_extended
+from orchestrator.virtual.shell.expansion import Expander, ExpansionFaultError
+from orchestrator.virtual.shell.grammar import parse_script
+from orchestrator.virtual.shell.patterns import matches
+from orchestrator.virtual.shell.redirection import RedirectFaultError, redirected, release_all, retained
+from orchestrator.virtual.shell.scanning import ShellSyntaxError
+from orchestrator.virtual.shell.syntax import (
+    AndOr,
+    Block,
+    Calculation,
+    Case,
+    Condition,
+    For,
+    Function,
+    Group,
+    If,
+    Loop,
+    Pipeline,
+    Redirect,
+    Redirected,
+    Simple,
+    Statement,
+    Subshell,
+    Word,
+)
+from orchestrator.virtual.system import PhoneSystem
+
+if TYPE_CHECKING:
+    from orchestrator.virtual.shell.builtins import Builtin
+
+_MAX_CALLS: Final = 120
+#: How often a wait for a child looks whether the shell itself was killed, in real seconds.
+_LOOK_EVERY_S: Final = 0.05
+_SPECIAL: Final = frozenset("?$!#-")
+
+
+class ShellKilledError(Exception):
+    """The shell's own process was killed by a signal; unwind."""
+
+
+class LeaveLoopError(Exception):
+    """``break`` or ``continue`` through ``levels`` loops."""
+
+    def __init__(self, levels: int, *, again: bool) -> None:
+        super().__init__()
+        self.levels = levels
+        self.again = again
+
+
+class ReturnError(Exception):
+    """``return`` from a function or a sourced file."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self.status = status
+
+
+class ExitError(Exception):
+    """``exit``."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self.status = status
+
+
+@dataclass(slots=True)
+class Variables:
+    """Variables of a shell; functions put local ones on top."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    constant: set[str] = field(default_factory=set)
+
+    def copy(self) -> Variables:
+        """Return a copy for a subshell."""
+        return Variables(dict(self.values), set(self.exported), set(self.constant))
+
+    def environment(self) -> dict[str, str]:
+        """Return what programs inherit."""
+        return {name: self.values[name] for name in sorted(self.exported) if name in self.values}
+
+
+class Shell:
+    """One shell process (or a subshell of it)."""
+
+    def __init__(
+        self, system: PhoneSystem, process: Process, *, name: str, positional: Sequence[str], variables: Variables,
+        cwd: str, fds: Mapping[int, Handle],
+    ) -> None:  # fmt: skip
+        self.system = system
+        self.process = process
+        self.name = name
+        self.positional: list[str] = list(positional)
+        self.variables = variables
+        self.cwd = cwd
+        self.fds: dict[int, Handle] = dict(fds)
+        #: Whether the open files are this shell's to let go of; else they are borrowed from whom it runs for.
+        self.owns_fds = False
+        self.functions: dict[str, Statement] = {}
+        self.options: set[str] = set()
+        self.traps: dict[int, str] = {}
+        self.status = 0
+        self.last_background = 0
+        self.jobs: list[Process] = []
+        self.umask = 0o022
+        self.shell_pid = process.pid
+        self.expander = Expander(self)
+        self.calculator = Calculator(lambda variable: self.lookup(variable) or "", self.assign)
+        self.locals: list[dict[str, str | None]] = []
+        self._calls = 0
+        self._conditions = 0
+
+    @classmethod
+    def from_launch(cls, request: Launch, *, name: str, positional: Sequence[str]) -> Shell:
+        """Return the shell that a program start of ``sh`` or of a script becomes."""
+        variables = Variables(dict(request.env), set(request.env))
+        variables.values.setdefault("PATH", DEFAULT_PATH)
+        variables.values.setdefault("IFS", " \t\n")
+        variables.values["PWD"] = request.cwd
+        return cls(
+            request.system, request.process, name=name, positional=positional, variables=variables, cwd=request.cwd,
+            fds=request.fds,
+        )  # fmt: skip
+
+    # What expansion asks for
+
+    @property
+    def uid(self) -> int:
+        """Who runs the shell."""
+        return self.process.uid
+
+    @property
+    def files(self) -> PhoneTree:
+        """The phone's files."""
+        return self.system.files
+
+    def absolute(self, path: str) -> str:
+        """Return a phone path, made absolute."""
+        return path if path.startswith("/") else f"{self.cwd.rstrip('/')}/{path}"
+
+    def has_option(self, name: str) -> bool:
+        """Say whether an option of ``set`` is on."""
+        return name in self.options
+
+    def lookup(self, name: str) -> str | None:
+        """Return a variable or special parameter."""
+        if name.isdigit():
+            place = int(name)
+            if place == 0:
+                return self.name
+            return self.positional[place - 1] if place <= len(self.positional) else None
+        if name in _SPECIAL:
+            return {
+                "?": str(self.status), "$": str(self.shell_pid), "#": str(len(self.positional)),
+                "!": str(self.last_background) if self.last_background else "", "-": "".join(sorted(self._letters())),
+            }[name]  # fmt: skip
+        match name:
+            case "RANDOM":
+                return str(random.randrange(32768))  # noqa: S311 -- no secret is made of it
+            case "SECONDS":
+                return str(int(self.system.time.uptime_s() - self.process.started_s))
+            case "EPOCHREALTIME":
+                return f"{self.system.time.wall_s():.6f}"
+            case "PPID":
+                return str(self.process.ppid)
+            case "USER_ID":
+                return str(self.uid)
+        return self.variables.values.get(name)
+
+    def _letters(self) -> set[str]:
+        return {letter for letter, option in OPTION_LETTERS.items() if option in self.options} | {"h"}
+
+    def assign(self, name: str, value: str) -> None:
+        """Set a variable; raise ExpansionFaultError for a read-only one."""
+        if name in self.variables.constant:
+            raise ExpansionFaultError(f"read-only: {name}")
+        self.variables.values[name] = value
+        if "allexport" in self.options:
+            self.variables.exported.add(name)
+
+    def substitute(self, script: str) -> str:
+        """Run ``$(script)`` in a subshell and return its output."""
+        collected = CollectHandle()
+        child = self.fork({**self.fds, 1: collected})
+        self.status = child.run_as_subshell(lambda: child.run_text(script))
+        child.close()
+        self.system.processes.end(child.process, self.status)
+        return collected.collected.rstrip(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape")
+
+    # Running
+
+    def run(self, script: str, *, exec_last: bool = False) -> int:
+        """Run a whole script, its EXIT trap included; return its exit status."""
+
+        def whole() -> int:
+            block = parse_script(script)
+            if exec_last and len(block.statements) == 1 and not block.statements[0][1]:
+                only = block.statements[0][0]
+                if isinstance(only, Simple):
+                    return self.simple(only, replace=True)
+            return self.block(block)
+
+        return self.run_as_subshell(whole)
+
+    def run_as_subshell(self, body: Callable[[], int]) -> int:
+        """Run something to the end of this shell: exit, signals, faults and the EXIT trap dealt with."""
+        before = self.system.processes.enter(self.process)
+        try:
+            try:
+                self.status = self._guarded(body)
+                script = self.traps.pop(0, None)
+                if script is not None and not self.process.killed.is_set():
+                    status = self.status
+                    exit_status = self._guarded(lambda: self.run_text(script, keep=True))
+                    self.status = exit_status if self._exited else status
+            except ShellKilledError:
+                self.status = 128 + self.process.signal
+        finally:
+            self.system.processes.leave(before)
+        return self.status
+
+    _exited = False
+
+    def _guarded(self, body: Callable[[], int]) -> int:
+        self._exited = False
+        try:
+            return body()
+        except ExitError as exc:
+            self._exited = True
+            return exc.status
+        except (ReturnError, LeaveLoopError) as exc:
+            return exc.status if isinstance(exc, ReturnError) else self.status
+        except ShellSyntaxError as exc:
+            self.complain(f"syntax error: {exc}" if "quote" not in str(exc) else str(exc))
+            return 1
+        except (ExpansionFaultError, ArithmeticFaultError) as exc:
+            self.complain(str(exc))
+            return 1
+        except RecursionError:
+            self.complain("too deeply nested")
+            return 1
+        except StreamClosedError:
+            return 128 + 13
+
+    def run_text(self, script: str, *, keep: bool = False) -> int:
+        """Run a script in this shell (eval, source, traps); ``keep`` leaves ``$?`` as it was."""
+        status = self.status
+        result = self.block(parse_script(script))
+        if keep:
+            self.status = status
+        return result
+
+    def block(self, block: Block) -> int:
+        """Run statements one after another."""
+        self.status = 0 if not block.statements else self.status
+        for statement, background in block.statements:
+            self.check_signals()
+            if background:
+                self.status = self._background(statement)
+            else:
+                self.status = self.execute(statement)
+                if self.status and "errexit" in self.options and not self._conditions and _fails_shell(statement):
+                    raise ExitError(self.status)
+        self.check_signals()
+        return self.status
+
+    def check_signals(self) -> None:
+        """Run traps of signals that have arrived; raise ShellKilledError when one has ended the shell."""
+        if self.process.killed.is_set():
+            raise ShellKilledError
+        while self.process.pending:
+            script = self.traps.get(self.process.pending.pop(0))
+            if script:
+                self.run_text(script, keep=True)
+
+    def execute(self, statement: Statement) -> int:
+        """Run one statement and return its status."""
+        match statement:
+            case Simple():
+                return self.simple(statement)
+            case AndOr():
+                status = self._condition(lambda: self.execute(statement.left))
+                self.status = status
+                if (status == 0) == (statement.operator == "&&"):
+                    return self.execute(statement.right)
+                return status
+            case Pipeline():
+                return self._pipeline(statement)
+            case Redirected():
+                return self._with_redirects(statement.redirects, lambda: self.execute(statement.body))
+            case Group():
+                return self.block(statement.body)
+            case If():
+                return self._if(statement)
+            case Loop():
+                return self._loop(statement)
+            case For():
+                return self._for(statement)
+            case Case():
+                return self._case(statement)
+            case Subshell():
+                return self._subshell(lambda shell: shell.block(statement.body))
+            case Function():
+                self.functions[statement.name] = statement.body
+                return 0
+            case Calculation():
+                return self._with_redirects(statement.redirects, lambda: self._calculate(statement.expression))
+            case Condition():
+                return self._with_redirects(statement.redirects, lambda: self._extended(statement.words))
+
+    def _condition(self, body: Callable[[], int]) -> int:
+        """Run something whose failure ``set -e`` doesn't mind."""
+        self._conditions += 1
+        try:
+            return body()
+        finally:
+            self._conditions -= 1
+
+    def _calculate(self, expression: Word) -> int:
+        return 0 if self.calculator.value(self.expander.text(expression)) else 1
+
+    def _extended(self, words: Sequence[Word]) -> int:
+        try:
+            return 0 if holds_extended(self, words) else 1
+        except ConditionFaultError as exc:
+            self.complain(f"[[: {exc}")
+            return 2
+
+    def _if(self, statement: If) -> int:
+        for condition, body in statement.branches:
+            if self._condition(lambda condition=condition: self.block(condition)) == 0:  # type: ignore[misc]
+                return self.block(body)
+        self.status = 0
+        return self.block(statement.otherwise) if statement.otherwise is not None else 0
+
+    def _loop(self, statement: Loop) -> int:
+        status = 0
+        while True:
+            try:
+                if (self._condition(lambda: self.block(statement.condition)) == 0) == statement.until:
+                    return status
+                status = self.block(statement.body)
+            except LeaveLoopError as exc:
+                if exc.levels > 1:
+                    raise LeaveLoopError(exc.levels - 1, again=exc.again) from None
+                status = 0
+                if not exc.again:
+                    return 0
+
+    def _for(self, statement: For) -> int:
+        values = self.positional if statement.words is None else self.expander.arguments(statement.words)
+        status = 0
+        for value in list(values):
+            self.assign(statement.name, value)
+            try:
+                status = self.block(statement.body)
+            except LeaveLoopError as exc:
+                if exc.levels > 1:
+                    raise LeaveLoopError(exc.levels - 1, again=exc.again) from None
+                status = 0
+                if not exc.again:
+                    return 0
+        return status
+
+    def _case(self, statement: Case) -> int:
+        value = self.expander.text(statement.value)
+        for patterns, body in statement.items:
+            if any(matches(self.expander.pieces(pattern), value) for pattern in patterns):
+                self.status = 0
+                return self.block(body)
+        return 0
+
+    # Subshells, pipelines, background
+
+    def fork(self, fds: Mapping[int, Handle], *, uid: int | None = None) -> Shell:
+        """Return a subshell in a process of its own; the open files are only borrowed."""
+        process = self.system.processes.spawn(
+            [self.name], uid=self.uid if uid is None else uid, parent=self.process, group=self.process.group,
+            is_shell=True,
+        )  # fmt: skip
+        child = Shell(
+            self.system, process, name=self.name, positional=self.positional, variables=self.variables.copy(),
+            cwd=self.cwd, fds=fds,
+        )  # fmt: skip
+        child.functions = dict(self.functions)
+        child.options = set(self.options)
+        child.traps = {signal: script for signal, script in self.traps.items() if not script}
+        child.status = self.status
+        child.last_background = self.last_background
+        child.umask = self.umask
+        child.shell_pid = self.shell_pid
+        child._conditions = self._conditions
+        return child
+
+    def close(self) -> None:
+        """Let go of the open files that are this shell's own."""
+        if self.owns_fds:
+            self.owns_fds = False
+            release_all(self.fds)
+
+    def _subshell(self, body: Callable[[Shell], int]) -> int:
+        child = self.fork(self.fds)
+        status = 1
+        try:
+            status = child.run_as_subshell(lambda: body(child))
+        finally:
+            child.close()
+            self.system.processes.end(child.process, status)
+        return self._ended(child.process, status)
+
+    def _start(self, statement: Statement, fds: dict[int, Handle]) -> tuple[Shell, threading.Thread]:
+        """Run a statement in a thread as a process of its own, which holds ``fds``."""
+        child = self.fork(fds)
+        child.owns_fds = True
+
+        def body() -> None:
+            status = 1
+            try:
+                status = child.run_as_subshell(lambda: child.alone(statement))
+            finally:
+                child.close()
+                self.system.processes.end(child.process, status)
+
+        return child, threading.Thread(target=body, daemon=True, name=f"phone-{child.process.pid}")
+
+    def alone(self, statement: Statement) -> int:
+        """Run the only statement of a subshell; a simple command takes the process over."""
+        return self.simple(statement, replace=True) if isinstance(statement, Simple) else self.execute(statement)
+
+    def _background(self, statement: Statement) -> int:
+        fds = retained({**self.fds, 0: NullHandle()})
+        child, thread = self._start(statement, fds)
+        self.last_background = child.process.pid
+        self.jobs.append(child.process)
+        thread.start()
+        return 0
+
+    def _pipeline(self, pipeline: Pipeline) -> int:
+        if len(pipeline.commands) == 1:
+            status = (
+                self._condition(lambda: self.execute(pipeline.commands[0]))
+                if pipeline.negated
+                else self.execute(pipeline.commands[0])
+            )
+        else:
+            status = self._pipe(pipeline.commands)
+        return (0 if status else 1) if pipeline.negated else status
+
+    def _pipe(self, commands: Sequence[Statement]) -> int:
+        incoming: Handle | None = None
+        started: list[tuple[Shell, threading.Thread]] = []
+        for place, command in enumerate(commands):
+            fds = retained(self.fds)
+            if incoming is not None:
+                if 0 in fds:
+                    fds[0].release()
+                fds[0] = incoming
+            if place < len(commands) - 1:
+                incoming, outgoing = open_pipe()
+                if 1 in fds:
+                    fds[1].release()
+                fds[1] = outgoing
+            started.append(self._start(command, fds))
+        for _, thread in started[:-1]:
+            thread.start()
+        last, thread = started[-1]
+        thread.run()
+        statuses = [last.status]
+        for shell, _ in started[:-1]:
+            self.wait_for(shell.process)
+            statuses.append(shell.process.status)
+        status = self._ended(last.process, last.status)
+        if "pipefail" in self.options:
+            return next((code for code in (status, *reversed(statuses[1:])) if code), 0)
+        return status
+
+    def wait_for(self, process: Process) -> bool:
+        """Wait until a process has ended; False when a caught signal came first. Raises ShellKilledError."""
+        while not process.done.wait(_LOOK_EVERY_S):
+            if self.process.killed.is_set():
+                raise ShellKilledError
+            if self.process.pending:
+                return False
+        return True
+
+    def _ended(self, process: Process, status: int) -> int:
+        """Say, as mksh does, by which signal a foreground command ended."""
+        words = SIGNAL_WORDS.get(process.signal) if process.signal else None
+        if words is not None and status == 128 + process.signal:
+            self.error(f"{words} ")
+        return status
+
+    # Simple commands
+
+    def simple(self, command: Simple, *, replace: bool = False) -> int:
+        """Run a simple command. ``replace``: it is the shell's last, so a program takes over the shell's process."""
+        self.check_signals()
+        arguments = self.expander.arguments(command.words)
+        if not arguments:
+            return self._assignments_only(command)
+        name = arguments[0]
+        builtin = _builtins().get(name)
+        if "xtrace" in self.options:
+            self.error("+ " + " ".join(quoted(argument) for argument in arguments))
+        if name == "exec":
+            return self._exec(command, arguments[1:])
+        if name in self.functions and not (builtin and builtin.special):
+            return self._with_assignments(command, lambda: self._function(name, arguments))
+        if builtin is not None:
+            return self._with_assignments(
+                command, lambda: builtin.run(self, arguments), keep=builtin.special and bool(command.assignments)
+            )
+        return self._with_redirects(
+            command.redirects, lambda: self.external(arguments, self._assigned(command), replace=replace)
+        )
+
+    def _assigned(self, command: Simple) -> dict[str, str]:
+        return {name: self._assigned_value(name, word, append) for name, word, append in command.assignments}
+
+    def _assigned_value(self, name: str, word: Word, append: bool) -> str:  # noqa: FBT001 -- as parsed
+        value = self.expander.text(word)
+        return (self.lookup(name) or "") + value if append else value
+
+    def _assignments_only(self, command: Simple) -> int:
+        before, self.status = self.status, 0
+        for name, word, append in command.assignments:
+            self.assign(name, self._assigned_value(name, word, append))
+        status = self.status
+        self.status = before
+        if command.redirects:
+            return self._with_redirects(command.redirects, lambda: status)
+        return status
+
+    def _with_assignments(self, command: Simple, body: Callable[[], int], *, keep: bool = False) -> int:
+        assigned = self._assigned(command)
+        before = {name: self.variables.values.get(name) for name in assigned}
+        for name, value in assigned.items():
+            self.assign(name, value)
+        try:
+            return self._with_redirects(command.redirects, body)
+        finally:
+            if not keep:
+                for name, old in before.items():
+                    if old is None:
+                        self.variables.values.pop(name, None)
+                    else:
+                        self.variables.values[name] = old
+
+    def _with_redirects(self, redirects: Sequence[Redirect], body: Callable[[], int]) -> int:
+        if not redirects:
+            return body()
+        try:
+            fds, opened = redirected(self, redirects)
+        except RedirectFaultError as exc:
+            self.complain(str(exc))
+            return 1
+        before, self.fds = self.fds, fds
+        try:
+            return body()
+        finally:
+            if self.fds is fds:
+                self.fds = before
+            for handle in opened:
+                handle.release()
+
+    def _exec(self, command: Simple, arguments: list[str]) -> int:
+        for name, value in self._assigned(command).items():
+            self.assign(name, value)
+        try:
+            fds, opened = redirected(self, command.redirects)
+        except RedirectFaultError as exc:
+            self.complain(str(exc))
+            raise ExitError(1) from exc
+        held = retained(fds)
+        for handle in opened:
+            handle.release()
+        self.close()
+        self.fds, self.owns_fds = held, True
+        if arguments:
+            raise ExitError(self.external(arguments, {}, replace=True))
+        return 0
+
+    def _function(self, name: str, arguments: list[str]) -> int:
+        if self._calls >= _MAX_CALLS:
+            raise ExpansionFaultError(f"{name}: functions are nested too deeply")
+        before, self.positional = self.positional, arguments[1:]
+        self._calls += 1
+        self.locals.append({})
+        try:
+            return self.execute(self.functions[name])
+        except ReturnError as exc:
+            return exc.status
+        finally:
+            self._calls -= 1
+            self.positional = before
+            for variable, value in self.locals.pop().items():
+                if value is None:
+                    self.variables.values.pop(variable, None)
+                else:
+                    self.variables.values[variable] = value
+
+    def external(self, arguments: Sequence[str], assigned: Mapping[str, str], *, replace: bool = False) -> int:
+        """Run a program: in a child process, or in the shell's own."""
+        replace = replace and not self.traps
+        process = (
+            self.process
+            if replace
+            else self.system.processes.spawn(arguments, uid=self.uid, parent=self.process, group=self.process.group)
+        )
+        if replace:
+            process.is_shell = False
+            process.caught.clear()
+        else:
+            process.ignored |= {signal for signal, script in self.traps.items() if not script}
+        request = Launch(
+            system=self.system, process=process, argv=arguments, env=self.variables.environment() | assigned,
+            cwd=self.cwd, fds=self.fds,
+        )  # fmt: skip
+        status = 1
+        try:
+            status = launch(request)
+        except LaunchFaultError as exc:
+            self.complain(str(exc))
+            status = exc.code
+        finally:
+            if not replace:
+                self.system.processes.end(process, status)
+        return status if replace else self._ended(process, status)
+
+    # Messages
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        """Write to one of the shell's open files; raise StreamClosedError, PhoneFileError."""
+        handle = self.fds.get(descriptor)
+        if handle is not None and data:
+            HandleSink(handle, self.process).write(data)
+
+    def error(self, text: str) -> None:
+        """Write a line to stderr, if anyone reads it."""
+        try:
+            self.write(2, (text + "\n").encode("utf-8", "surrogateescape"))
+        except (StreamClosedError, PhoneFileError, ProgramDiedError):
+            return
+
+    def complain(self, message: str) -> None:
+        """Write a line to stderr after the shell's name."""
+        self.error(f"{self.name}: {message}")
+
+
+OPTION_LETTERS: Final[Mapping[str, str]] = {
+    "e": "errexit", "u": "nounset", "x": "xtrace", "f": "noglob", "a": "allexport", "n": "noexec", "v": "verbose",
+    "m": "monitor", "C": "noclobber",
+}  # fmt: skip
+
+
+def _builtins() -> Mapping[str, Builtin]:
+    from orchestrator.virtual.shell.builtins import BUILTINS
+
+    return BUILTINS
+
+
+def _fails_shell(statement: Statement) -> bool:
+    """Whether ``set -e`` ends the shell when this statement fails (not for ``!`` and the left of ``&&``)."""
+    if isinstance(statement, Pipeline):
+        return not statement.negated
+    if isinstance(statement, AndOr):
+        return False
+    return not isinstance(statement, If | Loop | For | Case)
+
+
+def quoted(text: str) -> str:
+    """Return an argument as ``set -x`` and ``set`` show it."""
+    if text and all(char.isalnum() or char in "_-./:=,@%+^" for char in text):
+        return text
+    return "'" + text.replace("'", "'\\''") + "'"

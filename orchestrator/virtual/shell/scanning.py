@@ -1,0 +1,460 @@
+"""First reading of a script: where its words, redirections, here-documents and comments are.
+
+The statement grammar is tree-sitter-bash's, but words follow rules of their own (quotes, expansions nested in quotes,
+mksh's differences from bash), so they are found here. The grammar then reads a *skeleton* of the same length: every
+word turned into ``xxx``, comments and here-documents into spaces, reserved words and operators left where they are. All
+positions in the skeleton are positions in the script.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+RESERVED: Final = frozenset(
+    {"if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "function", "{", "}"}
+)
+_OPENING: Final = frozenset({"if", "then", "else", "elif", "do", "while", "until", "{"})
+_CLOSING: Final = frozenset({"then", "do", "else", "elif", "fi", "done", "esac", "}"})
+_REDIRECT: Final = re.compile(r"&>>|&>|<<-|<<<|<<|<&|<>|>>|>&|>\||<|>")
+_ENDS_WORD: Final = frozenset(" \t\n;&|()<>")
+
+
+class ShellSyntaxError(Exception):
+    """The script can't be read; the message is what mksh would say after ``syntax error: ``."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordToken:
+    """A word, from ``start`` to ``end`` in the script."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RedirectToken:
+    """A redirection: its operator, the descriptor before it (None: the usual one) and what follows."""
+
+    start: int
+    end: int
+    operator: str
+    descriptor: int | None
+    target_start: int
+    #: The here-document's text and whether it is taken literally; None for other redirections.
+    document: str | None = None
+    literal: bool = False
+
+
+@dataclass(slots=True)
+class _Document:
+    token_index: int
+    delimiter: str
+    literal: bool
+    strip_tabs: bool
+
+
+@dataclass(slots=True)
+class Scan:
+    """A script's skeleton and tokens."""
+
+    script: str
+    skeleton: bytes = b""
+    tokens: list[WordToken | RedirectToken] = field(default_factory=list)
+    #: Where a ``!`` that negates a pipeline stands.
+    negations: set[int] = field(default_factory=set)
+    #: Where words stand that are reserved where they are.
+    reserved: dict[int, str] = field(default_factory=dict)
+    #: Whether a here-document isn't closed by its delimiter.
+    open_document: bool = False
+
+
+def scan(script: str) -> Scan:
+    """Read a script; raise ShellSyntaxError for a quote or an expansion that isn't closed."""
+    return _Scanner(script).run()
+
+
+class _Scanner:
+    def __init__(self, script: str) -> None:
+        self.text = script
+        self.out = list(script)
+        self.result = Scan(script)
+        self.documents: list[_Document] = []
+        self.at_command = True
+        #: What the word after the next ones means: "for" -> name, "in"; "case" -> word, "in", patterns.
+        self.expect: list[str] = []
+        self.case_depth: list[str] = []
+        self.last_token_end = 0
+        self.last_was_closing = False
+
+    def run(self) -> Scan:
+        text, at = self.text, 0
+        while at < len(text):
+            char = text[at]
+            if char == "\n":
+                at = self._newline(at)
+            elif char in " \t\r":
+                self.out[at] = " "
+                at += 1
+            elif char == "\\" and text[at + 1 : at + 2] == "\n":
+                self._blank(at, at + 2)
+                at += 2
+            elif char == "#":
+                end = text.find("\n", at)
+                end = len(text) if end < 0 else end
+                self._blank(at, end)
+                at = end
+            elif match := _REDIRECT.match(text, at):
+                at = self._redirect(at, at, match.group(), None)
+            elif char in ";&|()":
+                at = self._operator(at)
+            else:
+                at = self._word(at)
+        self._read_documents(len(text))
+        self.result.skeleton = "".join(self.out).encode("ascii", "replace")
+        return self.result
+
+    def _blank(self, start: int, end: int) -> None:
+        self.out[start:end] = " " * (end - start)
+
+    def _newline(self, at: int) -> int:
+        self.at_command = True
+        return self._read_documents(at + 1) if self.documents else at + 1
+
+    def _read_documents(self, at: int) -> int:
+        """Take the bodies of the here-documents that were announced on the line before."""
+        start = at
+        for document in self.documents:
+            body: list[str] = []
+            closed = False
+            while at < len(self.text):
+                end = self.text.find("\n", at)
+                line, following = (self.text[at:], len(self.text)) if end < 0 else (self.text[at:end], end + 1)
+                at = following
+                if document.strip_tabs:
+                    line = line.lstrip("\t")
+                if line == document.delimiter:
+                    closed = True
+                    break
+                body.append(line + ("\n" if end >= 0 else ""))
+            self.result.open_document = self.result.open_document or not closed
+            old = self.result.tokens[document.token_index]
+            if isinstance(old, RedirectToken):
+                self.result.tokens[document.token_index] = RedirectToken(
+                    old.start, old.end, "<<", old.descriptor, old.target_start, "".join(body), document.literal
+                )
+        self.documents.clear()
+        self._blank(start, at)
+        return at
+
+    def _operator(self, at: int) -> int:
+        text = self.text
+        if text.startswith("((", at) and self.at_command and (end := self._arithmetic_end(at)) is not None:
+            self._add_word(at, end)
+            return end
+        two = text[at : at + 2]
+        width = 2 if two in {"&&", "||", ";;", "|&"} else 1
+        operator = text[at : at + width]
+        if self.case_depth and self.case_depth[-1] == "patterns":
+            if operator == ")":
+                self.case_depth[-1] = "body"
+            self.at_command = operator == ")"
+        else:
+            if operator == ";;" and self.case_depth:
+                self.case_depth[-1] = "patterns"
+            if operator == ";" and self.expect[-1:] == ["for-in"]:
+                self.expect.pop()
+            self.at_command = True
+        self.last_was_closing = operator == ")"
+        self.last_token_end = at + width
+        return at + width
+
+    def _arithmetic_end(self, at: int) -> int | None:
+        """Return the end of ``(( ... ))`` when that is what stands there."""
+        try:
+            end = closing_parenthesis(self.text, at + 2)
+        except ShellSyntaxError:
+            return None
+        return end + 1 if self.text[end : end + 1] == ")" else None
+
+    def _redirect(self, start: int, at: int, operator: str, descriptor: int | None) -> int:
+        """Take a redirection whose operator stands at ``at``; ``start`` is where its descriptor begins."""
+        text = self.text
+        target = at + len(operator)
+        while target < len(text) and text[target] in " \t":
+            target += 1
+        end = word_end(text, target)
+        if end == target:
+            found = text[target : target + 1]
+            raise ShellSyntaxError(f"unexpected {_shown(found)}")
+        if operator in {"<<", "<<-"}:
+            raw = text[target:end]
+            delimiter = _unquoted(raw)
+            self.documents.append(
+                _Document(len(self.result.tokens), delimiter, raw != delimiter, strip_tabs=operator == "<<-")
+            )
+        self.result.tokens.append(RedirectToken(start, end, operator, descriptor, target))
+        self._blank(start, target)
+        self.out[at] = ">"
+        self.out[target:end] = "x" * (end - target)
+        self.last_token_end = end
+        return end
+
+    def _word(self, at: int) -> int:
+        text = self.text
+        if self.at_command and text.startswith("[[", at) and text[at + 2 : at + 3] in {" ", "\t", "\n"}:
+            end = self._conditional_end(at)
+            self._add_word(at, end)
+            return end
+        end = word_end(text, at)
+        word = text[at:end]
+        if word.isdigit() and (match := _REDIRECT.match(text, end)) and text[end] != "&":
+            return self._redirect(at, end, match.group(), int(word))
+        if word == "!" and self.at_command:
+            self.result.negations.add(at)
+            self.out[at] = " "
+            return end
+        if self._reserved_word(at, end, word):
+            return end
+        self._add_word(at, end)
+        return end
+
+    def _reserved_word(self, at: int, end: int, word: str) -> bool:
+        """Deal with a word that is reserved where it stands; False when it is an ordinary one."""
+        if self.expect[-1:] == ["for-in"]:
+            if word == "in":
+                self.expect.pop()
+                self._keep(at, word)
+                if re.compile(r"[ \t]*[;\n]").match(self.text, end):
+                    self._blank(at, end)
+                self.at_command = False
+                return True
+            if word == "do":
+                self.expect.pop()
+        if self.expect[-1:] == ["case-in"] and word == "in":
+            self.expect.pop()
+            self.case_depth.append("patterns")
+            self._keep(at, word)
+            self.at_command = True
+            return True
+        if word == "esac" and self.case_depth and (self.at_command or self.case_depth[-1] == "patterns"):
+            self.case_depth.pop()
+            self._keep(at, word)
+            self._after_closing(at, end)
+            return True
+        if self.case_depth and self.case_depth[-1] == "patterns":
+            return False
+        if not self.at_command or word not in RESERVED:
+            return False
+        if word in {"for", "case"}:
+            self.expect.append(f"{word}-name")
+            self.at_command = False
+        elif word == "function":
+            self.expect.append("function-name")
+            self.at_command = False
+        self._keep(at, word)
+        if word in _CLOSING:
+            self._after_closing(at, end)
+        if word in _OPENING:
+            self.at_command = True
+            self.last_was_closing = False
+        return True
+
+    def _after_closing(self, at: int, end: int) -> None:
+        """``fi fi`` and ``) then`` need no semicolon in sh; the grammar wants one."""
+        gap = self.text[self.last_token_end : at]
+        if self.last_was_closing and gap and not gap.strip(" \t"):
+            self.out[self.last_token_end] = ";"
+        self.at_command = True
+        self.last_was_closing = True
+        self.last_token_end = end
+
+    def _keep(self, at: int, word: str) -> None:
+        self.result.reserved[at] = word
+
+    def _add_word(self, at: int, end: int) -> None:
+        self.out[at:end] = "x" * (end - at)
+        self.result.tokens.append(WordToken(at, end))
+        self.at_command = False
+        self.last_was_closing = False
+        self.last_token_end = end
+        if self.expect:
+            match self.expect[-1]:
+                case "for-name":
+                    self.expect[-1] = "for-in"
+                    self.at_command = True
+                case "case-name":
+                    self.expect[-1] = "case-in"
+                case "function-name":
+                    self.expect.pop()
+                    self.at_command = True
+
+    def _conditional_end(self, at: int) -> int:
+        """Return the end of ``[[ ... ]]``."""
+        place = at + 2
+        while place < len(self.text):
+            if self.text[place] in _ENDS_WORD:
+                place += 1
+                continue
+            end = word_end(self.text, place)
+            if self.text[place:end] == "]]":
+                return end
+            place = end
+        raise ShellSyntaxError("'[[' unmatched")
+
+
+def _shown(text: str) -> str:
+    return "EOF" if not text else "newline" if text == "\n" else f"'{text}'"
+
+
+def _unquoted(raw: str) -> str:
+    """Return a here-document's delimiter without its quotes."""
+    return re.sub(r"\\(.)|['\"]", lambda match: match.group(1) or "", raw)
+
+
+def word_end(text: str, at: int) -> int:
+    """Return where the word that begins at ``at`` ends; raise ShellSyntaxError for something not closed."""
+    while at < len(text) and text[at] not in _ENDS_WORD:
+        at = _element_end(text, at)
+    return min(at, len(text))
+
+
+def _element_end(text: str, at: int) -> int:
+    """Return the end of the quote, expansion or character that begins at ``at``."""
+    char = text[at]
+    if char == "\\":
+        return at + 2
+    if char == "'":
+        return _find(text, "'", at + 1, "no closing quote") + 1
+    if char == '"':
+        return double_quote_end(text, at + 1)
+    if char == "`":
+        return backquote_end(text, at + 1)
+    if char == "$":
+        return dollar_end(text, at)
+    return at + 1
+
+
+def _find(text: str, what: str, at: int, fault: str) -> int:
+    found = text.find(what, at)
+    if found < 0:
+        raise ShellSyntaxError(fault)
+    return found
+
+
+def double_quote_end(text: str, at: int) -> int:
+    """Return the position after the closing double quote of a string whose text begins at ``at``."""
+    while at < len(text):
+        char = text[at]
+        if char == '"':
+            return at + 1
+        if char == "\\":
+            at += 2
+        elif char == "`":
+            at = backquote_end(text, at + 1)
+        elif char == "$" and text[at + 1 : at + 2] in {"(", "{"}:
+            at = dollar_end(text, at, quoted=True)
+        else:
+            at += 1
+    raise ShellSyntaxError("no closing quote")
+
+
+def backquote_end(text: str, at: int) -> int:
+    """Return the position after the closing backquote."""
+    while at < len(text):
+        if text[at] == "`":
+            return at + 1
+        at += 2 if text[at] == "\\" else 1
+    raise ShellSyntaxError("no closing quote")
+
+
+def dollar_end(text: str, at: int, *, quoted: bool = False) -> int:
+    """Return the end of what the ``$`` at ``at`` begins: an expansion, a quote, or only itself.
+
+    ``quoted``: it stands in double quotes, where a single quote is an ordinary character.
+    """
+    following = text[at + 1 : at + 2]
+    if following == "(":
+        return closing_parenthesis(text, at + 2)
+    if following == "{":
+        return closing_brace(text, at + 2, quoted=quoted)
+    if following == "'" and not quoted:
+        place = at + 2
+        while place < len(text):
+            if text[place] == "'":
+                return place + 1
+            place += 2 if text[place] == "\\" else 1
+        raise ShellSyntaxError("no closing quote")
+    return at + 1
+
+
+def closing_parenthesis(text: str, at: int) -> int:
+    """Return the position after the ``)`` that closes the ``$(`` or ``((`` whose inside begins at ``at``."""
+    depth = 1
+    in_case = 0
+    word_may_begin = True
+    documents: list[tuple[str, bool]] = []
+    while at < len(text):
+        char = text[at]
+        if char == ")":
+            if not in_case or depth > 1:  # else it is the end of a pattern
+                depth -= 1
+            at += 1
+            if depth == 0:
+                return at
+        elif char == "(":
+            depth += 1
+            at += 1
+        elif char == "#" and word_may_begin:
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end
+        elif char == "\n":
+            at += 1
+            for delimiter, strip in documents:
+                at = _skip_document(text, at, delimiter, strip=strip)
+            documents.clear()
+        elif text.startswith("<<", at) and not text.startswith("<<<", at) and (end := _document_word(text, at)):
+            strip = text.startswith("<<-", at)
+            start = at + (3 if strip else 2)
+            documents.append((_unquoted(text[start:end].strip()), strip))
+            at = end
+        elif char in _ENDS_WORD:
+            at += 1
+        else:
+            end = _element_end(text, at)
+            if word_may_begin:
+                keyword = re.compile(r"(case|esac)(?=[\s;)])").match(text, at)
+                if keyword:
+                    in_case = in_case + 1 if keyword.group(1) == "case" else max(0, in_case - 1)
+                    end = keyword.end()
+            at = end
+        word_may_begin = text[at - 1 : at] in _ENDS_WORD
+    raise ShellSyntaxError("unexpected EOF, expecting ')'")
+
+
+def _document_word(text: str, at: int) -> int:
+    """Return the end of a here-document's delimiter, 0 when ``<<`` is arithmetic."""
+    match = re.compile(r"<<-?[ \t]*(?=['\"\\A-Za-z_])").match(text, at)
+    return word_end(text, match.end()) if match else 0
+
+
+def _skip_document(text: str, at: int, delimiter: str, *, strip: bool) -> int:
+    while at < len(text):
+        end = text.find("\n", at)
+        line, at = (text[at:], len(text)) if end < 0 else (text[at:end], end + 1)
+        if (line.lstrip("\t") if strip else line) == delimiter:
+            break
+    return at
+
+
+def closing_brace(text: str, at: int, *, quoted: bool = False) -> int:
+    """Return the position after the ``}`` that closes the ``${`` whose inside begins at ``at``."""
+    while at < len(text):
+        if text[at] == "}":
+            return at + 1
+        if text[at] == "$":
+            at = dollar_end(text, at, quoted=quoted)
+        else:
+            at = at + 1 if quoted and text[at] == "'" else _element_end(text, at)
+    raise ShellSyntaxError("unexpected EOF, expecting '}'")

@@ -1,0 +1,205 @@
+"""What a script means: statements and words, as the interpreter walks them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Characters that stand for themselves; ``quoted`` ones are never split nor matched as patterns."""
+
+    text: str
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """``$x``, ``${x:-word}``, ``${#x}``, ``${x#pattern}`` ..."""
+
+    name: str
+    quoted: bool
+    #: "", or one of - := :- = :? ? :+ + # ## % %% / // /# /% : (substring) and "length", "bad".
+    operator: str = ""
+    operand: Word | None = None
+    second: Word | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """``$(script)`` or backquotes."""
+
+    script: str
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``$((expression))``; the expression is expanded as if it stood in double quotes."""
+
+    expression: Word
+    quoted: bool
+
+
+Part = Text | Variable | Command | Arithmetic
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word, in parts, and as it was written."""
+
+    parts: tuple[Part, ...]
+    raw: str
+
+    @property
+    def literal(self) -> str | None:
+        """The word's text when nothing in it is expanded and nothing quoted, else None."""
+        if len(self.parts) == 1 and isinstance(self.parts[0], Text) and not self.parts[0].quoted:
+            return self.parts[0].text
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """One redirection. For a here-document, ``target`` is its text."""
+
+    operator: str
+    descriptor: int | None
+    target: Word
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """A command with its words, the assignments before it and its redirections."""
+
+    assignments: tuple[tuple[str, Word, bool], ...]
+    words: tuple[Word, ...]
+    redirects: tuple[Redirect, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """``((expression))``."""
+
+    expression: Word
+    redirects: tuple[Redirect, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """``[[ expression ]]``; the words between the brackets, operators among them."""
+
+    words: tuple[Word, ...]
+    redirects: tuple[Redirect, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Commands joined by pipes, perhaps negated."""
+
+    commands: tuple[Statement, ...]
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AndOr:
+    """``left && right`` or ``left || right``."""
+
+    left: Statement
+    operator: Literal["&&", "||"]
+    right: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Statements one after another; those marked run in the background."""
+
+    statements: tuple[tuple[Statement, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """``if``: pairs of condition and body, and what happens otherwise."""
+
+    branches: tuple[tuple[Block, Block], ...]
+    otherwise: Block | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``while`` and ``until``."""
+
+    condition: Block
+    body: Block
+    until: bool
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """``for``; ``words`` is None when the positional parameters are meant."""
+
+    name: str
+    words: tuple[Word, ...] | None
+    body: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``case``: patterns and bodies."""
+
+    value: Word
+    items: tuple[tuple[tuple[Word, ...], Block], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function's definition."""
+
+    name: str
+    body: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``{ ...; }``."""
+
+    body: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Subshell:
+    """``( ... )``."""
+
+    body: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Redirected:
+    """A compound statement with redirections."""
+
+    body: Statement
+    redirects: tuple[Redirect, ...]
+
+
+Statement = (
+    Simple
+    | Calculation
+    | Condition
+    | Pipeline
+    | AndOr
+    | If
+    | Loop
+    | For
+    | Case
+    | Function
+    | Group
+    | Subshell
+    | Redirected
+)
+
+
+def words_of(words: Sequence[Word]) -> str:
+    """Return words as they were written, for job names."""
+    return " ".join(word.raw for word in words)

@@ -1,0 +1,1 @@
+"""The phone's computed file trees."""

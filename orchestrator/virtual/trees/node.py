@@ -1,0 +1,88 @@
+"""Nodes of computed file trees (/proc, /sys, /dev, /system): nothing is kept, each look computes what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+class FolderNode(Protocol):
+    """A computed folder."""
+
+    @property
+    def mode(self) -> int:
+        """Permission bits."""
+        ...
+
+    @property
+    def uid(self) -> int:
+        """Owner."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """Return the names in it."""
+        ...
+
+    def child(self, name: str) -> Node | None:
+        """Return what is there under a name, or None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileNode:
+    """A computed file. Writing calls ``write`` with everything that one write carries; None: it can't be written."""
+
+    read: Callable[[], bytes]
+    write: Callable[[bytes], None] | None = None
+    mode: int = 0o444
+    uid: int = 0
+    #: sysfs says 4096 for every file, procfs 0.
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkNode:
+    """A symbolic link."""
+
+    target: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A character device."""
+
+    kind: Literal["null", "zero", "random"]
+    mode: int = 0o666
+    uid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DictFolder:
+    """A folder whose names are known; its nodes are made when somebody looks."""
+
+    nodes: Mapping[str, Callable[[], Node]]
+    mode: int = 0o555
+    uid: int = 0
+
+    def names(self) -> Iterable[str]:
+        """Return the names in it."""
+        return self.nodes
+
+    def child(self, name: str) -> Node | None:
+        """Return what is there under a name, or None."""
+        make = self.nodes.get(name)
+        return make() if make is not None else None
+
+
+Node = FolderNode | FileNode | LinkNode | DeviceNode
+
+
+def text_file(text: Callable[[], object], *, mode: int = 0o444, uid: int = 0) -> Callable[[], Node]:
+    """Return a maker of a read-only file of one line."""
+    return lambda: FileNode(read=lambda: f"{text()}\n".encode(), mode=mode, uid=uid, size_bytes=4096)
+
+
+def folder(nodes: Mapping[str, Callable[[], Node]]) -> Callable[[], Node]:
+    """Return a maker of a folder."""
+    return lambda: DictFolder(nodes)

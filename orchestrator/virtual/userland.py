@@ -1,0 +1,201 @@
+"""What happens when a command comes over adb (contract: Userland), and how a phone's userland is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from orchestrator.virtual.activities import ActivityService
+from orchestrator.virtual.contract import (
+    Hardware,
+    MomentHook,
+    PhoneTime,
+    ProgramShelf,
+    ShellSession,
+)
+from orchestrator.virtual.faults import FaultKind, FaultTable
+from orchestrator.virtual.files import PhoneTree
+from orchestrator.virtual.hangup import HangupWatch
+from orchestrator.virtual.launching import DEFAULT_PATH
+from orchestrator.virtual.logs import PhoneLogs
+from orchestrator.virtual.packages import PackageStore
+from orchestrator.virtual.pipes import ClientSink, ClientSource
+from orchestrator.virtual.processes import ProcessTable
+from orchestrator.virtual.props import PhoneProps
+from orchestrator.virtual.settings import PhoneSettings
+from orchestrator.virtual.shell.interpreter import Shell, Variables
+from orchestrator.virtual.space import Storage
+from orchestrator.virtual.state import PhoneState
+from orchestrator.virtual.system import PhoneBuild, PhoneSystem
+from orchestrator.virtual.trees.rootfs import root_mounts
+
+_SHELL: Final = "/system/bin/sh"
+_SHELL_UID: Final = 2000
+#: Shared by all phones of this program: one thread looks after the sessions that run.
+_HANGUPS: Final = HangupWatch()
+_ENVIRONMENT: Final[Mapping[str, str]] = {
+    "ANDROID_ASSETS": "/system/app", "ANDROID_BOOTLOGO": "1", "ANDROID_DATA": "/data", "ANDROID_ROOT": "/system",
+    "ANDROID_STORAGE": "/storage", "EXTERNAL_STORAGE": "/sdcard", "HOME": "/", "HOSTNAME": "localhost",
+    "LOGNAME": "shell", "PATH": DEFAULT_PATH, "SHELL": "/bin/sh", "TERM": "xterm-256color", "TMPDIR": "/data/local/tmp",
+    "USER": "shell",
+}  # fmt: skip
+
+
+class PhoneUserland:
+    """The userland of one phone: a shell for each command, over the phone's parts."""
+
+    def __init__(self, system: PhoneSystem, faults: FaultTable) -> None:
+        self.system = system
+        self.faults = faults
+
+    @property
+    def files(self) -> PhoneTree:
+        """The phone's files (contract: PhoneFiles)."""
+        return self.system.files
+
+    @property
+    def logs(self) -> PhoneLogs:
+        """The phone's log (contract: LogSink)."""
+        return self.system.logs
+
+    @property
+    def processes(self) -> ProcessTable:
+        """The phone's process table."""
+        return self.system.processes
+
+    @property
+    def packages(self) -> PackageStore:
+        """The phone's package manager."""
+        return self.system.packages
+
+    @property
+    def props(self) -> PhoneProps:
+        """The phone's properties."""
+        return self.system.props
+
+    @property
+    def state(self) -> PhoneState:
+        """The phone's screen and what its services were told."""
+        return self.system.state
+
+    @property
+    def boot_id(self) -> str:
+        """The kernel's random id of this boot."""
+        return self.system.boot_id
+
+    def run(self, command: str, session: ShellSession) -> int:
+        """Interpret one command line and return its exit code.
+
+        Returns when the shell has ended and no process holds the session's output any more (or the client has gone),
+        as adbd closes a stream.
+        """
+        system = self.system
+        process = system.processes.spawn([_SHELL, "-c", command], uid=_SHELL_UID, is_shell=True)
+        stdout, stderr = ClientSink(session.stdout, pty=session.pty), ClientSink(session.stderr, pty=session.pty)
+        stdin = ClientSource(session.stdin, pty=session.pty)
+        variables = Variables(dict(_ENVIRONMENT) | {"IFS": " \t\n", "PWD": "/"}, set(_ENVIRONMENT) | {"PWD"})
+        shell = Shell(
+            system, process, name=_SHELL, positional=(), variables=variables, cwd="/",
+            fds={0: stdin, 1: stdout, 2: stderr},
+        )  # fmt: skip
+        shell.owns_fds = True
+        status = 1
+        try:
+            with _HANGUPS.watching(session.hangup, lambda: system.processes.kill(process, 1)):
+                status = shell.run(command, exec_last=True) if command.strip() else self._interactive(shell)
+        finally:
+            shell.close()
+            system.processes.end(process, status)
+        for sink in (stdout, stderr):
+            while not sink.released.wait(0.05) and not session.hangup.is_set():
+                continue
+        return status & 0xFF
+
+    @staticmethod
+    def _interactive(shell: Shell) -> int:
+        """A shell without a command reads its commands from stdin, line by line."""
+        from orchestrator.virtual.shell.reading import run_lines
+
+        return run_lines(shell)
+
+    def restart(self) -> None:
+        """What a reboot does: processes end, logs and volatile properties are gone, a new boot id."""
+        system = self.system
+        system.processes.kill_all()
+        system.logs.restart()
+        system.state.restart()
+        system.new_boot()
+
+    def close(self) -> None:
+        """End all processes and let go of the host's folder."""
+        self.system.processes.kill_all()
+        self.system.files.close()
+
+
+def build_userland(
+    *, folder: Path, props: Mapping[str, str], time: PhoneTime, hardware: Hardware, shelf: ProgramShelf,
+    build: PhoneBuild, faults: FaultTable | None = None, on_reboot: Callable[[str], None] = lambda reason: None,
+    moment: MomentHook | None = None, storage_bytes: int = 54 << 30, shipped_bytes: int = 11 << 30,
+) -> PhoneUserland:  # fmt: skip
+    """Put the userland of one phone together.
+
+    ``folder`` holds the phone's files on the host. ``on_reboot`` is called with the reason ("", "recovery" ...) from a
+    command's thread and shouldn't wait for that command. ``moment`` is handed to programs.
+    """
+    faults = faults or FaultTable()
+    phone_props = PhoneProps(props)
+    processes = ProcessTable(time, sum(len(cluster.cpus) for cluster in hardware.clusters()))
+    logs = PhoneLogs(time)
+    packages = PackageStore(shelf, phone_props)
+    storage = Storage(total_bytes=storage_bytes, shipped_bytes=shipped_bytes)
+    parts: list[PhoneSystem] = []
+    mounts = {
+        name: (lambda name=name: root_mounts(parts[0])[name]())
+        for name in ("proc", "sys", "dev", "system", "bin", "etc", "d", "sdcard", "vendor")
+    }
+    files = PhoneTree(
+        folder, mounts=mounts, storage=storage, app_uid=packages.uid_of,
+        denied=lambda operation, path: _denied(faults, operation, path),
+        passing=lambda path, size: faults.advance(FaultKind.NO_SPACE, size, subject=path)[0],
+    )  # fmt: skip
+    activities = ActivityService()
+    system = PhoneSystem(
+        build=build, time=time, hardware=hardware, shelf=shelf, props=phone_props, processes=processes, logs=logs,
+        storage=storage, files=files, packages=packages, activities=activities, settings=PhoneSettings(),
+        state=PhoneState(hardware), on_reboot=on_reboot, moment=moment, default_props=dict(props),
+    )  # fmt: skip
+    parts.append(system)
+    activities.attach(system)
+    _lay_out(files)
+    packages.restore(files)
+    faults.handle(FaultKind.SCREEN_LOCK, lambda fault: system.state.lock())
+    logs.between = lambda: _log_noise(faults)
+    return PhoneUserland(system, faults)
+
+
+def _denied(faults: FaultTable, operation: str, path: str) -> int:
+    if operation == "stat" or faults.active(FaultKind.PERMISSION_DENIED, path) is None:
+        return 0
+    return 13
+
+
+def _log_noise(faults: FaultTable) -> bytes | None:
+    """Return what a fault puts between two messages of the log."""
+    if faults.take(FaultKind.LOG_GARBAGE) is not None:
+        return b"\xff\xfe\x80\x00 garbage \xc3\x28 \xf0\x9f"
+    if faults.take(FaultKind.LOG_UTF8) is not None:
+        return "\U0001f525 hot \U0001f4f1 phone".encode()
+    return None
+
+
+def _lay_out(files: PhoneTree) -> None:
+    """Create the folders that every phone has."""
+    host = files.folder
+    for path in ("data/local/tmp", "data/data", "data/app", "data/user", "storage/emulated/0/Android/data",
+                 "storage/emulated/0/Download", "storage/self"):  # fmt: skip
+        host.joinpath(path).mkdir(parents=True, exist_ok=True)
+    for path, target in (("storage/self/primary", "/storage/emulated/0"), ("data/user/0", "/data/data")):
+        link = host / path
+        if not link.is_symlink():
+            link.symlink_to(target)
