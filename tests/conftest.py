@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -155,7 +154,6 @@ def make_lab(tmp_path: Path) -> Iterator[Callable[..., VirtualLab]]:
     yield make
     for lab in labs:
         lab.close()
-    shutil.rmtree(tmp_path, ignore_errors=True)
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_unauthorized_in_mid_session_closes_the_connection(link, wait_until):
 def test_reboot_brings_a_new_boot_id_on_the_same_port(link, wait_until):
     before, address = link.shell(BOOT_ID), link.phone.address
     assert link.adb("reboot").returncode == 0
-    wait_until(lambda: link.phone.listening and link.phone.online_count == 0, "back from reboot", 30)
+    wait_until(lambda: link.phone.listening and link.phone.userland.boot_id != before.strip(), "back from reboot")
     link.server.run("disconnect", address)
     link.connect()
     assert link.phone.address == address
