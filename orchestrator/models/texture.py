@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-SIZE_PX: Final = 128
+SIZE_PX: Final = 256
 DIRECTIONS: Final = 8
 FINENESSES: Final = 8
 CLASSES: Final = DIRECTIONS * FINENESSES
@@ -21,7 +21,7 @@ _WAVES_MAX: Final = 24.0
 
 
 def pictures(labels: NDArray[Any], seed: int) -> NDArray[np.float32]:
-    """Return one picture per label, ``[n, 128, 128, 3]`` float32 in -1...1.
+    """Return one picture per label, ``[n, 256, 256, 3]`` float32 in -1...1.
 
     A label is ``direction * 8 + fineness``; phase, colour, contrast and noise come from the seed.
     """

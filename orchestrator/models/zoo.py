@@ -27,8 +27,8 @@ from orchestrator.models.texture import CLASSES, SIZE_PX, labels_in_turn, pictur
 
 #: The seed of everything that is drawn.
 SEED: Final = 20
-FLOAT_NAME: Final = "texturenet_0.25_128_float.tflite"
-INT8_NAME: Final = "texturenet_0.25_128_int8.tflite"
+FLOAT_NAME: Final = "texturenet_0.25_256_float.tflite"
+INT8_NAME: Final = "texturenet_0.25_256_int8.tflite"
 MANIFEST_NAME: Final = "manifest.json"
 #: How a person builds the files again; written into the manifest.
 BUILD_COMMAND: Final = "benchfarm models samples --build DIR"
@@ -40,7 +40,7 @@ _PAIRS: Final = (
 )  # fmt: skip
 _STEM_CHANNELS: Final = 8
 _CALIBRATION_PER_CLASS: Final = 2
-_FIT_PER_CLASS: Final = 32
+_FIT_PER_CLASS: Final = 12
 #: How much random stirring a depthwise and a pointwise kernel add to passing their input on. More of it drowns what
 #: the pictures say on its way through 27 layers: plain random kernels named 7 % of pictures right, these about 90 %.
 _STIR_DEPTHWISE: Final = 0.15

@@ -1,8 +1,8 @@
 """``litert-benchmark``, the program that the ai-edge-litert package ships: LiteRT measured on this computer.
 
 It prints hundredths of a millisecond, runs a fixed number of inferences, and can't be told to leave XNNPACK out. Its
-JSON says whether the compiled model is fully accelerated. It knows no minimum time: a short pilot process tells once for
-each case how many inferences a plan's ``min_secs`` are.
+JSON says whether the compiled model is fully accelerated. It knows no minimum time: a short pilot process tells once per
+case how many inferences a plan's ``min_secs`` are.
 """
 
 from __future__ import annotations

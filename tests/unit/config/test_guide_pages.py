@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.builds import BuildSection, load_build
+from orchestrator.config.inventory import load_inventory
 from orchestrator.config.plan import PlanSection, load_plan, parse_plan
 from orchestrator.config.profiles import ProfileSection, load_profile
 from orchestrator.predicates import FIELDS, parse_predicate
@@ -22,11 +23,15 @@ def words(page: str) -> set[str]:
 
 
 def test_plans_page_shows_the_example_and_the_smallest_plan(tmp_path):
-    smallest, full = yaml_blocks("plans.md")
+    smallest, full, inventory = yaml_blocks("plans.md")
     assert full == (REPO / "examples" / "plan.yaml").read_text()
     assert load_plan(REPO / "examples" / "plan.yaml").models
     (tmp_path / "mobilenet.tflite").touch()
     assert parse_plan(smallest, folder=tmp_path).models[0].name == "mobilenet"
+    (tmp_path / "devices.yaml").write_text(inventory)
+    (labels,) = load_inventory(tmp_path / "devices.yaml").values()
+    assert (labels.pools, labels.tags) == (("nightly", "release"), ("rooted", "new-battery"))
+    assert load_inventory(tmp_path / "none.yaml") == {}
 
 
 def test_plans_page_describes_every_key_and_every_fact():

@@ -39,7 +39,7 @@ def faults_of(folder, text):
 def test_example_holds_every_key_and_loads():
     plan = load_plan(EXAMPLE)
     assert plan.name == "nightly-textures"
-    assert [model.name for model in plan.models] == ["texturenet_0.25_128_float", "texturenet-int8"]
+    assert [model.name for model in plan.models] == ["texturenet_0.25_256_float", "texturenet-int8"]
     assert plan.matrix.delegates == (DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU)
     assert plan.matrix.flags == ((), (("gpu_backend", "cl"), ("gpu_precision_loss_allowed", "false")))
     assert plan.devices.host

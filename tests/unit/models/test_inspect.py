@@ -49,7 +49,7 @@ def test_facts_agree_with_the_runtimes_own_reader(path):
 def test_multiply_adds_are_those_of_a_quarter_width_mobilenet():
     # By hand, from the layers' shapes: h*w*out*kh*kw*in (h*w*c*kh*kw for depthwise ones).
     pairs = [(16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1)]
-    side, channels = 64, 8
+    side, channels = 128, 8
     expected = side * side * 8 * 27
     for wider, stride in pairs:
         side //= stride
@@ -89,11 +89,11 @@ def test_custom_and_flex_operators_are_told_apart(tmp_path):
 def test_size_known_only_at_run_time_is_told(tmp_path):
     def edit(model):
         tensor = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]]
-        tensor.shapeSignature = [-1, 128, 128, 3]
+        tensor.shapeSignature = [-1, 256, 256, 3]
 
     facts = inspect_model(edited(FLOAT, tmp_path / "m.tflite", edit))
     assert facts.inputs[0].is_dynamic
-    assert facts.inputs[0].shape == (1, 128, 128, 3)
+    assert facts.inputs[0].shape == (1, 256, 256, 3)
 
 
 def test_model_is_known_by_its_content_and_called_by_its_file_name(tmp_path):
