@@ -202,8 +202,6 @@ class Totals:
     suspect: int
     #: Cases by what there is to show for them, in the order of the enumeration, only those that occur.
     by_status: tuple[tuple[str, int], ...]
-    #: Cases with a figure of their own by quality, only those that occur.
-    by_quality: tuple[tuple[str, int], ...]
     virtual_cases: int
     invocations: int
     skipped: int

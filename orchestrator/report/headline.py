@@ -9,7 +9,7 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.compare import best_of
 from orchestrator.analysis.summary import Summary
-from orchestrator.records.verdict import Quality, Severity
+from orchestrator.records.verdict import Severity
 from orchestrator.report.data import CampaignRow, DeviceRow, Headline, ResultRow, SkipRow, Totals
 from orchestrator.report.labels import STATUS_WORDS, fallback_words
 from orchestrator.units import format_latency
@@ -24,14 +24,11 @@ _MOST_NAMES: Final = 3
 def totals_of(results: Sequence[ResultRow], skipped: Sequence[SkipRow]) -> Totals:
     """Count what a report shows."""
     statuses = Counter(row.result.status for row in results)
-    own = [row.result.quality for row in results if row.result.status in (CaseStatus.MEASURED, CaseStatus.UNCONFIRMED)]
-    qualities = Counter(own)
     return Totals(
         cases=len(results),
         judged=sum(row.result.is_judged for row in results),
         suspect=sum(row.result.status is CaseStatus.MEASURED and not row.result.is_judged for row in results),
         by_status=tuple((status.value, statuses[status]) for status in CaseStatus if statuses[status]),
-        by_quality=tuple((quality.value, qualities[quality]) for quality in Quality if qualities[quality]),
         virtual_cases=sum(row.is_virtual for row in results),
         invocations=sum(len(row.invocations) for row in results),
         skipped=len(skipped),
