@@ -178,7 +178,8 @@ class DelegateClues:
         elif (match := _FAILED.match(text)) or (match := _NODE_FAILED.match(text)):
             self._note(self.failed, family(match[1]))
         elif match := _GPU_KERNELS.match(text):
-            self.gpu_kernels = int(match[1])
+            # Each subgraph has such a line; the first is the main graph's.
+            self.gpu_kernels = int(match[1]) if self.gpu_kernels is None else self.gpu_kernels
         elif match := _CREATED.match(text):
             self._note(self.created, family(match[1] or match[2]))
         elif match := _PROVIDER_CREATED.match(text):

@@ -7,10 +7,11 @@ The same message reaches us as ``INFO: msg`` (console, since about 2023), ``msg`
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 #: Logcat tags of the benchmark programs and of the runtime below them.
 OUR_TAGS: Final = frozenset({"tflite", "litert", "tflite_BenchmarkModelActivity", "TfLiteBenchmarkLatency"})
@@ -39,18 +40,8 @@ _LOGCAT_START: Final = re.compile(
 )
 
 
-class Buffer(Protocol):
-    """Bytes that can be searched: ``bytes`` or ``mmap.mmap``."""
-
-    def find(self, sub: bytes, start: int = ..., end: int = ..., /) -> int:
-        """Return the first place of ``sub``, -1 when there is none."""
-
-    def rfind(self, sub: bytes, start: int = ..., end: int = ..., /) -> int:
-        """Return the last place of ``sub``, -1 when there is none."""
-
-    def __getitem__(self, key: slice, /) -> bytes: ...
-
-    def __len__(self) -> int: ...
+#: Bytes that can be searched without being copied.
+Buffer = bytes | mmap.mmap
 
 
 @dataclass(slots=True)
@@ -71,6 +62,8 @@ class Line:
     source_file: str = ""
     #: The last word of a line that was cut off; it isn't part of ``text``: a figure in it may lack digits.
     cut_word: str = ""
+    #: Whether the text ended here without a line end.
+    is_cut: bool = False
 
     @property
     def is_foreign(self) -> bool:
@@ -95,6 +88,7 @@ def parse_line(data: bytes, *, cut: bool = False) -> Line:
         line.source_file = match["file"].rpartition("/")[2]
         stripped = match["text"].lstrip()
     if cut:
+        line.is_cut = True
         word = _LAST_WORD.search(stripped)
         if word and word[0]:
             line.cut_word = word[0]
@@ -130,10 +124,12 @@ def iterate_lines(buffer: Buffer) -> Iterator[tuple[bytes, bool]]:
 def find_lines(buffer: Buffer, words: tuple[bytes, ...]) -> Iterator[tuple[bytes, bool]]:
     """Yield, in order, the lines that hold one of the words; nothing else of the buffer is looked at.
 
-    Searching bytes for a literal is an order of magnitude faster than taking every line apart.
+    Searching bytes for a literal is an order of magnitude faster than taking every line apart, and a pattern that is a
+    literal is found faster than by ``find``: it looks for the first byte, which the C library does in wide steps.
     """
     size = len(buffer)
-    places = [buffer.find(word) for word in words]
+    patterns = [re.compile(re.escape(word)) for word in words]
+    places = [_place(pattern, buffer, 0) for pattern in patterns]
     while True:
         place = min((p for p in places if p >= 0), default=-1)
         if place < 0:
@@ -146,7 +142,14 @@ def find_lines(buffer: Buffer, words: tuple[bytes, ...]) -> Iterator[tuple[bytes
         yield buffer[start : min(end, start + LONGEST_LINE_BYTES)], cut
         if cut:
             return
-        places = [buffer.find(word, end) if 0 <= p < end else p for word, p in zip(words, places, strict=True)]
+        places = [
+            _place(pattern, buffer, end) if 0 <= p < end else p for pattern, p in zip(patterns, places, strict=True)
+        ]
+
+
+def _place(pattern: re.Pattern[bytes], buffer: Buffer, start: int) -> int:
+    match = pattern.search(buffer, start)
+    return match.start() if match else -1
 
 
 def looks_like_logcat(buffer: Buffer) -> bool:

@@ -16,7 +16,7 @@ from orchestrator.tools.figures import mean_as_printed
 from orchestrator.tools.op_profile import OperatorProfile, parse_tables
 from orchestrator.tools.protos import ResultFigures, RuntimeNodes, parse_op_profile_text
 from orchestrator.tools.transcript import Transcript
-from orchestrator.units import US_PER_MS
+from orchestrator.units import US_PER_MS, US_PER_S
 
 #: The log prints six significant digits; two roundings of one figure may differ by this much.
 _LOG_TOLERANCE: Final = 1.5e-5
@@ -77,7 +77,7 @@ def build_report(
     profile = files.profile or _profile_in_log(transcript, disagreements)
     delegate = _delegate_in_profile(delegate, profile, transcript)
     timings = transcript.timings
-    init = timings.get("init", transcript.session_us)
+    init = timings.get("init", _session(transcript, is_complete=is_complete))
     if init is None:
         init = transcript.banner.get("init", result.init_us if result else None)
     first = timings.get("first") if timings.get("first") != 0 or warmup is None or warmup.count > 0 else None
@@ -89,7 +89,7 @@ def build_report(
     if warmup is not None and warmup.count == 0:
         warmup_mean = None
     elif warmup_mean is None:
-        warmup_mean = warmup.mean_us if warmup is not None else transcript.banner.get("warmup_avg")
+        warmup_mean = _mean(warmup) if warmup is not None else transcript.banner.get("warmup_avg")
     return ToolReport(
         outcome=outcome,
         failure_code=failure.code if failure else "",
@@ -126,6 +126,17 @@ def build_report(
         disagreements=tuple(disagreements),
         extra=_extra(transcript),
     )
+
+
+def _mean(summary: LatencySummary) -> float | None:
+    # A single sample is printed whole, its mean elsewhere with six digits: one run has one mean.
+    return None if summary.mean_us is None else float(mean_as_printed(summary))
+
+
+def _session(transcript: Transcript, *, is_complete: bool) -> float | None:
+    # The line has six digits: from a second up it isn't the microseconds that the result line would have told.
+    value = transcript.session_us
+    return value if value is not None and (is_complete or value < US_PER_S) else None
 
 
 def _either(value: float | None, result: ResultFigures | None, name: str) -> float | None:
@@ -179,7 +190,7 @@ def _inference_mean(transcript: Transcript, inference: LatencySummary | None) ->
     if transcript.short_result_us is not None:
         return transcript.short_result_us
     if inference is not None and inference.count > 0:
-        return inference.mean_us
+        return _mean(inference)
     return transcript.banner.get("inference_avg") if not transcript.stats else None
 
 

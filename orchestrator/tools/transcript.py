@@ -31,7 +31,7 @@ _MODEL_SIZE: Final = re.compile(rf"The input model file size \(MB\): ({NUMBER})$
 _PEAK: Final = re.compile(rf"Overall peak memory footprint \(MB\) via periodic monitoring: ({NUMBER})$", re.ASCII)
 _SHORT_RESULT: Final = re.compile(rf"Inference \(avg\): ({NUMBER}) (us|microseconds|ms)$", re.ASCII)
 _RPC: Final = re.compile(r"RPC \(execute\) time: (\d{1,18}) us", re.ASCII)
-_OPERATOR_REFUSED: Final = re.compile(r"((?:CUSTOM )?[A-Z][A-Z0-9_]*[A-Z0-9](?: [\w.:-]+)?): (.+)")
+_OPERATOR_REFUSED: Final = re.compile(r"((?:CUSTOM |DELEGATE )?[A-Z][A-Z0-9_]*[A-Z0-9](?: [\w.:-]+)?): (.+)")
 _FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
 _WRAPPED: Final = ("Explicitly applied ", "Though ")
 _PROFILE_ENDS: Final = (
@@ -113,7 +113,9 @@ class Transcript:
         if self._in_refused:
             match = _OPERATOR_REFUSED.match(text)
             if match and (line.style == "logcat" or line.text == line.raw.strip()):
-                self.delegates.cpu_operators.setdefault((match[1], match[2]))
+                # A node that another delegate has taken already isn't left to the CPU.
+                if not match[1].startswith("DELEGATE"):
+                    self.delegates.cpu_operators.setdefault((match[1], match[2]))
                 return
             self._in_refused = False
         if text.startswith(_WRAPPED) and not text.endswith(("delegate.", "kernels.", "delegate", "kernels")):
@@ -130,7 +132,8 @@ class Transcript:
         if ends:
             self._in_profile = self._in_proto = False
             return False
-        if line.cut_word:
+        if line.is_cut:
+            # A name or figure at the end may lack its rest.
             return True
         if self._in_proto:
             self.profile_proto.append(line.text if is_new_message else line.raw)
