@@ -157,6 +157,16 @@ class ResultRow:
         """The case's key, which is unique in a report."""
         return str(self.case.case_key)
 
+    @property
+    def command(self) -> str:
+        """The command of the first invocation that came as far as one."""
+        return next((invocation.command for invocation in self.invocations if invocation.command), "")
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether it is known what the device was like around any invocation."""
+        return any(invocation.state_before or invocation.state_after for invocation in self.invocations)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipRow:
