@@ -172,7 +172,8 @@ class DetachedRuns:
             'if mkdir "$d"; then\n'
             f' echo {token} >"$d/token"; cd "$d" || exit 1\n'
             " n=$(command -v nohup); s=$(command -v setsid)\n"
-            f" $n $s sh -c {quote(_WRAPPER)} {quote(LABEL + folder)} {quote(command)} >/dev/null 2>&1 </dev/null &\n"
+            f" {{ exec $n $s sh -c {quote(_WRAPPER)} {quote(LABEL + folder)} {quote(command)} "
+            ">/dev/null 2>&1 </dev/null; } &\n"
             f'elif [ "$(cat "$d/token" 2>/dev/null)" != {token} ]; then exit 1; fi\n'
             "cat /proc/sys/kernel/random/boot_id"
         )

@@ -97,14 +97,14 @@ def run_shell(
             for packet_id, payload in reader.feed(data):
                 if packet_id == STDOUT:
                     stdout += payload
+                    if limit_bytes is not None and len(stdout) > limit_bytes:
+                        raise OverflowError(f"more than {limit_bytes} bytes")
                 elif packet_id == STDERR:
                     stderr += payload
                 elif packet_id == EXIT and payload:
                     return ShellResult(exit_code=payload[0], stdout=bytes(stdout), stderr=bytes(stderr))
         except ValueError as error:
             raise LinkLostError(f"{connection.what}: {error}", serial=connection.serial) from error
-        if limit_bytes is not None and len(stdout) > limit_bytes:
-            raise OverflowError(f"more than {limit_bytes} bytes")
 
 
 def run_marked_shell(connection: Connection, command: str, *, stdin: bytes = b"") -> ShellResult:
