@@ -79,8 +79,14 @@ def test_verbose_logs_every_parameter_in_the_recorded_order(bench_phone, models)
         "INFO: Min runs duration (seconds): [0]",
         "INFO: Max runs duration (seconds): [150]",
     ]  # fmt: skip
-    for line in ("Use gpu: [0]", "GPU backend: []", "Use NNAPI: [0]",
-                 "Index of the last node that could be delegated: [2147483647]", "Min warmup runs duration (seconds): [0]"):  # fmt: skip
+    expected = (
+        "Use gpu: [0]",
+        "GPU backend: []",
+        "Use NNAPI: [0]",
+        "Index of the last node that could be delegated: [2147483647]",
+        "Min warmup runs duration (seconds): [0]",
+    )
+    for line in expected:
         assert f"INFO: {line}" in lines
 
 
