@@ -20,8 +20,8 @@ SPREAD_MAX: Final = 0.5
 ROUNDING_MAX: Final = 0.01
 #: A clock limit that fell below this share of what it was before the run is throttling.
 CLOCK_LIMIT_MIN: Final = 0.98
-#: The 1-minute load of other work, in cores, beyond which it disturbs.
-FOREIGN_LOAD_MAX: Final = 1.0
+#: Cores that other work may keep busy right before a run.
+FOREIGN_CORES_MAX: Final = 0.3
 
 #: Every finding's code, what it means and what to do; docs/findings.md says more of each.
 CODES: Final = {
@@ -59,7 +59,7 @@ def judge(
         findings.append(_finding("not-completed", Severity.ERROR, f"{ending.outcome}: {ending.reason}"))
     else:
         findings += _report_findings(report, case, run_pass, facts)
-    findings += _state_findings(facts, before, after)
+    findings += _state_findings(before, after)
     return QualityVerdict(quality=_quality(findings), findings=tuple(findings))
 
 
@@ -121,7 +121,7 @@ def _timing_findings(report: ToolReport, inference: LatencySummary) -> Iterator[
         yield _finding("coarse-resolution", Severity.WARNING, message)
 
 
-def _state_findings(facts: DeviceFacts, before: DeviceState | None, after: DeviceState | None) -> Iterator[Finding]:
+def _state_findings(before: DeviceState | None, after: DeviceState | None) -> Iterator[Finding]:
     if before is None or after is None:
         return
     if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
@@ -134,8 +134,8 @@ def _state_findings(facts: DeviceFacts, before: DeviceState | None, after: Devic
         if earlier and limit < CLOCK_LIMIT_MIN * earlier:
             evidence = f"cpu{cpu}: {earlier // 1000} MHz, then {limit // 1000} MHz"
             yield _finding("throttled", Severity.WARNING, "a clock limit fell during the run", evidence)
-    if before.load_1min is not None and facts.kind.value == "host" and before.load_1min > FOREIGN_LOAD_MAX:
-        yield _finding("foreign-load", Severity.WARNING, f"load {before.load_1min:.2f} before the run")
+    if before.busy_cores is not None and before.busy_cores > FOREIGN_CORES_MAX:
+        yield _finding("foreign-load", Severity.WARNING, f"{before.busy_cores:.1f} cores were busy before the run")
     if after.battery_percent is not None and after.battery_percent < 15:
         yield _finding("battery-low", Severity.WARNING, f"{after.battery_percent} % left")
 

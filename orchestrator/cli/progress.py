@@ -106,6 +106,9 @@ def describe(event: object) -> str:
             text = f"{serial}: sent {name}, {format_bytes(pushed_bytes)} in {format_duration(duration_s)}"
         case DeviceNote(serial=serial, text=note, is_problem=is_problem):
             text = f"{serial}: {'problem: ' if is_problem else ''}{note}"
+        case RunStored(run=run) if run.outcome is Outcome.SKIPPED:
+            # The failure that it follows from has been told.
+            text = ""
         case RunStored(run=run, position=position, total=total):
             text = f"{run.case.serial}: {position}/{total} {describe_run(run)}"
         case DeviceFinished(serial=serial, left=left, reason=reason) if left:

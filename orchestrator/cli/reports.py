@@ -42,6 +42,7 @@ def render(
 def report_data(farm: Farm, campaigns: list[Campaign], *, published: bool = False) -> ReportData:
     """Gather what a report shows of some campaigns."""
     from orchestrator.report.assembly import build_report_data
+    from orchestrator.tools.failure_codes import FAILURE_CODES
 
     return build_report_data(
         campaigns=campaigns,
@@ -50,6 +51,7 @@ def report_data(farm: Farm, campaigns: list[Campaign], *, published: bool = Fals
         models=farm.store.models(),
         builds=farm.store.builds(),
         published=published,
+        failure_steps={code: failure.next_step for code, failure in FAILURE_CODES.items()},
     )
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import time
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from orchestrator.devices import probes
 from orchestrator.devices.probing import clusters_from
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial
 
+#: Ticks are 10 ms: enough of them for a share in tenths of a core.
+_BUSY_MOMENT_S: Final = 0.1
 _CPUFREQ_FACTS: Final = ("related_cpus", "cpuinfo_min_freq", "cpuinfo_max_freq")
 _CPUFREQ_STATE: Final = ("related_cpus", "scaling_cur_freq", "scaling_max_freq", "stats/time_in_state")
 
@@ -40,6 +43,7 @@ def host_facts(serial: Serial) -> DeviceFacts:
         abis=(platform.machine(),),
         clusters=clusters_from(sections) or (CpuCluster(cpus=cpus, min_khz=None, max_khz=None),),
         memory_bytes=_memory_bytes(),
+        gpu=_gpu(),
         boot_id=_boot_id(),
         is_rooted=os.geteuid() == 0,
         properties={"python": sys.version.split(maxsplit=1)[0]},
@@ -67,8 +71,42 @@ def host_state(at: datetime) -> DeviceState:
         clock_limit_khz=cpufreq.limit_khz,
         time_in_state=cpufreq.time_in_state,
         load_1min=load,
+        busy_cores=_busy_cores(),
         memory_available_bytes=probes.parse_meminfo(_read("/proc/meminfo")).get("MemAvailable"),
     )
+
+
+def _gpu() -> str:
+    """Return the driver of the first GPU that programs may compute on, empty where there is none."""
+    for node in sorted(Path("/dev/dri").glob("renderD*")):
+        driver = Path("/sys/class/drm") / node.name / "device" / "driver"
+        return driver.resolve().name if driver.exists() else node.name
+    return "Metal" if sys.platform == "darwin" else ""
+
+
+def _busy_cores() -> float | None:
+    """Return how many cores all processes together kept busy over a moment; None where /proc/stat isn't there."""
+    first = _cpu_ticks()
+    time.sleep(_BUSY_MOMENT_S)
+    second = _cpu_ticks()
+    if first is None or second is None or second.total <= first.total:
+        return None
+    idle_share = (second.idle - first.idle) / (second.total - first.total)
+    return (1.0 - idle_share) * (os.cpu_count() or 1)
+
+
+class _Ticks(NamedTuple):
+    idle: int
+    total: int
+
+
+def _cpu_ticks() -> _Ticks | None:
+    line = _read("/proc/stat").partition("\n")[0].split()
+    if line[:1] != ["cpu"] or len(line) < 6:
+        return None
+    # The kernel's order: user nice system idle iowait irq softirq steal; what follows is counted in user already.
+    ticks = [int(field) for field in line[1:9]]
+    return _Ticks(idle=ticks[3] + ticks[4], total=sum(ticks))
 
 
 def _cpufreq(names: tuple[str, ...]) -> str:

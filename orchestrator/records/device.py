@@ -129,6 +129,8 @@ class DeviceState:
     #: First cpu of each cluster -> {frequency in kHz: time in 10 ms ticks}.
     time_in_state: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     load_1min: float | None = None
+    #: Cores that all processes together kept busy over the last moment, read where that costs nothing.
+    busy_cores: float | None = None
     memory_available_bytes: int | None = None
     screen_on: bool | None = None
     locked: bool | None = None

@@ -1,14 +1,15 @@
 """``litert-benchmark``, the program that the ai-edge-litert package ships: LiteRT measured on this computer.
 
 It prints hundredths of a millisecond, runs a fixed number of inferences, and can't be told to leave XNNPACK out. Its
-JSON says whether the compiled model is fully accelerated. It knows no minimum time: a short pilot process tells once per
-case how many inferences a plan's ``min_secs`` are.
+JSON says whether the compiled model is fully accelerated. It knows no minimum time: a short pilot process tells how many
+inferences a plan's ``min_secs`` are, once per case.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 import sys
 import threading
@@ -32,6 +33,7 @@ from orchestrator.records.workload import Case, DelegateName, ToolName
 from orchestrator.units import US_PER_MS, US_PER_S
 
 RESULT_FILE: Final = "result.json"
+_ERROR_LINE: Final = re.compile(r"ERROR: (?!\[[^]]*\]$)|[\w.]*(?:Error|Exception)\b: |\S+ \S+ ERROR ")
 #: What the program's figures are rounded to, in microseconds.
 RESOLUTION_US: Final = 10.0
 PILOT_RUNS: Final = 5
@@ -98,7 +100,7 @@ class LitertTool:
             result = None
         latency = result.get("latency") if isinstance(result, dict) and raw.exit_code == 0 else None
         if not isinstance(latency, dict):
-            return _failed("tool-failed", _last_line(raw.data("stderr")), case)
+            return _failed("tool-failed", _reason(raw.data("stderr")), case)
         try:
             return _report(result, latency, raw, case)
         except (TypeError, ValueError) as error:
@@ -221,6 +223,8 @@ def _failed(code: str, reason: str, case: Case) -> ToolReport:
     )
 
 
-def _last_line(data: bytes) -> str:
+def _reason(data: bytes) -> str:
+    """Return what the program says went wrong: its first line that calls itself an error, else its last line."""
     lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "the program printed nothing"
+    errors = (line for line in lines if _ERROR_LINE.match(line))
+    return next(errors, lines[-1] if lines else "the program printed nothing")

@@ -90,6 +90,7 @@ def test_other_passes_run_once_after_the_timing_pass() -> None:
         (PHONE, DelegateName.COREML, "delegate-not-in-tool"),
         (PHONE, DelegateName.NPU, "delegate-not-in-tool"),
         (COMPUTER, DelegateName.NNAPI, "delegate-not-in-tool"),
+        (COMPUTER, DelegateName.GPU, "no-gpu"),
     ],
 )
 def test_a_delegate_that_cannot_be_there_is_skipped_with_its_reason(

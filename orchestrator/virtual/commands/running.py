@@ -129,10 +129,10 @@ def timeout(call: Invocation) -> int:
 @command("taskset")
 def taskset(call: Invocation) -> int:
     """Show or set on which cores a process may run; masks are hexadecimal."""
-    options = read_options(call, "ap", "", stop_early=False, args=[a for a in call.args if a.startswith("-")][:1])
-    rest = [arg for place, arg in enumerate(call.args) if place or not arg.startswith("-")]
+    options = read_options(call, "ap", stop_early=True)
+    rest = options.args
     every = call.system.processes.all_cpus
-    if "p" in options:
+    if "p" in options.flags:
         process = call.system.processes.find(int(rest[-1])) if rest and rest[-1].isdigit() else None
         if process is None:
             call.fail(f"bad pid '{rest[-1] if rest else ''}'")

@@ -131,7 +131,7 @@ def test_what_did_not_complete_is_rejected() -> None:
         (
             "foreign-load",
             Quality.SUSPECT,
-            verdict(facts=replace(FACTS, kind=DeviceKind.HOST), before=replace(CALM, load_1min=1.5)),
+            verdict(facts=replace(FACTS, kind=DeviceKind.HOST), before=replace(CALM, busy_cores=0.5)),
         ),
         (
             "more-threads-than-big-cores",

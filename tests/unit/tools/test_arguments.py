@@ -179,3 +179,12 @@ def test_litert_counts_keep_the_plans_least_and_greatest_times() -> None:
     assert counts_for(case, 4_000_000.0) == Counts(runs=2, warmups=1)
     assert counts_for(case, 60_000_000.0) == Counts(runs=1, warmups=1)
     assert counts_for(case, None) == Counts(runs=50, warmups=1)
+
+
+def test_litert_tells_the_error_and_not_what_it_printed_while_it_ended() -> None:
+    log = (
+        "INFO: Creating LiteRT environment\nERROR: [delegate_webgpu.cc:359] Failed to initialize WebGPU: No adapters found\n"
+        "Traceback (most recent call last):\nRuntimeError: ERROR: [a.h:1]\nINFO: DestroyAccelerator\n"
+    )
+    report = LitertTool().parse(litert_output("", log, exit_code=1), LITERT_CASE)
+    assert report.failure_reason == "ERROR: [delegate_webgpu.cc:359] Failed to initialize WebGPU: No adapters found"
