@@ -96,16 +96,20 @@ class BlobShelf:
     def _list_script(self) -> str:
         return (
             f"df -k {quote(_parent(self._folder))}; echo; cd {quote(self._folder)} 2>/dev/null || exit 0\n"
-            f"stat -c 'used %Y %n' */*.{_VERIFIED} 2>/dev/null; du -sk */*/ 2>/dev/null; true"
+            f"stat -c 'used %Y %n' */*.{_VERIFIED} 2>/dev/null\n"
+            "stat -c 'size %s %n' */*/* */*/.*.part 2>/dev/null; true"
         )
 
     def _parse_shelf(self, text: str) -> Shelf:
         space, _, listing = text.partition("\n\n")
         used_at_s = {path: int(at) for at, path in re.findall(rf"^used (\d+) (\S+)\.{_VERIFIED}$", listing, re.M)}
+        sizes: dict[str, int] = {}
+        for size, path in re.findall(rf"^size (\d+) ([^/\n]+/[0-9a-f]{{{_PREFIX_LENGTH}}})/", listing, re.M):
+            sizes[path] = sizes.get(path, 0) + int(size)
         blobs = [
-            # A blob that was never verified is what a push left that was cut off.
-            Blob(path=f"{self._folder}/{path}", size_bytes=int(kib) * 1024, used_at_s=used_at_s.get(path, 0))
-            for kib, path in re.findall(rf"^(\d+)\s+(\S+/[0-9a-f]{{{_PREFIX_LENGTH}}})/?$", listing, re.M)
+            # A blob that was never verified is what a push left that was cut off: the first to go.
+            Blob(path=f"{self._folder}/{path}", size_bytes=size, used_at_s=used_at_s.get(path, 0))
+            for path, size in sizes.items()
         ]
         blobs.sort(key=lambda blob: (blob.used_at_s, blob.path))
         return Shelf(free_bytes=parse_free_bytes(space), blobs=tuple(blobs))

@@ -14,6 +14,7 @@ from typing import Final
 
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.journal import Change, UndoJournal
+from orchestrator.devices.probes import parse_screen
 from orchestrator.errors import DeviceCommandError
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
@@ -72,10 +73,14 @@ class LadderConditioner:
 
     def _quieten(self, device: Device) -> None:
         """Keep the phone awake while it is plugged in: a phone that dozes off gives its cores less."""
-        before = device.shell(f"settings get global {_STAY_ON}").text.strip()
+        told = device.shell(f"settings get global {_STAY_ON}; dumpsys power | grep mWakefulness=").text
+        before, _, power = told.partition("\n")
+        if parse_screen(power).on is False:
+            # First, because svc wakes the phone too, and what was before couldn't be told any more.
+            self._wake(device)
         undo = (
-            f"settings put global {_STAY_ON} {before}"
-            if re.fullmatch(r"\d+", before)
+            f"settings put global {_STAY_ON} {before.strip()}"
+            if re.fullmatch(r"\d+", before.strip())
             else f"settings delete global {_STAY_ON}"
         )
         self._change(device, Change(what="staying awake while plugged in", undo=undo), "svc power stayon true")

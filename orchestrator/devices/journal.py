@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -77,7 +78,8 @@ class UndoJournal:
             finally:
                 os.close(folder)
         except OSError as error:
-            draft.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
             raise HostStorageError(f"what is to be undone on {serial} can't be noted in {path}: {error}") from error
 
     def _path(self, serial: Serial) -> Path:

@@ -25,6 +25,9 @@ from orchestrator.errors import (
 #: adb 36 doesn't answer before it has looked for USB devices, which takes 3 s where libusb can't start.
 ANSWER_TIMEOUT_S: Final = 10.0
 _CONNECT_TIMEOUT_S: Final = 15.0
+#: From the server's "connected" to the phone's state ``device``; a key that isn't known takes as long to be refused.
+_SETTLE_S: Final = 3.0
+_TAP_ALLOW: Final = "accept the key of this computer on the phone's screen, then try again"
 
 
 class AdbServer:
@@ -149,20 +152,8 @@ class AdbServer:
         """
         _check_tcp(address)
         deadline = Deadline(timeout_s, self._clock)
-        state = self.state_of(address)
-        if state == "device":
-            return
-        if state:
-            # "already connected" is also said of an entry that is offline for good.
-            self.disconnect(address)
-        answer = self._connect_once(address, deadline)
-        if not _is_connected(answer):
-            if "authenticate" in answer:
-                raise DeviceUnusableError(
-                    answer, serial=address, hint="accept the key of this computer on the phone's screen, then try again"
-                )
-            raise NoDeviceError(answer, serial=address, hint="is the phone on, in this network, and 'adb tcpip' set?")
-        self.wait_for_device(address, deadline)
+        while not self._join(address, deadline):
+            deadline.check("connecting", serial=address)
 
     def disconnect(self, address: str) -> None:
         """Forget a TCP phone; not an error when the server doesn't know it."""
@@ -177,11 +168,7 @@ class AdbServer:
             if state == "device":
                 return
             if state == "unauthorized" and deadline.remaining_s < deadline.seconds / 2:
-                raise DeviceUnusableError(
-                    "the phone doesn't know this computer",
-                    serial=transport,
-                    hint="accept the key of this computer on the phone's screen, then try again",
-                )
+                raise DeviceUnusableError("the phone doesn't know this computer", serial=transport, hint=_TAP_ALLOW)
             if self._clock.wait(min(0.05, deadline.remaining_s)) or deadline.expired:
                 raise DeviceTimeoutError(
                     f"the phone didn't come within {deadline.seconds:g} s (its state is {state or 'absent'})",
@@ -198,21 +185,38 @@ class AdbServer:
         if not is_tcp(transport):
             self.wait_for_device(transport, deadline)
             return
-        pause_s = 0.05
         if anew:
             self.disconnect(transport)
-        while self.state_of(transport) != "device":
-            self.disconnect(transport)
-            with contextlib.suppress(LinkLostError):
-                if _is_connected(self._connect_once(transport, deadline)):
-                    self.wait_for_device(transport, deadline)
+        pause_s = 0.05
+        while True:
+            # A phone that reboots refuses connections for a while: that is no reason to give it up.
+            with contextlib.suppress(LinkLostError, NoDeviceError):
+                if self._join(transport, deadline):
                     return
             self._clock.wait(min(pause_s, deadline.remaining_s))
-            pause_s = min(2.0, pause_s * 2)
+            pause_s = min(1.0, pause_s * 2)
             deadline.check("getting the phone back", serial=transport)
 
-    def _connect_once(self, address: str, deadline: Deadline) -> str:
-        return self.ask(f"host:connect:{address}", timeout_s=max(0.05, deadline.remaining_s), serial=address)
+    def _join(self, address: str, deadline: Deadline) -> bool:
+        """Try once to have a TCP phone in state ``device``; False when it wasn't to be, but may be next time."""
+        state = self.state_of(address)
+        if state == "device":
+            return True
+        if state:
+            # "already connected" is also said of an entry that is offline for good.
+            self.disconnect(address)
+        answer = self.ask(f"host:connect:{address}", timeout_s=max(0.05, deadline.remaining_s), serial=address)
+        if not answer.startswith(("connected to", "already connected to")):
+            if "authenticate" in answer:
+                raise DeviceUnusableError(answer, serial=address, hint=_TAP_ALLOW)
+            raise NoDeviceError(answer, serial=address, hint="is the phone on, in this network, and 'adb tcpip' set?")
+        # An entry that was being given up may vanish after the answer: then it isn't waited for.
+        settling = Deadline(min(_SETTLE_S, deadline.remaining_s), self._clock)
+        while (state := self.state_of(address)) and state != "device" and not settling.expired:
+            self._clock.wait(0.01)
+        if state == "unauthorized":
+            raise DeviceUnusableError("the phone doesn't know this computer", serial=address, hint=_TAP_ALLOW)
+        return state == "device"
 
 
 def is_tcp(transport: str) -> bool:
@@ -224,7 +228,3 @@ def is_tcp(transport: str) -> bool:
 def _check_tcp(address: str) -> None:
     if not is_tcp(address) or any(c.isspace() for c in address):
         raise UsageError(f"{address!r} isn't the host:port of a phone")
-
-
-def _is_connected(answer: str) -> bool:
-    return answer.startswith(("connected to", "already connected to"))

@@ -121,7 +121,7 @@ def run_marked_shell(connection: Connection, command: str, *, stdin: bytes = b""
         )
     marker = f"benchfarm-{secrets.token_hex(8)}"
     # The marker is put together on the phone: an echo of the command line by a terminal can't be taken for it.
-    script = f'sh -c {quote(command)} </dev/null 2>&1; r=$?; m={marker}; echo ":$m:$r:"'
+    script = f'm={marker}; sh -c {quote(command)} </dev/null 2>&1; echo ":$m:$?:"'
     connection.request("shell:" + script)
     output = bytearray()
     while data := connection.read_some():

@@ -1,0 +1,504 @@
+"""AdbDevice against virtual phones whose link, storage or package manager goes wrong, through real adb servers."""
+
+import contextlib
+import hashlib
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from orchestrator.clock import Deadline
+from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
+from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.discovery import connect_all, list_devices, open_device
+from orchestrator.devices.server import AdbServer
+from orchestrator.devices.tracking import watch_devices
+from orchestrator.errors import (
+    BenchfarmError,
+    DeviceChangedError,
+    DeviceStorageError,
+    DeviceTimeoutError,
+    DeviceUnusableError,
+    InstallError,
+    LinkLostError,
+    NoDeviceError,
+    TransferError,
+)
+from orchestrator.records.identity import RunId
+from orchestrator.virtual.faults import parse_fault
+from orchestrator.virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
+
+if TYPE_CHECKING:
+    from orchestrator.virtual.farm import VirtualLab
+    from orchestrator.virtual.phone import Phone
+
+
+class Bench:
+    """A lab behind one adb server, as benchfarm sees it."""
+
+    def __init__(self, server: AdbServer, lab: "VirtualLab") -> None:
+        self.server = server
+        self.lab = lab
+
+    def phone(self, **settings: object) -> "Phone":
+        phone = self.lab.add("pixel-3", **settings)  # type: ignore[arg-type]
+        self.server.connect_tcp(phone.address)
+        return phone
+
+    def open(self, phone: "Phone") -> AdbDevice:
+        return AdbDevice(self.server, phone.address)
+
+
+@pytest.fixture(params=["adb36", "adb29"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    process = request.getfixturevalue({"adb36": "adb_server", "adb29": "old_adb_server"}[request.param])
+    bench = Bench(
+        AdbServer(ServerAddress(port=process.port)), request.getfixturevalue("make_lab")(process, time_factor=1.0)
+    )
+    yield bench
+    for phone in bench.lab.phones.values():
+        bench.server.disconnect(phone.address)
+
+
+@pytest.fixture
+def phone(bench: Bench) -> "Phone":
+    return bench.phone()
+
+
+@pytest.fixture
+def device(bench: Bench, phone: "Phone") -> AdbDevice:
+    return bench.open(phone)
+
+
+@pytest.fixture
+def run_id() -> RunId:
+    return RunId(uuid.uuid4().hex)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(bytes(range(256)) * 2048)
+    return path
+
+
+def sha_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def place(device: AdbDevice, source: Path) -> int:
+    return device.place(source, kind="models", sha256=sha_of(source), name="m.tflite").pushed_bytes
+
+
+def fault(phone: "Phone", kind: str, *settings: str) -> int:
+    return phone.faults.add(parse_fault(kind, settings)).fault_id
+
+
+# Who it is
+
+
+def test_a_phone_is_known_by_its_own_serial_and_not_by_its_address(device: AdbDevice, phone: "Phone") -> None:
+    assert device.serial == phone.serial
+    assert device.transport == phone.address
+    facts = device.facts()
+    assert facts.is_virtual
+    assert not facts.is_emulator
+    assert facts.codename == "blueline"
+    assert facts.abis[0] == "arm64-v8a"
+    assert len(facts.clusters) == 2
+    assert facts.big_cores == (4, 5, 6, 7)
+    assert facts.profile == ""
+    assert "Adreno" in facts.gpu
+    assert facts.sdk is not None
+    assert not facts.is_rooted
+
+
+def test_a_rooted_phone_is_seen_as_such(bench: Bench) -> None:
+    assert bench.open(bench.phone(rooted=True)).facts().is_rooted
+
+
+def test_the_profile_is_named_by_whoever_knows_profiles(bench: Bench, phone: "Phone") -> None:
+    device = AdbDevice(bench.server, phone.address, match_profile=lambda facts: f"profile of {facts.codename}")
+    assert device.facts().profile == "profile of blueline"
+
+
+def test_state_tells_heat_battery_clocks_and_screen(device: AdbDevice) -> None:
+    state = device.state()
+    assert state.heat_c
+    assert state.thermal_status == 0
+    assert state.battery_percent is not None
+    assert 0 < state.battery_percent <= 100
+    assert state.battery_heat_c is not None
+    assert state.plugged in {"none", "ac", "usb", "wireless"}
+    assert set(state.clock_khz) == set(state.clock_limit_khz) == set(state.time_in_state) == {0, 4}
+    assert state.load_1min is not None
+    assert state.screen_on is not None
+
+
+def test_one_phone_can_be_opened_by_serial_or_by_address(bench: Bench, phone: "Phone") -> None:
+    assert open_device(bench.server, phone.serial).transport == phone.address
+    assert open_device(bench.server, phone.address).serial == phone.serial
+    with pytest.raises(NoDeviceError, match="'NOSUCH'"):
+        open_device(bench.server, "NOSUCH")
+
+
+def test_all_phones_are_opened(bench: Bench) -> None:
+    phones = [bench.phone() for _ in range(3)]
+    devices = connect_all(bench.server)
+    assert {device.serial for device in devices} >= {phone.serial for phone in phones}
+
+
+def test_a_phone_that_lets_nobody_in_is_listed_with_what_to_do(bench: Bench) -> None:
+    phone = bench.lab.add("pixel-3")
+    fault(phone, "unauthorized")
+    with pytest.raises(DeviceUnusableError, match=r"authenticate|doesn't know"):
+        bench.server.connect_tcp(phone.address, timeout_s=4.0)
+    seen = next(one for one in list_devices(bench.server) if one.address == phone.address)
+    assert (seen.usable, seen.state) == (False, "unauthorized")
+    assert "Allow USB debugging" in seen.advice
+    with pytest.raises(DeviceUnusableError, match="key"):
+        open_device(bench.server, phone.address)
+    with pytest.raises(DeviceUnusableError):
+        AdbDevice(bench.server, phone.address)
+
+
+def test_a_phone_that_answers_nothing_does_not_hold_up_the_list(bench: Bench) -> None:
+    hung, well = bench.phone(), bench.phone()
+    fault(hung, "hang")
+    seen = {one.address: one for one in list_devices(bench.server, timeout_s=1.0)}
+    assert seen[well.address].usable
+    assert not seen[hung.address].usable
+    assert "doesn't answer" in seen[hung.address].reason
+
+
+def test_phones_coming_and_going_are_watched(bench: Bench, phone: "Phone") -> None:
+    changes = watch_devices(bench.server)
+    while (change := next(changes)).address != phone.address:
+        pass
+    assert change.state == "device"
+    bench.server.disconnect(phone.address)
+    while (change := next(changes)).address != phone.address or change.state == "offline":
+        pass
+    assert change.state == "absent"
+
+
+# The link
+
+
+def test_a_link_cut_before_the_exit_code_is_never_a_success(device: AdbDevice, phone: "Phone") -> None:
+    threading.Timer(0.3, lambda: fault(phone, "cut")).start()
+    with pytest.raises(LinkLostError):
+        device.shell("echo partial; sleep 30", timeout_s=20)
+
+
+def test_output_that_ends_without_an_exit_code_is_a_lost_link(device: AdbDevice, phone: "Phone") -> None:
+    fault(phone, "output-cut", "moment=shell", "bytes=100")
+    with pytest.raises(LinkLostError):
+        device.shell("seq 1 1000")
+
+
+def test_a_hung_phone_raises_at_the_deadline_in_every_operation(device: AdbDevice, phone: "Phone", model: Path) -> None:
+    fault(phone, "hang")
+    with pytest.raises(DeviceTimeoutError):
+        device.shell("true", timeout_s=0.5)
+    with pytest.raises(DeviceTimeoutError):
+        device.check_health(timeout_s=0.5)
+
+
+def test_a_phone_gets_well_again_after_a_hang(device: AdbDevice, phone: "Phone") -> None:
+    hang = fault(phone, "hang")
+    with pytest.raises(DeviceTimeoutError):
+        device.shell("true", timeout_s=0.3)
+    phone.faults.remove(hang)
+    device.check_health()
+
+
+def test_questions_survive_a_cut_link(device: AdbDevice, phone: "Phone", model: Path) -> None:
+    for ask in (device.facts, device.state, lambda: place(device, model), lambda: device.read_file("/proc/uptime")):
+        fault(phone, "cut", "moment=open:shell")
+        assert ask() is not None
+
+
+def test_a_run_survives_a_cut_link(device: AdbDevice, phone: "Phone", run_id: RunId) -> None:
+    threading.Timer(0.5, lambda: fault(phone, "cut")).start()
+    result = device.run_detached("sleep 2; seq 1 1000", run_id=run_id, timeout_s=30)
+    assert result.exit_code == 0
+    assert result.stdout == b"".join(b"%d\n" % number for number in range(1, 1001))
+
+
+def test_a_run_is_started_once_though_the_link_is_cut_while_it_starts(
+    device: AdbDevice, phone: "Phone", run_id: RunId
+) -> None:
+    fault(phone, "output-cut", "moment=shell", "bytes=1")
+    marker = f"{WORK_FOLDER}/started-{run_id}"
+    result = device.run_detached(f"echo once >>{marker}; sleep 1", run_id=run_id, timeout_s=30)
+    assert result.exit_code == 0
+    assert device.read_file(marker) == b"once\n"
+
+
+def test_a_run_survives_a_hang_shorter_than_its_deadline(device: AdbDevice, phone: "Phone", run_id: RunId) -> None:
+    threading.Timer(0.3, lambda: fault(phone, "hang", "seconds=2")).start()
+    result = device.run_detached("sleep 1; echo end", run_id=run_id, timeout_s=60)
+    assert (result.exit_code, result.stdout) == (0, b"end\n")
+
+
+def test_a_phone_rebooted_in_mid_run_is_told_and_comes_back(device: AdbDevice, phone: "Phone", run_id: RunId) -> None:
+    before = device.facts().boot_id
+    threading.Timer(0.5, lambda: fault(phone, "reboot", "seconds=1")).start()
+    with pytest.raises((DeviceChangedError, BenchfarmError), match=r"booted anew|is gone"):
+        device.run_detached("sleep 30", run_id=run_id, timeout_s=60)
+    device.wait_until_ready(timeout_s=30)
+    with pytest.raises(DeviceChangedError):
+        device.check_same_boot(before)
+    assert device.state().boot_id != before
+    assert device.facts().boot_id == device.state().boot_id
+
+
+def test_another_phone_behind_the_same_address_is_not_taken_for_the_first(bench: Bench, device: AdbDevice) -> None:
+    first = bench.lab.phones[device.serial]
+    port = first.port
+    first.close()
+    bench.lab.add("pixel-4", serial="IMPOSTOR", port=port)
+    with pytest.raises(DeviceChangedError, match="IMPOSTOR"):
+        device.state()
+
+
+def test_a_phone_that_is_gone_is_a_transient_error(bench: Bench, device: AdbDevice) -> None:
+    bench.lab.phones[device.serial].close()
+    with pytest.raises(BenchfarmError) as caught:
+        device.shell("true", timeout_s=5)
+    assert caught.value.transient
+    with pytest.raises(DeviceTimeoutError):
+        device.wait_until_ready(timeout_s=1.0)
+
+
+def test_phones_are_connected_again_after_their_server_was_started_anew(
+    bench: Bench, device: AdbDevice, phone: "Phone", run_id: RunId
+) -> None:
+    # Forgetting all TCP phones is what a killed server does to them.
+    threading.Timer(0.5, lambda: bench.server.disconnect(phone.address)).start()
+    result = device.run_detached("sleep 2; echo end", run_id=run_id, timeout_s=30)
+    assert (result.exit_code, result.stdout) == (0, b"end\n")
+
+
+# Files
+
+
+def test_a_second_campaign_pushes_nothing_and_a_damaged_file_is_pushed_again(
+    bench: Bench, device: AdbDevice, phone: "Phone", model: Path
+) -> None:
+    assert place(device, model) == model.stat().st_size
+    assert place(bench.open(phone), model) == 0
+    path = device.place(model, kind="models", sha256=sha_of(model), name="m.tflite").path
+    device.shell(f"printf x >>{path}")
+    assert place(device, model) == model.stat().st_size
+    assert place(device, model) == 0
+
+
+def test_a_file_flipped_on_its_way_is_noticed_and_sent_again(device: AdbDevice, phone: "Phone", model: Path) -> None:
+    fault(phone, "bit-flip", "moment=push", "bytes=1000")
+    assert place(device, model) == model.stat().st_size
+    assert device.read_file(device.place(model, kind="models", sha256=sha_of(model), name="m.tflite").path) == (
+        model.read_bytes()
+    )
+
+
+def test_a_file_flipped_every_time_is_an_error_and_leaves_nothing(
+    device: AdbDevice, phone: "Phone", model: Path
+) -> None:
+    fault(phone, "bit-flip", "moment=push", "bytes=1000", "times=0")
+    with pytest.raises(TransferError, match="checksum"):
+        place(device, model)
+    assert device.shell(f"find {WORK_FOLDER}/models -type f").text == ""
+
+
+def test_a_push_cut_off_is_tried_again_and_leaves_nothing_else(device: AdbDevice, phone: "Phone", model: Path) -> None:
+    fault(phone, "cut", "moment=push", "bytes=100000", "subject=up")
+    assert place(device, model) == model.stat().st_size
+    found = device.shell(f"find {WORK_FOLDER}/models -type f").text.split()
+    assert sorted(path.rpartition("/")[2].partition(".")[2] for path in found) == ["tflite", "verified"]
+
+
+def test_a_full_phone_is_told_as_such(device: AdbDevice, phone: "Phone", model: Path) -> None:
+    fault(phone, "no-space", "bytes=1000", "subject=*/models/*")
+    with pytest.raises(DeviceStorageError):
+        place(device, model)
+    phone.faults.clear()
+    assert place(device, model) == model.stat().st_size
+
+
+def test_the_least_used_files_make_room_under_the_budget(bench: Bench, phone: "Phone", tmp_path: Path) -> None:
+    def source(number: int) -> Path:
+        path = tmp_path / f"model{number}"
+        path.write_bytes(bytes([number]) * 300_000)
+        return path
+
+    first = AdbDevice(bench.server, phone.address, blob_budget_bytes=1_000_000)
+    for number in (1, 2, 3):
+        place(first, source(number))
+        first.shell(f"touch -d @{1_700_000_000 + number} {WORK_FOLDER}/models/*.verified; sleep 0")
+    second = AdbDevice(bench.server, phone.address, blob_budget_bytes=1_000_000)
+    assert place(second, source(4)) == 300_000
+    assert len(second.shell(f"ls -d {WORK_FOLDER}/models/*/").text.split()) <= 3
+    assert place(second, source(4)) == 0
+
+
+# Legacy phones
+
+
+def test_an_old_phone_is_served_by_markers(bench: Bench, model: Path, run_id: RunId) -> None:
+    device = bench.open(bench.phone(legacy=True))
+    assert device.is_legacy
+    result = device.shell("echo out; echo err >&2; exit 7 # it's")
+    assert (result.exit_code, result.stdout, result.stderr) == (7, b"out\nerr\n", b"")
+    assert device.shell("printf 'no line end'").stdout == b"no line end"
+    assert place(device, model) == model.stat().st_size
+    assert place(device, model) == 0
+    ended = device.run_detached("echo out; echo err >&2; exit 9", run_id=run_id, timeout_s=30)
+    assert (ended.exit_code, ended.stdout, ended.stderr) == (9, b"out\n", b"err\n")
+    assert device.facts().codename == "blueline"
+    assert device.read_file("/no/such/file") is None
+    with pytest.raises(DeviceUnusableError, match="too old"):
+        device.shell("cat", stdin=b"x")
+
+
+def test_an_old_phones_link_cut_before_the_marker_is_a_lost_link(bench: Bench) -> None:
+    phone = bench.phone(legacy=True)
+    device = bench.open(phone)
+    fault(phone, "output-cut", "moment=shell", "bytes=3")
+    with pytest.raises(LinkLostError):
+        device.shell("echo several words")
+
+
+# Apps
+
+
+@pytest.fixture
+def apk(tmp_path: Path) -> Path:
+    path = tmp_path / "benchmark.apk"
+    path.write_bytes(benchmark_apk())
+    return path
+
+
+def install(device: AdbDevice, apk: Path) -> int:
+    return device.install(apk, sha256=sha_of(apk), package=BENCHMARK_PACKAGE)
+
+
+def test_an_apk_is_installed_once_and_checked(bench: Bench, device: AdbDevice, phone: "Phone", apk: Path) -> None:
+    assert device.package(BENCHMARK_PACKAGE) is None
+    assert install(device, apk) == apk.stat().st_size
+    installed = device.package(BENCHMARK_PACKAGE)
+    assert installed is not None
+    assert (installed.sha256, installed.version_code, installed.version_name) == (sha_of(apk), 1, "1.0")
+    assert install(bench.open(phone), apk) == 0
+
+
+def test_another_build_of_the_same_package_replaces_it(device: AdbDevice, apk: Path) -> None:
+    install(device, apk)
+    apk.write_bytes(benchmark_apk(version_code=2, version_name="2.0"))
+    assert install(device, apk) == apk.stat().st_size
+    installed = device.package(BENCHMARK_PACKAGE)
+    assert installed is not None
+    assert installed.version_name == "2.0"
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "hint"),
+    [
+        ({"abis": ["x86"]}, "INSTALL_FAILED_NO_MATCHING_ABIS", "choose a build for its ABI"),
+        ({"min_sdk": 99}, "INSTALL_FAILED_OLDER_SDK", "older build"),
+    ],
+)
+def test_an_apk_that_does_not_fit_is_refused_with_code_and_next_step(
+    device: AdbDevice, apk: Path, settings: dict[str, object], code: str, hint: str
+) -> None:
+    apk.write_bytes(benchmark_apk(**settings))  # type: ignore[arg-type]
+    with pytest.raises(InstallError) as caught:
+        install(device, apk)
+    assert caught.value.install_code == code
+    assert hint in caught.value.hint
+    assert caught.value.serial == device.serial
+
+
+def test_a_file_that_is_no_apk_is_refused(device: AdbDevice, apk: Path) -> None:
+    apk.write_bytes(b"no apk" * 100_000)
+    with pytest.raises(InstallError, match="INSTALL_PARSE_FAILED"):
+        install(device, apk)
+
+
+def test_an_apk_of_another_package_is_told(device: AdbDevice, apk: Path) -> None:
+    apk.write_bytes(benchmark_apk(package="org.example.other"))
+    with pytest.raises(InstallError, match="isn't installed"):
+        install(device, apk)
+
+
+def test_a_link_cut_during_an_install_is_no_success(device: AdbDevice, phone: "Phone", tmp_path: Path) -> None:
+    big = tmp_path / "big.apk"
+    big.write_bytes(benchmark_apk() + bytes(3_000_000))
+    fault(phone, "cut", "bytes=1000000", "subject=up")
+    with pytest.raises((LinkLostError, DeviceTimeoutError)):
+        install(device, big)
+
+
+def test_an_old_phone_gets_its_apk_by_push(bench: Bench, apk: Path) -> None:
+    device = bench.open(bench.phone(legacy=True))
+    assert install(device, apk) == apk.stat().st_size
+    assert install(device, apk) == 0
+    assert device.shell(f"ls {WORK_FOLDER}").text.find("install-") == -1
+
+
+# The log
+
+
+def lines_until(lines: Iterator[bytes], mark: bytes, timeout_s: float = 20.0) -> list[bytes]:
+    deadline, seen = Deadline(timeout_s), []
+    for line in lines:
+        if line:
+            seen.append(line)
+            if mark in line:
+                return seen
+        if deadline.expired:
+            pytest.fail(f"{mark!r} not in {seen[-20:]}")
+    pytest.fail("the log ended")
+
+
+def test_the_log_is_followed_from_now_on(device: AdbDevice) -> None:
+    device.shell("log -t Old before; sleep 1.1")
+    with device.follow_log() as lines:
+        device.shell("log -p e -t New 'first line'; log -t New last")
+        seen = lines_until(lines, b"last")
+    assert not any(b"Old" in line for line in seen)
+    assert any(line.endswith(b"E New     : first line") for line in seen)
+    assert not any(line.startswith(b"---------") for line in seen)
+
+
+def test_a_log_with_garbage_and_emoji_is_followed(device: AdbDevice, phone: "Phone") -> None:
+    with device.follow_log() as lines:
+        fault(phone, "log-garbage")
+        fault(phone, "log-utf8")
+        device.shell("log -t New one; log -t New two; log -t New last")
+        seen = lines_until(lines, b"last")
+    assert any(b"\xff\xfe" in line for line in seen)
+    assert any(b"\xf0\x9f" in line for line in seen)
+
+
+def test_a_follower_of_a_silent_log_is_given_time_to_look_at_its_deadline(device: AdbDevice) -> None:
+    with device.follow_log(buffers=["crash"]) as lines:
+        assert next(lines) == b""
+
+
+def test_a_follower_whose_link_is_cut_is_told(device: AdbDevice, phone: "Phone") -> None:
+    with device.follow_log() as lines:
+        fault(phone, "cut")
+        with pytest.raises(LinkLostError):
+            lines_until(lines, b"never")
+
+
+def test_leaving_the_log_ends_logcat_on_the_phone(device: AdbDevice, wait_until: Callable[..., None]) -> None:
+    with device.follow_log() as lines, contextlib.suppress(StopIteration):
+        next(lines)
+        assert "logcat" in device.shell("ps -A -o ARGS").text
+    wait_until(lambda: "logcat" not in device.shell("ps -A -o ARGS").text, "logcat has ended")

@@ -1,0 +1,188 @@
+"""Conditioning against a virtual phone: what it changes is put back, also after a crash; what is unfit is said."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from orchestrator.clock import ManualClock
+from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.conditioning import LadderConditioner, unfit_reasons
+from orchestrator.devices.host import HostDevice
+from orchestrator.devices.journal import Change, UndoJournal
+from orchestrator.devices.server import AdbServer
+from orchestrator.errors import DeviceCommandError, HostStorageError
+from orchestrator.records.device import DeviceState
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import FitLimits
+from orchestrator.virtual.faults import parse_fault
+
+if TYPE_CHECKING:
+    from orchestrator.virtual.farm import VirtualLab
+    from orchestrator.virtual.phone import Phone
+
+STAY_ON = "settings get global stay_on_while_plugged_in"
+ANY = FitLimits(battery_percent_min=0, battery_heat_c_max=200.0, thermal_status_max=6, wait_s=0.0)
+
+
+@pytest.fixture
+def phone(make_lab: Callable[..., "VirtualLab"], adb_server: object) -> "Phone":
+    return make_lab(adb_server, time_factor=1.0).add("pixel-3")
+
+
+@pytest.fixture
+def device(phone: "Phone", adb_server: object) -> Iterator[AdbDevice]:
+    server = AdbServer(ServerAddress(port=adb_server.port))  # type: ignore[attr-defined]
+    server.connect_tcp(phone.address)
+    yield AdbDevice(server, phone.address)
+    server.disconnect(phone.address)
+
+
+def setting(device: AdbDevice) -> str:
+    return device.shell(STAY_ON).text.strip()
+
+
+def test_a_fit_phone_is_kept_awake_while_it_is_used_and_is_as_before_afterwards(
+    device: AdbDevice, tmp_path: Path
+) -> None:
+    device.shell("settings put global stay_on_while_plugged_in 2")
+    conditioner = LadderConditioner(tmp_path)
+    fitness = conditioner.prepare(device, ANY)
+    assert fitness.reason == ""
+    assert fitness.state is not None
+    assert setting(device) not in {"2", "0"}
+    assert conditioner.journal.serials() == [device.serial]
+    conditioner.prepare(device, ANY)
+    assert conditioner.restore(device)
+    assert setting(device) == "2"
+    assert conditioner.journal.serials() == []
+    assert conditioner.restore(device) == []
+
+
+def test_a_setting_that_was_not_there_is_not_there_afterwards(device: AdbDevice, tmp_path: Path) -> None:
+    device.shell("settings delete global stay_on_while_plugged_in")
+    assert setting(device) == "null"
+    conditioner = LadderConditioner(tmp_path)
+    conditioner.prepare(device, ANY)
+    assert setting(device) != "null"
+    conditioner.restore(device)
+    assert setting(device) == "null"
+
+
+def test_what_a_crashed_process_changed_is_put_back_by_the_next(device: AdbDevice, tmp_path: Path) -> None:
+    device.shell("settings put global stay_on_while_plugged_in 1")
+    LadderConditioner(tmp_path).prepare(device, ANY)
+    assert setting(device) != "1"
+    assert LadderConditioner(tmp_path).restore(device) == ["staying awake while plugged in"]
+    assert setting(device) == "1"
+
+
+def test_a_setting_changed_by_a_crashed_process_is_not_taken_for_the_phones_own(
+    device: AdbDevice, tmp_path: Path
+) -> None:
+    device.shell("settings put global stay_on_while_plugged_in 1")
+    LadderConditioner(tmp_path).prepare(device, ANY)
+    second = LadderConditioner(tmp_path)
+    second.prepare(device, ANY)
+    second.restore(device)
+    assert setting(device) == "1"
+
+
+def test_nothing_is_changed_that_could_not_be_noted_before(device: AdbDevice, tmp_path: Path) -> None:
+    before = setting(device)
+    (tmp_path / "journal").write_text("a file where a folder should be")
+    with pytest.raises(HostStorageError):
+        LadderConditioner(tmp_path / "journal").prepare(device, ANY)
+    assert setting(device) == before
+
+
+def test_an_undo_that_fails_stays_in_the_journal(device: AdbDevice, tmp_path: Path) -> None:
+    journal = UndoJournal(tmp_path)
+    journal.add(device.serial, Change(what="first", undo="true"))
+    journal.add(device.serial, Change(what="second", undo="echo reason >&2; false"))
+    with pytest.raises(DeviceCommandError, match=r"second can't be put back .*reason"):
+        LadderConditioner(tmp_path).restore(device)
+    assert [change.what for change in journal.pending(device.serial)] == ["first", "second"]
+
+
+def test_a_screen_that_was_off_is_on_for_the_run_and_off_again(
+    device: AdbDevice, phone: "Phone", tmp_path: Path
+) -> None:
+    phone.faults.add(parse_fault("screen-lock"))
+    assert device.state().screen_on is False
+    conditioner = LadderConditioner(tmp_path)
+    fitness = conditioner.prepare(device, ANY)
+    assert fitness.state is not None
+    assert fitness.state.screen_on is True
+    conditioner.restore(device)
+    assert device.state().screen_on is False
+
+
+def test_a_hot_phone_is_waited_for_and_unfit_when_it_stays_hot(
+    device: AdbDevice, phone: "Phone", tmp_path: Path
+) -> None:
+    phone.faults.add(parse_fault("overheat", ["heat_c=85"]))
+    clock = ManualClock()
+    fitness = LadderConditioner(tmp_path, clock=clock).prepare(device, FitLimits(wait_s=30.0))
+    assert "thermal status" in fitness.reason or "battery at" in fitness.reason
+    assert fitness.waited_s == pytest.approx(30.0)
+    assert fitness.state is not None
+
+
+def test_a_phone_that_cools_down_in_time_is_fit(device: AdbDevice, phone: "Phone", tmp_path: Path) -> None:
+    class CoolingClock(ManualClock):
+        """The phone is cool after the first wait."""
+
+        def wait(self, seconds: float, cancelled: threading.Event | None = None) -> bool:
+            phone.faults.add(parse_fault("overheat", ["heat_c=25"]))
+            return super().wait(seconds, cancelled)
+
+    phone.faults.add(parse_fault("overheat", ["heat_c=85"]))
+    fitness = LadderConditioner(tmp_path, clock=CoolingClock()).prepare(device, FitLimits(wait_s=30.0))
+    assert fitness.reason == ""
+    assert 0 < fitness.waited_s < 30.0
+
+
+def test_waiting_for_a_hot_phone_can_be_cancelled(device: AdbDevice, phone: "Phone", tmp_path: Path) -> None:
+    phone.faults.add(parse_fault("overheat", ["heat_c=85"]))
+    cancelled = threading.Event()
+    cancelled.set()
+    fitness = LadderConditioner(tmp_path).prepare(device, FitLimits(wait_s=300.0), cancelled=cancelled)
+    assert fitness.reason.startswith("cancelled")
+
+
+def test_zones_of_the_profile_have_limits_of_their_own(device: AdbDevice, tmp_path: Path) -> None:
+    zone = next(iter(device.state().heat_c))
+    conditioner = LadderConditioner(tmp_path, zone_limits=lambda facts: {f"^{zone}$": -10.0})
+    fitness = conditioner.prepare(device, ANY)
+    assert fitness.reason.startswith(zone)
+
+
+def test_a_computer_is_fit_and_nothing_is_changed_on_it(tmp_path: Path) -> None:
+    device = HostDevice(tmp_path / "work")
+    conditioner = LadderConditioner(tmp_path / "journal")
+    assert conditioner.prepare(device, FitLimits()).reason == ""
+    assert conditioner.journal.serials() == []
+
+
+def test_what_is_unknown_is_no_reason_and_each_limit_is_one() -> None:
+    clock = ManualClock()
+    assert unfit_reasons(DeviceState(at=clock.now()), FitLimits(), {"cpu": 40.0}) == []
+    state = DeviceState(
+        at=clock.now(), battery_percent=4, battery_heat_c=50.0, thermal_status=3, heat_c={"cpu0": 90.0, "gpu": 30.0}
+    )
+    reasons = unfit_reasons(state, FitLimits(), {"cpu": 40.0, "gpu": 40.0})
+    assert [reason.split()[0] for reason in reasons] == ["battery", "battery", "thermal", "cpu0"]
+
+
+def test_a_journal_line_cut_off_by_a_crash_is_left_out(tmp_path: Path) -> None:
+    journal = UndoJournal(tmp_path)
+    serial = Serial("192.168.7.21:5555/../x")
+    journal.add(serial, Change(what="one", undo="true"))
+    file = next(tmp_path.iterdir())
+    file.write_text(file.read_text() + '{"what": "tw')
+    assert [change.what for change in journal.pending(serial)] == ["one"]
+    assert journal.serials() == [serial]
