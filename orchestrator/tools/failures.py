@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-_SIGNALS: Final[Mapping[int, tuple[str, str]]] = {
+SIGNALS: Final[Mapping[int, tuple[str, str]]] = {
     1: ("terminated", "SIGHUP"),
     2: ("interrupted", "SIGINT"),
     3: ("aborted", "SIGQUIT"),
@@ -28,7 +28,7 @@ _SHELL_CODES: Final[Mapping[int, str]] = {126: "not-executable", 127: "program-n
 
 #: (rank, code, pattern): the lowest rank explains the failure, among equals the first line that was printed.
 #: A pattern's group 1, when it has one, is the reason.
-_RULES: Final[tuple[tuple[int, str, re.Pattern[str]], ...]] = tuple(
+RULES: Final[tuple[tuple[int, str, re.Pattern[str]], ...]] = tuple(
     (rank, code, re.compile(pattern))
     for rank, code, pattern in (
         (0, "wrong-abi", r".*?(not executable: (?:32|64)-bit ELF file)"),
@@ -93,7 +93,7 @@ _RULES: Final[tuple[tuple[int, str, re.Pattern[str]], ...]] = tuple(
     )
 )
 #: All rules at once, to pass quickly over lines that none of them knows.
-_ANY_RULE: Final = re.compile("|".join(f"(?:{pattern.pattern})" for _, _, pattern in _RULES))
+_ANY_RULE: Final = re.compile("|".join(f"(?:{pattern.pattern})" for _, _, pattern in RULES))
 _SHELL_CRASHES: Final[tuple[tuple[str, int], ...]] = (
     ("Segmentation fault", 11),
     ("Aborted", 6),
@@ -149,7 +149,7 @@ class FailureClues:
             if severity in {"E", "F"} and self.best is None and not self.unknown_error:
                 self.unknown_error = text[:300]
             return False
-        for rank, code, pattern in _RULES:
+        for rank, code, pattern in RULES:
             match = pattern.match(text)
             if match:
                 self._note(rank, code, match[1].strip())
@@ -185,7 +185,7 @@ class FailureClues:
             reason = f"{self.unknown_error} / {reason}"
         if self.crash_signal is None:
             return Failure(code=code, reason=reason)
-        crash_code, _ = _SIGNALS[self.crash_signal]
+        crash_code, _ = SIGNALS[self.crash_signal]
         outcome = "crashed" if self.crash_signal in _CRASH_SIGNALS else "truncated"
         if reason:
             return Failure(code=code, reason=f"{reason} then {self.crash_line}", outcome=outcome)
@@ -224,7 +224,7 @@ class SystemLog:
     def _read_native_crash(self, text: str, *, tag: str, pid: int | None) -> None:
         match = _FATAL_SIGNAL.search(text)
         if match and tag == "libc":
-            code = _SIGNALS.get(int(match[2]), ("aborted", ""))[0]
+            code = SIGNALS.get(int(match[2]), ("aborted", ""))[0]
             self.crashes.append(Crash(code=code, reason=match[1], pid=pid))
             return
         match = _CRASHED_PROCESS.search(text)
@@ -279,8 +279,8 @@ def signal_failure(exit_code: int | None) -> Failure | None:
     if exit_code in _SHELL_CODES:
         return Failure(code=_SHELL_CODES[exit_code], reason=f"exit code {exit_code}")
     number = -exit_code if exit_code < 0 else exit_code - 128
-    if number in _SIGNALS:
-        code, name = _SIGNALS[number]
+    if number in SIGNALS:
+        code, name = SIGNALS[number]
         outcome = "crashed" if number in _CRASH_SIGNALS else "truncated"
         return Failure(code=code, reason=f"ended by {name} (exit code {exit_code})", outcome=outcome)
     return None

@@ -64,7 +64,7 @@ class _Reader:
             return
         match = _TIMINGS.match(text)
         if match:
-            self._end_block(parse_stats(match["stats"]))
+            self.end_block(parse_stats(match["stats"]))
             return
         if self.table and text:
             self._row(raw, text)
@@ -83,7 +83,8 @@ class _Reader:
             return True
         return False
 
-    def _end_block(self, timings: LatencySummary | None) -> None:
+    def end_block(self, timings: LatencySummary | None) -> None:
+        """Close the block that is open, with its totals where they were printed."""
         self.blocks.append(
             ProfileBlock(
                 phase=self.phase,
@@ -188,7 +189,7 @@ def parse_tables(lines: Iterable[str]) -> OperatorProfile:
         reader.feed(line)
     if reader.table or reader.nodes_executed is not None:
         # Cut off before its totals: the rows that were read still stand.
-        reader._end_block(None)
+        reader.end_block(None)
     return OperatorProfile(operators=tuple(reader.operators), types=tuple(reader.types), blocks=tuple(reader.blocks))
 
 
