@@ -1,5 +1,6 @@
 """Faults of the link and of files, as the plain adb command meets them."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,27 @@ def test_cut_at_opening_a_shell_fails_that_shell_only(link, tmp_path):
     link.server.run("disconnect", link.phone.address)
     link.connect()
     assert link.shell("echo in") == "in\n"
+
+
+def test_cut_connections_leave_no_thread_and_no_file_behind(link, tmp_path, wait_until):
+    def threads_and_files():
+        return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+    link.shell("true")
+    (tmp_path / "f").write_bytes(bytes(3_000_000))
+    before = threads_and_files()
+    for _ in range(3):
+        clients = [link.popen("shell", "echo begun; cat") for _ in range(5)]
+        for client in clients:
+            assert client.stdout.readline() == b"begun\n"
+        link.phone.faults.add(parse_fault("cut", ["moment=push", "bytes=1000000"]))
+        link.adb("push", tmp_path / "f", f"{TMP}/f")
+        for client in clients:
+            client.communicate(timeout=30)
+        link.server.run("disconnect", link.phone.address)
+        link.connect()
+    link.server.run("disconnect", link.phone.address)
+    wait_until(lambda: threads_and_files() <= before, "threads and files are gone")
 
 
 def test_hung_phone_stays_a_device_and_answers_again_afterwards(link, wait_until):
