@@ -112,7 +112,7 @@ class PhoneTree:
             raise file_error(errno.EINVAL if "\0" in path else errno.ENAMETOOLONG)
         fds: list[int] = []
         try:
-            place = self._resolve(path, uid, follow, fds)
+            place = self._resolve(path, uid, follow, fds, creating=operation == "write")
             number = self._denied(operation, "/" + "/".join(place.parts))
             if number:
                 raise file_error(number)
@@ -123,7 +123,7 @@ class PhoneTree:
             for fd in fds:
                 os.close(fd)
 
-    def _resolve(self, path: str, uid: int, follow: bool, fds: list[int]) -> _Place:
+    def _resolve(self, path: str, uid: int, follow: bool, fds: list[int], *, creating: bool) -> _Place:
         todo = deque(part for part in path.split("/") if part not in {"", "."})
         must_be_folder = path.endswith(("/", "/.")) and bool(todo)
         done: list[str] = []
@@ -148,7 +148,7 @@ class PhoneTree:
                 if isinstance(node, LinkNode) and (follow or not last or must_be_folder):
                     target = node.target()
                 elif node is None:
-                    raise file_error(errno.ENOENT)
+                    raise file_error(_no_new_names(done) if creating and last else errno.ENOENT)
                 else:
                     nodes.append(node)
                     done.append(part)
@@ -240,7 +240,7 @@ class PhoneTree:
     def _check_change(self, place: _Place, uid: int) -> None:
         """Check that names may be made or taken away in the folder of a place."""
         if place.node is not None or not place.name or place.name == ".":
-            raise file_error(errno.EROFS if uid == 0 else errno.EACCES)
+            raise file_error(_no_new_names(place.parts))
         above = place.parts[:-1]
         if not above:
             raise file_error(errno.EROFS)
@@ -513,6 +513,11 @@ class PhoneTree:
     def host_path(self, path: str) -> Path:
         """Return where a phone path is on the host, without following links of the host's."""
         return self.folder.joinpath(*self.real_path(path, uid=0).split("/")[1:])
+
+
+def _no_new_names(parts: Sequence[str]) -> int:
+    """Return why no file can be made in a computed folder: kernel trees refuse it, the system is read-only."""
+    return errno.EACCES if parts and parts[0] in {"proc", "sys", "dev"} else errno.EROFS
 
 
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}

@@ -254,8 +254,8 @@ def formatted(entry: LogEntry, form: str, modifiers: set[str]) -> bytes:
             prefix = f"{moment} {user.replace(':', ' ')}{pid:>5} {tid:>5} {letter} {tag:<8}: "
     message = _printable(entry.message, modifiers)
     lines = message.removesuffix(b"\n").split(b"\n")
-    head, tail = encoded(prefix), encoded(suffix + "\n")
-    return b"".join(head + line + tail for line in lines)
+    start, end = encoded(prefix), encoded(suffix + "\n")
+    return b"".join(start + line + end for line in lines)
 
 
 def _moment(entry: LogEntry, modifiers: set[str]) -> str:

@@ -34,8 +34,15 @@ def cat(call: Invocation) -> int:
 
 
 def _with_number(args: Sequence[str]) -> list[str]:
-    """Turn ``-5`` and ``+5`` into ``-n 5`` and ``-n +5``."""
-    return [f"-n{arg.removeprefix('-')}" if re.fullmatch(r"-\d+|\+\d+", arg) else arg for arg in args]
+    """Turn ``-5`` and ``+5`` into ``-n 5`` and ``-n +5``, where they aren't an option's value."""
+    turned: list[str] = []
+    for place, arg in enumerate(args):
+        is_value = place > 0 and args[place - 1] in {"-n", "-c"}
+        if not is_value and re.fullmatch(r"-\d+|\+\d+", arg):
+            turned += ["-n", arg.removeprefix("-")]
+        else:
+            turned.append(arg)
+    return turned
 
 
 def _count(call: Invocation, text: str) -> int:

@@ -440,8 +440,33 @@ class Shell:
         return child, threading.Thread(target=body, daemon=True, name=f"phone-{child.process.pid}")
 
     def alone(self, statement: Statement) -> int:
-        """Run the only statement of a subshell; a simple command takes the process over."""
-        return self.simple(statement, replace=True) if isinstance(statement, Simple) else self.execute(statement)
+        """Run the only statement of a subshell: what it redirects, the whole process redirects.
+
+        So a job that has its output elsewhere holds nothing of its parent's, and a simple command or an inner subshell
+        takes this process over.
+        """
+        match statement:
+            case Redirected():
+                self.take_redirects(statement.redirects)
+                return self.alone(statement.body)
+            case Subshell():
+                return self.block(statement.body)
+            case Simple():
+                return self.simple(statement, replace=True)
+        return self.execute(statement)
+
+    def take_redirects(self, redirects: Sequence[Redirect]) -> None:
+        """Redirect the shell's own open files for good; a failure ends the shell."""
+        try:
+            fds, opened = redirected(self, redirects)
+        except RedirectFaultError as exc:
+            self.complain(str(exc))
+            raise ExitError(1) from exc
+        held = retained(fds)
+        for handle in opened:
+            handle.release()
+        self.close()
+        self.fds, self.owns_fds = held, True
 
     def _background(self, statement: Statement) -> int:
         fds = retained({**self.fds, 0: NullHandle()})
@@ -526,9 +551,11 @@ class Shell:
             return self._with_assignments(
                 command, lambda: builtin.run(self, arguments), keep=builtin.special and bool(command.assignments)
             )
-        return self._with_redirects(
-            command.redirects, lambda: self.external(arguments, self._assigned(command), replace=replace)
-        )
+        if replace and not self.traps:
+            assigned = self._assigned(command)
+            self.take_redirects(command.redirects)
+            return self.external(arguments, assigned, replace=True)
+        return self._with_redirects(command.redirects, lambda: self.external(arguments, self._assigned(command)))
 
     def _assigned(self, command: Simple) -> dict[str, str]:
         return {name: self._assigned_value(name, word, append) for name, word, append in command.assignments}
@@ -582,17 +609,9 @@ class Shell:
     def _exec(self, command: Simple, arguments: list[str]) -> int:
         for name, value in self._assigned(command).items():
             self.assign(name, value)
-        try:
-            fds, opened = redirected(self, command.redirects)
-        except RedirectFaultError as exc:
-            self.complain(str(exc))
-            raise ExitError(1) from exc
-        held = retained(fds)
-        for handle in opened:
-            handle.release()
-        self.close()
-        self.fds, self.owns_fds = held, True
+        self.take_redirects(command.redirects)
         if arguments:
+            self.traps.clear()
             raise ExitError(self.external(arguments, {}, replace=True))
         return 0
 
@@ -617,7 +636,6 @@ class Shell:
 
     def external(self, arguments: Sequence[str], assigned: Mapping[str, str], *, replace: bool = False) -> int:
         """Run a program: in a child process, or in the shell's own."""
-        replace = replace and not self.traps
         process = (
             self.process
             if replace
