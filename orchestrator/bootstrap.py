@@ -205,7 +205,7 @@ class Farm:
         found: list[Attached] = []
         lab = self.lab_server()
         if lab is not None:
-            found += [Attached(server=lab, seen=seen) for seen in list_devices(lab)]
+            found += [Attached(server=lab, seen=seen) for seen in _in_order(list_devices(lab))]
             if serials and set(serials) <= {item.seen.serial for item in found}:
                 return found
         try:
@@ -215,7 +215,7 @@ class Farm:
             if found:
                 return found
             raise
-        return [*found, *(Attached(server=server, seen=seen) for seen in list_devices(server))]
+        return [*found, *(Attached(server=server, seen=seen) for seen in _in_order(list_devices(server)))]
 
     def open_devices(self, selection: DeviceSelection) -> list[tuple[Device, DeviceFacts]]:
         """Open every device that fits the selection and probe its facts, phones in parallel.
@@ -330,6 +330,11 @@ class Attached:
     def fits(self, serials: Sequence[str]) -> bool:
         """Whether one of these names the phone: its serial number or the server's name for it."""
         return self.seen.serial in serials or self.seen.address in serials
+
+
+def _in_order(seen: Sequence[Seen]) -> list[Seen]:
+    """The server lists phones in the order in which they came; people look for them by name."""
+    return sorted(seen, key=lambda one: (one.serial, one.address))
 
 
 def _names_phones(selection: DeviceSelection) -> bool:

@@ -43,6 +43,9 @@ USUAL_TOOL: Final[Mapping[DeviceKind, ToolName]] = {
     DeviceKind.HOST: ToolName.LITERT,
 }
 
+#: As many as the public reference figures were measured with.
+USUAL_THREADS: Final = 4
+
 #: What one invocation costs beside its inferences: start, load, probes before and after.
 _OVERHEAD_S: Final = 3.0
 
@@ -107,7 +110,7 @@ def expand(
         for model in models:
             for tool in tools_for(plan, facts.kind):
                 for delegate in plan.matrix.delegates:
-                    for threads in plan.matrix.threads:
+                    for threads in threads_for(plan, facts):
                         build = builds.get((facts.serial, tool))
                         skip = skip_reason(facts, profile, tool, delegate, threads, build)
                         for flags in plan.matrix.flags:
@@ -144,6 +147,16 @@ def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
     return fitting or plan.matrix.tools
 
 
+def threads_for(plan: Plan, facts: DeviceFacts) -> tuple[int, ...]:
+    """Return the thread counts that a plan means for a device."""
+    return plan.matrix.threads or (min(USUAL_THREADS, core_count(facts) or USUAL_THREADS),)
+
+
+def core_count(facts: DeviceFacts) -> int:
+    """Return how many cores a device has, 0 when that isn't known."""
+    return sum(len(cluster.cpus) for cluster in facts.clusters)
+
+
 def skip_reason(
     facts: DeviceFacts,
     profile: DeviceProfile | None,
@@ -170,7 +183,7 @@ def skip_reason(
         skip = _android_skip(facts, profile, delegate)
         if skip is not None:
             return skip
-    cores = sum(len(cluster.cpus) for cluster in facts.clusters)
+    cores = core_count(facts)
     if cores and threads > cores:
         return Skip(
             reason_code="more-threads-than-cores",

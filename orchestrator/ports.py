@@ -209,6 +209,10 @@ class Conditioner(Protocol):
         """Clean, quieten and wait until fit; each change is journalled before it is made. Called before every run."""
         ...
 
+    def unrestored(self) -> Sequence[Serial]:
+        """Return the devices on which a change is still to be undone."""
+        ...
+
     def restore(self, device: Device) -> Sequence[str]:
         """Undo every journalled change, also one of a crashed process; return what was put back."""
         ...

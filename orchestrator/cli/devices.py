@@ -63,7 +63,7 @@ def _facts(farm: Farm, attached: Attached) -> DeviceFacts | str:
 def restore(settings: Settings, serials: tuple[str, ...]) -> CommandResult:
     """Undo what is still open in the journals of these phones, or of all."""
     with Farm(settings) as farm:
-        wanted = serials or tuple(farm.conditioner.open_journals())
+        wanted = serials or tuple(farm.conditioner.unrestored())
         restored = {}
         for device, facts in farm.open_devices(DeviceSelection(serials=wanted)) if wanted else []:
             with farm.lease.acquire(facts.serial):

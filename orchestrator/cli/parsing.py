@@ -10,7 +10,7 @@ from orchestrator.errors import OutputParseError, UsageError
 
 
 def parse_files(files: tuple[str, ...]) -> CommandResult:
-    """Read benchmark output; raises UsageError for an unreadable file, OutputParseError when none holds any output.
+    """Read benchmark output; raises UsageError for an unreadable file, OutputParseError for one without any.
 
     A single file with a single run gives one JSON object, everything else a list.
     """
@@ -19,16 +19,14 @@ def parse_files(files: tuple[str, ...]) -> CommandResult:
     lines: list[str] = []
     found: list[dict[str, object]] = []
     for file in files:
-        reports = parse_text(_read(file))
+        try:
+            reports = parse_text(_read(file))
+        except OutputParseError as error:
+            raise OutputParseError(f"{'standard input' if file == '-' else file}: {error}", hint=error.hint) from error
         for number, report in enumerate(reports, start=1):
             title = f"{file}, run {number} of {len(reports)}" if len(reports) > 1 else file
             lines += [title, *(f"  {one_line(line)}" for line in describe(report)), ""]
             found.append({"file": file, **to_public(report)} if len(files) > 1 else to_public(report))
-    if not found:
-        raise OutputParseError(
-            f"{', '.join(files)}: no output of a benchmark program in it",
-            hint="benchfarm reads benchmark_model, the benchmark app's logcat, performance options and LiteRT output",
-        )
     return CommandResult(text="\n".join(lines).rstrip(), data=found[0] if len(found) == 1 else found)
 
 

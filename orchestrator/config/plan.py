@@ -142,7 +142,7 @@ class MatrixSection(Section):
     )
     threads: Annotated[
         OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]], Field(min_length=1), AfterValidator(unique)
-    ] = (4,)
+    ] = ()
     tools: Annotated[OneOrMany[tuple[ToolName, ...]], Field(min_length=1), AfterValidator(unique)] = ()
     flags: Annotated[
         OneOrMany[tuple[Annotated[dict[str, AnyText], AfterValidator(_free_flags)], ...]], Field(min_length=1)

@@ -52,6 +52,10 @@ class LadderConditioner:
             self._quiet.add(device.serial)
         return self._wait_until_fit(device, limits, cancelled)
 
+    def unrestored(self) -> Sequence[Serial]:
+        """Return the devices on which a change is still to be undone."""
+        return self.journal.serials()
+
     def restore(self, device: Device) -> Sequence[str]:
         """See Conditioner.restore; what can't be undone stays in the journal and raises DeviceCommandError."""
         self._quiet.discard(device.serial)
@@ -70,6 +74,10 @@ class LadderConditioner:
             self.journal.keep(device.serial, left)
             restored.append(change.what)
         return restored
+
+    def open_journals(self) -> Sequence[Serial]:
+        """Return the devices on which something is still to be put back."""
+        return self.journal.serials()
 
     def _quieten(self, device: Device) -> None:
         """Keep the phone awake while it is plugged in: a phone that dozes off gives its cores less."""

@@ -48,7 +48,8 @@ class Matrix:
     """The axes; every combination that isn't excluded is a case."""
 
     delegates: tuple[DelegateName, ...] = (DelegateName.XNNPACK,)
-    threads: tuple[int, ...] = (4,)
+    #: Empty: 4, or as many as a device with fewer cores has.
+    threads: tuple[int, ...] = ()
     #: Empty: each device's usual program, ``native`` on phones and ``litert`` on this computer.
     tools: tuple[ToolName, ...] = ()
     #: Sets of further flags; each set is a configuration of its own.

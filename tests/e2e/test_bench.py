@@ -171,7 +171,7 @@ def test_a_missing_delegate_is_never_reported_under_its_name(lab: Lab, model: Pa
 
 
 def test_a_program_that_crashes_is_a_failure_with_its_signal(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[0], "segv", "at=run")
+    lab.fault(lab.serials[0], "segv", "moment=run")
     first = bench(lab, model, exit_code=1)["runs"][0]
     assert first["outcome"] == "failed"
     assert first["exit_code"] == 139
@@ -179,13 +179,13 @@ def test_a_program_that_crashes_is_a_failure_with_its_signal(lab: Lab, model: Pa
 
 
 def test_a_cut_link_does_not_cost_the_run(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[0], "cut", "at=run")
+    lab.fault(lab.serials[0], "cut", "moment=run")
     runs = bench(lab, model)["runs"]
     assert [run["outcome"] for run in runs] == ["completed", "completed"]
 
 
 def test_a_reboot_in_mid_run_is_an_abort_and_the_campaign_goes_on(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[0], "reboot", "at=run")
+    lab.fault(lab.serials[0], "reboot", "moment=run")
     result = bench(lab, model, exit_code=1)
     outcomes = [run["outcome"] for run in result["runs"]]
     assert outcomes[0] in {"aborted", "failed"}

@@ -179,3 +179,8 @@ def test_flags_of_another_program_are_skipped_and_the_set_without_flags_runs() -
     expansion = expanded(plan(matrix=matrix), COMPUTER, LITERT)
     assert {case.flags for case in expansion.cases} == {()}
     assert {skip.reason_code for skip in expansion.skipped} == {"flags-not-in-tool"}
+
+
+def test_without_named_threads_a_device_gets_four_or_as_many_as_it_has_cores() -> None:
+    assert {case.threads for case in expanded(plan()).cases} == {4}
+    assert {case.threads for case in expanded(plan(), COMPUTER, LITERT).cases} == {2}
