@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline
-from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, BlobShelf
+from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, BlobShelf, PushProgress
 from orchestrator.devices.detached import DetachedRuns
 from orchestrator.devices.installing import Installer
 from orchestrator.devices.link import PhoneLink
@@ -46,6 +46,7 @@ class AdbDevice:
         *,
         match_profile: ProfileMatcher | None = None,
         blob_budget_bytes: int = DEFAULT_BUDGET_BYTES,
+        progress: PushProgress | None = None,
         work_folder: str = WORK_FOLDER,
         clock: Clock | None = None,
     ) -> None:
@@ -62,7 +63,7 @@ class AdbDevice:
         self._work_folder = work_folder
         self._facts: DeviceFacts | None = None
         self._runs = DetachedRuns(self._link, f"{work_folder}/runs")
-        self._shelf = BlobShelf(self._link, work_folder, budget_bytes=blob_budget_bytes)
+        self._shelf = BlobShelf(self._link, work_folder, budget_bytes=blob_budget_bytes, progress=progress)
         self._installer = Installer(self._link, work_folder)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,9 @@ _PREFIX_LENGTH: Final = 16
 _VERIFIED: Final = "verified"
 _PUSH_ATTEMPTS: Final = 2
 _HASH_TIMEOUT_S: Final = 120.0
+
+#: Called with a file's name, the bytes sent so far, and its size.
+PushProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +52,19 @@ class BlobShelf:
     and modification time), and by its own time when the blob was last used.
     """
 
-    def __init__(self, link: PhoneLink, folder: str, *, budget_bytes: int = DEFAULT_BUDGET_BYTES) -> None:
+    def __init__(
+        self,
+        link: PhoneLink,
+        folder: str,
+        *,
+        budget_bytes: int = DEFAULT_BUDGET_BYTES,
+        progress: PushProgress | None = None,
+    ) -> None:
+        """Name the folder on the phone; ``progress`` hears of pushes as they go on."""
         self._link = link
         self._folder = folder
         self._budget_bytes = budget_bytes
+        self._progress = progress
         #: Used by this process: never pruned by it.
         self._used: set[str] = set()
 
@@ -148,7 +160,7 @@ class BlobShelf:
             f'{{ {_stamp(file, sha256)}echo "$stamp" >{quote(blob)}.{_VERIFIED}; }}'
         )
         try:
-            self._link.push(source, draft, mode=mode)
+            self._link.push(source, draft, mode=mode, progress=self._told(name, source.stat().st_size))
             told = self._link.must(
                 f'h=$({hash_command(draft)}); h=${{h%% *}}; echo $h; [ "$h" != {sha256} ] || {{ {settle}; }}',
                 timeout_s=_HASH_TIMEOUT_S,
@@ -170,6 +182,10 @@ class BlobShelf:
             with contextlib.suppress(DeviceError):
                 self._link.shell(f"rm -f {quote(draft)}", what="removing what is left of a push")
             raise
+
+    def _told(self, name: str, total_bytes: int) -> Callable[[int], None] | None:
+        hears = self._progress
+        return None if hears is None else lambda sent_bytes: hears(name, sent_bytes, total_bytes)
 
     def _make_room(self, shelf: Shelf, size_bytes: int) -> None:
         """Prune the least recently used blobs until the budget and the free space have room for so many bytes."""

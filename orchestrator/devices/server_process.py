@@ -24,6 +24,8 @@ from orchestrator.errors import AdbUnavailableError, DeviceError
 _START_TIMEOUT_S: Final = 15.0
 _STOP_TIMEOUT_S: Final = 5.0
 _PORTS_TRIED: Final = 4
+#: What is remembered of the environment, so that a server that has to be started again shows phones the same key.
+_KEPT_VARIABLES: Final = ("HOME", "PATH", "TMPDIR", "ADB_VENDOR_KEYS")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class ServerProcess:
             process = cls(
                 binary=Path(str(known["binary"])),
                 state_folder=state_folder,
-                environ={},
+                environ={str(name): str(value) for name, value in dict(known["environ"]).items()},
                 usb=usb,
                 port=int(known["port"]),
                 pid=int(known["pid"]),
@@ -142,7 +144,9 @@ class ServerProcess:
     def _remember(self) -> None:
         record = _record(self.state_folder, usb=self.usb)
         draft = record.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_text(json.dumps({"pid": self.pid, "port": self.port, "binary": str(self.binary)}), "utf-8")
+        kept = {name: self.environ[name] for name in _KEPT_VARIABLES if name in self.environ}
+        known = {"pid": self.pid, "port": self.port, "binary": str(self.binary), "environ": kept}
+        draft.write_text(json.dumps(known), "utf-8")
         draft.replace(record)
 
     def _answers(self, deadline: Deadline) -> bool:

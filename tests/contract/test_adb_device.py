@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import connect_all, list_devices, open_device
 from orchestrator.devices.server import AdbServer
+from orchestrator.devices.shell import quote
 from orchestrator.devices.tracking import watch_devices
 from orchestrator.errors import (
     BenchfarmError,
     DeviceChangedError,
+    DeviceCommandError,
     DeviceStorageError,
     DeviceTimeoutError,
     DeviceUnusableError,
@@ -26,6 +30,7 @@ from orchestrator.errors import (
     LinkLostError,
     NoDeviceError,
     TransferError,
+    UsageError,
 )
 from orchestrator.records.identity import RunId
 from orchestrator.virtual.faults import parse_fault
@@ -502,3 +507,59 @@ def test_leaving_the_log_ends_logcat_on_the_phone(device: AdbDevice, wait_until:
         next(lines)
         assert "logcat" in device.shell("ps -A -o ARGS").text
     wait_until(lambda: "logcat" not in device.shell("ps -A -o ARGS").text, "logcat has ended")
+
+
+# Names and twins
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=20))
+def test_quoted_texts_are_words_of_the_phones_shell_whatever_they_hold(device: AdbDevice, texts: list[str]) -> None:
+    words = " ".join(quote(text) for text in texts)
+    shown = device.shell(f"for w in {words}; do printf '%s\\n--\\n' \"$w\"; done").stdout
+    assert shown == b"".join(text.encode() + b"\n--\n" for text in texts)
+
+
+def test_one_phone_on_two_transports_is_used_once_and_this_is_said(bench: Bench, phone: "Phone") -> None:
+    second = f"localhost:{phone.port}"
+    bench.server.connect_tcp(second)
+    try:
+        seen = {one.address: one for one in list_devices(bench.server)}
+        assert [seen[phone.address].usable, seen[second].usable] == [True, False]
+        assert phone.address in seen[second].reason
+        assert second in seen[phone.address].reason
+        assert open_device(bench.server, phone.serial).transport == phone.address
+    finally:
+        bench.server.disconnect(second)
+
+
+def test_a_push_tells_how_far_it_is(bench: Bench, phone: "Phone", tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    device = AdbDevice(bench.server, phone.address, progress=lambda *step: told.append(step))
+    source = tmp_path / "m.tflite"
+    source.write_bytes(bytes(3_000_000))
+    place(device, source)
+    assert [step[0] for step in told] == ["m.tflite"] * len(told)
+    assert [step[1] for step in told] == sorted(step[1] for step in told)
+    assert told[-1][1:] == (3_000_000, 3_000_000)
+    assert len(told) > 1
+
+
+def test_files_of_a_debuggable_app_are_read_as_that_app(device: AdbDevice, apk: Path) -> None:
+    install(device, apk)
+    device.shell(f"run-as {BENCHMARK_PACKAGE} sh -c 'mkdir -p files; printf result >files/out.pb'")
+    assert device.read_file("files/out.pb", package=BENCHMARK_PACKAGE) == b"result"
+    assert device.read_file("files/none.pb", package=BENCHMARK_PACKAGE) is None
+
+
+def test_files_of_an_app_that_is_not_debuggable_are_refused(device: AdbDevice, apk: Path) -> None:
+    apk.write_bytes(benchmark_apk(debuggable=False))
+    install(device, apk)
+    with pytest.raises(DeviceCommandError, match="debuggable"):
+        device.read_file("files/out.pb", package=BENCHMARK_PACKAGE)
+
+
+@pytest.mark.parametrize("package", ["", "nodots", "a.b; reboot", "a.$(x)", "../a.b"])
+def test_a_name_that_is_no_package_never_reaches_the_phone(device: AdbDevice, package: str) -> None:
+    with pytest.raises(UsageError, match="isn't the name"):
+        device.package(package)

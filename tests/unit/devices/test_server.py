@@ -131,7 +131,7 @@ def test_commands_that_start_together_share_one_server(
 def test_a_record_that_names_a_strangers_pid_is_not_adopted_and_the_stranger_lives(tmp_path: Path) -> None:
     stranger = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     try:
-        record = {"pid": stranger.pid, "port": free_port(), "binary": "/usr/bin/adb"}
+        record = {"pid": stranger.pid, "port": free_port(), "binary": "/usr/bin/adb", "environ": {}}
         (tmp_path / "adb-server-tcp.json").write_text(json.dumps(record))
         assert AdbServer.adopt(tmp_path, usb=False) is None
         assert stranger.poll() is None
@@ -154,6 +154,24 @@ def test_a_killed_server_of_ours_is_revived_on_its_port(
     wait_until(lambda: not is_alive(pid_in(tmp_path / "state")), "the server is dead")
     server.revive()
     assert server.version() >= 29
+
+
+def test_an_adopted_server_that_died_is_revived_with_the_same_key(
+    start: Callable[..., AdbServer], tmp_path: Path, environ: dict[str, str], wait_until: Callable[..., None]
+) -> None:
+    start(find_adb())
+    adopted = AdbServer.adopt(tmp_path / "state", usb=False)
+    assert adopted is not None
+    pid = pid_in(tmp_path / "state")
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid), "the server is dead")
+    adopted.revive()
+    try:
+        assert adopted.version() >= 29
+        variables = Path(f"/proc/{pid_in(tmp_path / 'state')}/environ").read_bytes().split(b"\0")
+        assert f"HOME={environ['HOME']}".encode() in variables
+    finally:
+        adopted.stop()
 
 
 def test_a_program_that_is_no_adb_is_told_with_what_it_said(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -1,0 +1,58 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.devices.host import HostDevice
+from orchestrator.devices.host_runs import start_time
+from orchestrator.errors import DeviceCommandError, UsageError
+from orchestrator.records.identity import RunId
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> HostDevice:
+    return HostDevice(tmp_path / "work")
+
+
+def test_a_computer_has_no_apps_and_no_logcat_and_says_what_to_use(device: HostDevice, tmp_path: Path) -> None:
+    for ask in (
+        lambda: device.install(tmp_path / "a.apk", sha256="", package="a.b"),
+        lambda: device.package("a.b"),
+        lambda: device.follow_log(),
+        lambda: device.read_file("files/x", package="a.b"),
+    ):
+        with pytest.raises(UsageError, match=r"device 'host'.*litert"):
+            ask()
+
+
+def test_a_program_without_the_executable_bit_is_refused_with_the_remedy(device: HostDevice, tmp_path: Path) -> None:
+    import hashlib
+
+    program = tmp_path / "program"
+    program.write_bytes(b"#!/bin/sh\n")
+    program.chmod(0o644)
+    sha256 = hashlib.sha256(b"#!/bin/sh\n").hexdigest()
+    with pytest.raises(DeviceCommandError) as caught:
+        device.place(program, kind="programs", sha256=sha256, name="program", executable=True)
+    assert "chmod +x" in caught.value.hint
+
+
+def test_what_a_run_leaves_in_the_background_is_killed_with_it(device: HostDevice) -> None:
+    result = device.run_detached(
+        f"{sys.executable} -c 'input()' </dev/zero >/dev/null 2>&1 & echo $!", run_id=RunId("r"), timeout_s=30
+    )
+    assert result.exit_code == 0
+    assert (
+        start_time(int(result.stdout)) == "" or Path(f"/proc/{int(result.stdout)}/stat").read_text().split()[2] == "Z"
+    )
+
+
+def test_a_program_that_dies_of_a_signal_has_the_shells_exit_code(device: HostDevice) -> None:
+    assert device.run_detached("kill -SEGV $$", run_id=RunId("r"), timeout_s=30).exit_code == 139
+    assert device.shell("kill -KILL $$").exit_code == 137
+
+
+def test_stray_folders_without_a_process_are_removed_and_not_reported(device: HostDevice) -> None:
+    device.run_detached("true", run_id=RunId("r"), timeout_s=30)
+    assert not device.kill_strays()
+    assert not Path(device.run_folder(RunId("r"))).exists()

@@ -1,0 +1,118 @@
+"""Facts and state put together from what commands printed."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from orchestrator.devices.discovery import STATE_NOTES, Seen, Transport, explain_state, judge_twins
+from orchestrator.devices.installing import NEXT_STEPS
+from orchestrator.devices.probing import facts_from, state_from
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def getprop(**values: str) -> str:
+    return "".join(f"[{name.replace('__', '.')}]: [{value}]\n" for name, value in values.items())
+
+
+def test_facts_of_a_phone_that_tells_nothing_are_unknown_and_not_guessed() -> None:
+    facts = facts_from({}, serial="R58M12")
+    assert facts.serial == "R58M12"
+    assert (facts.sdk, facts.memory_bytes, facts.clusters, facts.abis) == (None, None, (), ())
+    assert not facts.is_rooted
+    assert state_from({}, at=NOW).heat_c == {}
+    assert state_from({}, at=NOW).battery_percent is None
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_emulator", "is_virtual"),
+    [
+        ({"ro__kernel__qemu": "1"}, True, False),
+        ({"ro__boot__qemu": "1"}, True, False),
+        ({"ro__hardware": "ranchu"}, True, False),
+        ({"ro__hardware": "goldfish"}, True, False),
+        ({"ro__hardware": "blueline"}, False, False),
+        ({"ro__hardware": "blueline", "ro__benchfarm__virtual": "1"}, False, True),
+    ],
+)
+def test_emulators_and_virtual_phones_are_told_from_phones(
+    properties: dict[str, str], is_emulator: bool, is_virtual: bool
+) -> None:
+    facts = facts_from({"properties": getprop(**properties)}, serial="S")
+    assert (facts.is_emulator, facts.is_virtual) == (is_emulator, is_virtual)
+
+
+def test_cores_whose_clocks_are_hidden_form_a_cluster_of_unknown_clocks() -> None:
+    facts = facts_from({"cpus": "0-7\n"}, serial="S")
+    assert [cluster.cpus for cluster in facts.clusters] == [tuple(range(8))]
+    assert facts.clusters[0].max_khz is None
+    assert facts.big_cores == tuple(range(8))
+
+
+def test_old_phones_name_their_abis_one_by_one() -> None:
+    text = getprop(ro__product__cpu__abi="armeabi-v7a", ro__product__cpu__abi2="armeabi")
+    assert facts_from({"properties": text}, serial="S").abis == ("armeabi-v7a", "armeabi")
+
+
+def test_a_soc_without_a_property_is_named_by_cpuinfo() -> None:
+    facts = facts_from({"cpuinfo": "processor\t: 0\n\nHardware\t: Qualcomm Technologies, Inc MSM8998\n"}, serial="S")
+    assert facts.soc == "Qualcomm Technologies, Inc MSM8998"
+
+
+@pytest.mark.parametrize(("said", "is_rooted"), [("2000\n0\n", True), ("0\n", True), ("2000\n", False), ("", False)])
+def test_root_is_what_su_or_the_shell_itself_proves(said: str, is_rooted: bool) -> None:
+    assert facts_from({"uid": said}, serial="S").is_rooted is is_rooted
+
+
+def test_heat_comes_from_sysfs_and_from_the_thermal_service_where_sysfs_is_hidden() -> None:
+    service = (
+        "Thermal Status: 0\nCurrent temperatures from HAL:\n"
+        "\tTemperature{mValue=31.0, mType=3, mName=skin, mStatus=0}\n"
+    )
+    zones = "/sys/class/thermal/thermal_zone0/type:cpu\n/sys/class/thermal/thermal_zone0/temp:45000\n"
+    assert state_from({"thermalservice": service}, at=NOW).heat_c == {"skin": 31.0}
+    assert state_from({"thermalservice": service, "zones": zones}, at=NOW).heat_c == {"skin": 31.0, "cpu": 45.0}
+
+
+@pytest.mark.parametrize(
+    "state", [*STATE_NOTES, "no permissions (user in plugdev group; are your udev rules wrong?)", "something new"]
+)
+def test_every_state_has_a_reason_and_something_to_do(state: str) -> None:
+    reason, advice = explain_state(Transport(address="S", state=state, usb="1-2"))
+    assert reason
+    assert advice
+
+
+def test_a_phone_without_permissions_is_told_the_udev_rule_and_the_group() -> None:
+    reason, advice = explain_state(Transport(address="????", state="no permissions; see [http://x]", usb="1-2"))
+    assert "USB 1-2" in reason
+    assert "udev" in advice
+    assert "plugdev" in advice
+
+
+def test_every_installation_code_has_a_next_step() -> None:
+    assert all(code.startswith("INSTALL_") and step for code, step in NEXT_STEPS.items())
+
+
+def seen(address: str, serial: str, boot_id: str) -> Seen:
+    return Seen(address=address, serial=serial, state="device", usable=True, boot_id=boot_id)
+
+
+def test_usb_goes_before_tcp_for_one_phone() -> None:
+    judged = judge_twins([seen("10.0.0.7:5555", "R58M12", "b1"), seen("R58M12", "R58M12", "b1")])
+    assert [one.usable for one in judged] == [False, True]
+    assert "R58M12, which is used" in judged[0].reason
+    assert "adb disconnect 10.0.0.7:5555" in judged[0].advice
+
+
+def test_two_phones_of_one_serial_number_can_neither_be_used() -> None:
+    judged = judge_twins(
+        [seen("10.0.0.7:5555", "0123456789ABCDEF", "b1"), seen("10.0.0.8:5555", "0123456789ABCDEF", "b2")]
+    )
+    assert [one.usable for one in judged] == [False, False]
+    assert "several phones call themselves 0123456789ABCDEF" in judged[0].reason
+
+
+def test_phones_without_twins_stay_as_they_are() -> None:
+    phones = [seen("A", "A", "b1"), seen("B", "B", "b2")]
+    assert judge_twins(phones) == phones
