@@ -1,8 +1,7 @@
 """Which operators each delegate takes, and how a graph is cut up for them.
 
 Operator support follows the public documentation of the delegates; the order of execution is cut as TensorFlow Lite
-cuts
-it: nodes of one kind are gathered as long as all they read is there, so that partitions are as few as possible.
+cuts it: nodes of one kind are gathered as long as all they read is there, so that partitions are as few as possible.
 """
 
 from __future__ import annotations

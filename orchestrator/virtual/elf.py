@@ -1,8 +1,7 @@
 """ELF files: reading what a program is built for, and writing the tiny stand-ins that the virtual phone knows.
 
 A stand-in is a well-formed ELF header with a dynamic section and a note that names the program. It holds no code; only
-a
-virtual phone "runs" it.
+a virtual phone "runs" it.
 """
 
 from __future__ import annotations

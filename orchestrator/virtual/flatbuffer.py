@@ -1,8 +1,7 @@
 """Reading flatbuffers that may be damaged: every offset is checked before it is followed.
 
 The format (https://flatbuffers.dev/internals): a table begins with a signed offset back to its vtable, which lists
-where
-each field lies inside the table; strings, vectors and other tables are reached by unsigned offsets forward.
+where each field lies inside the table; strings, vectors and other tables are reached by unsigned offsets forward.
 """
 
 from __future__ import annotations

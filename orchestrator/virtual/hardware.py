@@ -2,8 +2,7 @@
 
 Nothing runs in between: every look moves the state on by the phone time that has passed, under the loads that were
 registered. The chip is a small heat capacity on the body, the body a large one in the air; above its trip point the
-chip
-loses one clock step a second, below it gains one back.
+chip loses one clock step a second, below it gains one back.
 """
 
 from __future__ import annotations

@@ -71,8 +71,7 @@ class BenchmarkRun:
             given = self.parameters.integer("memory_footprint_check_interval_ms")
             self.say.warn(
                 f"--memory_footprint_check_interval_ms is set to {given} (ms), This value is invalid, and it "
-                f"will be set "
-                "to the default value 50 (ms)."
+                "will be set to the default value 50 (ms)."
             )
             self.parameters.set("memory_footprint_check_interval_ms", 50)
         self.say.info(f"Log parameter values verbosely: [{int(self.parameters.switch('verbose'))}]")

@@ -117,8 +117,7 @@ def parse_flags(flags: Sequence[Flag], arguments: Sequence[str]) -> Parameters:
     """Return the parameters of a command line (without the program's name).
 
     The first argument for a flag counts; what no flag takes is kept in ``unconsumed``. Raises FlagError for a value
-    that
-    is refused.
+    that is refused.
     """
     parameters = Parameters(flags)
     taken: set[int] = set()

@@ -33,8 +33,7 @@ def parse_layers(run: BenchmarkRun) -> list[InputLayer]:
     if len(names) != len(shapes):
         run.fail(
             f"The number of items in --input_layer_shape ({shapes_text}, with {len(shapes)} items) must match "
-            f"the number "
-            f"of items in --input_layer ({names_text}, with {len(names)} items). For example "
+            f"the number of items in --input_layer ({names_text}, with {len(names)} items). For example "
             "--input_layer=input1,input2 --input_layer_shape=1,224,224,4:1,20"
         )
     files = _value_files(run)

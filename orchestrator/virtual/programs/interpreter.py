@@ -121,36 +121,29 @@ class Interpreter:
             run.say.runtime(
                 "WARNING",
                 "Attempting to use a delegate that only supports static-sized tensors with a graph that has "
-                "dynamic-sized "
-                "tensors (tensor#-1 is a dynamic-sized tensor).",
+                "dynamic-sized tensors (tensor#-1 is a dynamic-sized tensor).",
             )
             run.fail(f"Failed to apply {delegate.provider} delegate.")
+        nodes_before = len(self.plan.nodes)
         try:
             replaced = delegate.apply(self)
         except BenchmarkFailedError:
-            run.say.runtime("ERROR", "Restored original execution plan after delegate application failure.")
+            if len(self.plan.nodes) > nodes_before:
+                run.say.runtime("ERROR", "Restored original execution plan after delegate application failure.")
             run.fail(f"Failed to apply {delegate.provider} delegate.")
         self.delegate_us += self.init_us - before_us
         full = replaced > 0 and self.plan.fully_delegated
         if not full and run.parameters.switch("require_full_delegation"):
             run.fail("Disallowed CPU fallback detected.")
+        applied = f"Explicitly applied {delegate.provider} delegate, and the model graph will be"
         if full:
-            run.say.info(
-                f"Explicitly applied {delegate.provider} delegate, and the model graph will be completely "
-                f"executed by the "
-                "delegate."
-            )
+            run.say.info(f"{applied} completely executed by the delegate.")
         elif replaced:
-            run.say.info(
-                f"Explicitly applied {delegate.provider} delegate, and the model graph will be partially "
-                f"executed by the "
-                f"delegate w/ {replaced} delegate kernels."
-            )
+            run.say.info(f"{applied} partially executed by the delegate w/ {replaced} delegate kernels.")
         else:
             run.say.info(
-                f"Though {delegate.provider} delegate is explicitly applied, the model graph will not be "
-                f"executed by the "
-                "delegate."
+                f"Though {delegate.provider} delegate is explicitly applied, the model graph will not be executed by "
+                "the delegate."
             )
 
     @property
@@ -192,8 +185,7 @@ class Interpreter:
             run.say.runtime(
                 "ERROR",
                 "Select TensorFlow op(s), included in the given model, is(are) not supported by this "
-                "interpreter. Make sure "
-                "you apply/link the Flex delegate before inference. For the Android, it can be resolved by adding "
+                "interpreter. Make sure you apply/link the Flex delegate before inference. For the Android, it can be resolved by adding "
                 '"org.tensorflow:tensorflow-lite-select-tf-ops" dependency. See instructions: '
                 "https://www.tensorflow.org/lite/guide/ops_select",
             )

@@ -25,8 +25,7 @@ def say_results(run: BenchmarkRun, results: Results) -> None:
     )
     say.info(
         "Note: as the benchmark tool itself affects memory footprint, the following is only APPROXIMATE to the "
-        "actual memory "
-        "footprint of the model at runtime. Take the information at your discretion."
+        "actual memory footprint of the model at runtime. Take the information at your discretion."
     )
     say.info(
         f"Memory footprint delta from the start of the tool (MB): init={number(memory.init_kb / _KB_PER_MB)} "

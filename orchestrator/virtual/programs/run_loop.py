@@ -45,8 +45,7 @@ class RunLoop:
         say = self._run.say
         say.info(
             f"Running benchmark for at least {min_runs} iterations and at least {number(min_s)} seconds but "
-            f"terminate if "
-            f"exceeding {number(max_s)} seconds."
+            f"terminate if exceeding {number(max_s)} seconds."
         )
         hardware = self._run.bench.hardware
         cpus, cpu_share, gpu_share, watts = self._interpreter.load()
