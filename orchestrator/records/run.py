@@ -107,6 +107,8 @@ class OperatorTime:
     phase: str = "run"
     block: str = ""
     run_order: int | None = None
+    #: "us"; "cycles" for the rows of a Hexagon profile, whose figures are the DSP's clock cycles and no times.
+    unit: str = "us"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,8 @@ class OperatorTypeTime:
     memory_kb: float | None = None
     phase: str = "run"
     block: str = ""
+    #: "us"; "cycles" for the rows of a Hexagon profile, whose figures are the DSP's clock cycles and no times.
+    unit: str = "us"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,15 @@ _ECHOED_FLAGS: Final[Mapping[str, str]] = {
     "external delegate path": "external_delegate_path",
     "delegate settings file path": "stable_delegate_settings_file",
 }
+#: Parameters that a program may echo first, as it spells them.
+ECHO_NAMES: Final = frozenset(
+    {
+        "Log parameter values verbosely", "Min num runs", "Num threads", "Graph", "Signature to run", "Min warmup runs",
+        "Min runs duration (seconds)", "Max runs duration (seconds)", "#threads used for CPU inference", "Use gpu",
+        "Use NNAPI", "Use nnapi", "Use xnnpack", "Use Hexagon", "Use CoreML", "Use ynnpack", "External delegate path",
+        "Delegate settings file path", "NNAPI accelerator name", "GPU backend", "Enable op profiling", "Input layers",
+    }
+)  # fmt: skip
 _CREATED: Final = re.compile(
     r"Created TensorFlow Lite (?:(XNNPACK|YNNPACK) delegate|delegate for ([\w ]{1,40}?))(?: for|[ .(]|$)"
 )

@@ -103,6 +103,7 @@ _SHELL_CRASHES: Final[tuple[tuple[str, int], ...]] = (
     ("Killed", 9),
     ("Terminated", 15),
 )
+_MOST_KNOWN_LINES: Final = 1000
 _FATAL_SIGNAL: Final = re.compile(
     r"(Fatal signal (\d{1,2}) \(SIG\w+\), code -?\d+(?: \([^)]*\))?(?:, fault addr \S+)?)", re.ASCII
 )
@@ -136,6 +137,11 @@ class FailureClues:
     count: int = 0
     #: The first error that no rule knows, told beside a failure that only says where it happened.
     unknown_error: str = ""
+    _known_lines: set[str] = field(default_factory=set)
+
+    def has_seen(self, text: str) -> bool:
+        """Whether the very line was read before: a failing operator repeats its own a hundred thousand times."""
+        return text in self._known_lines
 
     def feed(self, text: str, severity: str = "") -> bool:
         """Read one line; return whether it tells of a failure."""
@@ -146,15 +152,22 @@ class FailureClues:
         if severity == "F":
             self.is_fatal = True
         if not _ANY_RULE.match(text):
-            if severity in {"E", "F"} and self.best is None and not self.unknown_error:
-                self.unknown_error = text[:300]
+            if severity in {"E", "F"}:
+                self._remember(text)
+                if self.best is None and not self.unknown_error:
+                    self.unknown_error = text[:300]
             return False
         for rank, code, pattern in RULES:
             match = pattern.match(text)
             if match:
                 self._note(rank, code, match[1].strip())
+                self._remember(text)
                 return True
         return False
+
+    def _remember(self, text: str) -> None:
+        if len(self._known_lines) < _MOST_KNOWN_LINES:
+            self._known_lines.add(text)
 
     def _note(self, rank: int, code: str, reason: str) -> None:
         self.count += 1

@@ -74,7 +74,7 @@ def build_report(
     if not has_result and (failure is None or failure.code in {"no-inferences", "all-zero"} or outcome == "failed"):
         mean = None if outcome != "truncated" else mean
     delegate, unconsumed = _judge(transcript, files.runtime, has_result=has_result, requested=requested)
-    profile = files.profile or _profile_in_log(transcript, disagreements)
+    profile = _in_cycles(files.profile or _profile_in_log(transcript, disagreements), transcript)
     delegate = _delegate_in_profile(delegate, profile, transcript)
     timings = transcript.timings
     init = timings.get("init", _session(transcript, is_complete=is_complete))
@@ -318,6 +318,23 @@ def _profile_in_log(transcript: Transcript, disagreements: list[str]) -> Operato
         except OutputParseError as error:
             disagreements.append(f"the operator profile in the log can't be read: {error}")
     return parse_tables(transcript.profile)
+
+
+def _in_cycles(profile: OperatorProfile, transcript: Transcript) -> OperatorProfile:
+    """Mark what the DSP counted: with Hexagon profiling on, the delegate's own rows hold cycles, not microseconds."""
+    if not any(name.lower() == "hexagon profiling" and value == "1" for name, value in transcript.echoed.items()):
+        return profile
+    return OperatorProfile(
+        operators=tuple(
+            dataclasses.replace(row, unit="cycles") if row.block.startswith("delegate") else row
+            for row in profile.operators
+        ),
+        types=tuple(
+            dataclasses.replace(row, unit="cycles") if row.block.startswith("delegate") else row
+            for row in profile.types
+        ),
+        blocks=profile.blocks,
+    )
 
 
 def _delegate_in_profile(

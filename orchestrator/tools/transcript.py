@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.records.run import LatencySummary
-from orchestrator.tools.delegate_clues import REQUEST_FLAGS, DelegateClues
+from orchestrator.tools.delegate_clues import ECHO_NAMES, REQUEST_FLAGS, DelegateClues
 from orchestrator.tools.failures import FailureClues
 from orchestrator.tools.figures import (
     NUMBER,
@@ -118,6 +118,8 @@ class Transcript:
                     self.delegates.cpu_operators.setdefault((match[1], match[2]))
                 return
             self._in_refused = False
+        if self.failures.has_seen(text):
+            return
         if text.startswith(_WRAPPED) and not text.endswith(("delegate.", "kernels.", "delegate", "kernels")):
             self._wrapped = text
             return
@@ -243,8 +245,10 @@ class Transcript:
             self.failures.feed(text, line.severity)
             return
         if line.severity not in {"E", "F"} and (match := _ECHO.match(text)):
-            self.echoed.setdefault(match[1], match[2])
-            self._reach(STAGE_ECHO)
+            # Many programs print "name: [value]"; one that begins with a name we don't know isn't ours.
+            if self.stage > STAGE_NEW or self.has_start or match[1] in ECHO_NAMES:
+                self.echoed.setdefault(match[1], match[2])
+                self._reach(STAGE_ECHO)
             return
         if self.failures.feed(text, line.severity) and text.startswith(("Benchmarking failed", "Error while running")):
             self.is_ended = True

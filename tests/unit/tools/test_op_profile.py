@@ -97,3 +97,20 @@ def test_row_that_was_cut_off_is_left_out() -> None:
 def test_bytes_that_are_no_proto_are_refused() -> None:
     with pytest.raises(OutputParseError, match="BenchmarkProfilingData"):
         parse_op_profile(b"\xff\xff\xff", "proto")
+
+
+def test_cycles_of_a_hexagon_profile_are_not_called_times() -> None:
+    table = (
+        "============================== Run Order ==============================\n"
+        "\t[node type]\t[first]\t[avg ms]\t[%]\t[cdf%]\t[mem KB]\t[times called]\t[Name]\n"
+        "\t{0}\t8.000\t7.500\t100.0%\t100.0%\t0.000\t1\t{0}:0\n\n"
+        "Timings (microseconds): count=1 curr=5\nMemory (bytes): count=0\n1 nodes observed\n"
+    )
+    text = "INFO: STARTING!\nINFO: Graph: [m.tflite]\nINFO: Hexagon profiling: [1]\n"
+    text += "INFO: Operator-wise Profiling Info for Regular Benchmark Runs:\n" + table.format("TfLiteHexagonDelegate")
+    text += "Delegate internal: \n" + table.format("DelegateOpInvoke")
+    (report,) = parse_text(text)
+    assert [(row.node_type, row.mean_us, row.unit) for row in report.operators] == [
+        ("TfLiteHexagonDelegate", 7500.0, "us"),
+        ("DelegateOpInvoke", 7500.0, "cycles"),
+    ]

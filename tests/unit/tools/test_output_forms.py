@@ -210,3 +210,15 @@ def test_summary_rows_that_stand_alone_are_runs_with_the_delegate_they_ask_for()
     gpu = next(report for report in reports if report.label == "gpu-default")
     assert len(reports) == 7
     assert (gpu.delegate.requested, gpu.delegate.truth) == ("gpu", DelegateTruth.UNKNOWN)
+
+
+def test_text_of_other_programs_is_refused() -> None:
+    for text in (
+        "battery FirstUseDate: [20241130]\nmSavedBatteryAsoc: [99]\n",
+        "Killed\n",
+        "[ro.x]: [1]\n",
+        "",
+        "\n\n",
+    ):
+        with pytest.raises(OutputParseError):
+            parse_text(text)

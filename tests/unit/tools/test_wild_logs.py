@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import OutputParseError
 from orchestrator.tools.output import parse_file, parse_text, to_public
 
 WILD = Path(__file__).parents[4] / "shared" / "logs" / "wild"
@@ -50,6 +51,12 @@ def test_rows_of_performance_options_keep_their_order(name: str) -> None:
     averages = {str(report["name"]): report["inference_avg_us"] for report in reports}
     assert min(averages, key=averages.__getitem__) == EXPECTED[name]["fastest"]
     assert max(averages, key=averages.__getitem__) == EXPECTED[name]["slowest"]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in EXPECTED if name.startswith("state-")))
+def test_state_of_a_phone_is_not_taken_for_output(name: str) -> None:
+    with pytest.raises(OutputParseError):
+        parse_text((WILD / name).read_bytes())
 
 
 @pytest.mark.parametrize("name", FILES)
