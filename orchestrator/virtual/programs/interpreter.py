@@ -184,8 +184,8 @@ class Interpreter:
         if name.startswith("Flex"):
             run.say.runtime(
                 "ERROR",
-                "Select TensorFlow op(s), included in the given model, is(are) not supported by this "
-                "interpreter. Make sure you apply/link the Flex delegate before inference. For the Android, it can be resolved by adding "
+                "Select TensorFlow op(s), included in the given model, is(are) not supported by this interpreter. Make "
+                "sure you apply/link the Flex delegate before inference. For the Android, it can be resolved by adding "
                 '"org.tensorflow:tensorflow-lite-select-tf-ops" dependency. See instructions: '
                 "https://www.tensorflow.org/lite/guide/ops_select",
             )
