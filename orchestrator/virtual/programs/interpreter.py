@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 #: Custom operators that the programs have built in.
 _KNOWN_CUSTOM: Final = frozenset({"TFLite_Detection_PostProcess", "NumericVerify", "Mfcc", "AudioSpectrogram"})
-#: What XNNPACK packs and the interpreter prepares, bytes a microsecond, and its fixed cost per operator.
+#: On a core of this rate: what the interpreter reads and XNNPACK packs, bytes a microsecond, and the cost per operator.
+_REFERENCE_GMACS: Final = 14.0
+_BUILD_US: Final = 250.0
+_BUILD_BYTES_PER_US: Final = 900.0
 _PACK_BYTES_PER_US: Final = 450.0
 _PREPARE_US_PER_OP: Final = 9.0
 
@@ -74,7 +77,7 @@ class Interpreter:
         """Build, delegate and allocate; return the time in microseconds. Ends the run where the program would fail."""
         run = self.run
         self._build()
-        self.init_us = 250.0 + self.graph.size_bytes / 900.0
+        self.init_us = self._preparing_us(_BUILD_US + self.graph.size_bytes / _BUILD_BYTES_PER_US)
         self.scale = input_scale(run, self.subgraph, self.layers)
         run.moment("delegate")
         applied = delegates.create(self)
@@ -164,8 +167,9 @@ class Interpreter:
                     self._unresolved(node_id, node.name)
         packed = sum(len(plan.delegated) for plan in self.plans)
         if any(plan.nodes[i].delegate == XNNPACK for plan in self.plans for i in plan.execution):
-            self.init_us += self.graph.weight_bytes / _PACK_BYTES_PER_US
-        self.init_us += _PREPARE_US_PER_OP * (packed + sum(len(plan.execution) for plan in self.plans))
+            self.init_us += self._preparing_us(self.graph.weight_bytes / _PACK_BYTES_PER_US)
+        nodes = packed + sum(len(plan.execution) for plan in self.plans)
+        self.init_us += self._preparing_us(_PREPARE_US_PER_OP * nodes)
         kernel = next((i for i in self.plan.execution if self.plan.nodes[i].delegate == XNNPACK), None)
         arena_mb = self.footprint(0).arena_kb / 1024
         if arena_mb > 0.6 * run.bench.profile.memory_mb or not fits(self.subgraph, self.layers):
@@ -173,6 +177,13 @@ class Interpreter:
                 run.say.runtime("ERROR", "XNNPack delegate failed to reshape runtime")
                 run.say.runtime("ERROR", f"Node number {kernel} ({XNNPACK}) failed to prepare.")
             run.fail("Failed to allocate tensors!")
+
+    def _preparing_us(self, reference_us: float) -> float:
+        """Return how long one thread takes on this phone, now, for what takes ``reference_us`` on the reference."""
+        first = self.threads().cpus[0]
+        shares = self.run.bench.hardware.core_shares()
+        gmacs = next(c.f32_gmacs for c in self.run.bench.profile.clusters if first in c.cpus)
+        return reference_us * _REFERENCE_GMACS / max(0.1, gmacs * shares[first])
 
     def _wants_implicit_xnnpack(self) -> bool:
         operators = self.subgraph.operators
