@@ -181,7 +181,8 @@ def _ms(latency_us: float) -> float:
 
 def describe(report: ToolReport) -> list[str]:
     """Return the report as lines for people, the most important first."""
-    name = report.label or str(report.extra.get("title") or report.extra.get("graph") or "run")
+    graph = str(report.extra.get("graph", "")).rpartition("/")[2]
+    name = report.label or str(report.extra.get("title", "")) or graph or "run"
     lines = [f"{name}: {report.outcome}"]
     if report.failure_code:
         lines.append(f"  {report.failure_code}: {report.failure_reason}")

@@ -141,3 +141,12 @@ def test_warm_up_of_a_killed_run_is_not_its_result() -> None:
     assert report.warmup.count == 43
     assert report.inference is None
     assert report.inference_mean_us is None
+
+
+@pytest.mark.parametrize("name", ["err_gather_out_of_range_10_warmups.txt", "ext_dummy_invoke_error.txt"])
+def test_times_of_failing_calls_are_no_figures(name: str) -> None:
+    report = run_report(name)
+    assert report.outcome == "failed"
+    assert report.warmup is None
+    assert report.warmup_mean_us is None
+    assert report.first_inference_us is None
