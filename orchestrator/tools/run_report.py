@@ -346,7 +346,9 @@ def _delegate_in_profile(
     rows = [row for row in profile.operators if row.phase == "run" and row.block == ""]
     kernels = [row for row in rows if row.node_type.startswith("TfLite") and "Delegate" in row.node_type]
     names = {family(row.node_type) for row in kernels}
-    if len(names) != 1:
+    # Only a table with its totals is known to hold all rows.
+    is_whole = any(block.phase == "run" and block.timings is not None for block in profile.blocks)
+    if len(names) != 1 or not is_whole:
         return evidence
     return dataclasses.replace(
         evidence,

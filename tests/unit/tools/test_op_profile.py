@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import OutputParseError
+from orchestrator.records.run import DelegateTruth
 from orchestrator.tools.op_profile import OperatorProfile, parse_op_profile, parse_tables
 from orchestrator.tools.output import parse_text
 
@@ -114,3 +115,15 @@ def test_cycles_of_a_hexagon_profile_are_not_called_times() -> None:
         ("TfLiteHexagonDelegate", 7500.0, "us"),
         ("DelegateOpInvoke", 7500.0, "cycles"),
     ]
+
+
+def test_table_that_is_cut_off_doesn_t_tell_where_the_model_ran() -> None:
+    table = (
+        "Operator-wise Profiling Info for Regular Benchmark Runs:\n"
+        "============================== Run Order ==============================\n"
+        "\t[node type]\t[first]\t[avg ms]\t[%]\t[cdf%]\t[mem KB]\t[times called]\t[Name]\n"
+        "\tTfLiteNnapiDelegate\t8.000\t7.500\t80.0%\t80.0%\t0.000\t1\t[a]:0\n"
+    )
+    rest = "\tSOFTMAX\t1.000\t1.500\t20.0%\t100.0%\t0.000\t1\t[b]:1\n\nTimings (microseconds): count=1 curr=5\n"
+    assert parse_text(table)[0].delegate.truth is DelegateTruth.UNKNOWN
+    assert parse_text(table + rest)[0].delegate.truth is DelegateTruth.PARTIAL
