@@ -90,10 +90,16 @@ class AdbServer:
         lines = self.run("devices").stdout.decode().splitlines()
         return dict(line.split("\t", 1) for line in lines if "\t" in line)
 
-    def connect(self, address: str) -> None:
-        """Connect and wait for the state ``device``."""
-        self.run("connect", address)
-        poll_until(lambda: self.states().get(address) == "device", f"{address} is a device")
+    def connect(self, address: str, state: str = "device") -> None:
+        """Connect, again when the server has given up, and wait for the state."""
+
+        def reached() -> bool:
+            known = self.states().get(address)
+            if known is None:
+                self.run("connect", address)
+            return known == state
+
+        poll_until(reached, f"{address} is {state}")
 
 
 def _bundled_adb() -> Path:

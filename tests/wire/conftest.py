@@ -36,8 +36,8 @@ class Link:
     def state(self) -> str:
         return self.server.states().get(self.phone.address, "")  # type: ignore[attr-defined]
 
-    def connect(self) -> None:
-        self.server.connect(self.phone.address)  # type: ignore[attr-defined]
+    def connect(self, state: str = "device") -> None:
+        self.server.connect(self.phone.address, state)  # type: ignore[attr-defined]
 
     def shell(self, command: str) -> str:
         result = self.adb("shell", command)

@@ -75,8 +75,7 @@ def test_fault_reaches_a_phone_of_the_lab_and_can_be_cleared(running, state_dir,
     phone = running.phones[0]
     asked = {"kind": "unauthorized"}
     fault = lab_request(state_dir, {"request": "fault", "serial": phone.serial, "fault": asked})["fault"]
-    adb_server.run("connect", phone.address)
-    wait_until(lambda: adb_server.states().get(phone.address) == "unauthorized", "unauthorized")
+    adb_server.connect(phone.address, "unauthorized")
     listed = lab_request(state_dir, {"request": "list"})["phones"]
     assert listed[0]["faults"] == [fault]
     assert listed[1]["faults"] == []
