@@ -16,6 +16,7 @@ from orchestrator.devices.detached import DetachedRuns
 from orchestrator.devices.installing import Installer
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.logcat import follow_log
+from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.probing import FACTS_COMMANDS, STATE_COMMANDS, facts_from, state_from
 from orchestrator.devices.sections import SectionScript
 from orchestrator.devices.server import AdbServer
@@ -57,7 +58,7 @@ class AdbDevice:
         self._link = PhoneLink(server, transport, clock=clock)
         answer = self._link.shell("getprop ro.serialno", timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
         # Some phones (and emulators) have no serial number of their own: the server's word is all there is.
-        self._serial = Serial(answer.text.strip() or transport)
+        self._serial = Serial(parse_serial(answer.text) or transport)
         self._link.serial = self._serial
         self._match_profile = match_profile
         self._work_folder = work_folder

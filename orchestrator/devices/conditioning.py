@@ -75,10 +75,6 @@ class LadderConditioner:
             restored.append(change.what)
         return restored
 
-    def open_journals(self) -> Sequence[Serial]:
-        """Return the devices on which something is still to be put back."""
-        return self.journal.serials()
-
     def _quieten(self, device: Device) -> None:
         """Keep the phone awake while it is plugged in: a phone that dozes off gives its cores less."""
         told = device.shell(f"settings get global {_STAY_ON}; dumpsys power | grep mWakefulness=").text

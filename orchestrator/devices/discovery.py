@@ -11,6 +11,7 @@ from typing import Final
 from orchestrator.devices.adb import AdbDevice, ProfileMatcher
 from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES
 from orchestrator.devices.link import PhoneLink
+from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.server import AdbServer, is_tcp
 from orchestrator.errors import DeviceError, DeviceUnusableError, NoDeviceError
 
@@ -246,7 +247,7 @@ def _look_at(server: AdbServer, transport: Transport, timeout_s: float) -> Seen:
         advice = error.hint or "plug it in again, or reboot it"
         return replace(seen, reason=f"its state is 'device', but it doesn't answer: {error}", advice=advice)
     serial, booted, boot_id = (part.strip() for part in (*told.split("\n\n"), "", "", "")[:3])
-    seen = replace(seen, serial=serial or transport.address, boot_id=boot_id)
+    seen = replace(seen, serial=parse_serial(serial) or transport.address, boot_id=boot_id)
     if booted != "1":
         return replace(seen, reason="it hasn't finished booting", advice="wait a minute and look again")
     reason = "an old phone (Android 6 or older): standard error can't be told apart" if link.is_legacy else ""

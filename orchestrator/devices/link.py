@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices import sync
 from orchestrator.devices.connection import Connection
+from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import quote, run_marked_shell, run_shell
 from orchestrator.errors import (
@@ -131,7 +132,7 @@ class PhoneLink:
         self.server.reconnect(self.transport, deadline, anew=anew)
         if self.serial == self.transport:
             return
-        answer = self.shell("getprop ro.serialno", timeout_s=max(1.0, deadline.remaining_s)).text.strip()
+        answer = parse_serial(self.shell("getprop ro.serialno", timeout_s=max(1.0, deadline.remaining_s)).text)
         if answer and answer != self.serial:
             raise DeviceChangedError(f"{self.transport} is now another phone, {answer}", serial=self.serial)
 

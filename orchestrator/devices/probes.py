@@ -34,6 +34,11 @@ def parse_properties(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, equals, value in pairs if equals and name.strip()}
 
 
+def parse_serial(text: str) -> str:
+    """Read ``getprop ro.serialno``: its first line; what isn't printable is left out, as it names files and screens."""
+    return "".join(c for c in text.strip().partition("\n")[0] if c.isprintable()).strip()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuInfo:
     """What /proc/cpuinfo tells: one entry in ``implementers`` and ``parts`` for each processor that names them."""

@@ -25,8 +25,8 @@ FACTS_COMMANDS: Final[Mapping[str, str]] = {
     "cpuinfo": "cat /proc/cpuinfo",
     "meminfo": "cat /proc/meminfo",
     "gles": "dumpsys SurfaceFlinger | grep GLES:",
-    # su is only asked where it exists: on a phone without root the attempt may ask on the screen.
-    "uid": "id -u; command -v su >/dev/null && su 0 id -u",
+    # su is only asked where it exists; Android's own takes a user first, Magisk's takes -c.
+    "uid": "id -u; command -v su >/dev/null && { su 0 id -u || su -c 'id -u'; }",
 }
 
 #: What is asked for before and after every run.
@@ -63,7 +63,7 @@ def facts_from(sections: Mapping[str, str], *, serial: str) -> DeviceFacts:
     sdk = first("ro.build.version.sdk")
     maker, chip = first("ro.soc.manufacturer"), first("ro.soc.model", "ro.hardware.chipname", "ro.chipname")
     return DeviceFacts(
-        serial=Serial(first("ro.serialno", "ro.boot.serialno") or serial),
+        serial=Serial(probes.parse_serial(first("ro.serialno")) or serial),
         kind=DeviceKind.ANDROID,
         is_virtual=first("ro.benchfarm.virtual") == "1",
         is_emulator=_is_emulator(properties),

@@ -54,11 +54,11 @@ def test_a_fit_phone_is_kept_awake_while_it_is_used_and_is_as_before_afterwards(
     assert fitness.reason == ""
     assert fitness.state is not None
     assert setting(device) not in {"2", "0"}
-    assert conditioner.journal.serials() == [device.serial]
+    assert conditioner.unrestored() == [device.serial]
     conditioner.prepare(device, ANY)
     assert conditioner.restore(device)
     assert setting(device) == "2"
-    assert conditioner.journal.serials() == []
+    assert conditioner.unrestored() == []
     assert conditioner.restore(device) == []
 
 
@@ -165,7 +165,7 @@ def test_a_computer_is_fit_and_nothing_is_changed_on_it(tmp_path: Path) -> None:
     device = HostDevice(tmp_path / "work")
     conditioner = LadderConditioner(tmp_path / "journal")
     assert conditioner.prepare(device, FitLimits()).reason == ""
-    assert conditioner.journal.serials() == []
+    assert conditioner.unrestored() == []
 
 
 def test_what_is_unknown_is_no_reason_and_each_limit_is_one() -> None:
