@@ -7,7 +7,6 @@ import threading
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from orchestrator.virtual.contract import ProgramDiedError, StreamClosedError
 from orchestrator.virtual.executables import program_context
@@ -17,8 +16,6 @@ from orchestrator.virtual.pipes import NullHandle
 from orchestrator.virtual.processes import SYSTEM_SERVER_PID, ZYGOTE_PID, Process
 from orchestrator.virtual.system import PhoneSystem
 from orchestrator.virtual.tombstones import log_tombstone
-
-_LMKD_PID: Final = 499
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,15 +156,8 @@ class ActivityService:
             return
         package = found.info.package
         process.signal = signal
-        if signal == 9:
-            self._system.logs.append(
-                "I", "lowmemorykiller",
-                f"Kill '{package}' ({process.pid}), uid {process.uid}, oom_score_adj 0 to free "
-                f"{process.rss_bytes // 1024}kB rss, 0kB swap; reason: low watermark is breached and swap is low",
-                pid=_LMKD_PID, uid=1000,
-            )  # fmt: skip
-        else:
-            log_tombstone(self._system, process, signal, abi=found.primary_abi)
+        if signal != 9:  # what kills with SIGKILL writes about it itself
+            log_tombstone(self._system.logs, self._system.props, process, signal, abi=found.primary_abi)
             self.log("am_crash", f"[{process.pid},0,{package},550026820,Native crash]", buffer="events")
         self._gone(package, process)
 

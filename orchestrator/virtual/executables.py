@@ -10,8 +10,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.virtual.contract import PhoneFileError, ProcessContext, StreamClosedError
+from orchestrator.virtual.contract import PhoneFileError, ProcessContext, ProgramDiedError, StreamClosedError
 from orchestrator.virtual.pipes import HandleSink, HandleSource
+from orchestrator.virtual.tombstones import CRASHES, log_tombstone
 
 if TYPE_CHECKING:
     from orchestrator.virtual.launching import Launch
@@ -44,7 +45,20 @@ def run_executable(launch: Launch, path: str, head: bytes, size_bytes: int) -> i
         raise LaunchFaultError(f"{shown}: No such file or directory", 127)
     if program is None:
         raise LaunchFaultError(f"{shown}: not executable: this virtual phone has no stand-in for the program", 126)
-    return program.run(program_context(launch))
+    try:
+        return program.run(program_context(launch))
+    except ProgramDiedError as exc:
+        if exc.signal in CRASHES and not launch.process.killed.is_set():
+            log_tombstone(
+                launch.system.logs,
+                launch.system.props,
+                launch.process,
+                exc.signal,
+                abi="arm64" if bits == 64 else "arm",
+            )
+        raise
+    finally:
+        launch.process.context = None
 
 
 def program_context(launch: Launch) -> ProcessContext:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.virtual.commands.invocation import CommandFaultError, Invocation
@@ -39,6 +39,8 @@ class Launch:
     env: Mapping[str, str]
     cwd: str
     fds: Mapping[int, Handle]
+    #: Lets go of ``fds`` for good, where the process took over its shell's: called by a script that has redirected them.
+    surrender: Callable[[], None] | None = None
 
     def handle(self, descriptor: int) -> Handle:
         """Return an open file; a closed one reads and writes nothing."""

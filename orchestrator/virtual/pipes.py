@@ -126,7 +126,7 @@ class Pipe:
             self._size_bytes += len(data)
             self._changed.notify_all()
 
-    def _wait(self, ready: "Ready", waiter: Process | None) -> None:
+    def _wait(self, ready: Ready, waiter: Process | None) -> None:
         if ready():
             return
         if waiter is None:

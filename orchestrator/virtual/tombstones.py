@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from orchestrator.virtual.logs import PhoneLogs
 from orchestrator.virtual.processes import Process
-from orchestrator.virtual.system import PhoneSystem
 
 _NAMES: Final[Mapping[int, tuple[str, str]]] = {
     4: ("SIGILL", "1 (ILL_ILLOPC)"), 6: ("SIGABRT", "-1 (SI_QUEUE)"), 7: ("SIGBUS", "1 (BUS_ADRALN)"),
@@ -14,29 +14,36 @@ _NAMES: Final[Mapping[int, tuple[str, str]]] = {
 }  # fmt: skip
 
 
-def log_tombstone(system: PhoneSystem, process: Process, signal: int, *, abi: str) -> None:
-    """Write the lines of libc and of crash_dump into the crash buffer."""
+#: Signals after which crash_dump writes a tombstone.
+CRASHES: Final = frozenset(_NAMES)
+
+
+def log_tombstone(logs: PhoneLogs, props: Mapping[str, str], process: Process, signal: int, *, abi: str) -> None:
+    """Write the lines of libc and of crash_dump into the crash buffer, unless they are there already."""
+    mark = f"pid: {process.pid}, ".encode()
+    if any(entry.tag == "DEBUG" and mark in entry.message for entry in logs.entries(["crash"])):
+        return
     name, code = _NAMES.get(signal, (f"signal {signal}", "0 (SI_USER)"))
     thread = process.name[-15:]
     address = "--------" if signal == 6 else "0x0"
-    system.logs.append(
+    logs.append(
         "F", "libc",
         f"Fatal signal {signal} ({name}), code {code}, fault addr {address} in tid {process.pid} ({thread}), "
         f"pid {process.pid} ({thread})",
         pid=process.pid, uid=process.uid, buffer="crash",
     )  # fmt: skip
-    fingerprint = system.props.get("ro.build.fingerprint", "")
+    fingerprint = props.get("ro.build.fingerprint", "")
     lines = [
         "*** *** *** *** *** *** *** *** *** *** *** *** *** *** *** ***",
         f"Build fingerprint: '{fingerprint}'",
-        f"Revision: '{system.props.get('ro.revision', '0')}'",
+        f"Revision: '{props.get('ro.revision', '0')}'",
         f"ABI: '{'arm64' if abi.startswith('arm64') or not abi else 'arm'}'",
         f"pid: {process.pid}, tid: {process.pid}, name: {thread}  >>> {process.argv[0]} <<<",
         f"uid: {process.uid}",
         f"signal {signal} ({name}), code {code}, fault addr {address}",
         "backtrace:",
-        "      #00 pc 00000000001d2c54  /data/app/lib/libtensorflowlite_benchmark.so",
+        f"      #00 pc 00000000001d2c54  {process.argv[0]}",
     ]
     dumper = process.pid + 9
     for line in lines:
-        system.logs.append("F", "DEBUG", line, pid=dumper, uid=process.uid, buffer="crash")
+        logs.append("F", "DEBUG", line, pid=dumper, uid=process.uid, buffer="crash")

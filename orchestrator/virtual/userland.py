@@ -32,6 +32,8 @@ from orchestrator.virtual.trees.rootfs import root_mounts
 
 _SHELL: Final = "/system/bin/sh"
 _SHELL_UID: Final = 2000
+#: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in the log with it).
+_LAST_WORDS_S: Final = 0.2
 #: Shared by all phones of this program: one thread looks after the sessions that run.
 _HANGUPS: Final = HangupWatch()
 _ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -122,7 +124,8 @@ class PhoneUserland:
     def restart(self) -> None:
         """What a reboot does: processes end, logs and volatile properties are gone, a new boot id."""
         system = self.system
-        system.processes.kill_all()
+        for process in system.processes.kill_all():
+            process.done.wait(_LAST_WORDS_S)
         system.logs.restart()
         system.state.restart()
         system.new_boot()

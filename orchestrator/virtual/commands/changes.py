@@ -340,7 +340,7 @@ def mktemp(call: Invocation) -> int:
     """Create a new file or folder (-d) with a name of its own."""
     options = read_options(call, "dqtu", "p")
     template = options.args[0] if options.args else "tmp.XXXXXXXXXX"
-    folder = options.last("p") or ("" if "/" in template or options.args and "t" not in options else
+    folder = options.last("p") or ("" if "/" in template or (options.args and "t" not in options) else
                                    call.env.get("TMPDIR", "/data/local/tmp"))  # fmt: skip
     letters = len(template) - len(template.rstrip("X"))
     if letters < 2:

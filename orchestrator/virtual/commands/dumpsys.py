@@ -90,7 +90,7 @@ def battery_command(call: Invocation, args: Sequence[str]) -> int:
     return 0
 
 
-def _yes(value: bool) -> str:  # noqa: FBT001 -- a figure for print
+def _yes(value: bool) -> str:
     return "true" if value else "false"
 
 
@@ -192,7 +192,7 @@ def _surfaceflinger(call: Invocation, args: Sequence[str]) -> int:
     width, height = call.system.build.screen
     call.out.line(
         "Build configuration: [sf PRESENT_TIME_OFFSET=0 FORCE_HWC_FOR_RBG_TO_YUV=1 MAX_VIRT_DISPLAY_DIM=4096]\n\n"
-        f"Visible layers (count = 12)\n"
+        "Visible layers (count = 12)\n"
         + (f"GLES: {gles}\n" if gles else "")
         + f"  Region undefinedRegion (this=0 count=1)\n  orientation=ROTATION_0, isPoweredOn="
         f"{_yes(call.system.state.screen_on)}\n  refresh-rate              : 60.000002 fps\n  h/w composer state: "

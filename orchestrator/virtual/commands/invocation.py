@@ -150,7 +150,7 @@ class Invocation:
         self.out.flush()
         request = Launch(
             system=self.system, process=self.process, argv=argv, env=self.env if env is None else env,
-            cwd=cwd or self.cwd, fds=self.launch.fds,
+            cwd=cwd or self.cwd, fds=self.launch.fds, surrender=self.launch.surrender,
         )  # fmt: skip
         try:
             return launch(request)

@@ -42,7 +42,7 @@ def ls(call: Invocation) -> int:
     folders: list[str] = []
     for path in paths:
         found = _look(
-            call, path, follow="l" not in options and "d" not in options and "L" not in options or "H" in options
+            call, path, follow=("l" not in options and "d" not in options and "L" not in options) or "H" in options
         )
         if found is None:
             continue

@@ -45,7 +45,7 @@ def translated(pattern: str, *, extended: bool) -> str:
             continue
         if not extended and char in "(){}|+?":
             out.append("\\" + char)
-        elif char == "*" and (not out or out[-1] in {"(", "|", "^"} and not extended):
+        elif char == "*" and (not out or (out[-1] in {"(", "|", "^"} and not extended)):
             out.append(r"\*")
         elif char == "^" and not extended and out and out[-1] not in {"(", "|"}:
             out.append(r"\^")

@@ -299,7 +299,7 @@ def dump_package(call: Invocation, name: str) -> int:
     permission = "android.permission.READ_EXTERNAL_STORAGE"
     granted = str(bool({"all", permission} & found.granted)).lower()
     call.out.line(
-        f"Activity Resolver Table:\n  Non-Data Actions:\n      android.intent.action.MAIN:\n"
+        "Activity Resolver Table:\n  Non-Data Actions:\n      android.intent.action.MAIN:\n"
         + "".join(f"        {found.uid:x} {name}/{activity}\n" for activity in info.activities)
         + f"\nPackages:\n  Package [{name}] ({found.uid * 2654435761 & 0xFFFFFFF:x}):\n    userId={found.uid}\n"
         f"    pkg=Package{{{found.uid:x} {name}}}\n    codePath={found.code_path}\n    resourcePath={found.code_path}\n"

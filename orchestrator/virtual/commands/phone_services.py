@@ -73,7 +73,7 @@ def svc(call: Invocation) -> int:
             state.mobile_data = on
             table.put("global", "mobile_data", str(int(on)))
         return 0
-    call.error(f"Available commands:\n    help\n    power\n    data\n    wifi\n    usb\n    nfc\n    bluetooth")
+    call.error("Available commands:\n    help\n    power\n    data\n    wifi\n    usb\n    nfc\n    bluetooth")
     return 1
 
 

@@ -10,6 +10,7 @@ from typing import Final, Literal, cast
 import tree_sitter
 import tree_sitter_bash
 
+from orchestrator.virtual.shell.braces import brace_words
 from orchestrator.virtual.shell.scanning import RESERVED, RedirectToken, Scan, ShellSyntaxError, WordToken, scan
 from orchestrator.virtual.shell.syntax import (
     AndOr,
@@ -78,6 +79,8 @@ class _Walk:
     def _check(self, node: tree_sitter.Node) -> None:
         if not node.has_error:
             return
+        if self._scan.unclosed:
+            raise ShellSyntaxError(f"'{self._scan.unclosed[-1]}' unmatched")
         fault = next((found for found in _nodes(node) if found.is_error or found.is_missing), node)
         if fault.is_missing or fault.start_byte >= len(self._scan.skeleton.rstrip()):
             raise ShellSyntaxError("unexpected EOF")
@@ -221,7 +224,8 @@ class _Walk:
         if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
             raise ShellSyntaxError(f"'{name}' is not an identifier")
         has_in = any(word == "in" and tokens[0].end <= at < body.start_byte for at, word in self._scan.reserved.items())
-        words = tuple(self._word(token) for token in tokens[1:] if isinstance(token, WordToken)) if has_in else None
+        raws = [self._script[token.start : token.end] for token in tokens[1:] if isinstance(token, WordToken)]
+        words = tuple(_words(raws)) if has_in else None
         return For(name, words, self._inner(body))
 
     def _case(self, node: tree_sitter.Node) -> Statement:
@@ -294,7 +298,13 @@ class _Walk:
         while raws and (match := _ASSIGNMENT.match(raws[0])):
             assignments.append((match.group(1), parse_word(raws[0][match.end() :]), match.group(2) == "+"))
             raws.pop(0)
-        return Simple(tuple(assignments), tuple(parse_word(raw) for raw in raws), redirects)
+        return Simple(tuple(assignments), tuple(_words(raws)), redirects)
+
+
+def _words(raws: Sequence[str]) -> Iterator[Word]:
+    for raw in raws:
+        for word in brace_words(raw):
+            yield parse_word(word)
 
 
 def _condition_words(text: str) -> Iterator[str]:

@@ -112,6 +112,8 @@ class Shell:
         self.fds: dict[int, Handle] = dict(fds)
         #: Whether the open files are this shell's to let go of; else they are borrowed from whom it runs for.
         self.owns_fds = False
+        #: Has the lender let go of them too, where the lender is a shell that this process was before.
+        self.surrender: Callable[[], None] | None = None
         self.functions: dict[str, Statement] = {}
         self.options: set[str] = set()
         self.traps: dict[int, str] = {}
@@ -133,10 +135,12 @@ class Shell:
         variables.values.setdefault("PATH", DEFAULT_PATH)
         variables.values.setdefault("IFS", " \t\n")
         variables.values["PWD"] = request.cwd
-        return cls(
+        shell = cls(
             request.system, request.process, name=name, positional=positional, variables=variables, cwd=request.cwd,
             fds=request.fds,
         )  # fmt: skip
+        shell.surrender = request.surrender
+        return shell
 
     # What expansion asks for
 
@@ -413,6 +417,9 @@ class Shell:
         if self.owns_fds:
             self.owns_fds = False
             release_all(self.fds)
+        elif self.surrender is not None:
+            self.surrender()
+            self.surrender = None
 
     def _subshell(self, body: Callable[[Shell], int]) -> int:
         child = self.fork(self.fds)
@@ -560,7 +567,7 @@ class Shell:
     def _assigned(self, command: Simple) -> dict[str, str]:
         return {name: self._assigned_value(name, word, append) for name, word, append in command.assignments}
 
-    def _assigned_value(self, name: str, word: Word, append: bool) -> str:  # noqa: FBT001 -- as parsed
+    def _assigned_value(self, name: str, word: Word, append: bool) -> str:
         value = self.expander.text(word)
         return (self.lookup(name) or "") + value if append else value
 
@@ -648,7 +655,7 @@ class Shell:
             process.ignored |= {signal for signal, script in self.traps.items() if not script}
         request = Launch(
             system=self.system, process=process, argv=arguments, env=self.variables.environment() | assigned,
-            cwd=self.cwd, fds=self.fds,
+            cwd=self.cwd, fds=self.fds, surrender=self.close if replace else None,
         )  # fmt: skip
         status = 1
         try:

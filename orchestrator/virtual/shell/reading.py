@@ -43,5 +43,5 @@ def _unfinished(text: str) -> bool:
     try:
         parse_script(text)
     except ShellSyntaxError as exc:
-        return "EOF" in str(exc) or "quote" in str(exc)
+        return any(word in str(exc) for word in ("EOF", "quote", "unmatched"))
     return scan(text).open_document

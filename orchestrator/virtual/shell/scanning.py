@@ -17,6 +17,8 @@ RESERVED: Final = frozenset(
 )
 _OPENING: Final = frozenset({"if", "then", "else", "elif", "do", "while", "until", "{"})
 _CLOSING: Final = frozenset({"then", "do", "else", "elif", "fi", "done", "esac", "}"})
+_CLOSED_BY: Final = {"fi": ("if",), "done": ("do", "while", "until", "for"), "esac": ("case",), "}": ("{",)}
+_OPENERS: Final = frozenset({"if", "do", "while", "until", "for", "case", "{"})
 _REDIRECT: Final = re.compile(r"&>>|&>|<<-|<<<|<<|<&|<>|>>|>&|>\||<|>")
 _ENDS_WORD: Final = frozenset(" \t\n;&|()<>")
 
@@ -66,6 +68,8 @@ class Scan:
     negations: set[int] = field(default_factory=set)
     #: Where words stand that are reserved where they are.
     reserved: dict[int, str] = field(default_factory=dict)
+    #: What begins a compound statement and hasn't been closed: ``if``, ``{``, ``(`` ...
+    unclosed: list[str] = field(default_factory=list)
     #: Whether a here-document isn't closed by its delimiter.
     open_document: bool = False
 
@@ -161,6 +165,10 @@ class _Scanner:
                 self.case_depth[-1] = "body"
             self.at_command = operator == ")"
         else:
+            if operator == "(":
+                self.result.unclosed.append("(")
+            elif operator == ")":
+                self._close("(")
             if operator == ";;" and self.case_depth:
                 self.case_depth[-1] = "patterns"
             if operator == ";" and self.expect[-1:] == ["for-in"]:
@@ -169,6 +177,10 @@ class _Scanner:
         self.last_was_closing = operator == ")"
         self.last_token_end = at + width
         return at + width
+
+    def _close(self, opener: str) -> None:
+        if opener in self.result.unclosed[-1:]:
+            self.result.unclosed.pop()
 
     def _arithmetic_end(self, at: int) -> int | None:
         """Return the end of ``(( ... ))`` when that is what stands there."""
@@ -272,6 +284,11 @@ class _Scanner:
 
     def _keep(self, at: int, word: str) -> None:
         self.result.reserved[at] = word
+        if word in _OPENERS:
+            self.result.unclosed.append(word)
+        elif word in _CLOSED_BY:
+            for opener in _CLOSED_BY[word]:
+                self._close(opener)
 
     def _add_word(self, at: int, end: int) -> None:
         self.out[at:end] = "x" * (end - at)

@@ -58,9 +58,7 @@ def _parts(raw: str, *, quoted: bool, in_document: bool) -> list[Part]:
             following = raw[at + 1 : at + 2]
             if following == "\n":
                 pass
-            elif not quoted:
-                parts.append(Text(following, quoted=True))
-            elif following and following in ("$`\\" if in_document else '$`"\\'):
+            elif not quoted or (following and following in ("$`\\" if in_document else '$`"\\')):
                 parts.append(Text(following, quoted=True))
             else:
                 parts.append(Text("\\" + following, quoted=True))
