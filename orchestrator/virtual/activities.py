@@ -8,11 +8,11 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.virtual.contract import ProgramDiedError, StreamClosedError
+from orchestrator.virtual.contract import LogPriority, ProgramDiedError, StreamClosedError
 from orchestrator.virtual.executables import program_context
+from orchestrator.virtual.handles import NullHandle
 from orchestrator.virtual.launching import Launch
 from orchestrator.virtual.packages import InstalledPackage
-from orchestrator.virtual.pipes import NullHandle
 from orchestrator.virtual.processes import SYSTEM_SERVER_PID, ZYGOTE_PID, Process
 from orchestrator.virtual.system import PhoneSystem
 from orchestrator.virtual.tombstones import log_tombstone
@@ -54,7 +54,7 @@ class ActivityService:
         """Take the rest of the phone into use."""
         self._system = system
 
-    def log(self, tag: str, text: str, *, priority: str = "I", buffer: str = "system") -> None:
+    def log(self, tag: str, text: str, *, priority: LogPriority = "I", buffer: str = "system") -> None:
         """Write a line as system_server does."""
         self._system.logs.append(
             priority,
@@ -63,7 +63,7 @@ class ActivityService:
             pid=SYSTEM_SERVER_PID,
             tid=SYSTEM_SERVER_PID + 57,
             uid=1000,
-            buffer=buffer,  # type: ignore[arg-type]
+            buffer=buffer,
         )
 
     def running(self, package: str) -> list[Process]:
@@ -123,7 +123,7 @@ class ActivityService:
                 system.processes.end(process, status)
 
         threading.Thread(target=run, daemon=True, name=f"phone-app-{process.pid}").start()
-        launch_ms = (90 if before else 180) + random.Random(process.pid).randrange(60)  # noqa: S311
+        launch_ms = (90 if before else 180) + random.Random(process.pid).randrange(60)  # noqa: S311 -- a figure for show
         return StartedActivity(process=process, launch_ms=launch_ms, warm=bool(before))
 
     def force_stop(self, package: str, *, reason: str = "from pid 0") -> int:

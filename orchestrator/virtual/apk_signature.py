@@ -1,7 +1,7 @@
 """Who signed an APK, as far as an update has to come from the same signer.
 
-The APK Signing Block (scheme v2 and v3) and the JAR signature (v1) are read, nothing is verified: a phone that isn't real
-only needs to tell two signers apart.
+The APK Signing Block (scheme v2 and v3) and the JAR signature (v1) are read, nothing is verified: a phone that isn't
+real only needs to tell two signers apart.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from orchestrator.virtual.contract import PhoneFileError, ProcessContext, ProgramDiedError, StreamClosedError
-from orchestrator.virtual.pipes import HandleSink, HandleSource
+from orchestrator.virtual.handles import HandleSink, HandleSource
 from orchestrator.virtual.tombstones import CRASHES, log_tombstone
 
 if TYPE_CHECKING:
@@ -151,17 +151,16 @@ def _attend(launch: Launch, child: subprocess.Popen[bytes]) -> int:
     return 128 - status if status < 0 else status
 
 
-def _copy_out(child: subprocess.Popen[bytes], stream: object, sink: HandleSink) -> None:
+def _copy_out(child: subprocess.Popen[bytes], stream: IO[bytes] | None, sink: HandleSink) -> None:
     if stream is None:
         return
-    read = stream.read1  # type: ignore[attr-defined]
-    while data := read(_CHUNK_BYTES):
+    while data := os.read(stream.fileno(), _CHUNK_BYTES):
         try:
             sink.write(data)
         except (StreamClosedError, PhoneFileError):
             child.terminate()
             return
-        except Exception:  # the process was killed; its own end is seen by wait
+        except ProgramDiedError:  # the process was killed; its own end is seen by wait
             return
 
 
@@ -172,7 +171,7 @@ def _copy_in(child: subprocess.Popen[bytes], source: HandleSource) -> None:
         while data := source.read(_CHUNK_BYTES):
             child.stdin.write(data)
             child.stdin.flush()
-    except Exception:
+    except (OSError, PhoneFileError, ProgramDiedError):
         return
     finally:
         try:

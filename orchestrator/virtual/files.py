@@ -4,14 +4,14 @@ Nothing leads out of that folder: a path is walked name by name, each folder ope
 following links of the host's, and links are resolved here, as phone paths. So neither ``..`` nor a link nor a race
 between the two can reach another file.
 """
-# ruff: noqa: PTH -- pathlib has no calls relative to an open folder
+# pathlib has no calls relative to an open folder:
+# ruff: noqa: PTH208
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,49 +20,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orchestrator.virtual.contract import ByteSource, FileStat, PhoneFileError
-from orchestrator.virtual.space import Storage
-from orchestrator.virtual.streams_of_files import (
-    ComputedWriter,
-    DeviceSource,
-    DeviceWriter,
-    HostFileReader,
-    HostFileWriter,
-    MemorySource,
+from orchestrator.virtual.access import (
+    Writer,
+    allowed,
+    file_error,
+    no_new_names,
+    node_owner,
+    node_stat,
+    open_node,
+    write_node,
 )
+from orchestrator.virtual.contract import ByteSource, FileStat, PhoneFileError
+from orchestrator.virtual.ownership import Ownership
+from orchestrator.virtual.space import Storage
+from orchestrator.virtual.streams_of_files import HostFileReader, HostFileWriter
 from orchestrator.virtual.trees.node import DeviceNode, FileNode, LinkNode, Node
 
-Writer = HostFileWriter | ComputedWriter | DeviceWriter
-_WORDS: Final[Mapping[int, str]] = {
-    errno.ENOENT: "No such file or directory",
-    errno.EACCES: "Permission denied",
-    errno.EPERM: "Operation not permitted",
-    errno.EEXIST: "File exists",
-    errno.ENOTDIR: "Not a directory",
-    errno.EISDIR: "Is a directory",
-    errno.ENOTEMPTY: "Directory not empty",
-    errno.ENOSPC: "No space left on device",
-    errno.EROFS: "Read-only file system",
-    errno.EINVAL: "Invalid argument",
-    errno.ELOOP: "Too many symbolic links encountered",
-    errno.ENAMETOOLONG: "File name too long",
-    errno.EXDEV: "Cross-device link",
-}
 _MAX_LINKS: Final = 40
 _MAX_PATH_BYTES: Final = 4096
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Group that every user of the phone is in, as far as shared storage goes.
-_SHARED_GID: Final = 1015
 
 #: Says why an access must fail although it would be allowed (for faults): (operation, path) -> errno or 0.
 AccessHook = Callable[[str, str], int]
 #: Says how many of the bytes that are about to be written to a path still fit (for faults).
 SpaceHook = Callable[[str, int], int]
-
-
-def file_error(number: int) -> PhoneFileError:
-    """Return the error for an errno, with the words that bionic has for it."""
-    return PhoneFileError(number, _WORDS.get(number) or os.strerror(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +70,9 @@ class PhoneTree:
         self.storage = storage
         self._root_fd = os.open(folder, _FOLDER_FLAGS)
         self._mounts = mounts
-        self._app_uid = app_uid
+        self._ownership = Ownership(app_uid)
         self._denied = denied
         self._passing = passing
-        self._lock = threading.Lock()
-        #: Host inode -> (mode, uid, gid), where they aren't what the path implies.
-        self._owners: dict[int, tuple[int | None, int, int]] = {}
         storage.take(sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file()))
 
     def close(self) -> None:
@@ -148,7 +126,7 @@ class PhoneTree:
                 if isinstance(node, LinkNode) and (follow or not last or must_be_folder):
                     target = node.target()
                 elif node is None:
-                    raise file_error(_no_new_names(done) if creating and last else errno.ENOENT)
+                    raise file_error(no_new_names(done) if creating and last else errno.ENOENT)
                 else:
                     nodes.append(node)
                     done.append(part)
@@ -182,7 +160,7 @@ class PhoneTree:
         if nodes:
             return _Place(tuple(done), nodes[-1])
         above = fds[-1] if fds else self._root_fd
-        return _Place(tuple(done), None, above, ".", os.stat(above))
+        return _Place(tuple(done), None, above, ".", os.fstat(above))
 
     def _computed_child(self, nodes: list[Node], part: str, uid: int) -> Node | None:
         if not nodes:
@@ -190,7 +168,7 @@ class PhoneTree:
         parent = nodes[-1]
         if isinstance(parent, FileNode | LinkNode | DeviceNode):
             raise file_error(errno.ENOTDIR)
-        if uid != 0 and not _allowed(parent.mode, parent.uid, 0, uid, 1):
+        if uid != 0 and not allowed(parent.mode, parent.uid, 0, uid, 1):
             raise file_error(errno.EACCES)
         return parent.child(part)
 
@@ -203,34 +181,9 @@ class PhoneTree:
 
     # Owners and permissions
 
-    def _owned(self, found: os.stat_result, parts: Sequence[str]) -> tuple[int, int, int]:
-        """Return (permission bits, uid, gid) as the phone sees them."""
-        mode = stat.S_IMODE(found.st_mode)
-        is_folder = stat.S_ISDIR(found.st_mode)
-        if parts and parts[0] == "storage":
-            return (0o771 if is_folder else 0o660), 1023, _SHARED_GID
-        kept = self._owners.get(found.st_ino)
-        if kept is not None:
-            return (mode if kept[0] is None else kept[0]), kept[1], kept[2]
-        match tuple(parts[:3]):
-            case () | ("data",):
-                return 0o771 if parts else 0o755, 1000 if parts else 0, 1000 if parts else 0
-            case ("data", "local"):
-                return 0o751, 0, 0
-            case ("data", "local", _):
-                if len(parts) == 3 and is_folder:
-                    return 0o771, 2000, 2000
-                return mode, 2000, 2000
-            case ("data", "data", package):
-                owner = self._app_uid(package) or 0
-                return (0o700 if len(parts) == 3 else mode), owner, owner
-            case ("data", _) | ("data", _, _):
-                return (0o771 if is_folder else mode), 1000, 1000
-        return mode, 0, 0
-
     def _check(self, found: os.stat_result, parts: Sequence[str], uid: int, want: int) -> None:
-        mode, owner, group = self._owned(found, parts)
-        if not _allowed(mode, owner, group, uid, want):
+        mode, owner, group = self._ownership.of(found, parts)
+        if not allowed(mode, owner, group, uid, want):
             raise file_error(errno.EACCES)
 
     def _check_search(self, folder_fd: int, parts: Sequence[str], uid: int) -> None:
@@ -240,7 +193,7 @@ class PhoneTree:
     def _check_change(self, place: _Place, uid: int) -> None:
         """Check that names may be made or taken away in the folder of a place."""
         if place.node is not None or not place.name or place.name == ".":
-            raise file_error(_no_new_names(place.parts))
+            raise file_error(no_new_names(place.parts))
         above = place.parts[:-1]
         if not above:
             raise file_error(errno.EROFS)
@@ -254,10 +207,9 @@ class PhoneTree:
         bits = mode & 0o777
         os.fchmod(fd, bits | needed)
         lost = bits if bits & needed != needed else None
-        with self._lock:
-            self._owners.pop(found.st_ino, None)
-            if lost is not None or self._owned(os.fstat(fd), parts)[1] != uid:
-                self._owners[found.st_ino] = (lost, uid, uid)
+        self._ownership.forget(found)
+        if lost is not None or self._ownership.of(os.fstat(fd), parts)[1] != uid:
+            self._ownership.remember(found, lost, uid, uid)
 
     # The contract
 
@@ -265,16 +217,16 @@ class PhoneTree:
         """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
         with self._walk(path, uid=uid, follow=follow) as place:
             if place.node is not None:
-                return _node_stat(place.node)
+                return node_stat(place.node)
             if place.found is None:
                 raise file_error(errno.ENOENT)
             return self._as_stat(place.found, place.parts)
 
     def _as_stat(self, found: os.stat_result, parts: Sequence[str]) -> FileStat:
         if stat.S_ISLNK(found.st_mode):
-            mode, owner, group = 0o777, *self._owned(found, parts)[1:]
+            mode, owner, group = 0o777, *self._ownership.of(found, parts)[1:]
         else:
-            mode, owner, group = self._owned(found, parts)
+            mode, owner, group = self._ownership.of(found, parts)
         return FileStat(
             mode=stat.S_IFMT(found.st_mode) | mode, size_bytes=found.st_size, mtime_s=int(found.st_mtime), uid=owner,
             gid=group, inode=found.st_ino, nlink=found.st_nlink,
@@ -286,7 +238,7 @@ class PhoneTree:
             if place.node is not None:
                 if isinstance(place.node, FileNode | LinkNode | DeviceNode):
                     raise file_error(errno.ENOTDIR)
-                if not _allowed(place.node.mode, place.node.uid, 0, uid, 4):
+                if not allowed(place.node.mode, place.node.uid, 0, uid, 4):
                     raise file_error(errno.EACCES)
                 return sorted(place.node.names())
             if place.found is None:
@@ -305,7 +257,7 @@ class PhoneTree:
         """Open a file to read."""
         with self._walk(path, uid=uid, operation="read") as place:
             if place.node is not None:
-                return _open_node(place.node, uid)
+                return open_node(place.node, uid)
             if place.found is None:
                 raise file_error(errno.ENOENT)
             self._check(place.found, place.parts, uid, 4)
@@ -321,7 +273,7 @@ class PhoneTree:
         """Create or truncate a file; folders above it must exist."""
         with self._walk(path, uid=uid, operation="write") as place:
             if place.node is not None:
-                return _write_node(place.node, uid)
+                return write_node(place.node, uid)
             if place.found is None:
                 self._check_change(place, uid)
                 fd = self._open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -385,8 +337,7 @@ class PhoneTree:
 
     def _forget(self, found: os.stat_result) -> None:
         if found.st_nlink <= 1 or stat.S_ISDIR(found.st_mode):
-            with self._lock:
-                self._owners.pop(found.st_ino, None)
+            self._ownership.forget(found)
             if stat.S_ISREG(found.st_mode):
                 self.storage.take(-found.st_size)
 
@@ -423,7 +374,7 @@ class PhoneTree:
         with self._walk(path, uid=0) as place:
             if place.found is None:
                 raise file_error(errno.EPERM if place.node is not None else errno.ENOENT)
-            uid, gid = self._owned(place.found, place.parts)[1:]
+            uid, gid = self._ownership.of(place.found, place.parts)[1:]
             self._set_owner(place, mode & 0o7777, uid, gid)
 
     # Beyond the contract
@@ -438,8 +389,7 @@ class PhoneTree:
             os.fchmod(fd, (mode & 0o777) | needed)
         finally:
             os.close(fd)
-        with self._lock:
-            self._owners[found.st_ino] = (mode, uid, gid)
+        self._ownership.remember(found, mode, uid, gid)
 
     def change_mode(self, path: str, mode: int, *, uid: int) -> None:
         """Set the permission bits as a user; only the owner and root may."""
@@ -453,7 +403,7 @@ class PhoneTree:
         with self._walk(path, uid=uid) as place:
             if place.found is None:
                 raise file_error(errno.ENOENT)
-            mode, old_owner, old_group = self._owned(place.found, place.parts)
+            mode, old_owner, old_group = self._ownership.of(place.found, place.parts)
             owner, group = old_owner if owner is None else owner, old_group if group is None else group
             if uid != 0 and (owner, group) != (old_owner, old_group):
                 raise file_error(errno.EPERM)
@@ -501,12 +451,12 @@ class PhoneTree:
         try:
             with self._walk(path, uid=uid, operation=_OPERATIONS.get(want, "stat")) as place:
                 if place.node is not None:
-                    node_mode, owner, _ = _node_owner(place.node)
-                    return _allowed(node_mode, owner, owner, uid, want)
+                    node_mode, owner, _ = node_owner(place.node)
+                    return allowed(node_mode, owner, owner, uid, want)
                 if place.found is None:
                     return False
-                mode, owner, group = self._owned(place.found, place.parts)
-                return _allowed(mode, owner, group, uid, want)
+                mode, owner, group = self._ownership.of(place.found, place.parts)
+                return allowed(mode, owner, group, uid, want)
         except PhoneFileError:
             return False
 
@@ -515,61 +465,4 @@ class PhoneTree:
         return self.folder.joinpath(*self.real_path(path, uid=0).split("/")[1:])
 
 
-def _no_new_names(parts: Sequence[str]) -> int:
-    """Return why no file can be made in a computed folder: kernel trees refuse it, the system is read-only."""
-    return errno.EACCES if parts and parts[0] in {"proc", "sys", "dev"} else errno.EROFS
-
-
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
-
-
-def _allowed(mode: int, owner: int, group: int, uid: int, want: int) -> bool:
-    if uid == 0:
-        return want != 1 or bool(mode & 0o111) or stat.S_ISDIR(mode)
-    if uid == owner:
-        return bool(mode >> 6 & want)
-    if uid == group or group == _SHARED_GID:
-        return bool(mode >> 3 & want)
-    return bool(mode & want)
-
-
-def _node_owner(node: Node) -> tuple[int, int, int]:
-    """Return (mode with type bits, uid, size)."""
-    if isinstance(node, FileNode):
-        return stat.S_IFREG | node.mode, node.uid, node.size_bytes
-    if isinstance(node, LinkNode):
-        return stat.S_IFLNK | 0o777, 0, len(node.target())
-    if isinstance(node, DeviceNode):
-        return stat.S_IFCHR | node.mode, node.uid, 0
-    return stat.S_IFDIR | node.mode, node.uid, 0
-
-
-def _node_stat(node: Node) -> FileStat:
-    mode, uid, size_bytes = _node_owner(node)
-    return FileStat(mode=mode, size_bytes=size_bytes, mtime_s=0, uid=uid, gid=uid)
-
-
-def _open_node(node: Node, uid: int) -> ByteSource:
-    mode, owner, _ = _node_owner(node)
-    if stat.S_ISDIR(mode):
-        raise file_error(errno.EISDIR)
-    if not _allowed(mode, owner, owner, uid, 4):
-        raise file_error(errno.EACCES)
-    if isinstance(node, FileNode):
-        return MemorySource(node.read())
-    if isinstance(node, DeviceNode):
-        return DeviceSource(node.kind)
-    raise file_error(errno.ELOOP)
-
-
-def _write_node(node: Node, uid: int) -> Writer:
-    mode, owner, _ = _node_owner(node)
-    if stat.S_ISDIR(mode):
-        raise file_error(errno.EISDIR)
-    if not _allowed(mode, owner, owner, uid, 2):
-        raise file_error(errno.EACCES)
-    if isinstance(node, DeviceNode):
-        return DeviceWriter()
-    if isinstance(node, FileNode) and node.write is not None:
-        return ComputedWriter(node.write)
-    raise file_error(errno.EACCES)

@@ -8,16 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.virtual.commands.invocation import CommandFaultError, Invocation
-from orchestrator.virtual.commands.registry import find_command
+from orchestrator.virtual.commands.registry import CommandFunction, find_command
 from orchestrator.virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError
 from orchestrator.virtual.executables import is_elf, run_executable
-from orchestrator.virtual.pipes import Handle, NullHandle
+from orchestrator.virtual.handles import Handle, NullHandle
 from orchestrator.virtual.processes import Process
 from orchestrator.virtual.system import PhoneSystem
 
 #: Folders whose files are the phone's own commands.
 COMMAND_FOLDERS = frozenset({"/system/bin", "/system/xbin", "/bin", "/vendor/bin", "/sbin", "/product/bin", "/odm/bin"})
-DEFAULT_PATH = "/product/bin:/apex/com.android.runtime/bin:/apex/com.android.art/bin:/system_ext/bin:/system/bin:/system/xbin:/odm/bin:/vendor/bin:/vendor/xbin"
+DEFAULT_PATH = (
+    "/product/bin:/apex/com.android.runtime/bin:/apex/com.android.art/bin:/system_ext/bin:/system/bin:/system/xbin:"
+    "/odm/bin:/vendor/bin:/vendor/xbin"
+)
 _MAX_SCRIPT_BYTES = 1 << 22
 
 
@@ -39,7 +42,7 @@ class Launch:
     env: Mapping[str, str]
     cwd: str
     fds: Mapping[int, Handle]
-    #: Lets go of ``fds`` for good, where the process took over its shell's: called by a script that has redirected them.
+    #: Lets go of ``fds`` for good, where the process took over its shell's: for a script that has redirected them.
     surrender: Callable[[], None] | None = None
 
     def handle(self, descriptor: int) -> Handle:
@@ -119,7 +122,7 @@ def _run(request: Launch, path: str) -> int:
     return _run_script(request, full, head)
 
 
-def _own_command(path: str):  # type: ignore[no-untyped-def]
+def _own_command(path: str) -> CommandFunction | None:
     folder, _, name = path.rpartition("/")
     return find_command(name) if folder in COMMAND_FOLDERS else None
 

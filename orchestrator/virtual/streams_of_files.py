@@ -1,5 +1,4 @@
 """Open files: what PhoneTree hands out for real, computed and device files."""
-# ruff: noqa: PTH -- these work on descriptors
 
 from __future__ import annotations
 

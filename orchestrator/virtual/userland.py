@@ -24,7 +24,8 @@ from orchestrator.virtual.pipes import ClientSink, ClientSource
 from orchestrator.virtual.processes import ProcessTable
 from orchestrator.virtual.props import PhoneProps
 from orchestrator.virtual.settings import PhoneSettings
-from orchestrator.virtual.shell.interpreter import Shell, Variables
+from orchestrator.virtual.shell.interpreter import Shell
+from orchestrator.virtual.shell.variables import Variables
 from orchestrator.virtual.space import Storage
 from orchestrator.virtual.state import PhoneState
 from orchestrator.virtual.system import PhoneBuild, PhoneSystem

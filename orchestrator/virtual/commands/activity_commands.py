@@ -11,8 +11,8 @@ from orchestrator.virtual.commands.registry import command
 
 _EXTRA_TEXT = frozenset({"--es", "-e", "--esa", "--esal"})
 _EXTRA_VALUE = frozenset({"--ez", "--ei", "--el", "--ef", "--eu", "--ecn", "--eia", "--eial", "--ela", "--efa", "--ed"})
-_WITH_VALUE = frozenset({"-d", "-t", "-c", "-f", "--user", "-P", "--display", "--windowingMode", "-R", "-p", "--attach-agent",
-                         "--start-profiler", "--sampling", "-i"})  # fmt: skip
+_WITH_VALUE = frozenset({"-d", "-t", "-c", "-f", "--user", "-P", "--display", "--windowingMode", "-R", "-p",
+                         "--attach-agent", "--start-profiler", "--sampling", "-i"})  # fmt: skip
 
 
 @command("am")
@@ -69,9 +69,12 @@ def activity_command(call: Invocation, args: Sequence[str]) -> int:
             call.error("Error: Not found; no service started.")
             return 255
         case "instrument":
-            call.out.line(f"INSTRUMENTATION_STATUS: id=ActivityManagerService\nINSTRUMENTATION_STATUS: Error=Unable to find "
-                          f"instrumentation info for: ComponentInfo{{{rest[-1] if rest else ''}}}\nINSTRUMENTATION_STATUS_CODE: -1")  # fmt: skip
-            call.error(f"android.util.AndroidException: INSTRUMENTATION_FAILED: {rest[-1] if rest else ''}")
+            wanted = rest[-1] if rest else ""
+            call.out.line(
+                "INSTRUMENTATION_STATUS: id=ActivityManagerService\nINSTRUMENTATION_STATUS: Error=Unable to find "
+                f"instrumentation info for: ComponentInfo{{{wanted}}}\nINSTRUMENTATION_STATUS_CODE: -1"
+            )
+            call.error(f"android.util.AndroidException: INSTRUMENTATION_FAILED: {wanted}")
             return 1
         case "stack" | "task" | "set-debug-app" | "clear-debug-app" | "set-inactive" | "set-standby-bucket":
             return 0
@@ -193,6 +196,7 @@ def _start(call: Invocation, args: Sequence[str]) -> int:
         waited_ms = max(started.launch_ms, round((call.system.time.uptime_s() - begun_s) * 1000))
         call.out.line(
             f"Status: ok\nLaunchState: {'WARM' if started.warm else 'COLD'}\n"
-            f"Activity: {short_component(package, activity)}\nTotalTime: {started.launch_ms}\nWaitTime: {waited_ms}\nComplete"
+            f"Activity: {short_component(package, activity)}\nTotalTime: {started.launch_ms}\n"
+            f"WaitTime: {waited_ms}\nComplete"
         )
     return 0

@@ -101,7 +101,8 @@ def temperature_type(name: str) -> int:
 
 def _temperature(zone: ThermalZone, status: int) -> str:
     kind = temperature_type(zone.name)
-    return f"\tTemperature{{mValue={round(zone.heat_c, 3)}, mType={kind}, mName={zone.name}, mStatus={status if kind == 3 else 0}}}"
+    shown = status if kind == 3 else 0
+    return f"\tTemperature{{mValue={round(zone.heat_c, 3)}, mType={kind}, mName={zone.name}, mStatus={shown}}}"
 
 
 def _thermalservice(call: Invocation, args: Sequence[str]) -> int:
@@ -114,10 +115,11 @@ def _thermalservice(call: Invocation, args: Sequence[str]) -> int:
         for cluster in call.system.hardware.clusters()
     )
     call.out.line(
-        f"IsStatusOverride: {_yes(call.system.state.thermal_override is not None)}\nThermalEventListeners:\n\tcallbacks: 3\n"
-        "\tkilled: false\n\tbroadcasts count: -1\nThermalStatusListeners:\n\tcallbacks: 4\n\tkilled: false\n"
-        f"\tbroadcasts count: -1\nThermal Status: {status}\nCached temperatures:\n{rows}\nHAL Ready: true\nHAL connection:\n"
-        f"\tThermalHAL 2.0 connected: yes\nCurrent temperatures from HAL:\n{rows}\nCurrent cooling devices from HAL:\n{devices}"
+        f"IsStatusOverride: {_yes(call.system.state.thermal_override is not None)}\nThermalEventListeners:\n"
+        "\tcallbacks: 3\n\tkilled: false\n\tbroadcasts count: -1\nThermalStatusListeners:\n\tcallbacks: 4\n"
+        f"\tkilled: false\n\tbroadcasts count: -1\nThermal Status: {status}\nCached temperatures:\n{rows}\n"
+        f"HAL Ready: true\nHAL connection:\n\tThermalHAL 2.0 connected: yes\nCurrent temperatures from HAL:\n{rows}\n"
+        f"Current cooling devices from HAL:\n{devices}"
     )
     return 0
 
@@ -222,9 +224,8 @@ def _activity(call: Invocation, args: Sequence[str]) -> int:
         call.out.line(f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {process.argv[0]} t{process.pid}}}")
     call.out.line("ACTIVITY MANAGER RUNNING PROCESSES (dumpsys activity processes)")
     for process in _apps(call):
-        call.out.line(
-            f"  *APP* UID {process.uid} ProcessRecord{{{process.pid:x} {process.pid}:{process.argv[0]}/u0a{process.uid - 10000}}}"
-        )
+        record = f"{process.pid:x} {process.pid}:{process.argv[0]}/u0a{process.uid - 10000}"
+        call.out.line(f"  *APP* UID {process.uid} ProcessRecord{{{record}}}")
     return 0
 
 
@@ -247,8 +248,10 @@ def _meminfo(call: Invocation, args: Sequence[str]) -> int:
         if found is None:
             call.out.line(f"No process found for: {names[0]}")
             return 0
-        call.out.line(f"** MEMINFO in pid {found.pid} [{found.argv[0]}] **\n                   Pss\n                 Total\n"
-                      f"                ------\n        TOTAL   {found.rss_bytes // 1024:>6}")  # fmt: skip
+        call.out.line(
+            f"** MEMINFO in pid {found.pid} [{found.argv[0]}] **\n                   Pss\n                 Total\n"
+            f"                ------\n        TOTAL   {found.rss_bytes // 1024:>6}"
+        )
         return 0
     used_kb = (total - available) // 1024
     call.out.line(f"Total RAM: {total // 1024:,}K (status normal)\n Free RAM: {available // 1024:,}K "
@@ -263,8 +266,11 @@ def deviceidle_command(call: Invocation, args: Sequence[str]) -> int:
     match args[0] if args else "":
         case "get":
             kind = args[1] if len(args) > 1 else ""
-            call.out.line({"deep": "IDLE" if state.device_idle else "ACTIVE", "light": "ACTIVE",
-                           "screen": _yes(state.screen_on), "charging": _yes(state.battery().plugged != "none")}.get(kind, ""))  # fmt: skip
+            answers = {
+                "deep": "IDLE" if state.device_idle else "ACTIVE", "light": "ACTIVE", "screen": _yes(state.screen_on),
+                "charging": _yes(state.battery().plugged != "none"),
+            }  # fmt: skip
+            call.out.line(answers.get(kind, ""))
         case "force-idle":
             state.device_idle = True
             call.out.line("Now forced in to deep idle mode")
@@ -278,7 +284,7 @@ def deviceidle_command(call: Invocation, args: Sequence[str]) -> int:
             for arg in args[1:]:
                 call.out.line(f"{'Added' if arg.startswith('+') else 'Removed'}: {arg[1:]}")
         case _:
-            call.out.line(f"  Settings:\n    light_after_inactive_to=+4m0s0ms\n  mLightEnabled=true  mDeepEnabled=true\n"
+            call.out.line(f"  Settings:\n    light_after_inactive_to=+4m0s0ms\n  mLightEnabled=true\n"
                           f"  mForceIdle={_yes(state.device_idle)}\n  mScreenOn={_yes(state.screen_on)}\n"
                           f"  mState={'IDLE' if state.device_idle else 'ACTIVE'} mLightState=ACTIVE")  # fmt: skip
     return 0

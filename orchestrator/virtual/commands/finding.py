@@ -176,7 +176,7 @@ class _Plan:
                 return self.execute()
             case "-true":
                 return self.always
-        self.call.fail(f"bad arg '{name}'")
+        return self.call.fail(f"bad arg '{name}'")
 
     def by_name(self, name: str, pattern: str) -> _Test:
         fold = name in {"-iname", "-ipath"}

@@ -30,9 +30,8 @@ def id_(call: Invocation) -> int:
         call.out.line(name if "n" in options else uid)
         return 0
     context = "u:r:su:s0" if uid == 0 else "u:r:shell:s0" if uid == 2000 else "u:r:runas_app:s0:c123,c256,c512,c768"
-    groups = _SHELL_GROUPS if uid == 2000 else f"{uid}({name})"
-    call.out.line(f"uid={uid}({name}) gid={uid}({name}) groups={uid}({name}),{groups} context={context}"
-                  if uid == 2000 else f"uid={uid}({name}) gid={uid}({name}) groups={groups} context={context}")  # fmt: skip
+    groups = f"{uid}({name})" + (f",{_SHELL_GROUPS}" if uid == 2000 else "")
+    call.out.line(f"uid={uid}({name}) gid={uid}({name}) groups={groups} context={context}")
     return 0
 
 

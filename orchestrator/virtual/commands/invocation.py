@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from orchestrator.virtual.contract import ByteSource, PhoneFileError, ProgramDiedError
-from orchestrator.virtual.pipes import Handle, HandleSink, HandleSource
+from orchestrator.virtual.handles import Handle, HandleSink, HandleSource
 from orchestrator.virtual.processes import Process
 
 if TYPE_CHECKING:

@@ -177,8 +177,9 @@ def _stat_text(call: Invocation, form: str, path: str, found: FileStat) -> str:
     if modes.S_ISLNK(found.mode):
         name += f" -> '{call.system.files.read_link(call.path(path), uid=call.uid)}'"
     values = {
-        "s": found.size_bytes, "Y": found.mtime_s, "X": found.mtime_s, "Z": found.mtime_s, "a": f"{found.mode & 0o7777:o}",
-        "A": mode_text(found.mode), "n": path, "N": name, "u": found.uid, "g": found.gid, "U": user_name(found.uid),
+        "s": found.size_bytes, "Y": found.mtime_s, "X": found.mtime_s, "Z": found.mtime_s,
+        "a": f"{found.mode & 0o7777:o}", "A": mode_text(found.mode), "n": path, "N": name,
+        "u": found.uid, "g": found.gid, "U": user_name(found.uid),
         "G": user_name(found.gid), "i": found.inode, "h": found.nlink, "F": kind, "f": f"{found.mode:x}",
         "b": _blocks(found) * 2, "B": 512, "o": 4096, "x": moment, "y": moment, "z": moment, "d": 64770, "m": "/data",
     }  # fmt: skip

@@ -12,8 +12,12 @@ from orchestrator.virtual.packages import SYSTEM_PACKAGES, InstalledPackage, Ins
 
 _CHUNK_BYTES = 1 << 18
 #: Options of pm install that take a value.
-_WITH_VALUE = frozenset({"-S", "-i", "--user", "--abi", "--instruction-set", "--originating-uri", "--referrer", "-p",
-                         "--install-location", "--install-reason", "--package-source", "--pkg", "--force-uuid"})  # fmt: skip
+_WITH_VALUE = frozenset(
+    {
+        "-S", "-i", "--user", "--abi", "--instruction-set", "--originating-uri", "--referrer", "-p",
+        "--install-location", "--install-reason", "--package-source", "--pkg", "--force-uuid",
+    }
+)  # fmt: skip
 
 
 @command("pm")
@@ -305,10 +309,12 @@ def dump_package(call: Invocation, name: str) -> int:
         f"    pkg=Package{{{found.uid:x} {name}}}\n    codePath={found.code_path}\n    resourcePath={found.code_path}\n"
         f"    legacyNativeLibraryDir={found.code_path}/lib\n    primaryCpuAbi={found.primary_abi or 'null'}\n"
         f"    secondaryCpuAbi=null\n    versionCode={info.version_code} minSdk={info.min_sdk} targetSdk=31\n"
-        f"    versionName={info.version_name}\n    flags={flags}\n    dataDir={found.data_path.replace('/data/data', '/data/user/0')}\n"
+        f"    versionName={info.version_name}\n    flags={flags}\n"
+        f"    dataDir={found.data_path.replace('/data/data', '/data/user/0')}\n"
         f"    timeStamp={moment(found.updated_s)}\n    firstInstallTime={moment(found.installed_s)}\n"
         f"    lastUpdateTime={moment(found.updated_s)}\n    requested permissions:\n      {permission}\n"
-        f"    User 0: ceDataInode={found.uid} installed=true hidden=false suspended=false stopped=false notLaunched=false "
-        f"enabled=0 instant=false virtual=false\n      runtime permissions:\n        {permission}: granted={granted}"
+        f"    User 0: ceDataInode={found.uid} installed=true hidden=false suspended=false stopped=false "
+        f"notLaunched=false enabled=0 instant=false virtual=false\n      runtime permissions:\n"
+        f"        {permission}: granted={granted}"
     )
     return 0

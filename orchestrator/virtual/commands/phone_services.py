@@ -78,7 +78,8 @@ def svc(call: Invocation) -> int:
 
 
 _KEYS: Mapping[str, str] = {
-    "26": "POWER", "82": "MENU", "223": "SLEEP", "224": "WAKEUP", "3": "HOME", "4": "BACK", "66": "ENTER", "62": "SPACE",
+    "26": "POWER", "82": "MENU", "223": "SLEEP", "224": "WAKEUP", "3": "HOME", "4": "BACK", "66": "ENTER",
+    "62": "SPACE",
 }  # fmt: skip
 
 

@@ -258,8 +258,14 @@ def _top_once(call: Invocation, options: Options) -> None:
     for row in rows:
         share = "98.0" if row.context is not None else " 0.0"
         size = f"{row.rss_bytes >> 20}M"
-        call.out.line(f"{row.pid:>5} {user_name(row.uid):<12} {20 + row.nice:>2} {row.nice:>3} {size:>4} {size:>4} {'2M':>4} "
-                      f"{_state(row)} {share}  {row.rss_bytes * 100 / total:>4.1f}   0:00.10 {' '.join(row.argv)}")  # fmt: skip
+        memory = f"{size:>4} {size:>4} {'2M':>4}"
+        call.out.line(
+            f"{row.pid:>5} {user_name(row.uid):<12} {20 + row.nice:>2} {row.nice:>3} {memory} {_state(row)} {share}  "
+            f"{row.rss_bytes * 100 / total:>4.1f}   0:00.10 {' '.join(row.argv)}"
+        )
+
+
+_FREE_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @command("free")
@@ -267,17 +273,7 @@ def free(call: Invocation) -> int:
     """Say how much memory is free."""
     options = read_options(call, "bkmgth")
     total, unused, _ = memory_figures(call.system)
-    unit = (
-        1
-        if "b" in options
-        else 1 << 10
-        if "k" in options
-        else 1 << 20
-        if "m" in options
-        else 1 << 30
-        if "g" in options
-        else 1
-    )
+    unit = next((size for letter, size in _FREE_UNITS.items() if letter in options), 1)
     call.out.line(f"{'total':>23}{'used':>16}{'free':>16}{'shared':>16}{'buffers':>16}")
     figures = (total, total - unused, unused, 12 << 20, 5 << 20)
     call.out.line(

@@ -9,11 +9,13 @@ from orchestrator.virtual.commands.invocation import Invocation, decoded
 from orchestrator.virtual.commands.options import need_args, read_options
 from orchestrator.virtual.commands.registry import command
 from orchestrator.virtual.contract import PhoneFileError
-from orchestrator.virtual.pipes import NullHandle
+from orchestrator.virtual.handles import NullHandle
 from orchestrator.virtual.processes import signal_number, user_id
 
 _MAX_SCRIPT_BYTES = 1 << 22
 _SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
+_ITEM = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|\\.|[^\s\"'\\])+", re.DOTALL)
+_QUOTE = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'|\\(.)", re.DOTALL)
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -28,8 +30,9 @@ def seconds(call: Invocation, text: str) -> float:
 @command("sh")
 def sh(call: Invocation) -> int:
     """Run a script: ``sh -c text name args``, ``sh file args``, or commands from stdin."""
-    from orchestrator.virtual.shell.interpreter import OPTION_LETTERS, Shell
+    from orchestrator.virtual.shell.interpreter import Shell
     from orchestrator.virtual.shell.reading import run_lines
+    from orchestrator.virtual.shell.variables import OPTION_LETTERS
 
     args = list(call.args)
     options: set[str] = set()
@@ -196,7 +199,8 @@ def scheduling(call: Invocation) -> int:
     if "m" in options:
         call.out.line("SCHED_OTHER min/max priority\t: 0/0")
         return 0
-    call.fail(f"sched_setscheduler: {'Operation not permitted' if call.uid else 'Invalid argument'}")
+    call.complain(f"sched_setscheduler: {'Operation not permitted' if call.uid else 'Invalid argument'}")
+    return 1
 
 
 @command("env")
@@ -265,13 +269,11 @@ def xargs(call: Invocation) -> int:
 
 def _quoted_items(text: str) -> list[str]:
     """Split at blanks and newlines; quotes and backslashes keep them."""
-    items: list[str] = []
-    for match in re.finditer(r"(?:\"[^\"\n]*\"|'[^'\n]*'|\\.|[^\s\"'\\])+", text, re.DOTALL):
-        items.append(
-            re.sub(r"\"([^\"\n]*)\"|'([^'\n]*)'|\\(.)", lambda m: m.group(1) or m.group(2) or m.group(3) or "",
-                   match.group(), flags=re.DOTALL)
-        )  # fmt: skip
-    return items
+    return [_unquoted(match.group()) for match in _ITEM.finditer(text)]
+
+
+def _unquoted(item: str) -> str:
+    return _QUOTE.sub(lambda quote: "".join(filter(None, quote.groups())), item)
 
 
 @command("su")

@@ -173,6 +173,7 @@ def base64(call: Invocation) -> int:
     return 1 if call.failed else 0
 
 
+_DD_SETTINGS = frozenset({"if", "of", "bs", "ibs", "obs", "count", "skip", "seek", "conv", "status", "iflag", "oflag"})
 _SIZES = {"c": 1, "w": 2, "b": 512, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 30, "kB": 1000, "MB": 10**6}
 
 
@@ -188,8 +189,7 @@ def _size(call: Invocation, text: str) -> int:
 def dd(call: Invocation) -> int:
     """Copy blocks: if=, of=, bs=, count=, skip=, seek=, conv=notrunc."""
     settings = dict(arg.partition("=")[::2] for arg in call.args)
-    unknown = [name for name in settings if name not in {"if", "of", "bs", "ibs", "obs", "count", "skip", "seek", "conv",
-                                                         "status", "iflag", "oflag"}]  # fmt: skip
+    unknown = [name for name in settings if name not in _DD_SETTINGS]
     if unknown:
         call.fail(f"bad argument '{unknown[0]}'")
     block = _size(call, settings.get("bs", settings.get("ibs", "512")))

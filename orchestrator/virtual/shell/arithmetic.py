@@ -173,8 +173,8 @@ class _Reader:
                 value = left & right if operator == "&" else left | right if operator == "|" else left ^ right
             case _:
                 value = int(
-                    {"==": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right,
-                     ">=": left >= right}[operator]
+                    {"==": left == right, "!=": left != right, "<": left < right, "<=": left <= right,
+                     ">": left > right, ">=": left >= right}[operator]
                 )  # fmt: skip
         return _wrapped(value)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.virtual.shell.scanning import dollar_end
+from orchestrator.virtual.shell.spans import dollar_end
 
 
 def brace_words(raw: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, Literal, cast
@@ -11,7 +12,8 @@ import tree_sitter
 import tree_sitter_bash
 
 from orchestrator.virtual.shell.braces import brace_words
-from orchestrator.virtual.shell.scanning import RESERVED, RedirectToken, Scan, ShellSyntaxError, WordToken, scan
+from orchestrator.virtual.shell.scanning import RESERVED, RedirectToken, Scan, WordToken, scan
+from orchestrator.virtual.shell.spans import ShellSyntaxError, word_end
 from orchestrator.virtual.shell.syntax import (
     AndOr,
     Block,
@@ -257,8 +259,6 @@ class _Walk:
     # Words and redirections, from the scanner's tokens
 
     def _between(self, start: int, end: int) -> Iterator[WordToken | RedirectToken]:
-        from bisect import bisect_left
-
         for place in range(bisect_left(self._starts, start), len(self._tokens)):
             token = self._tokens[place]
             if token.start >= end:
@@ -309,8 +309,6 @@ def _words(raws: Sequence[str]) -> Iterator[Word]:
 
 def _condition_words(text: str) -> Iterator[str]:
     """Split the inside of ``[[ ]]`` into words and operators."""
-    from orchestrator.virtual.shell.scanning import word_end
-
     at = 0
     while at < len(text):
         if text[at].isspace():

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError
 from orchestrator.virtual.files import PhoneTree
+from orchestrator.virtual.handles import CollectHandle, Handle, HandleSink
 from orchestrator.virtual.launching import DEFAULT_PATH, Launch, LaunchFaultError, launch
-from orchestrator.virtual.pipes import CollectHandle, Handle, HandleSink, NullHandle, open_pipe
 from orchestrator.virtual.processes import SIGNAL_WORDS, Process
 from orchestrator.virtual.shell.arithmetic import ArithmeticFaultError, Calculator
 from orchestrator.virtual.shell.conditions import ConditionFaultError, holds_extended
 from orchestrator.virtual.shell.expansion import Expander, ExpansionFaultError
+from orchestrator.virtual.shell.flow import ExitError, LeaveLoopError, ReturnError, ShellKilledError
 from orchestrator.virtual.shell.grammar import parse_script
+from orchestrator.virtual.shell.jobs import run_pipe, start_job
 from orchestrator.virtual.shell.patterns import matches
 from orchestrator.virtual.shell.redirection import RedirectFaultError, redirected, release_all, retained
-from orchestrator.virtual.shell.scanning import ShellSyntaxError
+from orchestrator.virtual.shell.spans import ShellSyntaxError
 from orchestrator.virtual.shell.syntax import (
     AndOr,
     Block,
@@ -39,6 +39,7 @@ from orchestrator.virtual.shell.syntax import (
     Subshell,
     Word,
 )
+from orchestrator.virtual.shell.variables import OPTION_LETTERS, Variables, quoted
 from orchestrator.virtual.system import PhoneSystem
 
 if TYPE_CHECKING:
@@ -48,52 +49,6 @@ _MAX_CALLS: Final = 120
 #: How often a wait for a child looks whether the shell itself was killed, in real seconds.
 _LOOK_EVERY_S: Final = 0.05
 _SPECIAL: Final = frozenset("?$!#-")
-
-
-class ShellKilledError(Exception):
-    """The shell's own process was killed by a signal; unwind."""
-
-
-class LeaveLoopError(Exception):
-    """``break`` or ``continue`` through ``levels`` loops."""
-
-    def __init__(self, levels: int, *, again: bool) -> None:
-        super().__init__()
-        self.levels = levels
-        self.again = again
-
-
-class ReturnError(Exception):
-    """``return`` from a function or a sourced file."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__()
-        self.status = status
-
-
-class ExitError(Exception):
-    """``exit``."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__()
-        self.status = status
-
-
-@dataclass(slots=True)
-class Variables:
-    """Variables of a shell; functions put local ones on top."""
-
-    values: dict[str, str] = field(default_factory=dict)
-    exported: set[str] = field(default_factory=set)
-    constant: set[str] = field(default_factory=set)
-
-    def copy(self) -> Variables:
-        """Return a copy for a subshell."""
-        return Variables(dict(self.values), set(self.exported), set(self.constant))
-
-    def environment(self) -> dict[str, str]:
-        """Return what programs inherit."""
-        return {name: self.values[name] for name in sorted(self.exported) if name in self.values}
 
 
 class Shell:
@@ -261,6 +216,8 @@ class Shell:
             return 1
         except StreamClosedError:
             return 128 + 13
+        except ProgramDiedError as exc:  # a builtin was waiting for something when the shell was killed
+            raise ShellKilledError from exc
 
     def run_text(self, script: str, *, keep: bool = False) -> int:
         """Run a script in this shell (eval, source, traps); ``keep`` leaves ``$?`` as it was."""
@@ -276,7 +233,7 @@ class Shell:
         for statement, background in block.statements:
             self.check_signals()
             if background:
-                self.status = self._background(statement)
+                self.status = start_job(self, statement)
             else:
                 self.status = self.execute(statement)
                 if self.status and "errexit" in self.options and not self._conditions and _fails_shell(statement):
@@ -336,6 +293,9 @@ class Shell:
         finally:
             self._conditions -= 1
 
+    def _tested(self, condition: Block) -> int:
+        return self._condition(lambda: self.block(condition))
+
     def _calculate(self, expression: Word) -> int:
         return 0 if self.calculator.value(self.expander.text(expression)) else 1
 
@@ -348,7 +308,7 @@ class Shell:
 
     def _if(self, statement: If) -> int:
         for condition, body in statement.branches:
-            if self._condition(lambda condition=condition: self.block(condition)) == 0:  # type: ignore[misc]
+            if self._tested(condition) == 0:
                 return self.block(body)
         self.status = 0
         return self.block(statement.otherwise) if statement.otherwise is not None else 0
@@ -357,7 +317,7 @@ class Shell:
         status = 0
         while True:
             try:
-                if (self._condition(lambda: self.block(statement.condition)) == 0) == statement.until:
+                if (self._tested(statement.condition) == 0) == statement.until:
                     return status
                 status = self.block(statement.body)
             except LeaveLoopError as exc:
@@ -429,22 +389,7 @@ class Shell:
         finally:
             child.close()
             self.system.processes.end(child.process, status)
-        return self._ended(child.process, status)
-
-    def _start(self, statement: Statement, fds: dict[int, Handle]) -> tuple[Shell, threading.Thread]:
-        """Run a statement in a thread as a process of its own, which holds ``fds``."""
-        child = self.fork(fds)
-        child.owns_fds = True
-
-        def body() -> None:
-            status = 1
-            try:
-                status = child.run_as_subshell(lambda: child.alone(statement))
-            finally:
-                child.close()
-                self.system.processes.end(child.process, status)
-
-        return child, threading.Thread(target=body, daemon=True, name=f"phone-{child.process.pid}")
+        return self.ended(child.process, status)
 
     def alone(self, statement: Statement) -> int:
         """Run the only statement of a subshell: what it redirects, the whole process redirects.
@@ -475,14 +420,6 @@ class Shell:
         self.close()
         self.fds, self.owns_fds = held, True
 
-    def _background(self, statement: Statement) -> int:
-        fds = retained({**self.fds, 0: NullHandle()})
-        child, thread = self._start(statement, fds)
-        self.last_background = child.process.pid
-        self.jobs.append(child.process)
-        thread.start()
-        return 0
-
     def _pipeline(self, pipeline: Pipeline) -> int:
         if len(pipeline.commands) == 1:
             status = (
@@ -491,36 +428,8 @@ class Shell:
                 else self.execute(pipeline.commands[0])
             )
         else:
-            status = self._pipe(pipeline.commands)
+            status = run_pipe(self, pipeline.commands)
         return (0 if status else 1) if pipeline.negated else status
-
-    def _pipe(self, commands: Sequence[Statement]) -> int:
-        incoming: Handle | None = None
-        started: list[tuple[Shell, threading.Thread]] = []
-        for place, command in enumerate(commands):
-            fds = retained(self.fds)
-            if incoming is not None:
-                if 0 in fds:
-                    fds[0].release()
-                fds[0] = incoming
-            if place < len(commands) - 1:
-                incoming, outgoing = open_pipe()
-                if 1 in fds:
-                    fds[1].release()
-                fds[1] = outgoing
-            started.append(self._start(command, fds))
-        for _, thread in started[:-1]:
-            thread.start()
-        last, thread = started[-1]
-        thread.run()
-        statuses = [last.status]
-        for shell, _ in started[:-1]:
-            self.wait_for(shell.process)
-            statuses.append(shell.process.status)
-        status = self._ended(last.process, last.status)
-        if "pipefail" in self.options:
-            return next((code for code in (status, *reversed(statuses[1:])) if code), 0)
-        return status
 
     def wait_for(self, process: Process) -> bool:
         """Wait until a process has ended; False when a caught signal came first. Raises ShellKilledError."""
@@ -531,7 +440,7 @@ class Shell:
                 return False
         return True
 
-    def _ended(self, process: Process, status: int) -> int:
+    def ended(self, process: Process, status: int) -> int:
         """Say, as mksh does, by which signal a foreground command ended."""
         words = SIGNAL_WORDS.get(process.signal) if process.signal else None
         if words is not None and status == 128 + process.signal:
@@ -654,7 +563,7 @@ class Shell:
         else:
             process.ignored |= {signal for signal, script in self.traps.items() if not script}
         request = Launch(
-            system=self.system, process=process, argv=arguments, env=self.variables.environment() | assigned,
+            system=self.system, process=process, argv=arguments, env={**self.variables.environment(), **assigned},
             cwd=self.cwd, fds=self.fds, surrender=self.close if replace else None,
         )  # fmt: skip
         status = 1
@@ -666,7 +575,7 @@ class Shell:
         finally:
             if not replace:
                 self.system.processes.end(process, status)
-        return status if replace else self._ended(process, status)
+        return status if replace else self.ended(process, status)
 
     # Messages
 
@@ -688,12 +597,6 @@ class Shell:
         self.error(f"{self.name}: {message}")
 
 
-OPTION_LETTERS: Final[Mapping[str, str]] = {
-    "e": "errexit", "u": "nounset", "x": "xtrace", "f": "noglob", "a": "allexport", "n": "noexec", "v": "verbose",
-    "m": "monitor", "C": "noclobber",
-}  # fmt: skip
-
-
 def _builtins() -> Mapping[str, Builtin]:
     from orchestrator.virtual.shell.builtins import BUILTINS
 
@@ -707,10 +610,3 @@ def _fails_shell(statement: Statement) -> bool:
     if isinstance(statement, AndOr):
         return False
     return not isinstance(statement, If | Loop | For | Case)
-
-
-def quoted(text: str) -> str:
-    """Return an argument as ``set -x`` and ``set`` show it."""
-    if text and all(char.isalnum() or char in "_-./:=,@%+^" for char in text):
-        return text
-    return "'" + text.replace("'", "'\\''") + "'"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator.virtual.pipes import NullHandle
+from orchestrator.virtual.handles import NullHandle
 from orchestrator.virtual.shell.grammar import parse_script
-from orchestrator.virtual.shell.scanning import ShellSyntaxError, scan
+from orchestrator.virtual.shell.scanning import scan
+from orchestrator.virtual.shell.spans import ShellSyntaxError
 
 if TYPE_CHECKING:
     from orchestrator.virtual.shell.interpreter import Shell

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.virtual.contract import PhoneFileError
-from orchestrator.virtual.pipes import BytesHandle, Handle, NullHandle, SourceHandle, WriterHandle
+from orchestrator.virtual.handles import BytesHandle, Handle, NullHandle, SourceHandle, WriterHandle
 from orchestrator.virtual.shell.syntax import Redirect
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from orchestrator.virtual.shell.scanning import (
+from orchestrator.virtual.shell.spans import (
     backquote_end,
     closing_brace,
     closing_parenthesis,

@@ -78,9 +78,14 @@ class DictFolder:
 Node = FolderNode | FileNode | LinkNode | DeviceNode
 
 
+def as_line(value: object) -> bytes:
+    """Return a value as a line of a computed file."""
+    return f"{value}\n".encode("utf-8", "surrogateescape")
+
+
 def text_file(text: Callable[[], object], *, mode: int = 0o444, uid: int = 0) -> Callable[[], Node]:
     """Return a maker of a read-only file of one line."""
-    return lambda: FileNode(read=lambda: f"{text()}\n".encode(), mode=mode, uid=uid, size_bytes=4096)
+    return lambda: FileNode(read=lambda: as_line(text()), mode=mode, uid=uid, size_bytes=4096)
 
 
 def folder(nodes: Mapping[str, Callable[[], Node]]) -> Callable[[], Node]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from orchestrator.virtual.processes import Process
 from orchestrator.virtual.system import PhoneSystem
-from orchestrator.virtual.trees.node import DictFolder, FileNode, LinkNode, Node, folder, text_file
+from orchestrator.virtual.trees.node import DictFolder, FileNode, LinkNode, Node, as_line, folder, text_file
 
 _TICKS_PER_S: Final = 100
 
@@ -47,7 +47,7 @@ def _fixed(system: PhoneSystem) -> DictFolder:
             "uptime": lambda: FileNode(lambda: _uptime(system)),
             "loadavg": lambda: FileNode(lambda: _loadavg(system)),
             "stat": lambda: FileNode(lambda: _stat(system)),
-            "version": lambda: FileNode(lambda: f"{kernel_version(system)}\n".encode()),
+            "version": lambda: FileNode(lambda: as_line(kernel_version(system))),
             "filesystems": lambda: FileNode(lambda: b"nodev\tproc\n\text4\n\tf2fs\n"),
             "mounts": lambda: FileNode(_mounts),
             "self": lambda: LinkNode(lambda: "1"),
@@ -179,7 +179,7 @@ def _process_folder(process: Process, system: PhoneSystem) -> Node:
             "status": lambda: FileNode(lambda: _process_status(process, system)),
             "statm": text_file(lambda: f"{process.rss_bytes // 2048} {process.rss_bytes // 4096} 700 40 0 900 0"),
             "oom_score_adj": lambda: FileNode(
-                lambda: f"{process.oom_score_adj}\n".encode(), write=set_score, mode=0o644, uid=own
+                lambda: as_line(process.oom_score_adj), write=set_score, mode=0o644, uid=own
             ),
             "oom_score": text_file(lambda: max(0, process.oom_score_adj)),
             "cgroup": text_file(lambda: f"3:cpuset:/{'top-app' if process.group == 'top-app' else 'foreground'}"),
@@ -195,8 +195,8 @@ def _state(process: Process) -> str:
 def _process_stat(process: Process) -> bytes:
     start = int(process.started_s * _TICKS_PER_S)
     return (
-        f"{process.pid} ({process.name[:15]}) {_state(process)} {process.ppid} {process.pid} {process.pid} 0 -1 4194560 "
-        f"500 0 0 0 12 6 0 0 {20 + process.nice} {process.nice} 1 0 {start} {process.rss_bytes * 4} "
+        f"{process.pid} ({process.name[:15]}) {_state(process)} {process.ppid} {process.pid} {process.pid} 0 -1 "
+        f"4194560 500 0 0 0 12 6 0 0 {20 + process.nice} {process.nice} 1 0 {start} {process.rss_bytes * 4} "
         f"{process.rss_bytes // 4096} 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
     ).encode()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from orchestrator.virtual.contract import CpuCluster, PhoneFileError
 from orchestrator.virtual.system import PhoneSystem
-from orchestrator.virtual.trees.node import DictFolder, FileNode, LinkNode, Node, folder, text_file
+from orchestrator.virtual.trees.node import DictFolder, FileNode, LinkNode, Node, as_line, folder, text_file
 from orchestrator.virtual.trees.proc import cpu_count, cpu_list
 
 _GOVERNORS = ("schedutil", "performance", "powersave", "userspace", "ondemand", "conservative")
@@ -122,7 +122,7 @@ def _policy(system: PhoneSystem, number: int) -> Callable[[], Node]:
         system.hardware.set_cluster_limits(number, governor=governor)
 
     def settable(text: Callable[[], object], write: Callable[[bytes], None]) -> Callable[[], Node]:
-        return lambda: FileNode(lambda: f"{text()}\n".encode(), write=write, mode=0o644, size_bytes=4096)
+        return lambda: FileNode(lambda: as_line(text()), write=write, mode=0o644, size_bytes=4096)
 
     return folder(
         {
@@ -160,15 +160,22 @@ def _thermal_folder(system: PhoneSystem) -> Node:
     nodes: dict[str, Callable[[], Node]] = {}
     for number in range(len(system.hardware.zones())):
         nodes[f"thermal_zone{number}"] = _zone(system, number)
-    for number, cluster in enumerate(system.hardware.clusters()):
-        nodes[f"cooling_device{number}"] = folder(
-            {
-                "type": text_file(lambda cluster=cluster: f"thermal-cpufreq-{cluster.cpus[0]}"),
-                "cur_state": text_file(lambda number=number: _steps_down(system.hardware.clusters()[number])),
-                "max_state": text_file(lambda cluster=cluster: len(cluster.available_khz) - 1),
-            }
-        )
+    for number in range(len(system.hardware.clusters())):
+        nodes[f"cooling_device{number}"] = _cooling(system, number)
     return DictFolder(nodes)
+
+
+def _cooling(system: PhoneSystem, number: int) -> Callable[[], Node]:
+    def now() -> CpuCluster:
+        return system.hardware.clusters()[number]
+
+    return folder(
+        {
+            "type": text_file(lambda: f"thermal-cpufreq-{now().cpus[0]}"),
+            "cur_state": text_file(lambda: _steps_down(now())),
+            "max_state": text_file(lambda: len(now().available_khz) - 1),
+        }
+    )
 
 
 def _steps_down(cluster: CpuCluster) -> int:

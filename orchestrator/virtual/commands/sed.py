@@ -1,214 +1,14 @@
-"""grep and sed, on Python's regular expressions translated from POSIX ones."""
+"""sed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from orchestrator.virtual.commands.invocation import CommandFaultError, Invocation, decoded, encoded
-from orchestrator.virtual.commands.listing import tree
-from orchestrator.virtual.commands.options import Options, read_options
+from orchestrator.virtual.commands.options import read_options
+from orchestrator.virtual.commands.posix_patterns import compiled
 from orchestrator.virtual.commands.registry import command
-from orchestrator.virtual.contract import ByteSource, PhoneFileError
-
-_CLASSES = {
-    "alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\s",
-    "blank": r" \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "cntrl": r"\x00-\x1f\x7f", "print": r"\x20-\x7e",
-    "graph": r"\x21-\x7e",
-}  # fmt: skip
-
-
-def translated(pattern: str, *, extended: bool) -> str:
-    """Return a POSIX regular expression (basic or extended) as Python writes it."""
-    out: list[str] = []
-    at = 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "[":
-            piece, at = _bracket(pattern, at)
-            out.append(piece)
-            continue
-        if char == "\\":
-            following = pattern[at + 1 : at + 2]
-            if not extended and following in "(){}|+?" and following:
-                out.append(following)
-            elif following in {"<", ">"}:
-                out.append(r"\b")
-            elif following.isalnum() and following not in "wWsSbBnt123456789":
-                out.append(re.escape(following))
-            elif following == "`":
-                out.append(r"\A")
-            else:
-                out.append("\\" + following if following else r"\\")
-            at += 2
-            continue
-        if not extended and char in "(){}|+?":
-            out.append("\\" + char)
-        elif char == "*" and (not out or (out[-1] in {"(", "|", "^"} and not extended)):
-            out.append(r"\*")
-        elif char == "^" and not extended and out and out[-1] not in {"(", "|"}:
-            out.append(r"\^")
-        elif char == "$" and not extended and at + 1 < len(pattern) and pattern[at + 1 : at + 3] not in {"\\)", "\\|"}:
-            out.append(r"\$")
-        elif char == "$":
-            out.append(r"(?=\n?\Z)(?!\n)")
-        elif char == "{" and extended and not re.match(r"\{\d*,?\d*\}", pattern[at:]):
-            out.append(r"\{")
-        else:
-            out.append(char)
-        at += 1
-    return "".join(out)
-
-
-def _bracket(pattern: str, at: int) -> tuple[str, int]:
-    place = at + 1
-    negated = pattern[place : place + 1] == "^"
-    place += negated
-    out: list[str] = []
-    first = True
-    while place < len(pattern):
-        char = pattern[place]
-        if char == "]" and not first:
-            return f"[{'^' if negated else ''}{''.join(out)}]", place + 1
-        first = False
-        if pattern.startswith("[:", place) and (end := pattern.find(":]", place)) > 0:
-            out.append(_CLASSES.get(pattern[place + 2 : end], ""))
-            place = end + 2
-            continue
-        out.append("\\" + char if char in "\\[]^&~|" else char)
-        place += 1
-    raise CommandFaultError(f"bad regex '{pattern}': Unmatched [")
-
-
-def compiled(pattern: str, *, extended: bool, fixed: bool = False, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern ready to use. Raises CommandFaultError for a bad one."""
-    try:
-        return re.compile(re.escape(pattern) if fixed else translated(pattern, extended=extended), flags)
-    except re.error as exc:
-        raise CommandFaultError(f"bad regex '{pattern}': {exc}", 2) from exc
-
-
-@command("grep", "egrep", "fgrep")
-def grep(call: Invocation) -> int:
-    """Print lines that match."""
-    try:
-        return _grep(call)
-    except CommandFaultError as exc:
-        exc.code = 2
-        raise
-
-
-def _grep(call: Invocation) -> int:
-    options = read_options(
-        call, "EFGivwxclqsnhHorRLazUbIZ", "efmABCSM",
-        long={"color": "C", "line-buffered": "U", "text": "a", "include": "S", "exclude": "M"},
-    )  # fmt: skip
-    patterns = list(options.values.get("e", []))
-    for path in options.values.get("f", []):
-        patterns += decoded(call.open(path).read(-1)).splitlines()
-    if not {"e", "f"} & options.values.keys():
-        if not options.args:
-            call.fail("no REGEX")
-        patterns.append(options.args.pop(0))
-    expressions = [_grep_expression(call, options, line) for pattern in patterns for line in pattern.split("\n")]
-    recursive = bool({"r", "R"} & options.flags)
-    named = ("H" in options or len(options.args) > 1 or recursive) and "h" not in options
-    found = False
-    for path, source in _grep_inputs(call, options, recursive=recursive):
-        found = _grep_file(call, options, expressions, path, source, named=named) or found
-        if found and "q" in options:
-            return 0
-    return 0 if found else 2 if call.failed else 1
-
-
-def _grep_expression(call: Invocation, options: Options, pattern: str) -> re.Pattern[str]:
-    fixed = "F" in options or call.name == "fgrep"
-    extended = "E" in options or call.name == "egrep"
-    text = re.escape(pattern) if fixed else translated(pattern, extended=extended)
-    if "w" in options:
-        text = rf"(?<!\w)(?:{text})(?!\w)"
-    if "x" in options:
-        text = rf"\A(?:{text})\Z"
-    try:
-        return re.compile(text, re.IGNORECASE if "i" in options else 0)
-    except re.error as exc:
-        raise CommandFaultError(f"bad regex '{pattern}': {exc}", 2) from exc
-
-
-def _grep_inputs(call: Invocation, options: Options, *, recursive: bool) -> Iterator[tuple[str, ByteSource]]:
-    paths = options.args or (["."] if recursive else ["-"])
-    for path in paths:
-        files = [path]
-        if recursive and path != "-":
-            files = [inner for inner, found in tree(call, path) if found.mode & 0o170000 == 0o100000]
-        for file in files:
-            try:
-                yield file, call.open(file)
-            except PhoneFileError as exc:
-                call.failed = True
-                if "s" not in options:
-                    call.complain(f"{file}: {exc}")
-
-
-def _grep_file(
-    call: Invocation,
-    options: Options,
-    expressions: list[re.Pattern[str]],
-    path: str,
-    source: ByteSource,
-    *,
-    named: bool,
-) -> bool:
-    count, limit = 0, int(options.last("m", "0") or 0)
-    before = int(options.last("B", options.last("C", "0")) or 0)
-    after = int(options.last("A", options.last("C", "0")) or 0)
-    shown_name = "(standard input)" if path == "-" else path
-    prefix = f"{shown_name}:" if named else ""
-    waiting: list[tuple[int, bytes]] = []
-    trailing = last_shown = 0
-    quiet = bool({"q", "c", "l", "L"} & options.flags)
-
-    def show(number: int, data: bytes, mark: str) -> None:
-        nonlocal last_shown
-        head = (prefix[:-1] + mark if prefix else "") + (f"{number}{mark}" if "n" in options else "")
-        if (before or after) and last_shown and number > last_shown + 1:
-            call.out.line("--")
-        call.out.write(encoded(head) + data + b"\n")
-        last_shown = number
-
-    for number, raw in enumerate(call.lines(source), 1):
-        line = decoded(raw)
-        matches = [match for expression in expressions for match in expression.finditer(line)]
-        if bool(matches) != ("v" in options):
-            count += 1
-            if "o" in options and not quiet:
-                for match in sorted(matches, key=lambda found: found.start()):
-                    if match.group():
-                        show(number, encoded(match.group()), ":")
-            elif not quiet:
-                for earlier, data in waiting:
-                    show(earlier, data, "-")
-                waiting.clear()
-                show(number, raw, ":")
-                trailing = after
-            if call.stdin_handle is not None and path == "-":
-                call.out.flush()
-            if {"q", "l"} & options.flags or (limit and count >= limit):
-                break
-        elif trailing:
-            show(number, raw, "-")
-            trailing -= 1
-        elif before:
-            waiting = [*waiting, (number, raw)][-before:]
-    if "c" in options:
-        call.out.line(f"{prefix}{count}")
-    if ("l" in options and count) or ("L" in options and not count):
-        call.out.line(shown_name)
-    return bool(count)
-
-
-# sed
 
 
 @dataclass(slots=True)
@@ -235,8 +35,7 @@ def sed(call: Invocation) -> int:
     """Edit lines: s, y, d, p, q, a, i, c, =, n, and braces; addresses by number, ``$`` and pattern."""
     options = read_options(call, "nrEsiz", "ef", long={"expression": "e", "quiet": "n", "regexp-extended": "E"})
     scripts = list(options.values.get("e", []))
-    for path in options.values.get("f", []):
-        scripts.append(decoded(call.open(path).read(-1)))
+    scripts += [decoded(call.open(path).read(-1)) for path in options.values.get("f", [])]
     if not scripts:
         if not options.args:
             call.fail("no pattern")
@@ -493,7 +292,7 @@ class _Sed:
                 following = self.lines[self.number - 1]
                 space[0] = following if letter == "n" else f"{space[0]}\n{following}"
             case "D":
-                head, newline, rest = space[0].partition("\n")
+                _, newline, rest = space[0].partition("\n")
                 if newline:
                     space[0] = rest
                 raise _SedEnd(silent=not newline)
@@ -519,12 +318,12 @@ class _Sed:
 
 def _replacement(text: str, match: re.Match[str]) -> str:
     def piece(found: re.Match[str]) -> str:
-        token = found.group()
-        if token == "&":
+        text = found.group()
+        if text == "&":
             return match.group()
-        if token[1].isdigit():
-            index = int(token[1])
+        if text[1].isdigit():
+            index = int(text[1])
             return (match.group(index) or "") if index <= (match.re.groups or 0) else ""
-        return {"n": "\n", "t": "\t"}.get(token[1], token[1])
+        return {"n": "\n", "t": "\t"}.get(text[1], text[1])
 
     return re.sub(r"&|\\(?s:.)", piece, text)

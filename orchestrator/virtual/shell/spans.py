@@ -1,0 +1,164 @@
+"""Where a word, a quote or an expansion that begins somewhere in a script ends."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+ENDS_WORD: Final = frozenset(" \t\n;&|()<>")
+
+
+class ShellSyntaxError(Exception):
+    """The script can't be read; the message is what mksh would say after ``syntax error: ``."""
+
+
+def unquoted(raw: str) -> str:
+    """Return a here-document's delimiter without its quotes."""
+    return re.sub(r"\\(.)|['\"]", lambda match: match.group(1) or "", raw)
+
+
+def word_end(text: str, at: int) -> int:
+    """Return where the word that begins at ``at`` ends; raise ShellSyntaxError for something not closed."""
+    while at < len(text) and text[at] not in ENDS_WORD:
+        at = _element_end(text, at)
+    return min(at, len(text))
+
+
+def _element_end(text: str, at: int) -> int:
+    """Return the end of the quote, expansion or character that begins at ``at``."""
+    char = text[at]
+    if char == "\\":
+        return at + 2
+    if char == "'":
+        return _find(text, "'", at + 1, "no closing quote") + 1
+    if char == '"':
+        return double_quote_end(text, at + 1)
+    if char == "`":
+        return backquote_end(text, at + 1)
+    if char == "$":
+        return dollar_end(text, at)
+    return at + 1
+
+
+def _find(text: str, what: str, at: int, fault: str) -> int:
+    found = text.find(what, at)
+    if found < 0:
+        raise ShellSyntaxError(fault)
+    return found
+
+
+def double_quote_end(text: str, at: int) -> int:
+    """Return the position after the closing double quote of a string whose text begins at ``at``."""
+    while at < len(text):
+        char = text[at]
+        if char == '"':
+            return at + 1
+        if char == "\\":
+            at += 2
+        elif char == "`":
+            at = backquote_end(text, at + 1)
+        elif char == "$" and text[at + 1 : at + 2] in {"(", "{"}:
+            at = dollar_end(text, at, quoted=True)
+        else:
+            at += 1
+    raise ShellSyntaxError("no closing quote")
+
+
+def backquote_end(text: str, at: int) -> int:
+    """Return the position after the closing backquote."""
+    while at < len(text):
+        if text[at] == "`":
+            return at + 1
+        at += 2 if text[at] == "\\" else 1
+    raise ShellSyntaxError("no closing quote")
+
+
+def dollar_end(text: str, at: int, *, quoted: bool = False) -> int:
+    """Return the end of what the ``$`` at ``at`` begins: an expansion, a quote, or only itself.
+
+    ``quoted``: it stands in double quotes, where a single quote is an ordinary character.
+    """
+    following = text[at + 1 : at + 2]
+    if following == "(":
+        return closing_parenthesis(text, at + 2)
+    if following == "{":
+        return closing_brace(text, at + 2, quoted=quoted)
+    if following == "'" and not quoted:
+        place = at + 2
+        while place < len(text):
+            if text[place] == "'":
+                return place + 1
+            place += 2 if text[place] == "\\" else 1
+        raise ShellSyntaxError("no closing quote")
+    return at + 1
+
+
+def closing_parenthesis(text: str, at: int) -> int:
+    """Return the position after the ``)`` that closes the ``$(`` or ``((`` whose inside begins at ``at``."""
+    depth = 1
+    in_case = 0
+    word_may_begin = True
+    documents: list[tuple[str, bool]] = []
+    while at < len(text):
+        char = text[at]
+        if char == ")":
+            if not in_case or depth > 1:  # else it is the end of a pattern
+                depth -= 1
+            at += 1
+            if depth == 0:
+                return at
+        elif char == "(":
+            depth += 1
+            at += 1
+        elif char == "#" and word_may_begin:
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end
+        elif char == "\n":
+            at += 1
+            for delimiter, strip in documents:
+                at = _skip_document(text, at, delimiter, strip=strip)
+            documents.clear()
+        elif text.startswith("<<", at) and not text.startswith("<<<", at) and (end := _document_word(text, at)):
+            strip = text.startswith("<<-", at)
+            start = at + (3 if strip else 2)
+            documents.append((unquoted(text[start:end].strip()), strip))
+            at = end
+        elif char in ENDS_WORD:
+            at += 1
+        else:
+            end = _element_end(text, at)
+            if word_may_begin:
+                keyword = re.compile(r"(case|esac)(?=[\s;)])").match(text, at)
+                if keyword:
+                    in_case = in_case + 1 if keyword.group(1) == "case" else max(0, in_case - 1)
+                    end = keyword.end()
+            at = end
+        word_may_begin = text[at - 1 : at] in ENDS_WORD
+    raise ShellSyntaxError("unexpected EOF, expecting ')'")
+
+
+def _document_word(text: str, at: int) -> int:
+    """Return the end of a here-document's delimiter, 0 when ``<<`` is arithmetic."""
+    match = re.compile(r"<<-?[ \t]*(?=['\"\\A-Za-z_])").match(text, at)
+    return word_end(text, match.end()) if match else 0
+
+
+def _skip_document(text: str, at: int, delimiter: str, *, strip: bool) -> int:
+    while at < len(text):
+        end = text.find("\n", at)
+        line, at = (text[at:], len(text)) if end < 0 else (text[at:end], end + 1)
+        if (line.lstrip("\t") if strip else line) == delimiter:
+            break
+    return at
+
+
+def closing_brace(text: str, at: int, *, quoted: bool = False) -> int:
+    """Return the position after the ``}`` that closes the ``${`` whose inside begins at ``at``."""
+    while at < len(text):
+        if text[at] == "}":
+            return at + 1
+        if text[at] == "$":
+            at = dollar_end(text, at, quoted=quoted)
+        else:
+            at = at + 1 if quoted and text[at] == "'" else _element_end(text, at)
+    raise ShellSyntaxError("unexpected EOF, expecting '}'")

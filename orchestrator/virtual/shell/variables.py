@@ -1,0 +1,37 @@
+"""Variables and options of a shell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+
+@dataclass(slots=True)
+class Variables:
+    """Variables of a shell; functions put local ones on top."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    constant: set[str] = field(default_factory=set)
+
+    def copy(self) -> Variables:
+        """Return a copy for a subshell."""
+        return Variables(dict(self.values), set(self.exported), set(self.constant))
+
+    def environment(self) -> dict[str, str]:
+        """Return what programs inherit."""
+        return {name: self.values[name] for name in sorted(self.exported) if name in self.values}
+
+
+OPTION_LETTERS: Final[Mapping[str, str]] = {
+    "e": "errexit", "u": "nounset", "x": "xtrace", "f": "noglob", "a": "allexport", "n": "noexec", "v": "verbose",
+    "m": "monitor", "C": "noclobber",
+}  # fmt: skip
+
+
+def quoted(text: str) -> str:
+    """Return an argument as ``set -x`` and ``set`` show it."""
+    if text and all(char.isalnum() or char in "_-./:=,@%+^" for char in text):
+        return text
+    return "'" + text.replace("'", "'\\''") + "'"
