@@ -109,9 +109,12 @@ class Device(Protocol):
         *,
         run_id: RunId,
         timeout_s: float,
+        quiet_s: float = 0.0,
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """Run a command line that outlives the link, wait for its end, and collect its output.
+
+        A run that goes well takes at least ``quiet_s``: until then the device is hardly asked, so as not to disturb it.
 
         It runs in a folder of its own, ``<work_folder>/runs/<run_id>``, which is the current folder and is
         removed by :meth:`discard_run`. On the deadline or when cancelled its whole process group is killed.

@@ -149,10 +149,16 @@ class AdbDevice:
         return self._link.shell(command, timeout_s=timeout_s, stdin=stdin)
 
     def run_detached(
-        self, command: str, *, run_id: RunId, timeout_s: float, cancelled: threading.Event | None = None
+        self,
+        command: str,
+        *,
+        run_id: RunId,
+        timeout_s: float,
+        quiet_s: float = 0.0,
+        cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """See Device.run_detached."""
-        return self._runs.run(command, run_id=run_id, timeout_s=timeout_s, cancelled=cancelled)
+        return self._runs.run(command, run_id=run_id, timeout_s=timeout_s, quiet_s=quiet_s, cancelled=cancelled)
 
     def run_folder(self, run_id: RunId) -> str:
         """See Device.run_folder."""

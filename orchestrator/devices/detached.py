@@ -39,9 +39,13 @@ _RECONNECT_STEP_S: Final = 5.0
 _RETRY_PAUSE_S: Final = 0.1
 #: After the run's own deadline: for getting the phone back and stopping what runs there.
 _CLEANUP_S: Final = 30.0
-#: (from this second of a run on, pause between two looks). A look costs the phone one short-lived ``sleep`` process
-#: of about 3 ms on a little core: 3 % of that core in the first seconds, 0.6 % later, nothing on the big cores.
-_PAUSES: Final = ((60.0, 0.5), (5.0, 0.2), (1.0, 0.1), (0.0, 0.03))
+#: (from this second on, pause between two looks), counted from the time before which a run doesn't end. A look costs
+#: the phone one short-lived ``sleep`` process.
+_PAUSES: Final = ((60.0, 0.5), (10.0, 0.2), (2.0, 0.1), (0.0, 0.03))
+#: A run that can't start ends within this time; after it nothing is looked at while the run measures.
+_STARTED_S: Final = 0.3
+#: ... but so often all the same, for one that fails in the middle.
+_LONGEST_QUIET_S: Final = 5.0
 
 _WRAPPER: Final = 'echo $$ >pid.tmp; mv pid.tmp pid; sh -c "$1" >out 2>err </dev/null; echo $? >rc.tmp; mv rc.tmp rc'
 
@@ -67,7 +71,13 @@ class DetachedRuns:
         return f"{self.folder}/{folder_name(run_id)}"
 
     def run(
-        self, command: str, *, run_id: RunId, timeout_s: float, cancelled: threading.Event | None = None
+        self,
+        command: str,
+        *,
+        run_id: RunId,
+        timeout_s: float,
+        quiet_s: float = 0.0,
+        cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """See Device.run_detached. A lost link is mended while the run goes on; it is lost only with its phone.
 
@@ -80,7 +90,7 @@ class DetachedRuns:
         deadline = Deadline(timeout_s, clock)
         boot_id = self._start(command, folder, deadline)
         try:
-            look = self._wait(folder, boot_id, deadline, begun_s, cancelled)
+            look = self._wait(folder, boot_id, deadline, quiet_s, cancelled)
         except BaseException:
             # Whatever ends the wait, nothing may go on heating the phone.
             with contextlib.suppress(DeviceError):
@@ -180,12 +190,12 @@ class DetachedRuns:
         return self._through_cuts(lambda: self._link.must(script, what="starting a run"), deadline).strip()
 
     def _wait(
-        self, folder: str, boot_id: str, deadline: Deadline, begun_s: float, cancelled: threading.Event | None
+        self, folder: str, boot_id: str, deadline: Deadline, quiet_s: float, cancelled: threading.Event | None
     ) -> _Look:
+        begun_s = self._link.clock.monotonic_s()
         while True:
-            elapsed_s = self._link.clock.monotonic_s() - begun_s
-            pause_s = next(pause for since, pause in _PAUSES if elapsed_s >= since)
-            span_s = min(_LONGEST_WAIT_S, max(pause_s, elapsed_s), deadline.remaining_s)
+            pause_s, span_s = _pace(self._link.clock.monotonic_s() - begun_s, quiet_s)
+            span_s = min(span_s, deadline.remaining_s)
             try:
                 look = self._look(folder, pause_s=pause_s, span_s=span_s, cancelled=cancelled)
             except InterruptedByUserError:
@@ -256,3 +266,15 @@ class DetachedRuns:
     def _insist(self, operation: Callable[[], _T]) -> _T:
         """Do something after the run's end that may be done twice."""
         return self._through_cuts(operation, Deadline(0.0, self._link.clock))
+
+
+def _pace(elapsed_s: float, quiet_s: float) -> tuple[float, float]:
+    """Return how long to pause between two looks now, and how long to go on so in one round trip."""
+    if elapsed_s < min(_STARTED_S, quiet_s):
+        return _PAUSES[-1][1], _STARTED_S
+    if elapsed_s < quiet_s:
+        pause_s = min(_LONGEST_QUIET_S, quiet_s - elapsed_s)
+        return pause_s, pause_s
+    over_s = elapsed_s - quiet_s
+    pause_s = next(pause for since, pause in _PAUSES if over_s >= since)
+    return pause_s, min(_LONGEST_WAIT_S, max(pause_s, over_s))

@@ -80,9 +80,15 @@ class HostDevice:
         return ShellResult(exit_code=shell_code(process.returncode), stdout=stdout, stderr=stderr)
 
     def run_detached(
-        self, command: str, *, run_id: RunId, timeout_s: float, cancelled: threading.Event | None = None
+        self,
+        command: str,
+        *,
+        run_id: RunId,
+        timeout_s: float,
+        quiet_s: float = 0.0,
+        cancelled: threading.Event | None = None,
     ) -> ProcessResult:
-        """See Device.run_detached."""
+        """See Device.run_detached; waiting for a process of this computer's disturbs nothing."""
         return self._runs.run(command, run_id=run_id, timeout_s=timeout_s, cancelled=cancelled)
 
     def run_folder(self, run_id: RunId) -> str:

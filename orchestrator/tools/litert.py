@@ -1,8 +1,8 @@
 """``litert-benchmark``, the program that the ai-edge-litert package ships: LiteRT measured on this computer.
 
 It prints hundredths of a millisecond, runs a fixed number of inferences, and can't be told to leave XNNPACK out. Its
-JSON says whether the compiled model is fully accelerated. It knows no minimum time: a short pilot process tells how many
-inferences a plan's ``min_secs`` are, once per case.
+JSON says whether the compiled model is fully accelerated. It knows no minimum time: a short pilot process for each case
+tells how many inferences a plan's ``min_secs`` are.
 """
 
 from __future__ import annotations

@@ -33,7 +33,11 @@ class NativeTool:
         started_at = datetime.now(UTC)
         try:
             result = device.run_detached(
-                command, run_id=request.run_id, timeout_s=request.timeout_s, cancelled=cancelled
+                command,
+                run_id=request.run_id,
+                timeout_s=request.timeout_s,
+                quiet_s=request.case.warmup_min_secs + request.case.min_secs,
+                cancelled=cancelled,
             )
             files = [
                 Attachment(name=name, data=data)
