@@ -208,8 +208,18 @@ class Fitness:
 class Conditioner(Protocol):
     """Brings a device into a state in which a number means something, and puts back what it changed."""
 
-    def prepare(self, device: Device, limits: FitLimits, *, cancelled: threading.Event | None = None) -> Fitness:
-        """Clean, quieten and wait until fit; each change is journalled before it is made. Called before every run."""
+    def prepare(
+        self,
+        device: Device,
+        limits: FitLimits,
+        *,
+        recent: DeviceState | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> Fitness:
+        """Clean, quieten and wait until fit; each change is journalled before it is made. Called before every run.
+
+        ``recent`` is the device's state if it was read just now; the device isn't asked again then.
+        """
         ...
 
     def unrestored(self) -> Sequence[Serial]:

@@ -42,7 +42,14 @@ class LadderConditioner:
         #: Devices made quiet by this process. Each is touched by the one thread that holds its lease.
         self._quiet: set[Serial] = set()
 
-    def prepare(self, device: Device, limits: FitLimits, *, cancelled: threading.Event | None = None) -> Fitness:
+    def prepare(
+        self,
+        device: Device,
+        limits: FitLimits,
+        *,
+        recent: DeviceState | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> Fitness:
         """See Conditioner.prepare. Raises DeviceError kinds, HostStorageError (nothing is changed then)."""
         device.kill_strays()
         if device.kind is DeviceKind.ANDROID and device.serial not in self._quiet:
@@ -50,7 +57,7 @@ class LadderConditioner:
             self.restore(device)
             self._quieten(device)
             self._quiet.add(device.serial)
-        return self._wait_until_fit(device, limits, cancelled)
+        return self._wait_until_fit(device, limits, recent, cancelled)
 
     def unrestored(self) -> Sequence[Serial]:
         """Return the devices on which a change is still to be undone."""
@@ -104,13 +111,15 @@ class LadderConditioner:
             said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
             raise DeviceCommandError(f"{command!r} failed: {said or 'no reason given'}", serial=device.serial)
 
-    def _wait_until_fit(self, device: Device, limits: FitLimits, cancelled: threading.Event | None) -> Fitness:
+    def _wait_until_fit(
+        self, device: Device, limits: FitLimits, recent: DeviceState | None, cancelled: threading.Event | None
+    ) -> Fitness:
         zone_limits = self._zone_limits(device.facts()) if self._zone_limits is not None else {}
         deadline = Deadline(limits.wait_s, self._clock)
         begun_s = self._clock.monotonic_s()
         pause_s = _FIRST_PAUSE_S
         while True:
-            state = device.state()
+            state, recent = recent or device.state(), None
             if state.screen_on is False:
                 self._wake(device)
                 state = device.state()

@@ -24,7 +24,7 @@ from orchestrator.errors import (
 )
 from orchestrator.ports import Conditioner, Device, InvocationRequest, Observer, Store, Tool
 from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.device import DeviceFacts, DeviceState
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CaseKey, RunId
 from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
@@ -33,6 +33,8 @@ from orchestrator.units import format_duration
 #: How often one invocation is tried when the way to the device fails.
 ATTEMPTS: Final = 3
 WAIT_WORTH_TELLING_S: Final = 5.0
+#: A state this old still tells how the device is.
+RECENT_S: Final = 1.0
 #: Endings of an invocation after which the same case isn't tried further in this campaign.
 _HOPELESS: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
 
@@ -73,6 +75,8 @@ class CaseRunner:
         self._workload = workload
         self._services = services
         self._placed: dict[tuple[str, str], _Placed] = {}
+        #: When a state was last read, and what it was.
+        self._last_state: tuple[float, DeviceState | None] = (0.0, None)
         #: Cases that ended hopelessly, with the ending's code and reason.
         self._hopeless: dict[tuple[CaseKey, Pass], tuple[str, str]] = {}
 
@@ -135,7 +139,10 @@ class CaseRunner:
         tool = self._services.tools[case.tool]
         placed = self._place(case)
         fitness = self._services.conditioner.prepare(
-            self._device, self._workload.campaign.terms.limits, cancelled=self._services.cancelled
+            self._device,
+            self._workload.campaign.terms.limits,
+            recent=self._recent_state(),
+            cancelled=self._services.cancelled,
         )
         self._check_cancelled()
         if fitness.waited_s > WAIT_WORTH_TELLING_S:
@@ -157,6 +164,7 @@ class CaseRunner:
         raw = tool.run(self._device, request, cancelled=self._services.cancelled)
         self._check_cancelled()
         after = self._device.state()
+        self._last_state = (self._services.clock.monotonic_s(), after)
         report = tool.parse(raw, case)
         ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
         if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
@@ -166,6 +174,12 @@ class CaseRunner:
         return self._record(
             invocation, started_at, ending, run_id=request.run_id, raw=raw, report=report, before=before, after=after
         )
+
+    def _recent_state(self) -> DeviceState | None:
+        """Return the state after the last run if nothing has happened since; a computer changes too quickly."""
+        read_at_s, state = self._last_state
+        age_s = self._services.clock.monotonic_s() - read_at_s
+        return state if age_s < RECENT_S and self._device.kind is not DeviceKind.HOST else None
 
     def _place(self, case: Case) -> _Placed:
         known = self._placed.get((case.model_sha256, case.build_sha256))
