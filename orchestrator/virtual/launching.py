@@ -98,8 +98,9 @@ def _run(request: Launch, path: str) -> int:
         except CommandFaultError as exc:
             invocation.complain(str(exc))
             status = exc.code
-        except PhoneFileError as exc:
-            invocation.complain(str(exc))
+        except (PhoneFileError, ValueError, OverflowError) as exc:
+            # A ValueError is an argument that isn't the number or date it has to be.
+            invocation.complain(str(exc) if isinstance(exc, PhoneFileError) else f"bad argument: {exc}")
             status = 1
         invocation.out.flush()
         if request.process.killed.is_set():

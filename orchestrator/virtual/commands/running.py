@@ -44,8 +44,6 @@ def sh(call: Invocation) -> int:
             break
         for letter in arg[1:]:
             if letter == "c":
-                if not args:
-                    call.fail("-c: requires argument")
                 script = ""
             elif letter == "s":
                 from_stdin = True
@@ -58,6 +56,8 @@ def sh(call: Invocation) -> int:
     name = call.launch.argv[0]
     call.process.is_shell = True
     if script is not None:
+        if not args:
+            call.fail("-c: requires argument")
         script = args.pop(0)
         name = args.pop(0) if args else name
     elif args and not from_stdin:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import stat
 import threading
 from pathlib import Path
@@ -17,7 +16,8 @@ from orchestrator.virtual.contract import PhoneFileError
 from orchestrator.virtual.faults import Fault, FaultKind
 
 TMP = "/data/local/tmp"
-ODD_NAMES = ["with space", "new\nline", "quo'te", 'dou"ble', "-dash", "--", "*", "$(id)", "`id`", "üñí", "\\back", ";", "a" * 255,
+ODD_NAMES = ["with space", "new\nline", "quo'te", 'dou"ble', "-dash", "--", "*", "$(id)", "`id`", "üñí", "\\back", ";",
+             "a" * 255,
              "\udcff\udcfe", " ", "%s", "#", "~", "..."]  # fmt: skip
 
 
@@ -59,7 +59,8 @@ def secret_beside(folder: Path) -> Path:
 
 ESCAPES = [
     "/../secret", "/../../secret", "/data/local/tmp/../../../../secret", "/data/../../secret", "/proc/../../secret",
-    "/sdcard/../../../../../secret", "//../secret", "/data/local/tmp/./../../../../secret", "/sys/class/../../../secret",
+    "/sdcard/../../../../../secret", "//../secret", "/data/local/tmp/./../../../../secret",
+    "/sys/class/../../../secret",
 ]  # fmt: skip
 
 
@@ -84,8 +85,8 @@ def test_links_are_phone_paths_and_never_the_hosts(phone, target):
 
 def test_link_planted_on_the_host_leads_nowhere(phone):
     secret = secret_beside(phone.folder)
-    os.symlink(secret, phone.folder / "data/local/tmp/file")
-    os.symlink(secret.parent, phone.folder / "data/local/tmp/folder")
+    (phone.folder / "data/local/tmp/file").symlink_to(secret)
+    (phone.folder / "data/local/tmp/folder").symlink_to(secret.parent)
     files = phone.userland.files
     for path in (f"{TMP}/file", f"{TMP}/folder/secret"):
         with pytest.raises(PhoneFileError):
@@ -159,7 +160,7 @@ def test_whatever_the_path_only_the_phones_folder_changes(tmp_path_factory, part
             assert result != b"host's own"
     finally:
         phone.userland.close()
-    assert sorted(os.listdir(outer)) == ["phone", "secret"]
+    assert sorted(path.name for path in outer.iterdir()) == ["phone", "secret"]
     assert (outer / "secret").read_text() == "host's own"
 
 

@@ -64,7 +64,8 @@ def test_buffers_are_merged_by_time_with_a_divider_each(phone):
     log(phone, "three", buffer="events")
     log(phone, "four", buffer="system")
     assert phone.out("logcat -d -v raw").splitlines() == [
-        "--------- beginning of main", "one", "--------- beginning of crash", "two", "--------- beginning of system", "four",
+        "--------- beginning of main", "one", "--------- beginning of crash", "two",
+        "--------- beginning of system", "four",
     ]  # fmt: skip
     assert phone.out("logcat -d -v raw -b events").splitlines()[1:] == ["three"]
     assert phone.out("logcat -d -v raw -b crash,events").count("\n") == 4

@@ -183,7 +183,7 @@ def test_string_extra_arrives_as_the_shell_quoted_it(phone, text):
 def test_missing_activity_is_an_error_of_type_3(phone, component):
     install(phone, make_apk())
     package, _, name = component.partition("/")
-    _, out, err = phone.run(f"am start -n {component}")
+    _, _, err = phone.run(f"am start -n {component}")
     assert err == f"Error type 3\nError: Activity class {{{package}/{package}{name}}} does not exist.\n"
 
 

@@ -30,6 +30,7 @@ PROPS = {
     "ro.product.cpu.abilist": "arm64-v8a,armeabi-v7a,armeabi", "ro.product.cpu.abilist64": "arm64-v8a",
     "ro.build.fingerprint": "google/blueline/blueline:11/RQ3A/1:user/release-keys",
 }  # fmt: skip
+GLES = "Qualcomm, Adreno (TM) 630, OpenGL ES 3.2"
 ARM64_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\xb7\x00" + bytes(200)
 X86_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\x3e\x00" + bytes(200)
 
@@ -147,8 +148,8 @@ class Shelf:
 
 
 def make_apk(
-    package: str = "org.example.bench", *, version_code: int = 1, abis: Sequence[str] = ("arm64-v8a",), min_sdk: int = 23,
-    debuggable: bool = True, signer: bytes | None = None,
+    package: str = "org.example.bench", *, version_code: int = 1, abis: Sequence[str] = ("arm64-v8a",),
+    min_sdk: int = 23,    debuggable: bool = True, signer: bytes | None = None,
 ) -> bytes:  # fmt: skip
     info = {
         "package": package, "activities": [f"{package}.MainActivity"], "version_code": version_code,
@@ -176,7 +177,8 @@ def make_signature(name: str) -> bytes:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     certificate = (
         x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
-        .serial_number(7).not_valid_before(start).not_valid_after(start + timedelta(days=9999)).sign(key, hashes.SHA256())
+        .serial_number(7).not_valid_before(start).not_valid_after(start + timedelta(days=9999))
+        .sign(key, hashes.SHA256())
     )  # fmt: skip
     builder = pkcs7.PKCS7SignatureBuilder().set_data(b"manifest").add_signer(certificate, key, hashes.SHA256())
     return builder.sign(serialization.Encoding.DER, [pkcs7.PKCS7Options.DetachedSignature])
@@ -261,7 +263,7 @@ class TestPhone:
         self.reboots: list[str] = []
         self.userland: PhoneUserland = build_userland(
             folder=folder, props={**PROPS, **(props or {})}, time=self.time, hardware=self.hardware, shelf=self.shelf,
-            build=PhoneBuild(serial="VP0001", gles="Qualcomm, Adreno (TM) 630, OpenGL ES 3.2", gpu="Adreno (TM) 630", **build),  # type: ignore[arg-type]
+            build=PhoneBuild(serial="VP0001", gles=GLES, gpu="Adreno (TM) 630", **build),  # type: ignore[arg-type]
             faults=self.faults, on_reboot=self.reboots.append,
         )  # fmt: skip
 
