@@ -1,0 +1,73 @@
+"""A Linux benchmark_model that the user names, on this computer: here a program that repeats a real recording."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Cli
+
+RECORDINGS = Path(__file__).parents[1] / "data" / "native"
+
+#: Prints a recording, stdout and stderr apart as the real program does, and the arguments that it was given.
+SOURCE = r"""
+#include <stdio.h>
+#include <string.h>
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) if (!strncmp(argv[i], "--graph=", 8)) fprintf(stderr, "given %s\n", argv[i]);
+    fputs(TEXT, stdout);
+    return EXIT;
+}
+"""
+
+
+def build(folder: Path, recording: str) -> Path:
+    """Compile a stand-in for the program that prints a recording's lines and ends with its exit code."""
+    lines = (RECORDINGS / recording).read_text("utf-8").splitlines()
+    body = [line for line in lines if not line.startswith(("# cmd:", "# exit:"))]
+    exit_code = next(line.split()[-1] for line in lines if line.startswith("# exit:"))
+    quoted = "".join('"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"\n' for line in body)
+    source, program = folder / "program.c", folder / "linux_x86-64_benchmark_model"
+    source.write_text(SOURCE.replace("TEXT", quoted).replace("EXIT", exit_code))
+    subprocess.run(["gcc", "-o", program, source], check=True, capture_output=True)
+    return program
+
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+
+
+def test_a_program_that_the_user_names_is_run_and_read(cli: Cli, model: Path, tmp_path: Path) -> None:
+    program = build(tmp_path, "xnnpack_true_fully_delegated.txt")
+    done = cli(
+        "bench", model, "--host", "--tool", "native", "--build", f"native={program}", "-t", "1", "-n", "1", "--json"
+    )
+    assert done.exit_code in {0, 1}, done.stderr
+    (run,) = done.json["runs"]
+    assert run["case"]["tool"] == "native"
+    assert run["is_virtual"] is False
+    assert f"--graph={model}" in run["command"]
+    assert run["outcome"] == "completed", run["reason"]
+    assert run["report"]["delegate"]["truth"] == "full"
+    assert "given --graph=" in cli("log", run["run_id"], "-a", "stderr").ok().stdout
+
+
+def test_a_program_that_fails_is_a_failure_with_its_own_reason(cli: Cli, model: Path, tmp_path: Path) -> None:
+    program = build(tmp_path, "err_corrupt_truncated.txt")
+    done = cli(
+        "bench", model, "--host", "--tool", "native", "--build", f"native={program}", "-t", "1", "-n", "1", "--json"
+    )
+    assert done.exit_code == 1
+    (run,) = done.json["runs"]
+    assert (run["outcome"], run["exit_code"]) == ("failed", 1)
+    assert run["reason"]
+
+
+def test_a_file_that_is_no_program_is_refused_before_anything_runs(cli: Cli, model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "benchmark_model"
+    text.write_text("hello")
+    done = cli("bench", model, "--host", "--tool", "native", "--build", f"native={text}")
+    assert done.exit_code == 4, done.stderr
+    assert str(text) in done.stderr
