@@ -183,7 +183,8 @@ def test_litert_counts_keep_the_plans_least_and_greatest_times() -> None:
 
 def test_litert_tells_the_error_and_not_what_it_printed_while_it_ended() -> None:
     log = (
-        "INFO: Creating LiteRT environment\nERROR: [delegate_webgpu.cc:359] Failed to initialize WebGPU: No adapters found\n"
+        "INFO: Creating LiteRT environment\n"
+        "ERROR: [delegate_webgpu.cc:359] Failed to initialize WebGPU: No adapters found\n"
         "Traceback (most recent call last):\nRuntimeError: ERROR: [a.h:1]\nINFO: DestroyAccelerator\n"
     )
     report = LitertTool().parse(litert_output("", log, exit_code=1), LITERT_CASE)
