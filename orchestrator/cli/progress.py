@@ -56,6 +56,8 @@ class TerminalObserver:
             TimeElapsedColumn(),
             TextColumn("{task.description}", markup=False),
             console=Console(stderr=True),
+            # Drawing costs this computer something, and this computer may be what is measured.
+            refresh_per_second=2,
             transient=True,
         )
         self._tasks: dict[str, TaskID] = {}
