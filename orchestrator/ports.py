@@ -94,6 +94,10 @@ class Device(Protocol):
         """Probe what the device is like now, in one round trip."""
         ...
 
+    def wait_until_ready(self, *, timeout_s: float) -> None:
+        """Wait until the device answers and has booted, reconnecting if need be; raises DeviceError kinds."""
+        ...
+
     def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
         """Run a command line in the device's shell.
 

@@ -59,6 +59,9 @@ class HostDevice:
         """See Device.state; a computer has no battery and no screen that matter."""
         return host_state(self._clock.now())
 
+    def wait_until_ready(self, *, timeout_s: float) -> None:
+        """See Device.wait_until_ready; a computer that runs us is ready."""
+
     def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
         """See Device.shell; raises DeviceTimeoutError, UsageError."""
         if "\0" in command:

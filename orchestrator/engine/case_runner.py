@@ -16,7 +16,7 @@ from orchestrator.clock import Clock
 from orchestrator.engine.events import DeviceNote, FilePlaced, InvocationStarted, RunStored
 from orchestrator.errors import (
     BenchfarmError,
-    DeviceError,
+    DeviceChangedError,
     DeviceUnusableError,
     HostStorageError,
     InterruptedByUserError,
@@ -35,8 +35,10 @@ ATTEMPTS: Final = 3
 WAIT_WORTH_TELLING_S: Final = 5.0
 #: A state this old still tells how the device is.
 RECENT_S: Final = 1.0
-#: Endings of an invocation after which the same case isn't tried further in this campaign.
-_HOPELESS: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
+#: How long a device may take to come back after a lost link or a reboot.
+READY_S: Final = 120.0
+#: After so many failures in a row with the same code, a case isn't tried further in this campaign.
+FAILURES_MAX: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,8 @@ class CaseRunner:
         self._placed: dict[tuple[str, str], _Placed] = {}
         #: When a state was last read, and what it was.
         self._last_state: tuple[float, DeviceState | None] = (0.0, None)
+        #: Case -> the code it failed with last, and how often in a row.
+        self._failures: dict[tuple[CaseKey, Pass], tuple[str, int]] = {}
         #: Cases that ended hopelessly, with the ending's code and reason.
         self._hopeless: dict[tuple[CaseKey, Pass], tuple[str, str]] = {}
 
@@ -98,10 +102,22 @@ class CaseRunner:
                     InvocationStarted(invocation=invocation, position=position, total=len(invocations))
                 )
                 run = self._run_with_retries(invocation)
-                if run.outcome in _HOPELESS:
-                    self._hopeless[key] = (run.reason_code, run.reason)
+                self._learn(key, run)
             self._services.store.append_run(run)
             self._services.observer.on_event(RunStored(run=run, position=position, total=len(invocations)))
+
+    def _learn(self, key: tuple[CaseKey, Pass], run: RunRecord) -> None:
+        """Give a case up that fails the same way again, or takes all its time: the phone has better things to do."""
+        if run.outcome is Outcome.FAILED:
+            before, count = self._failures.get(key, ("", 0))
+            count = count + 1 if before == run.reason_code else 1
+            self._failures[key] = (run.reason_code, count)
+            is_hopeless = count >= FAILURES_MAX
+        else:
+            self._failures.pop(key, None)
+            is_hopeless = run.outcome is Outcome.TIMED_OUT
+        if is_hopeless:
+            self._hopeless[key] = (run.reason_code, run.reason)
 
     def _check_cancelled(self) -> None:
         if self._services.cancelled.is_set():
@@ -109,6 +125,7 @@ class CaseRunner:
 
     def _run_with_retries(self, invocation: Invocation) -> RunRecord:
         error: BenchfarmError | None = None
+        started_at = self._services.clock.now()
         for attempt in range(1, ATTEMPTS + 1):
             self._check_cancelled()
             started_at = self._services.clock.now()
@@ -119,20 +136,16 @@ class CaseRunner:
             except BenchfarmError as caught:
                 self._check_cancelled()
                 error = caught
+                is_way = caught.transient or isinstance(caught, DeviceChangedError)
+                if is_way:
+                    # A device that doesn't come back is given up: its open invocations wait for a resume.
+                    self._placed.clear()
+                    self._device.wait_until_ready(timeout_s=READY_S)
                 if not caught.transient:
-                    return self._not_run(invocation, started_at, Outcome.FAILED, caught)
+                    return self._not_run(invocation, started_at, Outcome.ABORTED if is_way else Outcome.FAILED, caught)
                 self._note(f"{caught} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
-                self._placed.clear()
         assert error is not None
-        self._require_reachable(error)
         return self._not_run(invocation, started_at, Outcome.ABORTED, error)
-
-    def _require_reachable(self, error: BenchfarmError) -> None:
-        """Raise ``error`` when the device doesn't answer at all: its other invocations wait for a resume then."""
-        try:
-            self._device.shell("true", timeout_s=10.0)
-        except DeviceError:
-            raise error from None
 
     def _run_once(self, invocation: Invocation, started_at: datetime) -> RunRecord:
         case = invocation.case

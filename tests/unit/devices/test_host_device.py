@@ -1,4 +1,5 @@
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,14 +38,22 @@ def test_a_program_without_the_executable_bit_is_refused_with_the_remedy(device:
     assert "chmod +x" in caught.value.hint
 
 
-def test_what_a_run_leaves_in_the_background_is_killed_with_it(device: HostDevice) -> None:
+def test_what_a_run_leaves_in_the_background_is_killed_with_it(
+    device: HostDevice, wait_until: Callable[..., None]
+) -> None:
     result = device.run_detached(
-        f"{sys.executable} -c 'input()' </dev/zero >/dev/null 2>&1 & echo $!", run_id=RunId("r"), timeout_s=30
+        f"{sys.executable} -c 'import time; time.sleep(3600)' </dev/null >/dev/null 2>&1 & echo $!",
+        run_id=RunId("r"),
+        timeout_s=30,
     )
     assert result.exit_code == 0
-    assert (
-        start_time(int(result.stdout)) == "" or Path(f"/proc/{int(result.stdout)}/stat").read_text().split()[2] == "Z"
-    )
+    pid = int(result.stdout)
+
+    def is_gone() -> bool:
+        stat = Path(f"/proc/{pid}/stat")
+        return start_time(pid) == "" or stat.read_text().split()[2] == "Z"
+
+    wait_until(is_gone, "the background process has ended")
 
 
 def test_a_program_that_dies_of_a_signal_has_the_shells_exit_code(device: HostDevice) -> None:
