@@ -160,7 +160,7 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(lab: Lab, plan_
 
 
 def test_a_missing_delegate_is_never_reported_under_its_name(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[0], "delegate-missing", "subject=gpu")
+    lab.fault(lab.serials[0], "delegate-missing", "subject=gpu", "times=0")
     result = bench(lab, model, "-d", "gpu", "-n", "3", exit_code=1)
     first, second, third = result["runs"]
     assert first["outcome"] == second["outcome"] == "failed"
