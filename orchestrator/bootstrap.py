@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.discovery import Seen
     from orchestrator.devices.server import AdbServer
     from orchestrator.ports import Conditioner, Device, Lease, Store, Tool
+    from orchestrator.tools.flag_book import HelpFlagBook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +144,13 @@ class Farm:
         from orchestrator.config.builds import load_builds
 
         return BuildLibrary(self.settings.cache_folder / "builds", load_builds([data_folder("apk_builds")]))
+
+    @cached_property
+    def flag_book(self) -> HelpFlagBook:
+        """What is known of the flags of the benchmark programs."""
+        from orchestrator.tools.flag_book import HelpFlagBook
+
+        return HelpFlagBook(self.settings.cache_folder / "flags")
 
     @cached_property
     def conditioner(self) -> Conditioner:

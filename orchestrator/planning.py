@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.plan import Order, Plan
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
 
@@ -133,6 +133,30 @@ def expand(
         unique = {case.case_key: case for case in cases}
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
     return Expansion(invocations=queues, skipped=tuple(dict.fromkeys(skipped)))
+
+
+def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:
+    """Return an expansion without some cases, which are listed as skipped with their reasons."""
+    if not skips:
+        return expansion
+    dropped = [(case, skips[case.case_key]) for case in expansion.cases if case.case_key in skips]
+    queues = {
+        serial: tuple(item for item in queue if item.case.case_key not in skips)
+        for serial, queue in expansion.invocations.items()
+    }
+    further = (
+        SkippedCase(
+            serial=case.serial,
+            model_name=case.model_name,
+            delegate=case.delegate,
+            threads=case.threads,
+            tool=case.tool,
+            reason_code=skip.reason_code,
+            reason=skip.reason,
+        )
+        for case, skip in dropped
+    )
+    return Expansion(invocations=queues, skipped=tuple(dict.fromkeys((*expansion.skipped, *further))))
 
 
 def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:

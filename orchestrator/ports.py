@@ -12,6 +12,7 @@ from typing import Protocol
 
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.flag import FlagFault
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
 from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
@@ -179,6 +180,8 @@ class InvocationRequest:
     #: Path of the program on the device; empty for an app.
     program_path: str
     timeout_s: float
+    #: The flags that this very program has, as it says itself; empty when it wasn't asked.
+    known_flags: frozenset[str] = frozenset()
 
 
 class Tool(Protocol):
@@ -195,6 +198,26 @@ class Tool(Protocol):
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the output; pure, total: an unreadable output is a report that says so."""
+        ...
+
+
+class FlagBook(Protocol):
+    """What is known of the flags of benchmark programs: their own ``--help``, kept by content, and the tables."""
+
+    def names(self, build: Build) -> frozenset[str]:
+        """Return the flags that a program says it has; empty when it was never asked."""
+        ...
+
+    def help_command(self, build: Build, program_path: str) -> str:
+        """Return the device's command line that makes a program print its flags; "" for one that can't."""
+        ...
+
+    def learn(self, build: Build, printed: bytes) -> bool:
+        """Keep what a program printed when asked for its flags; False (and nothing kept) when it lists none."""
+        ...
+
+    def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
+        """Return everything that is wrong with the flags of one pass over a case, with this program."""
         ...
 
 

@@ -318,6 +318,22 @@ def _parse(
     _show(lambda _: parsing.parse_files(tuple(files)), as_json=as_json)
 
 
+@app.command("flags")
+def _flags(
+    flag_name: Annotated[str, typer.Argument(metavar="NAME", help="Explain this one; all are listed else.")] = "",
+    tool: Annotated[str, typer.Option("--tool", help="Whose flags: native, apk, litert ...")] = "native",
+    build: Annotated[str, typer.Option("--build", help="Name, sha256 or path of one program.")] = "",
+    device: Annotated[
+        str, typer.Option("--device", "-s", help="Ask the program that is used on this device ('host': here).")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Explain the flags of a benchmark program: type, default, which builds have them, what they do, traps."""
+    from orchestrator.cli import flags
+
+    _show(lambda settings: flags.explain(settings, flag_name, build=build, tool=tool, serial=device), as_json=as_json)
+
+
 @app.command("restore")
 def _restore(
     serials: Annotated[list[str] | None, typer.Argument(help="Serial numbers; all with open changes else.")] = None,

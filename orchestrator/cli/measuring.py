@@ -18,6 +18,7 @@ from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.cli.stored import find_campaign
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
 from orchestrator.engine.case_runner import Services, Workload
+from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import UsageError
 from orchestrator.executors.local import ThreadExecutor
 from orchestrator.planning import Expansion, expand
@@ -125,13 +126,23 @@ def identify(plan: Plan) -> list[Model]:
 def expansion_of(
     farm: Farm, plan: Plan, devices: Sequence[tuple[Device, DeviceFacts]]
 ) -> tuple[Expansion, list[Model], list[Build]]:
-    """Return what a plan means on these devices, and what it refers to."""
+    """Return what a plan means on these devices, and what it refers to; raises PlanError for flags that are wrong."""
+    from orchestrator.config.owned_flags import OWNED_FLAGS
+
     models = identify(plan)
     facts = [known for _, known in devices]
     found = farm.builds_for(plan, facts)
     expansion = expand(plan, facts, models, found, farm.profiles)
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
-    return expansion, models, list(builds.values())
+    learn_flags(farm.flag_book, farm.lease, devices, found)
+    checked = check_flags(
+        expansion,
+        delegates=plan.matrix.delegates,
+        builds=builds.values(),
+        book=farm.flag_book,
+        owners=OWNED_FLAGS,
+    )
+    return checked, models, list(builds.values())
 
 
 def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
@@ -222,6 +233,7 @@ def _run(
         campaign=campaign,
         models={model.sha256: model for model in models},
         builds={build.sha256: build for build in builds},
+        known_flags={build.sha256: farm.flag_book.names(build) for build in builds},
     )
     runner = CampaignRunner(services, farm.lease, ThreadExecutor(farm.cancelled))
     result = runner.run(workload, devices)
@@ -238,6 +250,10 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     runs = list(farm.store.runs(campaign_ids=[campaign.campaign_id]))
     doubtful = sum(run.outcome is not Outcome.COMPLETED or run.verdict.quality is Quality.REJECTED for run in runs)
     lines = [render_text_table(data).rstrip("\n"), ""]
+    skips = dict.fromkeys(
+        f"not run on {skip.serial}: {skip.delegate}, {skip.tool}: {skip.reason}" for skip in campaign.skipped
+    )
+    lines += [one_line(line) for line in skips]
     lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
     if result.left:
         lines.append(f"{result.left} invocations are left; 'benchfarm run --resume' goes on")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -60,6 +60,8 @@ class Workload:
     campaign: Campaign
     models: Mapping[str, Model]
     builds: Mapping[str, Build]
+    #: The flags that a build has, by its sha256; those that weren't asked are left out.
+    known_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -173,6 +175,7 @@ class CaseRunner:
             model_path=placed.model_path,
             program_path=placed.program_path,
             timeout_s=self._workload.campaign.terms.timeout_s + 2 * case.max_secs,
+            known_flags=self._workload.known_flags.get(case.build_sha256, frozenset()),
         )
         raw = tool.run(self._device, request, cancelled=self._services.cancelled)
         self._check_cancelled()

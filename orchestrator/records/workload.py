@@ -30,6 +30,10 @@ class ToolName(enum.StrEnum):
     NATIVE = "native"
     APK = "apk"
     LITERT = "litert"
+    #: ``benchmark_model_performance_options``: one process, a measurement for each option that it tries.
+    PERF_OPTIONS = "perf-options"
+    #: LiteRT's own ``benchmark_model`` (``benchmark_litert_model``) on a phone.
+    LITERT_NATIVE = "litert-native"
 
 
 class Pass(enum.StrEnum):

@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.ports import InvocationRequest
-from orchestrator.records.workload import DelegateName, Pass
+from orchestrator.records.workload import Case, DelegateName, Pass
 
 #: Flags that follow from a case, its pass or the run's folder; a plan says them in its own words.
 OWNED_FLAGS: Final = frozenset(
@@ -39,32 +39,59 @@ _DELEGATE_FLAGS: Final[Mapping[DelegateName, tuple[tuple[str, str], ...]]] = {
 }
 
 
+#: Flags that only gather more about a run; a program that doesn't have them (older ones don't) runs without.
+_OMITTABLE: Final = frozenset({"result_file_path", "export_model_runtime_info", "model_runtime_info_output_file"})
+
+
 def benchmark_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, str]]:
     """Return the flags of one invocation as (name, value), delegates in the order in which they are to be applied.
 
     ``folder`` is where the program may write its result files. Raises UsageError for a delegate that this family of
     programs doesn't have, and for a flag that isn't the plan's to set.
     """
-    case = request.case
+    return case_flags(
+        request.case, request.run_pass, model_path=request.model_path, folder=folder, known=request.known_flags
+    )
+
+
+def case_flags(
+    case: Case, run_pass: Pass, *, model_path: str, folder: str, known: frozenset[str] = frozenset()
+) -> list[tuple[str, str]]:
+    """Return the flags of one pass over a case, see :func:`benchmark_flags`.
+
+    ``known`` are the flags that the very program has, where that is known: those of ours that only gather more are left
+    out when it doesn't have them, and so is ``use_xnnpack=false`` where there is no XNNPACK to leave out.
+    """
     if case.delegate not in _DELEGATE_FLAGS:
         raise UsageError(f"{case.tool} has no delegate {case.delegate}")
     flags = {
-        "graph": request.model_path,
+        "graph": model_path,
         "num_threads": str(case.threads),
         "num_runs": str(case.num_runs),
         "min_secs": _number(case.min_secs),
         "max_secs": _number(case.max_secs),
         "warmup_runs": str(case.warmup_runs),
         "warmup_min_secs": _number(case.warmup_min_secs),
-        **dict(_DELEGATE_FLAGS[case.delegate]),
+        **delegate_flags(case.delegate),
         "result_file_path": f"{folder}/{RESULT_FILE}",
-        **_pass_flags(request.run_pass, folder),
+        **_pass_flags(run_pass, folder),
     }
+    if known:
+        flags = {name: value for name, value in flags.items() if name in known or not _can_be_left(name, value)}
     for name, value in case.flags:
         if name in OWNED_FLAGS:
             raise UsageError(f"flag {name} follows from the plan's own keys and can't be set beside them")
         flags[name] = value
     return list(flags.items())
+
+
+def delegate_flags(delegate: DelegateName) -> Mapping[str, str]:
+    """Return the flags that a delegate means; none for one that this family of programs doesn't have."""
+    return dict(_DELEGATE_FLAGS.get(delegate, ()))
+
+
+def _can_be_left(name: str, value: str) -> bool:
+    return name in _OMITTABLE or (name, value) == ("use_xnnpack", "false")
 
 
 def _pass_flags(run_pass: Pass, folder: str) -> dict[str, str]:

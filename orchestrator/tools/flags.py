@@ -10,10 +10,10 @@ import difflib
 import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.errors import OutputParseError
+from orchestrator.records.flag import FlagFault, FlagSchema, FlagSpec
 from orchestrator.tools import flag_tables
 
 _HELP_LINE: Final = re.compile(
@@ -33,64 +33,6 @@ class Program(enum.StrEnum):
     BENCHMARK_MODEL = "benchmark_model"
     PERFORMANCE_OPTIONS = "performance_options"
     LITERT = "litert"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlagSpec:
-    """One flag."""
-
-    name: str
-    #: "int32", "int64", "float", "bool" or "string".
-    kind: str
-    default: str
-    help: str = ""
-    #: Which builds have it: "all", or the delegate or platform that they are built with.
-    build: str = "all"
-    choices: tuple[str, ...] = ()
-    #: A flag without which this one does nothing; "" for none.
-    needs: str = ""
-    is_required: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlagSchema:
-    """The flags of one program, or of one binary of it."""
-
-    flags: Mapping[str, FlagSpec]
-    #: Beginnings of names that are passed on to another reader and can't be checked.
-    open_prefixes: tuple[str, ...] = field(default=())
-    #: Whether it was learned from the binary itself, so that a flag that isn't here would be ignored by it.
-    is_learned: bool = False
-
-    def nearest(self, name: str) -> str:
-        """Return the known name that is most like another, "" when none is."""
-        return next(iter(difflib.get_close_matches(name, self.flags, n=1, cutoff=0.6)), "")
-
-    def merged_with(self, documented: FlagSchema) -> FlagSchema:
-        """Return this schema with what the tables know more of its flags; names, types and defaults stay."""
-        merged = {}
-        for name, spec in self.flags.items():
-            other = documented.flags.get(name)
-            merged[name] = (
-                spec
-                if other is None
-                else replace(
-                    spec, help=spec.help or other.help, build=other.build, choices=other.choices, needs=other.needs
-                )
-            )
-        return replace(self, flags=merged, open_prefixes=documented.open_prefixes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlagFault:
-    """One thing that is wrong with a user's flags."""
-
-    #: "bad-form", "unknown-flag", "duplicate-flag", "wrong-type", "wrong-value" or "ineffective-flag".
-    code: str
-    flag: str
-    message: str
-    #: The right name where one is near, else "".
-    nearest: str = ""
 
 
 def parse_help(text: str) -> FlagSchema:
@@ -140,7 +82,7 @@ def _specs(
             kind=kind,
             default=default,
             build=build,
-            help=meaning,
+            meaning=meaning,
             choices=choices.get(name, ()),
             needs=needs.get(name, ""),
         )

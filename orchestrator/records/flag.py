@@ -1,0 +1,67 @@
+"""The flags of a benchmark program, and what is wrong with those that were asked for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagSpec:
+    """One flag."""
+
+    name: str
+    #: "int32", "int64", "float", "bool" or "string".
+    kind: str
+    default: str
+    #: What the binary itself says of it; empty where its ``--help`` wasn't read.
+    help: str = ""
+    #: What it does, in benchfarm's words; empty for a flag that no table knows.
+    meaning: str = ""
+    #: Which builds have it: "all", or the delegate or platform that they are built with.
+    build: str = "all"
+    choices: tuple[str, ...] = ()
+    #: A flag without which this one does nothing; "" for none.
+    needs: str = ""
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagSchema:
+    """The flags of one program, or of one binary of it."""
+
+    flags: Mapping[str, FlagSpec]
+    #: Beginnings of names that are passed on to another reader and can't be checked.
+    open_prefixes: tuple[str, ...] = field(default=())
+    #: Whether it was learned from the binary itself, so that a flag that isn't here would be ignored by it.
+    is_learned: bool = False
+
+    def nearest(self, name: str) -> str:
+        """Return the known name that is most like another, "" when none is."""
+        return next(iter(difflib.get_close_matches(name, self.flags, n=1, cutoff=0.6)), "")
+
+    def merged_with(self, documented: FlagSchema) -> FlagSchema:
+        """Return this schema with what the tables know more of its flags; names, types and defaults stay."""
+        merged = {}
+        for name, spec in self.flags.items():
+            other = documented.flags.get(name)
+            merged[name] = (
+                spec
+                if other is None
+                else replace(spec, meaning=other.meaning, build=other.build, choices=other.choices, needs=other.needs)
+            )
+        return replace(self, flags=merged, open_prefixes=documented.open_prefixes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagFault:
+    """One thing that is wrong with the flags of a run."""
+
+    #: "bad-form", "unknown-flag", "duplicate-flag", "wrong-type", "wrong-value", "ineffective-flag", "needed-flag"
+    #: (benchfarm needs one that the binary doesn't have) or "delegate-flag" (the binary doesn't have the delegate's).
+    code: str
+    flag: str
+    message: str
+    #: The right name where one is near, else "".
+    nearest: str = ""

@@ -1,0 +1,59 @@
+"""Flags are checked against the very program before anything runs, and explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Cli, Lab
+
+pytestmark = pytest.mark.xdist_group("e2e")
+
+
+def test_wrong_flags_are_refused_all_at_once_and_nothing_is_stored(lab: Lab, model: Path) -> None:
+    before = lab.cli("campaigns", "--json").ok().json
+    words = ("--flag", "use_cachin=true", "--flag", "run_delay=3x", "--flag", "nnapi_accelerator_name=dsp")
+    done = lab.cli("bench", model, "-s", lab.serials[0], *words)
+    assert done.exit_code == 2
+    for said in ("did you mean --use_caching?", "--run_delay=3x", "--use_nnapi=true", "nothing was run"):
+        assert said in done.stderr, done.stderr
+    assert lab.cli("campaigns", "--json").ok().json == before
+
+
+def test_a_plan_is_shown_with_the_faults_of_its_flags(lab: Lab, plan_file: Callable[..., Path]) -> None:
+    plan = plan_file(lab.serials[:1])
+    plan.write_text(plan.read_text("utf-8").replace("threads: [1, 2]", "threads: 1, flags: [{gpu_bakend: cl}]"))
+    done = lab.cli("plan", "show", plan)
+    assert done.exit_code == 2
+    assert "did you mean --gpu_backend?" in done.stderr
+
+
+def test_a_combination_without_effect_is_skipped_and_named(lab: Lab, model: Path) -> None:
+    words = ("-d", "xnnpack,gpu", "--flag", "gpu_backend=cl", "-n", "1", "--min-secs", "0.1")
+    done = lab.cli("bench", model, "-s", lab.serials[0], *words).ok()
+    assert f"not run on {lab.serials[0]}: xnnpack" in done.stdout
+    assert "--gpu_backend does nothing without" in done.stdout
+
+
+def test_what_a_program_says_of_its_flags_is_kept_and_shown(lab: Lab) -> None:
+    asked = lab.cli("flags", "use_xnnpack", "-s", lab.serials[0], "--json").ok().json
+    assert asked["learned"] is True
+    (flag,) = asked["flags"]
+    assert (flag["type"], flag["default"]) == ("bool", "false")
+    assert flag["trap"]
+    kept = lab.cli.home / "cache" / "flags" / f"{asked['build_sha256']}.txt"
+    assert "--use_xnnpack=" in kept.read_text("utf-8")
+
+
+def test_flags_are_explained_without_any_device(cli: Cli) -> None:
+    listed = cli("flags").ok().stdout
+    assert "num_threads" in listed
+    one = cli("flags", "gpu_backend=gl").ok().stdout
+    for said in ("one of cl, gl", "--use_gpu", "OpenGL stands in"):
+        assert said in one
+    wrong = cli("flags", "gpu_backen")
+    assert wrong.exit_code == 2
+    assert "did you mean gpu_backend?" in wrong.stderr
+    assert cli("flags", "--tool", "nativ").exit_code == 2

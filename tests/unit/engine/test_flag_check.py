@@ -1,0 +1,110 @@
+"""Which cases run, which are skipped, and which flags are refused, before anything is run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.owned_flags import OWNED_FLAGS
+from orchestrator.engine.flag_check import check_flags
+from orchestrator.errors import PlanError
+from orchestrator.planning import Expansion, expand
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.plan import Matrix, Plan, PlanModel
+from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
+from orchestrator.tools.flag_book import HelpFlagBook
+
+PHONE = DeviceFacts(serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=33)
+MODEL = Model(name="m", sha256=ModelSha("a" * 64), size_bytes=1)
+BUILD = Build(name="benchmark_model", tool=ToolName.NATIVE, sha256=BuildSha("c" * 64), abi="arm64-v8a")
+HELP = (Path(__file__).parents[2] / "data" / "native" / "help_true.txt").read_bytes()
+
+Flags = dict[str, str]
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> HelpFlagBook:
+    return HelpFlagBook(tmp_path)
+
+
+def checked(
+    book: HelpFlagBook, delegates: str, *flags: Flags, passes: Sequence[Pass] = (Pass.TIMING,)
+) -> Expansion:  # fmt: skip
+    names = tuple(DelegateName(name) for name in delegates.split(","))
+    matrix = Matrix(delegates=names, threads=(1,), flags=tuple(tuple(sorted(one.items())) for one in flags) or ((),))
+    plan = Plan(
+        name="p", models=(PlanModel(name="m", path=Path("m")),), matrix=matrix, passes=tuple(passes), invocations=1
+    )  # fmt: skip
+    expansion = expand(plan, [PHONE], [MODEL], {(PHONE.serial, ToolName.NATIVE): BUILD})
+    return check_flags(expansion, delegates=names, builds=[BUILD], book=book, owners=OWNED_FLAGS)
+
+
+def refused(book: HelpFlagBook, delegates: str, *flags: Flags, passes: Sequence[Pass] = (Pass.TIMING,)) -> PlanError:
+    with pytest.raises(PlanError) as caught:
+        checked(book, delegates, *flags, passes=passes)
+    return caught.value
+
+
+def test_flags_that_are_right_change_nothing(book: HelpFlagBook) -> None:
+    expansion = checked(book, "cpu,xnnpack,gpu")
+    assert len(expansion.cases) == 3
+    assert expansion.skipped == ()
+
+
+def test_all_faults_are_told_at_once_and_each_once(book: HelpFlagBook) -> None:
+    error = refused(
+        book, "cpu,xnnpack", {"use_caching": "yes", "allow_fp17": "true"}, {"use_caching": "yes", "run_delay": "3x"}
+    )
+    assert len(error.faults) == 3
+    text = str(error)
+    assert "did you mean --allow_fp16?" in text
+    assert "--run_delay=3x: a number is expected" in text
+    assert "nothing was run" in text
+
+
+def test_the_nearest_flag_that_a_plan_sets_itself_comes_with_its_key(book: HelpFlagBook) -> None:
+    assert "did you mean --num_runs? (settings sets it)" in str(refused(book, "cpu", {"num_run": "5"}))
+
+
+def test_a_flag_without_effect_anywhere_in_the_plan_is_refused(book: HelpFlagBook) -> None:
+    error = refused(book, "cpu,xnnpack", {"nnapi_accelerator_name": "x"})
+    assert len(error.faults) == 1
+    assert "--nnapi_accelerator_name does nothing without --use_nnapi=true (matrix.delegates sets it)" in str(error)
+
+
+def test_a_flag_with_effect_on_one_delegate_skips_the_others_with_a_reason(book: HelpFlagBook) -> None:
+    expansion = checked(book, "xnnpack,gpu", {}, {"gpu_backend": "cl"})
+    assert [(case.delegate.value, case.flags) for case in expansion.cases] == [
+        ("xnnpack", ()),
+        ("gpu", ()),
+        ("gpu", (("gpu_backend", "cl"),)),
+    ]
+    (skip,) = expansion.skipped
+    assert (skip.delegate, skip.reason_code) == (DelegateName.XNNPACK, "flag-without-effect")
+    assert "--gpu_backend" in skip.reason
+
+
+def test_a_flag_for_one_pass_is_no_fault_in_a_plan_that_has_the_pass(book: HelpFlagBook) -> None:
+    flags = {"memory_footprint_check_interval_ms": "5"}
+    assert len(checked(book, "cpu", flags, passes=(Pass.TIMING, Pass.MEMORY)).cases) == 1
+    assert len(refused(book, "cpu", flags).faults) == 1
+
+
+def test_a_delegate_that_the_program_lacks_is_skipped_and_its_invocations_with_it(book: HelpFlagBook) -> None:
+    book.learn(BUILD, HELP)
+    expansion = checked(book, "xnnpack,gpu,nnapi", passes=(Pass.TIMING, Pass.PROFILE))
+    assert [item.case.delegate for item in expansion.invocations[PHONE.serial]] == [DelegateName.XNNPACK] * 2
+    assert {(skip.delegate.value, skip.reason_code) for skip in expansion.skipped} == {
+        ("gpu", "delegate-not-in-build"),
+        ("nnapi", "delegate-not-in-build"),
+    }
+
+
+def test_a_wrong_value_is_refused_also_where_the_delegate_is_missing(book: HelpFlagBook) -> None:
+    book.learn(BUILD, HELP)
+    assert len(refused(book, "gpu", {"allow_fp16": "ja"}).faults) == 1
+
+
+def test_a_flag_with_two_faults_is_told_once(book: HelpFlagBook) -> None:
+    assert len(refused(book, "cpu", {"gpu_backend": "vulkan"}).faults) == 1
