@@ -7,11 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.libraries import HEXAGON_INTERFACE, dispatch_library, needed_companions, npu_vendor
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.plan import Order, Plan
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
+from orchestrator.records.start import cold_numbers
+from orchestrator.records.workload import (
+    IMPORTED_TOOLS,
+    Build,
+    Case,
+    DelegateName,
+    Model,
+    Pass,
+    SkippedCase,
+    ToolName,
+)
 
 #: NNAPI is deprecated from Android 15 (API level 35) on and exists from Android 8.1 (27) on.
 _NNAPI_FIRST_SDK: Final = 27
@@ -31,20 +42,40 @@ _DELEGATES: Final[Mapping[tuple[ToolName, DeviceKind], frozenset[DelegateName]]]
     )
     for tool in (ToolName.NATIVE, ToolName.APK)
 } | {
+    (ToolName.PERF_OPTIONS, DeviceKind.ANDROID): frozenset(
+        {DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NNAPI, DelegateName.HEXAGON}
+    ),
+    (ToolName.LITERT_NATIVE, DeviceKind.ANDROID): frozenset({DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NPU}),
     (ToolName.NATIVE, DeviceKind.HOST): frozenset(
         {DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.EXTERNAL}
     ),
     (ToolName.LITERT, DeviceKind.HOST): frozenset({DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NPU}),
+    (ToolName.IOS_APP, DeviceKind.IOS): frozenset(
+        {DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.COREML}
+    ),
 }
 
 #: What a device is measured with when the plan names no program.
 USUAL_TOOL: Final[Mapping[DeviceKind, ToolName]] = {
     DeviceKind.ANDROID: ToolName.NATIVE,
     DeviceKind.HOST: ToolName.LITERT,
+    DeviceKind.IOS: ToolName.IOS_APP,
 }
 
 #: As many as the public reference figures were measured with.
 USUAL_THREADS: Final = 4
+
+#: What benchmark_model_performance_options tries on the CPU; every other option of it has one thread.
+_OPTION_THREADS: Final = (1, 2, 4)
+#: Flags that it sets itself before each option, whatever the command line says.
+_OPTION_FLAGS: Final = frozenset(
+    {
+        "use_xnnpack", "xnnpack_force_fp16", "gpu_precision_loss_allowed", "nnapi_accelerator_name",
+        "disable_nnapi_cpu", "nnapi_allow_fp16", "max_delegated_partitions",
+    }
+)  # fmt: skip
+#: A flag without which the external delegate isn't named.
+_EXTERNAL_FLAGS: Final = frozenset({"external_delegate_path", "stable_delegate_settings_file"})
 
 #: What one invocation costs beside its inferences: start, load, probes before and after.
 _OVERHEAD_S: Final = 3.0
@@ -64,6 +95,16 @@ class Skip:
 
     reason_code: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFiles:
+    """What is placed on a phone for a flag that names a file of this computer."""
+
+    #: The file's own name there.
+    name: str
+    #: The file and what it needs beside it: (name, sha256).
+    files: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +132,8 @@ class Expansion:
 def least_duration_s(invocation: Invocation) -> float:
     """Seconds that an invocation takes at the least."""
     case = invocation.case
+    if invocation.run_pass is Pass.COLD:
+        return _OVERHEAD_S
     return _OVERHEAD_S + case.warmup_min_secs + case.min_secs
 
 
@@ -100,8 +143,12 @@ def expand(
     models: Sequence[Model],
     builds: Mapping[tuple[Serial, ToolName], Build | NoBuild],
     profiles: Mapping[str, DeviceProfile] | None = None,
+    host_files: Mapping[str, HostFiles] | None = None,
 ) -> Expansion:
-    """Return cases, skips and the order of invocations; the same inputs give the same order (plan.seed)."""
+    """Return cases, skips and the order of invocations; the same inputs give the same order (plan.seed).
+
+    ``host_files``: for each flag value that names a file of this computer (``@path``), what is to be placed for it.
+    """
     queues: dict[Serial, tuple[Invocation, ...]] = {}
     skipped: list[SkippedCase] = []
     for facts in devices:
@@ -110,14 +157,17 @@ def expand(
         for model in models:
             for tool in tools_for(plan, facts.kind):
                 for delegate in plan.matrix.delegates:
-                    for threads in threads_for(plan, facts):
+                    for threads in _threads_of(plan, facts, tool, delegate):
                         build = builds.get((facts.serial, tool))
                         skip = skip_reason(facts, profile, tool, delegate, threads, build)
                         for flags in plan.matrix.flags:
-                            why = skip or _flags_skip(tool, flags)
+                            why = skip or _flags_skip(tool, delegate, flags)
                             if why is None:
                                 assert isinstance(build, Build)
-                                cases.append(_case(plan, facts, model, build, delegate, threads, flags))
+                                cases += [
+                                    _case(plan, facts, model, build, delegate, threads, flags + own, host_files or {})
+                                    for own in _option_flags(tool, delegate)
+                                ]
                                 continue
                             skipped.append(
                                 SkippedCase(
@@ -176,6 +226,23 @@ def threads_for(plan: Plan, facts: DeviceFacts) -> tuple[int, ...]:
     return plan.matrix.threads or (min(USUAL_THREADS, core_count(facts) or USUAL_THREADS),)
 
 
+def _threads_of(plan: Plan, facts: DeviceFacts, tool: ToolName, delegate: DelegateName) -> tuple[int, ...]:
+    """Return the thread counts of a program that chooses them itself, else the plan's."""
+    if tool is not ToolName.PERF_OPTIONS:
+        return threads_for(plan, facts)
+    if delegate not in {DelegateName.CPU, DelegateName.XNNPACK}:
+        return (1,)
+    cores = core_count(facts)
+    return plan.matrix.threads or tuple(count for count in _OPTION_THREADS if not cores or count <= cores)
+
+
+def _option_flags(tool: ToolName, delegate: DelegateName) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Return a set of flags for each way in which a program tries a delegate by itself."""
+    if tool is ToolName.PERF_OPTIONS and delegate is DelegateName.GPU:
+        return tuple((("gpu_precision_loss_allowed", value),) for value in ("true", "false"))
+    return ((),)
+
+
 def core_count(facts: DeviceFacts) -> int:
     """Return how many cores a device has, 0 when that isn't known."""
     return sum(len(cluster.cpus) for cluster in facts.clusters)
@@ -192,6 +259,9 @@ def skip_reason(
     """Return why a combination can't or shouldn't be run on a device, None when it can."""
     offered = _DELEGATES.get((tool, facts.kind))
     if offered is None:
+        if tool in IMPORTED_TOOLS and tool is not ToolName.IOS_APP:
+            reason = f"benchfarm doesn't start '{tool}'; 'benchfarm import' reads its results"
+            return Skip(reason_code="tool-not-on-device", reason=reason)
         where = {DeviceKind.HOST: "this computer", DeviceKind.IOS: "an iPhone"}.get(facts.kind, "a phone")
         return Skip(reason_code="tool-not-on-device", reason=f"the program '{tool}' doesn't run on {where}")
     if delegate not in offered:
@@ -204,9 +274,16 @@ def skip_reason(
     if facts.kind is DeviceKind.HOST and delegate is DelegateName.GPU and not facts.gpu:
         return Skip(reason_code="no-gpu", reason="no GPU was found on this computer")
     if facts.kind is DeviceKind.ANDROID:
-        skip = _android_skip(facts, profile, delegate)
+        skip = _android_skip(facts, profile, delegate) or _library_skip(facts, tool, delegate, build)
         if skip is not None:
             return skip
+    if facts.kind is DeviceKind.IOS and (skip := _profile_skip(profile, delegate)) is not None:
+        return skip
+    if tool is ToolName.PERF_OPTIONS and threads not in _OPTION_THREADS:
+        return Skip(
+            reason_code="option-not-in-program",
+            reason=f"'{tool}' tries 1, 2 and 4 threads by itself and no other number ({threads})",
+        )
     cores = core_count(facts)
     if cores and threads > cores:
         return Skip(
@@ -216,7 +293,34 @@ def skip_reason(
     return None
 
 
-def _flags_skip(tool: ToolName, flags: tuple[tuple[str, str], ...]) -> Skip | None:
+def _library_skip(facts: DeviceFacts, tool: ToolName, delegate: DelegateName, build: Build) -> Skip | None:
+    """Return why a delegate's libraries make a run pointless: without them it falls back or fails on every phone."""
+    names = {companion.name for companion in build.companions}
+    if delegate is DelegateName.HEXAGON and tool is not ToolName.APK:
+        skels = [name for name in names if name.startswith("libhexagon_nn_skel")]
+        if HEXAGON_INTERFACE not in names or not skels:
+            return Skip(
+                reason_code="hexagon-libraries-missing",
+                reason=f"{build.name} has no {HEXAGON_INTERFACE} with its libhexagon_nn_skel libraries beside it",
+            )
+    if tool is ToolName.LITERT_NATIVE and delegate is DelegateName.NPU and not dispatch_library(build, facts):
+        whose = npu_vendor(facts) or f"the unknown chip {facts.soc or facts.platform}"
+        return Skip(
+            reason_code="npu-libraries-missing", reason=f"{build.name} has no dispatch library for {whose} beside it"
+        )
+    return None
+
+
+def _flags_skip(tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, str], ...]) -> Skip | None:
+    given = {name for name, _ in flags}
+    if delegate is DelegateName.EXTERNAL and not given & _EXTERNAL_FLAGS:
+        return Skip(
+            reason_code="external-delegate-unnamed",
+            reason=f"the delegate 'external' needs one of the flags {', '.join(sorted(_EXTERNAL_FLAGS))}",
+        )
+    if tool is ToolName.PERF_OPTIONS and given & _OPTION_FLAGS:
+        names = ", ".join(sorted(given & _OPTION_FLAGS))
+        return Skip(reason_code="flags-not-in-tool", reason=f"'{tool}' sets {names} itself before each option")
     if tool is ToolName.LITERT and flags:
         names = ", ".join(name for name, _ in flags)
         return Skip(reason_code="flags-not-in-tool", reason=f"'{tool}' has no flags of benchmark_model ({names})")
@@ -240,6 +344,10 @@ def _android_skip(facts: DeviceFacts, profile: DeviceProfile | None, delegate: D
             reason_code="delegate-not-on-soc",
             reason=f"Hexagon is Qualcomm's; this phone has {facts.soc or facts.platform or 'an unknown SoC'}",
         )
+    return _profile_skip(profile, delegate)
+
+
+def _profile_skip(profile: DeviceProfile | None, delegate: DelegateName) -> Skip | None:
     declared = profile is not None and profile.delegates
     if declared and profile is not None and delegate not in profile.delegates and delegate is not DelegateName.EXTERNAL:
         return Skip(
@@ -269,8 +377,15 @@ def _case(
     delegate: DelegateName,
     threads: int,
     flags: tuple[tuple[str, str], ...],
+    host_files: Mapping[str, HostFiles],
 ) -> Case:
     settings = plan.settings
+    placed = {companion.name: companion.sha256 for companion in needed_companions(build, facts, delegate)}
+    worded = []
+    for name, value in flags:
+        known = host_files.get(value)
+        placed |= dict(known.files) if known else {}
+        worded.append((name, f"@{known.name}" if known else value))
     return Case(
         serial=facts.serial,
         model_sha256=model.sha256,
@@ -279,20 +394,30 @@ def _case(
         threads=threads,
         tool=build.tool,
         build_sha256=build.sha256,
-        flags=tuple(sorted(flags)),
+        flags=tuple(sorted(worded)),
         num_runs=settings.num_runs,
         min_secs=settings.min_secs,
         max_secs=settings.max_secs,
         warmup_runs=settings.warmup_runs,
         warmup_min_secs=settings.warmup_min_secs,
-        affinity=settings.affinity,
+        # Nothing on an iPhone chooses the cores.
+        affinity="all" if facts.kind is DeviceKind.IOS else settings.affinity,
+        files=tuple(sorted(placed.items())),
     )
 
 
 def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tuple[Invocation, ...]:
-    """Return a device's invocations: timing round by round, then one invocation of each further pass and case."""
+    """Return a device's invocations: timing round by round, then each further pass, case by case.
+
+    A further pass has one invocation of each case; ``cold`` has as many rounds of its stages as timing has invocations.
+    """
     passes = [run_pass for run_pass in plan.passes if run_pass is not Pass.TIMING]
-    further = [Invocation(case=case, run_pass=run_pass, number=0) for run_pass in passes for case in cases]
+    further = [
+        Invocation(case=case, run_pass=run_pass, number=number)
+        for run_pass in passes
+        for case in cases
+        for number in (cold_numbers(case, plan.invocations) if run_pass is Pass.COLD else (0,))
+    ]
     rounds = range(plan.invocations) if Pass.TIMING in plan.passes else range(0)
     if plan.order is Order.SEQUENTIAL:
         timing = [Invocation(case=case, run_pass=Pass.TIMING, number=number) for case in cases for number in rounds]

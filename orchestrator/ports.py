@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
@@ -138,8 +138,13 @@ class Device(Protocol):
         """Kill what runs of ours left behind (also of crashed processes of ours); return what was killed."""
         ...
 
-    def place(self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False) -> PlacedFile:
-        """Make sure that a file lies on the device under ``<work_folder>/<kind>/<sha256 prefix>/<name>``, verified."""
+    def place(
+        self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
+    ) -> PlacedFile:
+        """Make sure that a file lies on the device under ``<work_folder>/<kind>/<sha256 prefix>/<name>``, verified.
+
+        Files that must lie in one folder are placed with the same ``set_sha256``, which then names the folder.
+        """
         ...
 
     def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
@@ -180,8 +185,14 @@ class InvocationRequest:
     #: Path of the program on the device; empty for an app.
     program_path: str
     timeout_s: float
+    #: Name -> path on the device of each of the case's files.
+    file_paths: Mapping[str, str] = field(default_factory=dict)
     #: The flags that this very program has, as it says itself; empty when it wasn't asked.
     known_flags: frozenset[str] = frozenset()
+    #: The invocation's number within its pass; in the pass ``cold`` it means a stage (records/start.py).
+    number: int = 0
+    #: Where caches lie between the stages of the pass ``cold``.
+    cache_folder: str = ""
 
 
 class Tool(Protocol):
@@ -218,6 +229,19 @@ class FlagBook(Protocol):
 
     def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
         """Return everything that is wrong with the flags of one pass over a case, with this program."""
+        ...
+
+
+@runtime_checkable
+class SessionTool(Tool, Protocol):
+    """A program that measures several cases in one process; ``parse`` reads the run of the case that it is given."""
+
+    def session(self, case: Case, run_pass: Pass) -> str:
+        """Return what the cases have in common that one process measures; empty for a case that is run alone."""
+        ...
+
+    def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
+        """Return cases that the process measured and nobody could plan: an option for each accelerator it found."""
         ...
 
 

@@ -236,6 +236,7 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str) -> Pl
     faults = Faults(source)
     models = _models(section.models, faults)
     builds = {tool: _build_path(tool, value, folder, faults) for tool, value in section.builds.items()}
+    flags = [_with_files(values, folder, number, faults) for number, values in enumerate(section.matrix.flags)]
     faults.raise_if_any()
     return Plan(
         name=section.name or default_name,
@@ -244,7 +245,7 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str) -> Pl
             delegates=tuple(section.matrix.delegates),
             threads=tuple(section.matrix.threads),
             tools=tuple(section.matrix.tools),
-            flags=tuple(dict.fromkeys(tuple(sorted(flags.items())) for flags in section.matrix.flags)),
+            flags=tuple(dict.fromkeys(tuple(sorted(values.items())) for values in flags)),
         ),
         devices=DeviceSelection(
             serials=tuple(section.devices.serials),
@@ -299,3 +300,15 @@ def _build_path(tool: ToolName, value: str, folder: Path, faults: Faults) -> str
     if not path.is_file():
         faults.add(("builds", tool.value), f"there is no file {str(path)!r}")
     return str(path)
+
+
+def _with_files(flags: dict[str, str], folder: Path, number: int, faults: Faults) -> dict[str, str]:
+    """Return flags with the path of each value ``@path``, a file of this computer, made absolute."""
+    found = dict(flags)
+    for name, value in flags.items():
+        if value.startswith("@"):
+            path = folder / Path(value[1:]).expanduser()
+            if not path.is_file():
+                faults.add(("matrix", "flags", number, name), f"there is no file {str(path)!r}")
+            found[name] = f"@{path.absolute()}"
+    return found

@@ -172,9 +172,13 @@ class AdbDevice:
         """See Device.kill_strays."""
         return self._runs.kill_strays()
 
-    def place(self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False) -> PlacedFile:
+    def place(
+        self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
+    ) -> PlacedFile:
         """See Device.place."""
-        return self._shelf.place(source, kind=kind, sha256=sha256, name=name, executable=executable)
+        return self._shelf.place(
+            source, kind=kind, sha256=sha256, name=name, executable=executable, set_sha256=set_sha256
+        )
 
     def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
         """See Device.read_file."""

@@ -68,18 +68,22 @@ class BlobShelf:
         #: Used by this process: never pruned by it.
         self._used: set[str] = set()
 
-    def place(self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False) -> PlacedFile:
+    def place(
+        self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
+    ) -> PlacedFile:
         """See Device.place. Raises UsageError, DeviceStorageError, TransferError, DeviceCommandError."""
         if not re.fullmatch(r"[a-z][a-z0-9_-]*", kind) or kind == "runs":
             raise UsageError(f"{kind!r} can't be the kind of a placed file")
         _check_name(name)
-        if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-            raise UsageError(f"{sha256!r} isn't a sha256")
+        folder = set_sha256 or sha256
+        for told in (sha256, folder):
+            if not re.fullmatch(r"[0-9a-f]{64}", told):
+                raise UsageError(f"{told!r} isn't a sha256")
         try:
             size_bytes = source.stat().st_size
         except OSError as error:
             raise UsageError(f"{source} can't be read: {error.strerror}") from error
-        blob = f"{self._folder}/{kind}/{sha256[:_PREFIX_LENGTH]}"
+        blob = f"{self._folder}/{kind}/{folder[:_PREFIX_LENGTH]}"
         path = f"{blob}/{name}"
         self._used.add(blob)
         look = self._link.again(lambda: self._look(blob, name, sha256, source, executable=executable))

@@ -106,7 +106,9 @@ class HostDevice:
         """See Device.kill_strays."""
         return self._runs.kill_strays()
 
-    def place(self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False) -> PlacedFile:
+    def place(
+        self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
+    ) -> PlacedFile:
         """See Device.place: the file is used where it lies, once its checksum is right; nothing is copied.
 
         Raises UsageError (can't be read), TransferError (the file isn't what it was), DeviceCommandError.

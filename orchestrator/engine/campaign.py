@@ -24,11 +24,8 @@ class CampaignResult:
     stored: int
     #: Devices that were given up or aren't there, with the reason; their open invocations wait for a resume.
     lost: Mapping[Serial, str] = field(default_factory=dict)
-
-    @property
-    def left(self) -> int:
-        """How many invocations aren't stored."""
-        return len(self.campaign.invocations) - self.stored
+    #: How many of the planned invocations aren't stored; what was found while running isn't among them.
+    left: int = 0
 
 
 class CampaignRunner:
@@ -88,9 +85,11 @@ class CampaignRunner:
     def _end(self, campaign: Campaign, status: CampaignStatus, lost: Mapping[Serial, str]) -> CampaignResult:
         finished_at = self._services.clock.now()
         self._services.store.set_status(campaign.campaign_id, status, finished_at)
-        stored = len(self._services.store.done(campaign.campaign_id))
+        done = self._services.store.done(campaign.campaign_id)
+        stored = len(done)
+        left = len({(item.case.case_key, item.run_pass, item.number) for item in campaign.invocations} - done)
         ended = replace(campaign, status=status, finished_at=finished_at)
-        result = CampaignResult(campaign=ended, status=status, stored=stored, lost=lost)
+        result = CampaignResult(campaign=ended, status=status, stored=stored, lost=lost, left=left)
         self._services.observer.on_event(CampaignEnded(campaign=ended, status=status, stored=stored, left=result.left))
         return result
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from orchestrator.analysis.outcome import Ending, ending_of
 from orchestrator.analysis.quality import judge
 from orchestrator.clock import Clock
 from orchestrator.engine.events import DeviceNote, FilePlaced, InvocationStarted, RunStored
+from orchestrator.engine.sessions import covered, own_end
 from orchestrator.errors import (
     BenchfarmError,
     DeviceChangedError,
@@ -25,7 +26,7 @@ from orchestrator.errors import (
 from orchestrator.ports import Conditioner, Device, InvocationRequest, Observer, Store, Tool
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import CaseKey, RunId
+from orchestrator.records.identity import CaseKey, RunId, content_key
 from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 from orchestrator.units import format_duration
@@ -37,6 +38,8 @@ WAIT_WORTH_TELLING_S: Final = 5.0
 RECENT_S: Final = 1.0
 #: How long a device may take to come back after a lost link or a reboot.
 READY_S: Final = 120.0
+#: The code of a model with operators of TensorFlow's in a program without them.
+_NEEDS_FLEX: Final = "flex-ops-missing"
 #: After so many failures in a row with the same code, a case isn't tried further in this campaign.
 FAILURES_MAX: Final = 2
 
@@ -62,12 +65,15 @@ class Workload:
     builds: Mapping[str, Build]
     #: The flags that a build has, by its sha256; those that weren't asked are left out.
     known_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: A build's sha256 -> the build of the same program that has TensorFlow's operators, where there is one.
+    flex_builds: Mapping[str, Build] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Placed:
     model_path: str
     program_path: str
+    file_paths: Mapping[str, str]
 
 
 class CaseRunner:
@@ -78,13 +84,17 @@ class CaseRunner:
         self._facts = facts
         self._workload = workload
         self._services = services
-        self._placed: dict[tuple[str, str], _Placed] = {}
+        self._placed: dict[tuple[object, ...], _Placed] = {}
         #: When a state was last read, and what it was.
         self._last_state: tuple[float, DeviceState | None] = (0.0, None)
         #: Case -> the code it failed with last, and how often in a row.
         self._failures: dict[tuple[CaseKey, Pass], tuple[str, int]] = {}
         #: Cases that ended hopelessly, with the ending's code and reason.
         self._hopeless: dict[tuple[CaseKey, Pass], tuple[str, str]] = {}
+        #: Invocations that another one's process has measured.
+        self._covered: set[tuple[CaseKey, Pass, int]] = set()
+        #: What the last process left behind.
+        self._last_raw: RawOutput | None = None
 
     def run_all(self, invocations: Sequence[Invocation]) -> None:
         """Run and store every invocation in this order.
@@ -96,17 +106,45 @@ class CaseRunner:
         """
         for position, invocation in enumerate(invocations, start=1):
             self._check_cancelled()
-            key = (invocation.case.case_key, invocation.run_pass)
-            if key in self._hopeless:
-                run = self._skipped(invocation, *self._hopeless[key])
-            else:
-                self._services.observer.on_event(
-                    InvocationStarted(invocation=invocation, position=position, total=len(invocations))
-                )
-                run = self._run_with_retries(invocation)
-                self._learn(key, run)
-            self._services.store.append_run(run)
-            self._services.observer.on_event(RunStored(run=run, position=position, total=len(invocations)))
+            if (invocation.case.case_key, invocation.run_pass, invocation.number) in self._covered:
+                continue
+            for run in self._runs_of(invocation, invocations, position):
+                self._services.store.append_run(run)
+                self._services.observer.on_event(RunStored(run=run, position=position, total=len(invocations)))
+
+    def _runs_of(self, invocation: Invocation, queue: Sequence[Invocation], position: int) -> Iterator[RunRecord]:
+        """Yield the runs that an invocation comes to: its own last, so that a resume misses none of the others."""
+        key = (invocation.case.case_key, invocation.run_pass)
+        if key in self._hopeless:
+            run = self._skipped(invocation, *self._hopeless[key])
+        else:
+            self._services.observer.on_event(
+                InvocationStarted(invocation=invocation, position=position, total=len(queue))
+            )
+            run = self._run_with_retries(invocation)
+            self._learn(key, run)
+        for other in self._others_covered(run, invocation, queue):
+            self._learn((other.case.case_key, other.run_pass), other)
+            self._covered.add((other.case.case_key, other.run_pass, other.invocation))
+            yield other
+        twin = self._workload.flex_builds.get(invocation.case.build_sha256)
+        if twin is not None and _NEEDS_FLEX in {run.reason_code, self._hopeless.get(key, ("", ""))[0]}:
+            with_flex = replace(invocation, case=replace(invocation.case, build_sha256=twin.sha256))
+            yield from self._runs_of(with_flex, (), position)
+            run = replace(run, reason=f"{run.reason}; the case was run with {twin.name} instead")
+        yield run
+
+    def _others_covered(
+        self, run: RunRecord, invocation: Invocation, queue: Sequence[Invocation]
+    ) -> Iterator[RunRecord]:
+        """Yield the runs of the other cases that the same process measured; they share its raw output."""
+        raw = self._last_raw
+        if raw is None or run.report is None or run.outcome is Outcome.ABORTED:
+            return
+        tool = self._services.tools[invocation.case.tool]
+        for other in covered(tool, raw, invocation, queue):
+            report = tool.parse(raw, other.case)
+            yield self._judged(other, raw, report, run_id=None, before=run.state_before, after=run.state_after)
 
     def _learn(self, key: tuple[CaseKey, Pass], run: RunRecord) -> None:
         """Give a case up that fails the same way again, or takes all its time: the phone has better things to do."""
@@ -171,24 +209,42 @@ class CaseRunner:
             run_id=RunId(uuid.uuid4().hex),
             run_pass=invocation.run_pass,
             facts=self._facts,
-            build=self._workload.builds[case.build_sha256],
+            build=self._build(case),
             model_path=placed.model_path,
             program_path=placed.program_path,
+            file_paths=placed.file_paths,
             timeout_s=self._workload.campaign.terms.timeout_s + 2 * case.max_secs,
             known_flags=self._workload.known_flags.get(case.build_sha256, frozenset()),
+            number=invocation.number,
+            cache_folder=f"{self._device.work_folder}/start-caches",
         )
         raw = tool.run(self._device, request, cancelled=self._services.cancelled)
         self._check_cancelled()
         after = self._device.state()
         self._last_state = (self._services.clock.monotonic_s(), after)
-        report = tool.parse(raw, case)
+        self._last_raw = raw
+        return self._judged(invocation, raw, tool.parse(raw, case), run_id=request.run_id, before=before, after=after)
+
+    def _judged(
+        self,
+        invocation: Invocation,
+        raw: RawOutput,
+        report: ToolReport,
+        *,
+        run_id: RunId | None,
+        before: DeviceState | None,
+        after: DeviceState | None,
+    ) -> RunRecord:
+        """Return the record of a case that a process measured."""
+        raw = own_end(self._services.tools[invocation.case.tool], raw, report)
         ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
-        if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
+        boots = {state.boot_id for state in (before, after) if state is not None and state.boot_id}
+        if len(boots) > 1:
             ending = Ending(
                 outcome=Outcome.ABORTED, reason_code="rebooted", reason="the device was booted anew during the run"
             )
         return self._record(
-            invocation, started_at, ending, run_id=request.run_id, raw=raw, report=report, before=before, after=after
+            invocation, raw.started_at, ending, run_id=run_id, raw=raw, report=report, before=before, after=after
         )
 
     def _recent_state(self) -> DeviceState | None:
@@ -198,34 +254,70 @@ class CaseRunner:
         return state if age_s < RECENT_S and self._device.kind is not DeviceKind.HOST else None
 
     def _place(self, case: Case) -> _Placed:
-        known = self._placed.get((case.model_sha256, case.build_sha256))
+        key = (case.model_sha256, case.build_sha256, case.files)
+        known = self._placed.get(key)
         if known is not None:
             return known
         model = self._workload.models[case.model_sha256]
-        build = self._workload.builds[case.build_sha256]
+        build = self._build(case)
+        # What must lie together is known by all of its contents.
+        set_sha256 = content_key([build.sha256, *case.files]) if case.files else ""
+        hosts = self._workload.campaign.terms.files
         placed = _Placed(
             model_path=self._put(model.name + ".tflite", model.path, model.sha256, kind="models"),
-            program_path=self._put_program(case.tool, build),
+            program_path=self._put_program(case.tool, build, set_sha256),
+            file_paths={
+                name: self._put(name, Path(hosts[sha256]), sha256, kind="programs", set_sha256=set_sha256)
+                for name, sha256 in case.files
+            },
         )
-        self._placed[(case.model_sha256, case.build_sha256)] = placed
+        self._placed[key] = placed
         return placed
 
-    def _put_program(self, tool: ToolName, build: Build) -> str:
+    def _put_program(self, tool: ToolName, build: Build, set_sha256: str) -> str:
         if tool is ToolName.LITERT:
             return str(build.path)
         if tool is ToolName.APK:
             assert build.path is not None
             path = build.path
             self._timed(build.name, lambda: self._device.install(path, sha256=build.sha256, package=build.package))
+            # An app of the same name has taken the place of the other build's.
+            for key in [key for key in self._placed if key[1] in self._replaced_by(build)]:
+                del self._placed[key]
             return ""
-        return self._put(build.name, build.path, build.sha256, kind="programs", executable=True)
+        return self._put(build.name, build.path, build.sha256, kind="programs", executable=True, set_sha256=set_sha256)
 
-    def _put(self, name: str, source: Path | None, sha256: str, *, kind: str, executable: bool = False) -> str:
+    def _build(self, case: Case) -> Build:
+        twins = {twin.sha256: twin for twin in self._workload.flex_builds.values()}
+        return self._workload.builds.get(case.build_sha256) or twins[case.build_sha256]
+
+    def _replaced_by(self, build: Build) -> set[object]:
+        """Return the other builds of an app: only one of them can be installed."""
+        builds = (*self._workload.builds.values(), *self._workload.flex_builds.values())
+        return {b.sha256 for b in builds if b.package == build.package and b.sha256 != build.sha256}
+
+    def _put(
+        self,
+        name: str,
+        source: Path | None,
+        sha256: str,
+        *,
+        kind: str,
+        executable: bool = False,
+        set_sha256: str = "",
+    ) -> str:
         assert source is not None, f"{name} is known from the store only"
         paths: list[str] = []
 
         def place() -> int:
-            placed = self._device.place(source, kind=kind, sha256=sha256, name=safe_name(name), executable=executable)
+            placed = self._device.place(
+                source,
+                kind=kind,
+                sha256=sha256,
+                name=safe_name(name),
+                executable=executable,
+                set_sha256=set_sha256,
+            )
             paths.append(placed.path)
             return placed.pushed_bytes
 

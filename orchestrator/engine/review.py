@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.quality import judge
+from orchestrator.engine.sessions import own_end
 from orchestrator.ports import Store, Tool
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome, RawOutput, RunRecord
@@ -41,7 +42,9 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
             duration_s=run.duration_s,
             attachments=store.attachments(run.run_id),
         )
-        report = tools[run.case.tool].parse(raw, run.case)
+        tool = tools[run.case.tool]
+        report = tool.parse(raw, run.case)
+        raw = own_end(tool, raw, report)
         ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
         verdict = judge(
             report,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial, content_key
 
@@ -34,6 +35,16 @@ class ToolName(enum.StrEnum):
     PERF_OPTIONS = "perf-options"
     #: LiteRT's own ``benchmark_model`` (``benchmark_litert_model``) on a phone.
     LITERT_NATIVE = "litert-native"
+    #: The iOS benchmark app, which a person starts: its cases are exported and its results imported.
+    IOS_APP = "ios-app"
+    #: The Firebase game-loop app; its results are imported.
+    FIREBASE = "firebase"
+    #: The Delegate Performance Benchmark app; its reports are imported.
+    DELEGATE_PERFORMANCE = "delegate-performance"
+
+
+#: Programs that benchfarm reads the results of and never starts.
+IMPORTED_TOOLS: Final = frozenset({ToolName.IOS_APP, ToolName.FIREBASE, ToolName.DELEGATE_PERFORMANCE})
 
 
 class Pass(enum.StrEnum):
@@ -42,6 +53,8 @@ class Pass(enum.StrEnum):
     TIMING = "timing"
     MEMORY = "memory"
     PROFILE = "profile"
+    #: Starts, by stages of what is cached (records/start.py).
+    COLD = "cold"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +65,16 @@ class Model:
     sha256: ModelSha
     size_bytes: int
     #: Where the file is on this host; not part of its identity, None for a model known only from the store.
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companion:
+    """A library that must lie beside a program on a phone, known by its content."""
+
+    name: str
+    sha256: str
+    #: Where the file is on this host; None when it is known only from the store.
     path: Path | None = None
 
 
@@ -70,6 +93,8 @@ class Build:
     #: True for stand-ins that only a virtual phone can run.
     is_virtual: bool = False
     path: Path | None = None
+    #: Libraries that belong beside it; which of them a case needs depends on its delegate and phone.
+    companions: tuple[Companion, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +105,7 @@ class Case:
     model_sha256: ModelSha
     model_name: str
     delegate: DelegateName
+    #: -1 where the program chose, which only imported results have.
     threads: int
     tool: ToolName
     build_sha256: BuildSha
@@ -92,6 +118,8 @@ class Case:
     warmup_min_secs: float = 0.5
     #: CPU mask as hexadecimal digits, ``big`` (the fastest cluster and those beside it, as probed) or ``all``.
     affinity: str = "big"
+    #: Files placed beside the program, (name, sha256), sorted: libraries, and what flags name as ``@name``.
+    files: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def case_key(self) -> CaseKey:
@@ -100,7 +128,7 @@ class Case:
 
     def to_row(self) -> dict[str, object]:
         """Return the case as plain JSON values."""
-        return {
+        row: dict[str, object] = {
             "serial": self.serial,
             "model_sha256": self.model_sha256,
             "model_name": self.model_name,
@@ -116,26 +144,34 @@ class Case:
             "warmup_min_secs": self.warmup_min_secs,
             "affinity": self.affinity,
         }
+        # Left out where there are none, so that such a case has the key that it had before files were known.
+        if self.files:
+            row["files"] = [list(file) for file in self.files]
+        return row
 
     @classmethod
     def from_row(cls, row: Mapping[str, object]) -> Case:
         """Build a case from what :meth:`to_row` returned."""
         values = dict(row)
-        flags = values.pop("flags")
+        flags, files = values.pop("flags"), values.pop("files", [])
         assert isinstance(flags, list)
+        assert isinstance(files, list)
         return cls(
             **{
                 **values,  # type: ignore[arg-type]
                 "delegate": DelegateName(str(values["delegate"])),
                 "tool": ToolName(str(values["tool"])),
                 "flags": tuple((str(name), str(value)) for name, value in flags),
+                "files": tuple((str(name), str(sha256)) for name, sha256 in files),
             }
         )
 
     @property
     def configuration(self) -> str:
         """The case without device and model, as people say it: ``xnnpack, 4 threads, native``."""
-        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        threads = (
+            "1 thread" if self.threads == 1 else f"{self.threads} threads" if self.threads > 0 else "its own threads"
+        )
         flags = "".join(f", {name}={value}" for name, value in self.flags)
         return f"{self.delegate.value}, {threads}, {self.tool.value}{flags}"
 

@@ -123,13 +123,14 @@ def model_from_row(row: RowMapping) -> Model:
 
 
 def build_to_row(build: Build) -> Row:
-    """Return a build's row; where its file lies on this host isn't kept."""
+    """Return a build's row; where its files lie on this host isn't kept."""
+    companions = tuple(dataclasses.replace(companion, path=None) for companion in build.companions)
     return {
         "sha256": build.sha256,
         "name": build.name,
         "tool": build.tool.value,
         "is_virtual": build.is_virtual,
-        "document": dump_document(dataclasses.replace(build, path=None)),
+        "document": dump_document(dataclasses.replace(build, path=None, companions=companions)),
     }
 
 

@@ -10,7 +10,7 @@ import re
 import shlex
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -24,9 +24,11 @@ from orchestrator.tools.arguments import (
     RESULT_FILE,
     RUNTIME_INFO_FILE,
     benchmark_flags,
+    files_written,
     format_flags,
 )
 from orchestrator.tools.output import parse_run
+from orchestrator.tools.start_caches import finish_start, prepare_start, with_start
 
 PACKAGE: Final = "org.tensorflow.lite.benchmark"
 ACTIVITY: Final = f"{PACKAGE}/.BenchmarkModelActivity"
@@ -52,19 +54,22 @@ class ApkTool:
 
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
         """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+        request = replace(request, cache_folder=f"{_FOLDER}/start-caches")
         command = start_command(request)
         started_at = datetime.now(UTC)
         deadline = Deadline(request.timeout_s)
         device.shell(_clear_command())
+        note = prepare_start(device, request, app=PACKAGE)
         with device.follow_log(buffers=("main", "system", "crash")) as lines:
             start = device.shell(command, timeout_s=min(60.0, request.timeout_s))
             watch = _Watch(device=device, deadline=deadline, cancelled=cancelled)
             if not _start_failed(start.text + start.stderr.decode("utf-8", "replace")):
                 watch.follow(lines)
         device.shell(f"am force-stop {PACKAGE}")
+        finish_start(device, request, app=PACKAGE)
         files = [
             Attachment(name=name, data=data)
-            for name in _RESULT_FILES
+            for name in files_written(request.run_pass)
             if (data := device.read_file(f"{_FOLDER}/{name}", package=PACKAGE)) is not None
         ]
         return RawOutput(
@@ -78,12 +83,13 @@ class ApkTool:
                 Attachment(name="stdout", data=start.stdout),
                 Attachment(name="stderr", data=start.stderr),
                 *files,
+                *note,
             ),
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read log and result files; an unreadable output is a report that says so."""
-        return parse_run(
+        report = parse_run(
             stdout=raw.data("stdout"),
             stderr=raw.data("stderr"),
             logcat=raw.data("logcat"),
@@ -95,6 +101,7 @@ class ApkTool:
             op_profile_format="proto" if raw.data(PROFILE_FILE) else "",
             requested=case.delegate.value,
         )
+        return with_start(report, raw)
 
 
 def start_command(request: InvocationRequest) -> str:

@@ -12,7 +12,10 @@ from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.ports import InvocationRequest
+from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.workload import Case, DelegateName, Pass
+from orchestrator.tools.environment import hexagon_folder
+from orchestrator.tools.start_caches import CACHE_FLAGS, start_flags
 
 #: Flags that follow from a case, its pass or the run's folder; a plan says them in its own words.
 OWNED_FLAGS: Final = frozenset(
@@ -49,18 +52,47 @@ def benchmark_flags(request: InvocationRequest, *, folder: str) -> list[tuple[st
     ``folder`` is where the program may write its result files. Raises UsageError for a delegate that this family of
     programs doesn't have, and for a flag that isn't the plan's to set.
     """
-    return case_flags(
-        request.case, request.run_pass, model_path=request.model_path, folder=folder, known=request.known_flags
+    flags = case_flags(
+        request.case,
+        request.run_pass,
+        model_path=request.model_path,
+        folder=folder,
+        known=request.known_flags,
+        stage=stage_of(request.run_pass, request.number),
+        cache_folder=request.cache_folder,
     )
+    skels = hexagon_folder(request)
+    if skels and "hexagon_lib_path" not in dict(flags):
+        flags.append(("hexagon_lib_path", skels))
+    return [(name, placed_value(value, request)) for name, value in flags]
+
+
+def placed_value(value: str, request: InvocationRequest) -> str:
+    """Return a flag's value with ``@name`` of one of the case's files as that file's path on the device."""
+    return request.file_paths.get(value[1:], value) if value.startswith("@") else value
+
+
+def files_written(run_pass: Pass) -> tuple[str, ...]:
+    """Return the files that a program writes in a pass, by the flags that it is given."""
+    further = {Pass.TIMING: (RUNTIME_INFO_FILE,), Pass.COLD: (RUNTIME_INFO_FILE,), Pass.PROFILE: (PROFILE_FILE,)}
+    return (RESULT_FILE, *further.get(run_pass, ()))
 
 
 def case_flags(
-    case: Case, run_pass: Pass, *, model_path: str, folder: str, known: frozenset[str] = frozenset()
+    case: Case,
+    run_pass: Pass,
+    *,
+    model_path: str,
+    folder: str,
+    known: frozenset[str] = frozenset(),
+    stage: StartStage | None = None,
+    cache_folder: str = "/caches",
 ) -> list[tuple[str, str]]:
     """Return the flags of one pass over a case, see :func:`benchmark_flags`.
 
     ``known`` are the flags that the very program has, where that is known: those of ours that only gather more are left
-    out when it doesn't have them, and so is ``use_xnnpack=false`` where there is no XNNPACK to leave out.
+    out when it doesn't have them, and so is ``use_xnnpack=false`` where there is no XNNPACK to leave out. ``stage`` is
+    that of the pass ``cold``, in which only it says what is cached, where.
     """
     if case.delegate not in _DELEGATE_FLAGS:
         raise UsageError(f"{case.tool} has no delegate {case.delegate}")
@@ -82,6 +114,14 @@ def case_flags(
         if name in OWNED_FLAGS:
             raise UsageError(f"flag {name} follows from the plan's own keys and can't be set beside them")
         flags[name] = value
+    if run_pass is Pass.COLD:
+        start = start_flags(
+            case.delegate,
+            stage or StartStage.CACHE_WARM,
+            cache_folder=cache_folder,
+            token=case.model_sha256[:16],
+        )
+        flags = {name: value for name, value in flags.items() if name not in CACHE_FLAGS} | start
     return list(flags.items())
 
 

@@ -19,8 +19,9 @@ from orchestrator.tools.flags import Program, check_flags, documented_flags, par
 #: Tools whose flags follow from the case by tools/arguments.py; of the others only the user's own are checked, and not
 #: for what they need beside them: performance_options sets the delegates' flags itself.
 _ARGUMENT_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.APK})
-#: Tools that can be asked by themselves; LiteRT's own program needs its libraries beside it to say anything.
-_ASKED_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.PERF_OPTIONS})
+#: Tools that can be asked: LiteRT's own program needs its libraries beside it to say anything, and performance_options
+#: lists only the four flags that it has beside benchmark_model's.
+_ASKED_TOOLS: Final = frozenset({ToolName.NATIVE})
 _PROGRAMS: Final[Mapping[ToolName, Program]] = {
     ToolName.LITERT: Program.LITERT,
     ToolName.LITERT_NATIVE: Program.LITERT,

@@ -136,9 +136,6 @@ LITERT: Final[tuple[Row, ...]] = (
     ("model_runtime_info_output_file", "string", "", "all", "where the runtime info goes"),
     ("input_layer_value_range", "string", "", "all", "range of random inputs, as name,low,high:..."),
 )
-#: Flags of LiteRT's vendors: any name with one of these starts is taken out before the program looks, also a misspelt
-#: one, so that the program never reports it.
-LITERT_VENDOR_PREFIXES: Final = ("qualcomm_", "mediatek_", "google_tensor_", "intel_openvino_", "samsung_")
 
 #: The only values that some strings may have; another is ignored without a word or refused at start.
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -15,6 +15,7 @@ from typing import Final
 from orchestrator.errors import OutputParseError
 from orchestrator.records.flag import FlagFault, FlagSchema, FlagSpec
 from orchestrator.tools import flag_tables
+from orchestrator.tools.vendor_flags import vendor_flags
 
 _HELP_LINE: Final = re.compile(
     r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>int32|int64|float|bool|string)"
@@ -63,10 +64,8 @@ def documented_flags(program: Program) -> FlagSchema:
     """Return the flags that the sources of a program define, over all its builds."""
     if program is Program.LITERT:
         rows = {row[0]: row for row in (*flag_tables.CORE, *flag_tables.LITERT)}.values()
-        return FlagSchema(
-            flags=_specs(rows, {**flag_tables.CHOICES, **flag_tables.LITERT_CHOICES}, flag_tables.LITERT_NEEDS),
-            open_prefixes=flag_tables.LITERT_VENDOR_PREFIXES,
-        )
+        own = _specs(rows, {**flag_tables.CHOICES, **flag_tables.LITERT_CHOICES}, flag_tables.LITERT_NEEDS)
+        return FlagSchema(flags=own | vendor_flags())
     tables = [*flag_tables.CORE, *flag_tables.MODEL, *flag_tables.DELEGATES]
     if program is Program.PERFORMANCE_OPTIONS:
         tables = [*flag_tables.PERFORMANCE_OPTIONS, *tables]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import threading
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
 
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -16,9 +15,12 @@ from orchestrator.tools.arguments import (
     RESULT_FILE,
     RUNTIME_INFO_FILE,
     benchmark_flags,
+    files_written,
     format_flags,
 )
+from orchestrator.tools.environment import environment
 from orchestrator.tools.output import parse_run
+from orchestrator.tools.start_caches import finish_start, prepare_start, quiet_s, with_start
 
 
 class NativeTool:
@@ -30,22 +32,24 @@ class NativeTool:
         """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
         folder = device.run_folder(request.run_id)
         command = native_command(request, folder=folder)
+        note = prepare_start(device, request)
         started_at = datetime.now(UTC)
         try:
             result = device.run_detached(
                 command,
                 run_id=request.run_id,
                 timeout_s=request.timeout_s,
-                quiet_s=request.case.warmup_min_secs + request.case.min_secs,
+                quiet_s=quiet_s(request),
                 cancelled=cancelled,
             )
             files = [
                 Attachment(name=name, data=data)
-                for name in (RESULT_FILE, RUNTIME_INFO_FILE, PROFILE_FILE)
+                for name in files_written(request.run_pass)
                 if (data := device.read_file(f"{folder}/{name}")) is not None
             ]
         finally:
             device.discard_run(request.run_id)
+        finish_start(device, request)
         return RawOutput(
             command=command,
             exit_code=result.exit_code,
@@ -56,12 +60,13 @@ class NativeTool:
                 Attachment(name="stdout", data=result.stdout),
                 Attachment(name="stderr", data=result.stderr),
                 *files,
+                *note,
             ),
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the output; an unreadable output is a report that says so."""
-        return parse_run(
+        report = parse_run(
             stdout=raw.data("stdout"),
             stderr=raw.data("stderr"),
             exit_code=raw.exit_code,
@@ -72,16 +77,21 @@ class NativeTool:
             op_profile_format="proto" if raw.data(PROFILE_FILE) else "",
             requested=case.delegate.value,
         )
+        return with_start(report, raw)
 
 
 def native_command(request: InvocationRequest, *, folder: str) -> str:
     """Return the command line for the device's shell, every word quoted."""
-    words = [request.program_path, *format_flags(benchmark_flags(request, folder=folder))]
+    return command_line(request, format_flags(benchmark_flags(request, folder=folder)))
+
+
+def command_line(request: InvocationRequest, arguments: list[str]) -> str:
+    """Return a program's command line with its environment and its cores, every word quoted."""
+    words = [request.program_path, *arguments]
     mask = affinity_mask(request.case.affinity, request.facts)
     if mask:
         words = ["taskset", mask, *words]
-    libraries = shlex.quote(str(PurePosixPath(request.program_path).parent))
-    return f"LD_LIBRARY_PATH={libraries} " + " ".join(shlex.quote(word) for word in words)
+    return f"{environment(request)} " + " ".join(shlex.quote(word) for word in words)
 
 
 def affinity_mask(affinity: str, facts: DeviceFacts) -> str:

@@ -15,8 +15,18 @@ from orchestrator.virtual.elf import MACHINES, StandInNote, stand_in
 #: Programs that write_benchmark_elf can make a stand-in for; ``cpu_only`` is a build without GPU, NNAPI and Hexagon.
 PROGRAMS: Final = (
     "benchmark_model", "benchmark_model_cpu_only", "benchmark_model_plus_flex", "benchmark_model_performance_options",
-    "benchmark_litert_model", "dummy_external_delegate",
+    "benchmark_litert_model", "dummy_external_delegate", "sample_stable_delegate",
 )  # fmt: skip
+#: Vendors whose NPU a virtual phone can stand in for, as LiteRT's libraries spell them.
+NPU_VENDORS: Final = ("Qualcomm", "MediaTek", "GoogleTensor", "Samsung")
+#: What the Hexagon delegate needs beside the program: its interface, and a library for each generation of the DSP.
+HEXAGON_LIBRARIES: Final = (
+    "libhexagon_interface.so", "libhexagon_nn_skel.so", "libhexagon_nn_skel_v65.so", "libhexagon_nn_skel_v66.so",
+)  # fmt: skip
+#: What LiteRT needs beside its program to use an NPU.
+NPU_LIBRARIES: Final = tuple(
+    f"libLiteRt{part}_{vendor}.so" for vendor in NPU_VENDORS for part in ("Dispatch", "CompilerPlugin")
+)
 BENCHMARK_PACKAGE: Final = "org.tensorflow.lite.benchmark"
 BENCHMARK_ACTIVITY: Final = ".BenchmarkModelActivity"
 _NEEDED: Final = ("libEGL.so", "libGLESv2.so", "liblog.so", "libandroid.so", "libm.so", "libdl.so", "libc.so")
@@ -33,6 +43,18 @@ def benchmark_elf(
     if abi not in MACHINES:
         raise UsageError(f"there is no stand-in for ABI {abi!r}; there are: {', '.join(MACHINES)}")
     return stand_in(StandInNote(program=program, version=version, min_sdk=min_sdk), abi, _NEEDED)
+
+
+def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") -> bytes:
+    """Return the bytes of a stand-in library of :data:`HEXAGON_LIBRARIES` or :data:`NPU_LIBRARIES`.
+
+    Libraries of one version belong together. Raises UsageError for another name or ABI.
+    """
+    if name not in (*HEXAGON_LIBRARIES, *NPU_LIBRARIES):
+        raise UsageError(f"there is no stand-in for {name!r}")
+    if abi not in MACHINES:
+        raise UsageError(f"there is no stand-in for ABI {abi!r}; there are: {', '.join(MACHINES)}")
+    return stand_in(StandInNote(program=name, version=version, min_sdk=23), abi, ("libc.so",))
 
 
 def write_benchmark_elf(

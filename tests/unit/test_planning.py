@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.planning import Expansion, NoBuild, expand, tools_for
+from orchestrator.planning import Expansion, HostFiles, NoBuild, expand, tools_for
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Matrix, Order, Plan, PlanModel
-from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
+from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ToolName
 
 PHONE = DeviceFacts(
     serial=Serial("PHONE1"),
@@ -30,6 +30,13 @@ COMPUTER = DeviceFacts(
 )
 MODELS = [Model(name=name, sha256=ModelSha(name * 64), size_bytes=1) for name in "ab"]
 NATIVE = Build(name="native", tool=ToolName.NATIVE, sha256=BuildSha("c" * 64), abi="arm64-v8a")
+WITH_HEXAGON = replace(
+    NATIVE,
+    companions=(
+        Companion(name="libhexagon_nn_skel_v66.so", sha256="2" * 64),
+        Companion(name="libhexagon_interface.so", sha256="1" * 64),
+    ),
+)
 LITERT = Build(name="litert", tool=ToolName.LITERT, sha256=BuildSha("d" * 64), abi="")
 
 
@@ -104,8 +111,9 @@ def test_a_delegate_that_cannot_be_there_is_skipped_with_its_reason(
 
 @pytest.mark.parametrize("soc", ["SM8250", "SDM845", "sm8150", "Snapdragon 855"])
 def test_hexagon_is_tried_on_qualcomm(soc: str) -> None:
-    expansion = expanded(plan(matrix=Matrix(delegates=(DelegateName.HEXAGON,))), replace(PHONE, soc=soc))
+    expansion = expanded(plan(matrix=Matrix(delegates=(DelegateName.HEXAGON,))), replace(PHONE, soc=soc), WITH_HEXAGON)
     assert len(expansion.cases) == 2
+    assert expansion.cases[0].files == (("libhexagon_interface.so", "1" * 64), ("libhexagon_nn_skel_v66.so", "2" * 64))
 
 
 def test_a_profile_that_does_not_list_a_delegate_skips_it() -> None:
@@ -184,3 +192,81 @@ def test_flags_of_another_program_are_skipped_and_the_set_without_flags_runs() -
 def test_without_named_threads_a_device_gets_four_or_as_many_as_it_has_cores() -> None:
     assert {case.threads for case in expanded(plan()).cases} == {4}
     assert {case.threads for case in expanded(plan(), COMPUTER, LITERT).cases} == {2}
+
+
+def test_libraries_of_another_delegate_are_no_part_of_a_case() -> None:
+    expansion = expanded(plan(matrix=Matrix(delegates=(DelegateName.XNNPACK,))), build=WITH_HEXAGON)
+    assert {case.files for case in expansion.cases} == {()}
+
+
+def test_hexagon_without_its_libraries_is_skipped_with_the_reason() -> None:
+    expansion = expanded(plan(matrix=Matrix(delegates=(DelegateName.HEXAGON,))))
+    assert not expansion.cases
+    assert {skip.reason_code for skip in expansion.skipped} == {"hexagon-libraries-missing"}
+
+
+@pytest.mark.parametrize(
+    ("soc", "maker", "wanted"),
+    [
+        ("SM8550", "QTI", ["libLiteRtDispatch_Qualcomm.so", "libQnnHtp.so", "libQnnHtpV73Skel.so"]),
+        ("SM8750", "QTI", ["libLiteRtDispatch_Qualcomm.so", "libQnnHtp.so", "libQnnHtpV79Skel.so"]),
+        ("MT6989", "Mediatek", ["libLiteRtDispatch_MediaTek.so"]),
+    ],
+)
+def test_an_npu_gets_the_libraries_of_its_own_chip(soc: str, maker: str, wanted: list[str]) -> None:
+    names = [
+        "libLiteRt.so", "libLiteRtDispatch_MediaTek.so", "libLiteRtDispatch_Qualcomm.so", "libQnnHtp.so",
+        "libQnnHtpV73Skel.so", "libQnnHtpV79Skel.so",
+    ]  # fmt: skip
+    build = replace(
+        NATIVE,
+        tool=ToolName.LITERT_NATIVE,
+        companions=tuple(Companion(name=name, sha256=f"{number}" * 64) for number, name in enumerate(names)),
+    )
+    phone = replace(PHONE, soc=soc, properties={"ro.soc.model": soc, "ro.soc.manufacturer": maker})
+    matrix = Matrix(delegates=(DelegateName.NPU, DelegateName.XNNPACK), tools=(ToolName.LITERT_NATIVE,))
+    cases = {case.delegate: case for case in expanded(plan(matrix=matrix), phone, build).cases}
+    assert [name for name, _ in cases[DelegateName.NPU].files] == ["libLiteRt.so", *wanted]
+    assert [name for name, _ in cases[DelegateName.XNNPACK].files] == ["libLiteRt.so"]
+
+
+def test_an_npu_without_a_dispatch_library_is_skipped_with_the_chip_named() -> None:
+    build = replace(NATIVE, tool=ToolName.LITERT_NATIVE)
+    matrix = Matrix(delegates=(DelegateName.NPU,), tools=(ToolName.LITERT_NATIVE,))
+    (skip, *_) = expanded(plan(matrix=matrix), PHONE, build).skipped
+    assert (skip.reason_code, "Qualcomm" in skip.reason) == ("npu-libraries-missing", True)
+
+
+def test_each_option_of_performance_options_is_a_case_of_its_own() -> None:
+    build = replace(NATIVE, tool=ToolName.PERF_OPTIONS)
+    delegates = (DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NNAPI)
+    matrix = Matrix(delegates=delegates, tools=(ToolName.PERF_OPTIONS,))
+    expansion = expanded(plan(matrix=matrix), PHONE, build)
+    found = sorted(
+        (case.delegate.value, case.threads, case.flags) for case in expansion.cases if case.model_name == "a"
+    )
+    assert found == [
+        *(("cpu", threads, ()) for threads in (1, 2, 4)),
+        ("gpu", 1, (("gpu_precision_loss_allowed", "false"),)),
+        ("gpu", 1, (("gpu_precision_loss_allowed", "true"),)),
+        ("nnapi", 1, ()),
+        *(("xnnpack", threads, ()) for threads in (1, 2, 4)),
+    ]
+    odd = expanded(plan(matrix=replace(matrix, delegates=(DelegateName.CPU,), threads=(3,))), PHONE, build)
+    assert {skip.reason_code for skip in odd.skipped} == {"option-not-in-program"}
+
+
+def test_a_file_of_this_computer_is_known_by_content_in_a_case() -> None:
+    flags = ((("external_delegate_path", "@/home/me/libmine.so"),),)
+    matrix = Matrix(delegates=(DelegateName.EXTERNAL,), flags=flags)
+    files = {"@/home/me/libmine.so": HostFiles(name="libmine.so", files=(("libmine.so", "a" * 64),))}
+    builds = {(PHONE.serial, ToolName.NATIVE): NATIVE}
+    (case, _) = expand(plan(matrix=matrix), [PHONE], MODELS, builds, host_files=files).cases
+    assert case.flags == (("external_delegate_path", "@libmine.so"),)
+    assert case.files == (("libmine.so", "a" * 64),)
+    assert type(case).from_row(case.to_row()) == case
+
+
+def test_an_external_delegate_that_no_flag_names_is_skipped() -> None:
+    expansion = expanded(plan(matrix=Matrix(delegates=(DelegateName.EXTERNAL,))))
+    assert {skip.reason_code for skip in expansion.skipped} == {"external-delegate-unnamed"}
