@@ -1,0 +1,98 @@
+"""The caches of the pass ``cold``: put away before a first load, kept for a warm start, and what shows their use.
+
+They lie in one folder of ours, which holds the caches of one case at a time: its stages follow each other.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.errors import DeviceCommandError
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.start import CACHING_DELEGATES, StartStage, stage_of
+from orchestrator.records.workload import DelegateName, Pass
+
+#: The attachment that says in which stage a process started, and how much was cached.
+START_NOTE: Final = "start.txt"
+_WEIGHTS_FILE: Final = "weights.bin"
+#: A start needs one inference, the first; any further one is only what the programs insist on.
+_FEWEST_RUNS: Final[Mapping[str, str]] = {
+    "num_runs": "1", "min_secs": "0", "warmup_runs": "1", "warmup_min_secs": "0",
+}  # fmt: skip
+#: Flags of caches, also a user's own: in this pass only the stage says what is cached.
+CACHE_FLAGS: Final = frozenset(
+    {"delegate_serialize_dir", "delegate_serialize_token", "xnnpack_weight_cache_file_path"}
+)  # fmt: skip
+_NOTE: Final = re.compile(rb"stage=(?P<stage>[a-z-]+) cache_bytes=(?P<size>\d+|-)\n")
+_FROM_CACHE: Final = re.compile(rb"[^\n]*from serialized data[^\n]*")
+
+
+def start_flags(delegate: DelegateName, stage: StartStage, *, cache_folder: str, token: str) -> dict[str, str]:
+    """Return the flags of a start; ``token`` names the model in a folder that delegates share."""
+    flags = dict(_FEWEST_RUNS)
+    if stage is StartStage.PROCESS_COLD or delegate not in CACHING_DELEGATES:
+        return flags
+    if delegate is DelegateName.XNNPACK:
+        return flags | {"xnnpack_weight_cache_file_path": f"{cache_folder}/{_WEIGHTS_FILE}"}
+    return flags | {"delegate_serialize_dir": cache_folder, "delegate_serialize_token": token}
+
+
+def prepare_start(device: Device, request: InvocationRequest, *, app: str = "") -> tuple[Attachment, ...]:
+    """Put the caches into the state that the stage means; return a note of it, nothing in other passes.
+
+    ``app`` is the package in whose name it is done. Raises DeviceError kinds, DeviceCommandError when the folder
+    can't be made or emptied: a start with unknown caches would mean nothing.
+    """
+    stage = stage_of(request.run_pass, request.number)
+    if stage is None:
+        return ()
+    size = "-"
+    if stage is not StartStage.PROCESS_COLD:
+        folder = shlex.quote(request.cache_folder)
+        empty = f"rm -rf {folder} && " if stage is StartStage.FIRST_LOAD else ""
+        # cat fails where there is no file; then there are 0 bytes.
+        command = f"{empty}mkdir -p {folder} && cat {folder}/* 2>/dev/null | wc -c"
+        said = device.shell(_as_app(command, app))
+        size = said.text.strip()
+        if said.exit_code or not size.isdecimal():
+            reason = (said.stderr.decode("utf-8", "replace") or said.text).strip()
+            raise DeviceCommandError(
+                f"the cache folder {request.cache_folder} can't be prepared: {reason}", serial=device.serial
+            )
+    return (Attachment(name=START_NOTE, data=f"stage={stage} cache_bytes={size}\n".encode()),)
+
+
+def finish_start(device: Device, request: InvocationRequest, *, app: str = "") -> None:
+    """Take the caches away after the last stage that uses them; raises DeviceError kinds."""
+    if stage_of(request.run_pass, request.number) is StartStage.CACHE_WARM:
+        device.shell(_as_app(f"rm -rf {shlex.quote(request.cache_folder)}", app))
+
+
+def with_start(report: ToolReport, raw: RawOutput) -> ToolReport:
+    """Return a report with what is known of the start: ``start_stage``, ``cache_bytes_before``, ``from_cache``."""
+    note = _NOTE.fullmatch(raw.data(START_NOTE))
+    if note is None:
+        return report
+    extra: dict[str, float | str] = {**report.extra, "start_stage": note["stage"].decode()}
+    if note["size"] != b"-":
+        extra["cache_bytes_before"] = float(note["size"])
+    for name in ("stdout", "stderr", "logcat"):
+        line = _FROM_CACHE.search(raw.data(name))
+        if line is not None:
+            extra["from_cache"] = line.group().decode("utf-8", "replace").strip()
+            break
+    return replace(report, extra=extra)
+
+
+def quiet_s(request: InvocationRequest) -> float:
+    """Seconds that a run takes at the least, during which a phone is best left alone."""
+    return 0.0 if request.run_pass is Pass.COLD else request.case.warmup_min_secs + request.case.min_secs
+
+
+def _as_app(command: str, app: str) -> str:
+    return f"run-as {shlex.quote(app)} sh -c {shlex.quote(command)}" if app else command
