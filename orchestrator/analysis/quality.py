@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.analysis.outcome import Ending
+from orchestrator.analysis.starts import start_findings
 from orchestrator.records.device import DeviceFacts, DeviceState
 from orchestrator.records.run import DelegateTruth, LatencySummary, Outcome, ToolReport
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import Case, DelegateName, Pass
+from orchestrator.records.workload import IMPORTED_TOOLS, Case, DelegateName, Pass
 from orchestrator.units import format_latency, format_percent
 
 #: Fewer inferences than this say little about the process's own spread.
@@ -39,7 +40,11 @@ CODES: Final = {
     "rebooted": "the phone was booted anew during the run",
     "foreign-load": "something else kept the processor busy",
     "more-threads-than-big-cores": "threads shared the big cores or ran on small ones",
+    "warm-cold-start": "a start that was to be cold used a cache",
+    "cache-not-used": "a start that was to be warm found no cache, or didn't use it",
     "battery-low": "the battery was low; phones limit their clocks then",
+    "imported": "somebody else made the run; nothing is known of the device's heat, load and battery",
+    "unidentified": "nothing in the imported text shows that it is of this case",
 }
 
 
@@ -55,6 +60,8 @@ def judge(
 ) -> QualityVerdict:
     """Return the quality and the findings of one invocation."""
     findings = list(_device_findings(facts))
+    if case.tool in IMPORTED_TOOLS:
+        findings.append(_finding("imported", Severity.INFO))
     if ending.outcome is not Outcome.COMPLETED or report is None:
         findings.append(_finding("not-completed", Severity.ERROR, f"{ending.outcome}: {ending.reason}"))
     else:
@@ -94,11 +101,15 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
         yield _finding("delegate-unknown", Severity.WARNING, f"nothing shows that {case.delegate} was used")
     if report.unconsumed_flags:
         yield _finding("flags-ignored", Severity.ERROR, evidence=" ".join(report.unconsumed_flags))
+    if unidentified := report.extra.get("unidentified"):
+        yield _finding("unidentified", Severity.WARNING, evidence=str(unidentified))
     for disagreement in report.disagreements:
         yield _finding("sources-disagree", Severity.WARNING, evidence=disagreement)
     big = len(facts.big_cores)
     if case.delegate in {DelegateName.CPU, DelegateName.XNNPACK} and big and case.threads > big:
         yield _finding("more-threads-than-big-cores", Severity.INFO, f"{case.threads} threads, {big} big cores")
+    if run_pass is Pass.COLD:
+        yield from start_findings(report)
     if run_pass is Pass.TIMING and report.inference is not None:
         yield from _timing_findings(report, report.inference)
 

@@ -18,6 +18,7 @@ from orchestrator.engine.events import (
     RunStored,
 )
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
+from orchestrator.records.start import stage_of
 from orchestrator.units import format_bytes, format_duration, format_latency
 
 if TYPE_CHECKING:
@@ -122,6 +123,16 @@ def describe(event: object) -> str:
     return one_line(text)
 
 
+def _start(run: RunRecord) -> str:
+    """Return how a run of the pass ``cold`` started, empty for one of another pass."""
+    stage = stage_of(run.run_pass, run.invocation)
+    if stage is None or run.report is None:
+        return ""
+    parts = [("init", run.report.init_us), ("first inference", run.report.first_inference_us)]
+    known = [f"{name} {format_latency(value_us)}" for name, value_us in parts if value_us is not None]
+    return f"{stage}: {', '.join(known) or 'unknown'}"
+
+
 def describe_run(run: RunRecord) -> str:
     """Return a run as one line: what it measured, how it ended, what it is worth."""
     case = run.case
@@ -129,7 +140,7 @@ def describe_run(run: RunRecord) -> str:
     what = f"{case.model_name}, {case.configuration}{kind} #{run.invocation + 1}"
     if run.outcome is not Outcome.COMPLETED:
         return f"{what}: {run.outcome}: {run.reason_code}: {run.reason}"
-    figure = format_latency(run.latency_us) if run.latency_us is not None else "done"
+    figure = format_latency(run.latency_us) if run.latency_us is not None else _start(run) or "done"
     delegate = run.report.delegate if run.report else None
     nodes = ""
     if delegate is not None and delegate.truth is DelegateTruth.PARTIAL:

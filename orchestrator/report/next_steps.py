@@ -42,7 +42,11 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "rebooted": "Look for the cause (heat, battery, driver crash in last_kmsg), then measure again.",
     "foreign-load": "End what else is running on this computer, then measure again.",
     "more-threads-than-big-cores": "Ask for no more threads than there are big cores.",
+    "warm-cold-start": "Remove the named cache, or the flag that names another one; then measure again.",
+    "cache-not-used": "Look at the first load's output: a driver or delegate that keeps no cache has no warm start.",
     "battery-low": "Charge the phone above 15 %, then measure again.",
+    "imported": "Ask whoever ran it how warm, loaded and charged the phone was.",
+    "unidentified": "Import the console's text of the run, which names model, threads and delegate.",
 }
 #: By the codes of the errors that end an invocation (errors.py), and of those that the engine gives itself.
 ERROR_STEPS: Final[Mapping[str, str]] = {
