@@ -169,7 +169,7 @@ def _bench(
         list[str] | None, typer.Option("--build", help="Program to use, tool=NAME or tool=FILE; may be given again.")
     ] = None,
     run_pass: Annotated[
-        list[str] | None, typer.Option("--pass", help="timing, memory, profile (a,b); timing when left out.")
+        list[str] | None, typer.Option("--pass", help="timing, memory, profile, cold (a,b); timing when left out.")
     ] = None,
     invocations: Annotated[int, typer.Option("--invocations", "-n", min=1, help="Processes started per case.")] = 3,
     num_runs: Annotated[int, typer.Option(min=1, help="Inferences per process, at the least.")] = 50,
