@@ -50,6 +50,7 @@ RULES: Final[tuple[tuple[int, str, re.Pattern[str]], ...]] = tuple(
         (1, "provider-missing", r"(\w+ was not found\.)$"),
         (1, "bad-threads", r"(num_threads should be .*)"),
         (1, "model-not-found", r"(Could not open '.*'\.)"),
+        (1, "model-not-found", r"(Couldn't find '.*' in bundle\.)"),
         (2, "out-of-memory", r"(Mmap of .* failed with error '12'\.)"),
         (2, "model-corrupt", r"(The model is not a valid Flatbuffer.*|mmap of size 0 requested\.)"),
         (2, "model-corrupt", r"(No subgraph in the model\.|Mmap of .* failed with error .*)"),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.records.run import ToolReport
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
+from orchestrator.records.workload import Case, DelegateName, ToolName
 from orchestrator.tools.figures import NUMBER, parse_number
+from orchestrator.tools.foreign_app import SOURCE, implicit_xnnpack, not_startable, selected_run
 
 _OBJECT: Final = re.compile(r"\{[^{}]*\"benchmark config\"[^{}]*\}", re.DOTALL)
 _TIMES: Final = re.compile(rf"(init|warmup|inference): ({NUMBER})", re.ASCII)
@@ -18,10 +25,78 @@ _CSV_COLUMNS: Final = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What one scenario of the app passes to the benchmark; everything else has the programs' defaults."""
+
+    delegate: DelegateName
+    #: -1: not passed, the runtime's choice.
+    threads: int = -1
+    flags: tuple[tuple[str, str], ...] = ()
+
+
+_SERIALIZED: Final = (("delegate_serialize_dir", "/sdcard/serialize"), ("delegate_serialize_token", "dummy_token"))
+#: The app's scenarios by their label, in the order of their numbers from 1. The first three pass no delegate.
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "cpu_1thread": Scenario(delegate=DelegateName.CPU, threads=1),
+    "cpu_2threads": Scenario(delegate=DelegateName.CPU, threads=2),
+    "cpu_4threads": Scenario(delegate=DelegateName.CPU, threads=4),
+    "xnnpack_1thread": Scenario(delegate=DelegateName.XNNPACK, threads=1),
+    "xnnpack_2threads": Scenario(delegate=DelegateName.XNNPACK, threads=2),
+    "xnnpack_4threads": Scenario(delegate=DelegateName.XNNPACK, threads=4),
+    "gpu_default": Scenario(delegate=DelegateName.GPU, flags=(("gpu_precision_loss_allowed", "false"),)),
+    "gpu_fp16": Scenario(delegate=DelegateName.GPU, flags=(("gpu_precision_loss_allowed", "true"),)),
+    "dsp_hexagon": Scenario(delegate=DelegateName.HEXAGON),
+    "nnapi": Scenario(delegate=DelegateName.NNAPI),
+    "gpu_default_with_serialization": Scenario(
+        delegate=DelegateName.GPU, flags=(*_SERIALIZED, ("gpu_precision_loss_allowed", "false"))
+    ),
+    "gpu_fp16_with_serialization": Scenario(
+        delegate=DelegateName.GPU, flags=(*_SERIALIZED, ("gpu_precision_loss_allowed", "true"))
+    ),
+}
+
+
+class FirebaseTool:
+    """Reads the app's records; a test lab runs it."""
+
+    name = ToolName.FIREBASE
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Raise UsageError: the app isn't started by benchfarm."""
+        not_startable(self.name, device, request, cancelled)
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the record that was selected at import; an unreadable text is a report that says so."""
+        reports = parse_firebase(raw.data(SOURCE).decode("utf-8", "replace"))
+        chosen = selected_run(raw)
+        if chosen < len(reports):
+            return reports[chosen]
+        reason = f"the text holds {len(reports)} records, of {case.model_name} not number {chosen + 1}"
+        return ToolReport(outcome="failed", failure_code="no-result", failure_reason=reason)
+
+
 def parse_firebase(text: str) -> list[ToolReport]:
-    """Read the records of a text; one report each, none when it holds no such record."""
+    """Read the records of a text; one report each, none when it holds no such record.
+
+    Nothing in a record shows where the operators ran. What is known is what the scenario passes: without a delegate
+    flag the runtime applies XNNPACK by itself, whatever the label says.
+    """
     reports = [report for match in _OBJECT.finditer(text) if (report := _json_report(match[0])) is not None]
-    return reports or _csv_reports(text)
+    return [_judged(report) for report in reports or _csv_reports(text)]
+
+
+def _judged(report: ToolReport) -> ToolReport:
+    scenario = SCENARIOS.get(report.label)
+    if scenario is None:
+        return report
+    evidence = DelegateEvidence(requested=scenario.delegate.value)
+    if report.failure_code == "delegate-failed":
+        line = f"status: {report.failure_reason}"
+        evidence = dataclasses.replace(evidence, truth=DelegateTruth.FAILED, lines=(line,))
+    elif scenario.delegate is DelegateName.CPU and report.outcome == "ok":
+        evidence = implicit_xnnpack()
+    return dataclasses.replace(report, delegate=evidence)
 
 
 def _json_report(text: str) -> ToolReport | None:

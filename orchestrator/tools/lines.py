@@ -2,7 +2,8 @@
 
 The same message reaches us as ``INFO: msg`` (console, since about 2023), ``msg`` (console, older),
 ``06-18 10:20:41.572 4669 4669 I tflite  : msg`` (logcat threadtime), ``06-18 10:20:41.572 I/tflite  ( 4669): msg``
-(time), ``I/tflite  ( 4669): msg`` (brief), with an NSLog header (iOS), behind ``# `` in a notebook, or indented.
+(time), ``I/tflite  ( 4669): msg`` (brief), below a line ``[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]`` (long),
+with an NSLog header (iOS), behind ``# `` in a notebook, or indented.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ _NSLOG: Final = re.compile(
 )
 _SEVERITY: Final = re.compile(r"(?P<severity>INFO|WARN|WARNING|ERROR|FATAL|VERBOSE|DEBUG): ?(?P<text>.*)$", re.DOTALL)
 _SOURCE_FILE: Final = re.compile(r"\[(?P<file>[\w./+-]+\.(?:cc|h|cpp|mm)):\d+\] ?(?P<text>.*)$", re.DOTALL)
+_LONG_HEADER: Final = re.compile(
+    r"\[ (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3,9}(?: [+-]\d{4})?\s+(?:[a-z_]\w*:\s*)?"
+    r"(?P<pid>\d{1,9}):\s*(?:0x)?[0-9a-f]{1,9} (?P<severity>[VDIWEFAS])/(?P<tag>.*?)\s*\]$",
+    re.ASCII,
+)
+_LONG_START: Final = re.compile(
+    rb"^\[ (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}.{3,60} [VDIWEFAS]/.{0,80}\]\r?$", re.MULTILINE
+)
 _LAST_WORD: Final = re.compile(r"[^\s,]*$")
 _LOGCAT_START: Final = re.compile(
     rb"\s*(?:(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}|(?:\d\d:\d\d:\d\d )?[VDIWEF]/[^(]{1,60}\(\s*\d+\):|--------- )"
@@ -159,3 +168,24 @@ def looks_like_logcat(buffer: Buffer) -> bool:
     lines = [line for line in sample.split(b"\n") if line.strip()]
     headers = sum(1 for line in lines if _LOGCAT_START.match(line))
     return bool(lines) and headers >= 0.6 * len(lines)
+
+
+def is_long_logcat(buffer: Buffer) -> bool:
+    """Whether the text has the headers of ``logcat -v long``, each on a line of its own above its message."""
+    return _LONG_START.search(buffer[0:65_536]) is not None
+
+
+def iterate_long_logcat(buffer: Buffer) -> Iterator[Line]:
+    """Yield the lines of every message of a ``logcat -v long`` text, each as if its header stood before it."""
+    header: re.Match[str] | None = None
+    for data, cut in iterate_lines(buffer):
+        line = parse_line(data, cut=cut)
+        found = _LONG_HEADER.match(line.raw.rstrip()) if line.style == "console" else None
+        if found is not None:
+            header = found
+        elif header is None or line.style != "console":
+            yield line
+        else:
+            line.style, line.tag = "logcat", header["tag"]
+            line.severity, line.pid = header["severity"], int(header["pid"])
+            yield line

@@ -15,10 +15,20 @@ from typing import Final, Literal
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 from orchestrator.tools.adb_session import parse_adb_session
+from orchestrator.tools.delegate_performance import parse_delegate_performance
 from orchestrator.tools.failures import Crash, SystemLog
 from orchestrator.tools.firebase import parse_firebase
 from orchestrator.tools.ios_view import parse_ios_view
-from orchestrator.tools.lines import Buffer, Line, find_lines, iterate_lines, looks_like_logcat, parse_line
+from orchestrator.tools.lines import (
+    Buffer,
+    Line,
+    find_lines,
+    is_long_logcat,
+    iterate_lines,
+    iterate_long_logcat,
+    looks_like_logcat,
+    parse_line,
+)
 from orchestrator.tools.op_profile import OperatorProfile, parse_op_profile
 from orchestrator.tools.protos import decode_result, decode_runtime_info
 from orchestrator.tools.public import describe, to_public
@@ -38,19 +48,20 @@ _SMALL_BYTES: Final = 2_000_000
 _OUR_WORDS: Final = (b"lite",)
 
 
-def parse_text(text: bytes | str, *, source: Source = "auto") -> tuple[ToolReport, ...]:
+def parse_text(text: bytes | str, *, source: Source = "auto", requested: str = "") -> tuple[ToolReport, ...]:
     """Read a text that somebody gives us and return one report per run, in the order of the text.
 
     Args:
         text: what was printed: console, logcat of any format, a notebook, several runs in a row, the summary of
             performance options, the LiteRT banner, the iOS app's view or console, an adb session.
         source: "logcat" and "console" say what it is where that is known; "auto" looks.
+        requested: the delegate that was asked for where that is known; the flags in the output are used else.
 
     Raises:
         OutputParseError: nothing in the text is the output of a benchmark program.
     """
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    return _parse_buffer(data, source)
+    return _parse_buffer(data, source, requested)
 
 
 def parse_file(path: Path, *, source: Source = "auto") -> tuple[ToolReport, ...]:
@@ -146,17 +157,21 @@ def _decode_files(result_pb: bytes, runtime_info_pb: bytes, op_profile: bytes, o
 
 
 def _lines(buffer: Buffer) -> Iterator[Line]:
+    if is_long_logcat(buffer):
+        yield from iterate_long_logcat(buffer)
+        return
     for data, cut in iterate_lines(buffer):
         yield parse_line(data, cut=cut)
 
 
 def _logcat_lines(buffer: Buffer) -> Iterator[Line]:
-    if len(buffer) <= _SMALL_BYTES:
+    # Messages of a long logcat have their tag on another line, where a search for it wouldn't find them.
+    if len(buffer) <= _SMALL_BYTES or is_long_logcat(buffer):
         return _lines(buffer)
     return (parse_line(data, cut=cut) for data, cut in find_lines(buffer, _OUR_WORDS))
 
 
-def _parse_buffer(buffer: Buffer, source: Source) -> tuple[ToolReport, ...]:
+def _parse_buffer(buffer: Buffer, source: Source, requested: str = "") -> tuple[ToolReport, ...]:
     is_large_logcat = len(buffer) > _SMALL_BYTES and (
         source == "logcat" or (source == "auto" and looks_like_logcat(buffer))
     )
@@ -164,11 +179,11 @@ def _parse_buffer(buffer: Buffer, source: Source) -> tuple[ToolReport, ...]:
     for line in _logcat_lines(buffer) if is_large_logcat else _lines(buffer):
         splitter.feed(line)
     transcripts = [transcript for transcript in splitter.transcripts if not transcript.is_empty]
-    reports = [build_report(transcript, system=splitter.system) for transcript in transcripts]
+    reports = [build_report(transcript, system=splitter.system, requested=requested) for transcript in transcripts]
     if is_large_logcat and any(report.outcome != "ok" for report in reports):
         # Only a run without a result needs the lines in which the phone tells how a process ended.
         system = _read_system_log(buffer)
-        reports = [build_report(transcript, system=system) for transcript in transcripts]
+        reports = [build_report(transcript, system=system, requested=requested) for transcript in transcripts]
     reports = _with_rows(reports, transcripts, splitter.rows)
     if not reports:
         reports = _other_formats(buffer, splitter.system)
@@ -197,6 +212,7 @@ def _other_formats(buffer: Buffer, system: SystemLog) -> list[ToolReport]:
     return (
         parse_ios_view(text)
         or parse_firebase(text)
+        or parse_delegate_performance(text)
         or [_crash_report(crash) for crash in system.crashes]
         or parse_adb_session(text)
     )

@@ -222,3 +222,40 @@ def test_text_of_other_programs_is_refused() -> None:
     ):
         with pytest.raises(OutputParseError):
             parse_text(text)
+
+
+def long_logcat(text: str, header: str = "[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]") -> str:
+    """Return every message below a header of its own, an empty line after it, as ``logcat -v long`` writes."""
+    return "--------- beginning of main\n" + "".join(f"{header}\n{line}\n\n" for line in text.splitlines() if line)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]",
+        "[ 06-18 10:20:41.572  4669:0x123d I/tflite ]",
+        "[ 2026-06-18 10:20:41.572123 +0200  4669: 4669 I/tflite   ]",
+    ],
+)
+def test_long_logcat_gives_the_same_report(header: str) -> None:
+    (plain,) = parse_text(RUN)
+    (report,) = parse_text(long_logcat(RUN, header))
+    assert figures(report) == figures(plain)
+    assert report.extra["pid"] == 4669
+    assert figures(parse_run(stdout=b"", stderr=b"", logcat=long_logcat(RUN, header).encode(), exit_code=None,
+                             timed_out=False)) == figures(plain)  # fmt: skip
+
+
+def test_long_logcat_of_two_processes_and_others_is_told_apart() -> None:
+    others = long_logcat("count=1 curr=5\n", "[ 06-18 10:20:41.572  99: 99 I/Other ]")
+    second = long_logcat(RUN, "[ 06-18 10:20:43.572  77: 77 I/tflite ]")
+    reports = parse_text(long_logcat(RUN) + others + second)
+    assert [report.extra["pid"] for report in reports] == [4669, 77]
+    assert [report.inference_mean_us for report in reports] == [11293.0, 11293.0]
+
+
+def test_large_long_logcat_is_read_whole() -> None:
+    noise = long_logcat("something else happened\n" * 40_000, "[ 06-18 10:20:41.572  99: 99 I/Other ]")
+    assert len(noise) > 2_000_000
+    (report,) = parse_text(noise + long_logcat(RUN), source="logcat")
+    assert report.inference_mean_us == 11293.0
