@@ -27,7 +27,7 @@ from orchestrator.predicates import parse_predicate
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import DeviceSelection, Plan
-from orchestrator.records.workload import Build, ToolName
+from orchestrator.records.workload import IMPORTED_TOOLS, Build, ToolName
 from orchestrator.resources import data_folder
 from orchestrator.tools.litert import program_path
 
@@ -116,11 +116,15 @@ class Farm:
     def tools(self) -> Mapping[ToolName, Tool]:
         """The benchmark programs."""
         from orchestrator.tools.apk import ApkTool
+        from orchestrator.tools.delegate_performance import DelegatePerformanceTool
+        from orchestrator.tools.firebase import FirebaseTool
+        from orchestrator.tools.ios_app import IosAppTool
         from orchestrator.tools.litert import LitertTool
         from orchestrator.tools.native import NativeTool
 
         tools: tuple[Tool, ...] = (NativeTool(), ApkTool(), LitertTool())
-        return {tool.name: tool for tool in tools}
+        imported: tuple[Tool, ...] = (IosAppTool(), FirebaseTool(), DelegatePerformanceTool())
+        return {tool.name: tool for tool in (*tools, *imported)}
 
     @cached_property
     def profiles(self) -> Mapping[str, DeviceProfile]:
@@ -318,6 +322,8 @@ class Farm:
     def _build_for(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | NoBuild:
         if tool is ToolName.LITERT and facts.kind is DeviceKind.HOST:
             return litert_build()
+        if tool in IMPORTED_TOOLS:
+            return NoBuild(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
         if facts.is_virtual and not named:
             return stand_in_build(self.settings.cache_folder / "stand-ins", tool, facts.abis[0])
         try:

@@ -36,12 +36,14 @@ plan_app = typer.Typer(help="Look at plans without running them.", **_LOOK)
 lab_app = typer.Typer(help="Virtual phones on this computer, behind a real adb server.", **_LOOK)
 builds_app = typer.Typer(help="The benchmark programs that benchfarm can put on a phone.", **_LOOK)
 models_app = typer.Typer(help="Look inside models; the sample models.", **_LOOK)
+ios_app = typer.Typer(help="iPhones: export a plan's cases for the iOS benchmark app, import what it showed.", **_LOOK)
 adb_app = typer.Typer(help="The adb server that benchfarm starts when none is running.", **_LOOK)
 for name, group in (
     ("plan", plan_app),
     ("lab", lab_app),
     ("builds", builds_app),
     ("models", models_app),
+    ("ios", ios_app),
     ("adb", adb_app),
 ):
     app.add_typer(group, name=name)
@@ -332,6 +334,59 @@ def _flags(
     from orchestrator.cli import flags
 
     _show(lambda settings: flags.explain(settings, flag_name, build=build, tool=tool, serial=device), as_json=as_json)
+
+
+@app.command("import")
+def _import(
+    files: Annotated[list[Path], typer.Argument(help="Firebase JSON or CSV, or report.json or report.csv.")],
+    device: Annotated[str, typer.Option("--device", "-s", help="Serial number or name of the phone it ran on.")],
+    model: Annotated[list[Path], typer.Option("--model", "-m", help="Model that was measured; may be given again.")],
+    profile: Annotated[str, typer.Option("--profile", help="Profile of a phone that isn't known yet.")] = "",
+    program: Annotated[str, typer.Option("--app", help="The app's file (with a slash), or what version it is.")] = "",
+    campaign_name: Annotated[str, typer.Option("--name", help="Name of the campaign.")] = "import",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Store results of the Firebase game-loop app and the Delegate Performance Benchmark app, judged as all others."""
+    from orchestrator.cli import importing
+
+    request = importing.ImportRequest(
+        files=tuple(files), device=device, profile=profile, models=tuple(model), app=program, name=campaign_name
+    )
+    _show(lambda settings: importing.import_files(settings, request, out), as_json=as_json)
+
+
+@ios_app.command("export")
+def _ios_export(
+    plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="New folder to write.")],
+    profile: Annotated[str, typer.Option("--profile", help="iPhone profile; the plan's own else.")] = "",
+    phone_name: Annotated[
+        str, typer.Option("--name", help="What the iPhone is known by; the profile's name else.")
+    ] = "",
+    os_version: Annotated[str, typer.Option("--ios", help="Version of iOS on it, for the records.")] = "",
+    program: Annotated[str, typer.Option("--app", help="The app's file (with a slash), or what version it is.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Write, for a plan's cases on an iPhone, the files of each app bundle and what to do with them."""
+    from orchestrator.cli import ios
+
+    phone = ios.IPhone(profile=profile, name=phone_name, os_version=os_version, app=program)
+    _show(lambda settings: ios.export(settings, plan, out, phone), as_json=as_json)
+
+
+@ios_app.command("import")
+def _ios_import(
+    folder: Annotated[Path, typer.Argument(help="Folder that 'benchfarm ios export' wrote.")],
+    files: Annotated[list[Path] | None, typer.Argument(help="The app's output; the results folders' else.")] = None,
+    case: Annotated[str, typer.Option("--case", help="Case of the files: folder or key, or its beginning.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Store what the iOS benchmark app showed; text that can't be of its case is refused."""
+    from orchestrator.cli import ios
+
+    _show(lambda settings: ios.import_results(settings, folder, tuple(files or ()), case, out), as_json=as_json)
 
 
 @app.command("restore")
