@@ -1,0 +1,150 @@
+"""``benchfarm import``: results that others measured, as judged runs of a named phone."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli import importing, reports, stored
+from orchestrator.cli.result import CommandResult
+from orchestrator.errors import UsageError
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import Quality
+from tests.samples.imported_reports import (
+    delegate_report_csv,
+    delegate_report_json,
+    firebase_csv,
+    firebase_json,
+)
+
+SAMPLES = Path(__file__).parents[3] / "orchestrator" / "models" / "samples"
+MODEL = min(SAMPLES.glob("*float*.tflite"))
+OTHER = min(SAMPLES.glob("*int8*.tflite"))
+SIZE_MB = MODEL.stat().st_size / 1e6
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.from_environment({}, home=tmp_path / "home")
+
+
+@pytest.fixture
+def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
+    """Import texts, each from a file of its own."""
+
+    def run(
+        *texts: str, device: str = "LAB-7", profile: str = "", models: tuple[Path, ...] = (MODEL,)
+    ) -> CommandResult:
+        files = []
+        for number, text in enumerate(texts):
+            path = tmp_path / f"given-{number}.txt"
+            path.write_text(text)
+            files.append(path)
+        request = importing.ImportRequest(
+            files=tuple(files), device=device, profile=profile, models=models, app="TensorFlow 2.17", name="lab"
+        )
+        return importing.import_files(settings, request, None)
+
+    return run
+
+
+def test_firebase_records_become_runs_of_the_named_phone(
+    settings: Settings, take: Callable[..., CommandResult]
+) -> None:
+    result = take(
+        firebase_csv("cpu_4threads", 5000, size_mb=SIZE_MB),
+        firebase_json("xnnpack_4threads", 4900) + firebase_json("nnapi", 0, "TFLite delegate error"),
+        profile="pixel-4",
+    )
+    assert result.exit_code == 1
+    with Farm(settings) as farm:
+        cpu, xnnpack, nnapi = farm.store.runs()
+        facts = farm.store.devices()[cpu.case.serial]
+        (build,) = farm.store.builds().values()
+    assert (facts.serial, facts.kind, facts.is_virtual, facts.profile) == (
+        "LAB-7",
+        DeviceKind.ANDROID,
+        False,
+        "pixel-4",
+    )
+    assert (build.version, build.tool.value) == ("TensorFlow 2.17", "firebase")
+    assert (cpu.outcome, cpu.reason_code) == (Outcome.FAILED, "delegate-wrong-backend")
+    assert (xnnpack.outcome, xnnpack.latency_us, xnnpack.case.threads) == (Outcome.COMPLETED, 4900.0, 4)
+    assert xnnpack.verdict.quality is Quality.SUSPECT
+    assert xnnpack.verdict.has("imported")
+    assert xnnpack.verdict.has("delegate-unknown")
+    assert (nnapi.outcome, nnapi.reason_code) == (Outcome.FAILED, "delegate-failed")
+    assert "its own threads" in nnapi.case.configuration
+
+
+def test_what_the_app_wrote_twice_is_one_run(settings: Settings, take: Callable[..., CommandResult]) -> None:
+    take(firebase_csv("gpu_fp16", 5000, size_mb=SIZE_MB), firebase_json("gpu_fp16", 5000))
+    with Farm(settings) as farm:
+        assert len(list(farm.store.runs())) == 1
+
+
+@pytest.mark.parametrize("form", [delegate_report_csv, delegate_report_json])
+def test_a_delegate_report_becomes_runs_of_each_model(
+    settings: Settings, take: Callable[..., CommandResult], form: Callable[..., str]
+) -> None:
+    text = form(MODEL.stem, OTHER.stem)
+    take(text, models=(OTHER, MODEL))
+    with Farm(settings) as farm:
+        runs = list(farm.store.runs())
+        kept = farm.store.attachments(runs[0].run_id)
+    assert [run.case.model_name for run in runs] == [MODEL.stem] * 3 + [OTHER.stem] * 3
+    assert [run.case.delegate.value for run in runs[:3]] == ["external", "cpu", "gpu"]
+    assert [run.outcome for run in runs[:3]] == [Outcome.COMPLETED, Outcome.FAILED, Outcome.COMPLETED]
+    assert kept[0].data.decode() == text
+    assert stored.reparse(settings, ()).data == {"reviewed": 6, "changed": []}
+
+
+def test_importing_again_adds_nothing(settings: Settings, take: Callable[..., CommandResult]) -> None:
+    text = delegate_report_json(MODEL.stem)
+    take(text)
+    assert "0 runs imported, 3 were there already" in take(text).text
+    with Farm(settings) as farm:
+        assert len(list(farm.store.campaigns())) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "models", "word"),
+    [
+        ("hello", (MODEL,), "neither"),
+        (firebase_json("made_up", 5000), (MODEL,), "scenario"),
+        (firebase_csv("nnapi", 5000, size_mb=1.5), (MODEL,), "1.5 MB"),
+        (firebase_json("nnapi", 5000), (MODEL, OTHER), "--model"),
+        (delegate_report_json("mobilenet"), (MODEL,), "mobilenet"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_stored(
+    settings: Settings, take: Callable[..., CommandResult], text: str, models: tuple[Path, ...], word: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        take(firebase_json("gpu_fp16", 5000) if len(models) == 1 else text, text, models=models)
+    assert word in str(caught.value)
+    with Farm(settings) as farm:
+        assert list(farm.store.campaigns()) == []
+
+
+def test_a_profile_that_is_no_android_phone_is_refused(take: Callable[..., CommandResult]) -> None:
+    for profile in ("iphone-xs", "nosuch"):
+        with pytest.raises(UsageError, match=profile):
+            take(firebase_json("nnapi", 5000), profile=profile)
+
+
+def test_a_phone_that_is_known_keeps_its_facts(settings: Settings, take: Callable[..., CommandResult]) -> None:
+    take(firebase_json("nnapi", 5000), profile="pixel-4")
+    take(firebase_json("nnapi", 5001))
+    with Farm(settings) as farm:
+        (facts,) = farm.store.devices().values()
+    assert facts.profile == "pixel-4"
+
+
+def test_a_report_shows_imported_runs(settings: Settings, take: Callable[..., CommandResult]) -> None:
+    take(firebase_json("xnnpack_2threads", 4900), firebase_json("cpu_2threads", 4890), profile="pixel-4")
+    shown = Path(reports.render(settings, (), form="html", out=None, published=False).text).read_text("utf-8")
+    assert "firebase" in shown
+    assert "ran on xnnpack" in shown
