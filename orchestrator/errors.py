@@ -18,6 +18,7 @@ BenchfarmError
 |  |- DeviceStorageError     exit 3   no space left on the phone
 |  `- InstallError           exit 3   the phone's package manager refused an APK; carries its code
 |- ArtifactError             exit 4   a benchmark program can't be found, or isn't what its sha256 says
+|  `- DownloadError          exit 4   a benchmark program couldn't be fetched from where its build file says
 |- StoreError                exit 5   the database can't be opened, read or written
 |  |- StoreCorruptError      exit 5
 |  `- StoreReadOnlyError     exit 5
@@ -146,6 +147,10 @@ class ArtifactError(BenchfarmError):
     """A benchmark program can't be found or isn't what its checksum says; see 'benchfarm builds'."""
 
     exit_code = 4
+
+
+class DownloadError(ArtifactError):
+    """A benchmark program couldn't be fetched; what was here before is kept."""
 
 
 class StoreError(BenchfarmError):

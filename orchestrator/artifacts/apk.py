@@ -6,12 +6,13 @@ import re
 import struct
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from orchestrator.artifacts.elf import inspect_elf_bytes
 from orchestrator.artifacts.manifest import DamagedManifestError, Element, read_manifest
+from orchestrator.artifacts.signature import DamagedSignatureError, signers_of
 from orchestrator.errors import ArtifactError
 
 MAGIC: Final = b"PK\x03\x04"
@@ -42,6 +43,8 @@ class ApkFacts:
     abis: tuple[str, ...]
     #: A stand-in that only a virtual phone can run.
     is_stand_in: bool
+    #: sha256 of the certificate of each of its signers; empty for one that isn't signed.
+    signers: tuple[str, ...] = ()
 
 
 def inspect_apk(path: Path) -> ApkFacts:
@@ -52,9 +55,11 @@ def inspect_apk(path: Path) -> ApkFacts:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            return _facts(archive, path)
+            return replace(_facts(archive, path), signers=signers_of(path, archive))
     except DamagedManifestError as error:
         raise ArtifactError(f"{str(path)!r}: its {_MANIFEST} is damaged: {error}", hint="get the file again") from error
+    except DamagedSignatureError as error:
+        raise ArtifactError(f"{str(path)!r}: its signature is damaged: {error}", hint="get the file again") from error
     except OSError as error:
         raise ArtifactError(f"{str(path)!r} can't be read: {error.strerror or error}") from error
     except _DAMAGE as error:

@@ -10,11 +10,14 @@ from typing import Any, BinaryIO, Final
 
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 from elftools.elf.segments import InterpSegment, NoteSegment
 
 from orchestrator.errors import ArtifactError
 
 MAGIC: Final = b"\x7fELF"
+#: Stands where an ABI does, for a library that Qualcomm's signal processor runs, whatever the phone's ABI is.
+HEXAGON: Final = "hexagon"
 #: (machine, bits) -> Android's name of the ABI, and what ``uname -m`` calls the machine.
 _ABIS: Final = {
     ("EM_AARCH64", 64): ("arm64-v8a", "aarch64"),
@@ -22,11 +25,20 @@ _ABIS: Final = {
     ("EM_X86_64", 64): ("x86_64", "x86_64"),
     ("EM_386", 32): ("x86", "i686"),
     ("EM_RISCV", 64): ("riscv64", "riscv64"),
+    ("EM_QDSP6", 32): (HEXAGON, "hexagon"),
 }
 #: Owner of the note in benchfarm's stand-ins, which only a virtual phone can run.
 _STAND_IN_OWNER: Final = "benchfarm"
 _ANDROID_OWNER: Final = "Android"
 _ENTRIES_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symbols:
+    """What a program or library offers to others, and what it wants from them; weak wishes are left out."""
+
+    defined: frozenset[str]
+    wanted: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +93,26 @@ def read_elf(stream: BinaryIO, label: str) -> ElfFacts:
         raise ArtifactError(
             f"{label!r} is a damaged ELF file: {type(error).__name__} {error}".rstrip(), hint="get the file again"
         ) from error
+
+
+def dynamic_symbols(path: Path) -> Symbols:
+    """Return the names that an ELF file shares with others at run time; none for one without a table of them.
+
+    Raises:
+        ArtifactError: no ELF file, or a damaged one.
+    """
+    try:
+        with path.open("rb") as stream:
+            section = ELFFile(stream).get_section_by_name(".dynsym")
+            found = list(section.iter_symbols()) if isinstance(section, SymbolTableSection) else []
+            wanted = {s.name for s in found if s["st_shndx"] == "SHN_UNDEF" and s["st_info"]["bind"] != "STB_WEAK"}
+            return Symbols(
+                defined=frozenset(s.name for s in found if s["st_shndx"] != "SHN_UNDEF"), wanted=frozenset(wanted)
+            )
+    except OSError as error:
+        raise ArtifactError(f"{str(path)!r} can't be read: {error.strerror}") from error
+    except Exception as error:  # as in read_elf
+        raise ArtifactError(f"{str(path)!r} is a damaged ELF file: {type(error).__name__} {error}".rstrip()) from error
 
 
 def _facts(file: Any, label: str) -> ElfFacts:  # noqa: ANN401 - pyelftools has no types

@@ -3,96 +3,188 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
-import hashlib
-import json
-import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from orchestrator.artifacts.companions import SetFile, check_set
+from orchestrator.artifacts.elf import HEXAGON, MAGIC, inspect_elf
 from orchestrator.artifacts.program import ProgramFacts, check_against, inspect_program
-from orchestrator.errors import ArtifactError, HostStorageError
-from orchestrator.records.build_spec import BuildSpec
+from orchestrator.artifacts.releases import Release, ReleaseFile, ReleaseHistory
+from orchestrator.artifacts.shelf import Shelf, sha256_of
+from orchestrator.clock import Clock, SystemClock
+from orchestrator.errors import ArtifactError
+from orchestrator.records.build_spec import BuildSpec, LibrarySpec
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha
-from orchestrator.records.workload import Build, ToolName
+from orchestrator.records.workload import Build, Companion, ToolName
 
-_LABEL: Final = "build.json"
 _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{8,64}")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: Between the ABIs of an APK that has several.
 _ABI_SEPARATOR: Final = ","
+#: In place of the ABI of an APK without native code.
+_ANY_ABI: Final = ""
+#: LiteRT's programs have the file names of TFLite's, so that a file name can't tell which one it is.
+_AMBIGUOUS: Final = frozenset({ToolName.LITERT, ToolName.LITERT_NATIVE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A file that is to be kept, and what is known of where it came from."""
+
+    path: Path
+    name: str = ""
+    url: str = ""
+    etag: str = ""
+    last_modified: str = ""
+    group: str = ""
+    tag: str = ""
 
 
 class BuildLibrary:
-    """The cache of benchmark programs, and what is declared about them.
+    """The cache of benchmark programs with their libraries, and what is declared about them."""
 
-    Each content has a folder named by its sha256, with the file and ``build.json``. A folder appears by one rename, so
-    that it is whole or not there, whoever else adds at the same time.
-    """
-
-    def __init__(self, cache_folder: Path, specs: Sequence[BuildSpec] = ()) -> None:
-        self._folder = cache_folder
+    def __init__(self, cache_folder: Path, specs: Sequence[BuildSpec] = (), *, clock: Clock | None = None) -> None:
+        self._shelf = Shelf(cache_folder)
+        self._libraries = Shelf(cache_folder / "libraries")
+        self._clock = clock or SystemClock()
+        self.history = ReleaseHistory(cache_folder / "releases")
         self.specs: tuple[BuildSpec, ...] = tuple(specs)
 
-    def add(self, path: Path, *, name: str = "") -> Build:
-        """Take a copy of a program into the cache, after a look inside.
+    def add(self, path: Path, *, name: str = "", libraries: Sequence[Path] = (), release: str = "") -> Build:
+        """Take a copy of a program and its libraries into the cache, after a look inside, and put it in use.
+
+        Libraries that are declared and lie in the program's folder are taken too.
 
         Args:
-            path: A benchmark program or an APK.
+            path: A benchmark program or an APK; or a library, for the program of that name that is in use.
             name: A declared build's name, or one of the user's own; told by the file's name when empty.
+            libraries: Further files to lie beside it on a phone.
+            release: Which release the files are of, when the user knows.
 
         Raises:
-            ArtifactError: it can't be read, is no program, or isn't what is declared under its name.
+            ArtifactError: it can't be read, is no program, isn't what is declared under its name, or the files don't
+                belong together.
             HostStorageError: no space left.
         """
-        facts = inspect_program(path)
-        name = name or self._name_for(path, facts)
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        if name and not _NAME.fullmatch(name):
             raise ArtifactError(
                 f"{name!r} can't be the name of a build",
                 hint="give one of letters, digits, dots, dashes and underscores with --name",
             )
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".adding-", dir=self._folder) as draft:
-                return self._add(path, name, facts, Path(draft) / "entry")
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                raise HostStorageError(f"no space left in {self._folder}") from error
-            raise ArtifactError(f"{str(path)!r} can't be copied to {self._folder}: {error.strerror}") from error
+        if _is_shared_library(path):
+            return self._add_libraries([path, *libraries], name, release)
+        facts = inspect_program(path)
+        name = name or self._name_for(path, facts)
+        if not _NAME.fullmatch(name):
+            raise ArtifactError(f"{name!r} can't be the name of a build", hint="give another one with --name")
+        groups = {item.name: item.group for item in self._declared_libraries(name)}
+        given = {file.name: file for file in libraries}
+        beside = {item: path.parent / item for item in groups if (path.parent / item).is_file()}
+        arrivals = [
+            Arrival(path=file, name=item, group=groups.get(item, ""), tag=release)
+            for item, file in sorted((beside | given).items())
+        ]
+        return self._built(self.register(name, Arrival(path=path, tag=release), arrivals, tag=release))
 
-    def _add(self, path: Path, name: str, facts: ProgramFacts, entry: Path) -> Build:
-        entry.mkdir()
-        copy = entry / _file_name(path, facts)
-        sha256 = _copy(path, copy)
-        spec = self._declared(name, facts.abis)
+    def register(
+        self, name: str, program: Arrival, libraries: Sequence[Arrival], *, tag: str, abi: str = "", pin: bool = True
+    ) -> Release:
+        """Keep a program with the libraries that came with it as one release.
+
+        Args:
+            name: The build's name.
+            program: The program.
+            libraries: What belongs beside it.
+            tag: Which release it is; empty when unknown.
+            abi: The ABI that it was fetched for; those that it is built for when empty.
+            pin: Whether it is to be used from now on; the first one of a name always is.
+
+        Raises:
+            ArtifactError: it isn't what is declared, or the files don't belong together; nothing is kept.
+            HostStorageError: no space left.
+        """
+        facts = inspect_program(program.path)
+        sha256 = sha256_of(program.path)
+        spec = self._declared(name, (abi,) if abi else facts.abis)
         if spec is not None and not facts.is_stand_in:
-            check_against(spec, facts, sha256, path)
-        build = self._build(name, facts, sha256, copy)
-        known = self._read(self._folder / sha256)
-        if known is not None and _sha256(known.path) != sha256:
-            known = None
-        if known is not None and known.name == name:
-            return known
-        _write_label(entry / _LABEL, build, datetime.now(UTC))
-        if known is not None:  # The same content under a new name: only its label changes.
-            (entry / _LABEL).replace(self._folder / sha256 / _LABEL)
-        else:
-            shutil.rmtree(self._folder / sha256, ignore_errors=True)  # what damage left there
-            try:
-                entry.rename(self._folder / sha256)
-            except OSError as error:
-                if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:  # another process has just added the same
-                    raise
-        added = self._read(self._folder / sha256)
-        if added is None or _sha256(added.path) != sha256:
-            raise ArtifactError(f"what arrived in {self._folder} differs from {str(path)!r}", hint="check the disk")
+            check_against(spec, facts, sha256, program.path, abi=abi)
+            self._check_complete(spec, [item.name for item in libraries])
+        members = [
+            SetFile(name=item.name, path=item.path, sha256=sha256_of(item.path), group=item.group, tag=item.tag)
+            for item in libraries
+        ]
+        main = SetFile(name=name, path=program.path, sha256=sha256, tag=tag)
+        check_set(main, facts, members, self.history.tags_of)
+        now = self._clock.now()
+        path = self._shelf.keep(
+            program.path,
+            name=_file_name(program.path, facts, spec if abi else None),
+            label=_label(self._build(name, facts, sha256, program.path), now),
+            sha256=sha256,
+        )
+        files = [_kept(program, path, sha256)]
+        for item, member in zip(libraries, members, strict=True):
+            label = {"name": item.name, "added_at": now.isoformat()}
+            kept = self._libraries.keep(item.path, name=item.name, label=label, sha256=member.sha256)
+            files.append(_kept(item, kept, member.sha256))
+        release = Release(
+            name=name, abis=(abi,) if abi else facts.abis or (_ANY_ABI,), tag=tag, seen_at=now, files=tuple(files)
+        )
+        return self.history.record(release, pin=pin)
+
+    def _built(self, release: Release) -> Build:
+        build = self._read(release.program.sha256)
+        assert build is not None, "it has just been kept"
+        return dataclasses.replace(build, companions=self._companions(release))
+
+    def _add_libraries(self, paths: Sequence[Path], name: str, tag: str) -> Build:
+        """Add libraries to those releases of a program that are in use for their ABI; return the last of them."""
+        if not name:
+            raise ArtifactError(
+                f"{str(paths[0])!r} is a shared library, not a program",
+                hint="say for which program it is: benchfarm builds add FILE --name NAME",
+            )
+        groups = {item.name: item.group for item in self._declared_libraries(name)}
+        given = {
+            path.name: Arrival(path=path, name=path.name, group=groups.get(path.name, ""), tag=tag) for path in paths
+        }
+        abis = {inspect_elf(path).abi for path in paths} - {HEXAGON}
+        added: Build | None = None
+        for abi in sorted({abi for release in self.history.releases(name) for abi in release.abis}):
+            release = self.history.pinned(name, abi)
+            if release is None or (abis and abi not in abis):
+                continue
+            there = {file.name: self.arrival(file) for file in release.libraries}
+            program = self.arrival(release.program, is_program=True)
+            arrivals = [arrival for _, arrival in sorted((there | given).items())]
+            added = self._built(self.register(name, program, arrivals, tag=release.tag, abi=abi))
+        if added is None:
+            wanted = f" for {' and '.join(sorted(abis))}" if abis else ""
+            raise ArtifactError(
+                f"no program {name!r}{wanted} is here that the libraries could lie beside",
+                hint=f"first: benchfarm builds fetch {name}",
+            )
         return added
+
+    def arrival(self, file: ReleaseFile, *, is_program: bool = False) -> Arrival:
+        """Return a kept file as one that comes again; raises ArtifactError when it isn't what it was."""
+        path = self.kept(file, is_program=is_program)
+        if path is None:
+            raise ArtifactError(f"the kept copy of {file.name} is damaged or gone", hint="fetch or add it again")
+        return Arrival(
+            path=path, name=file.name, url=file.url, etag=file.etag, last_modified=file.last_modified,
+            group=file.group, tag=file.tag,
+        )  # fmt: skip
+
+    def kept(self, file: ReleaseFile, *, is_program: bool) -> Path | None:
+        """Return where a file of a release lies, None when it isn't there with the content that it had."""
+        path = (self._shelf if is_program else self._libraries).file(file.sha256)
+        return path if sha256_of(path) == file.sha256 else None
 
     def list(self) -> Sequence[Build]:
         """Return all cached programs, by name, the newest first within one name."""
@@ -100,10 +192,45 @@ class BuildLibrary:
 
     def verify(self) -> Sequence[tuple[Build, bool]]:
         """Hash every cached program again; return each with whether its content is what it was."""
-        return [(build, _sha256(build.path) == build.sha256) for build in self.list()]
+        return [(build, sha256_of(build.path) == build.sha256) for build in self.list()]
+
+    def verify_libraries(self) -> Sequence[tuple[str, str, bool]]:
+        """Hash every library of every release again; return name, sha256, and whether it is what it was."""
+        releases = [release for name in self.history.names() for release in self.history.releases(name)]
+        files = {(file.name, file.sha256): file for release in releases for file in release.libraries}
+        return [(name, sha, self.kept(files[name, sha], is_program=False) is not None) for name, sha in sorted(files)]
+
+    def find_release(self, wanted: str) -> Release:
+        """Return the release that ``NAME@DIGITS`` names, by its own or its program's first digits; the newest of them.
+
+        Raises:
+            ArtifactError: there is none, or the digits fit several programs.
+        """
+        name, _, digits = wanted.partition("@")
+        known = self.history.releases(name)
+        fitting = [r for r in known if r.release_id.startswith(digits) or r.program.sha256.startswith(digits)]
+        if not fitting or not digits:
+            there = ", ".join(f"{name}@{release.release_id}" for release in known)
+            raise ArtifactError(
+                f"no release {wanted!r} is on this computer" + (f"; there are {there}" if there else ""),
+                hint="benchfarm builds list --all",
+            )
+        if len({release.program.sha256 for release in fitting}) > 1:
+            raise ArtifactError(f"{wanted!r} fits several releases", hint="give more digits")
+        return fitting[-1]
+
+    def release_of(self, build: Build, abi: str = "") -> Release | None:
+        """Return the release that a build comes from: the one in use for the ABI, else the newest with its program."""
+        pinned = self.history.pinned(build.name, abi) if abi else None
+        if pinned is not None and pinned.program.sha256 == build.sha256:
+            return pinned
+        known = [r for r in self.history.releases(build.name) if r.program.sha256 == build.sha256]
+        contents = {(companion.name, companion.sha256) for companion in build.companions}
+        same = [r for r in known if {(file.name, file.sha256) for file in r.libraries} == contents]
+        return next(reversed(same or known), None)
 
     def resolve(self, tool: ToolName, abi: str, *, name_or_path: str = "", kind: DeviceKind | None = None) -> Build:
-        """Return the program to use for a tool on a device's ABI.
+        """Return the program to use for a tool on a device's ABI, with its libraries.
 
         Args:
             tool: Which tool.
@@ -120,17 +247,17 @@ class BuildLibrary:
             return self._from_path(Path(name_or_path).expanduser(), tool, wanted)
         named = self._named(name_or_path) if name_or_path else self._default(tool)
         fitting = [build for build in named if build.tool is tool and _fits(build, wanted)]
-        pinned = {sha for spec in self.specs if spec.name == name_or_path for sha in spec.sha256s}
-        usable = [build for build in fitting if not pinned or build.sha256 in pinned or build.is_virtual]
-        for build in usable:
-            if _sha256(build.path) == build.sha256:
-                return build
-        if usable:
+        pins = {sha for spec in self.specs if spec.name == name_or_path for sha in spec.sha256s}
+        usable = [build for build in fitting if not pins or build.sha256 in pins or build.is_virtual]
+        if not usable:
+            raise self._missing(tool, wanted, name_or_path, named)
+        build, release = self._in_use(usable, wanted, name_or_path.partition("@")[2])
+        if sha256_of(build.path) != build.sha256:
             raise ArtifactError(
-                f"{usable[0].path} isn't what it was when it was added",
+                f"{build.path} isn't what it was when it was added",
                 hint="add the file again: benchfarm builds add FILE",
             )
-        raise self._missing(tool, wanted, name_or_path, named)
+        return self._with_companions(build, release, wanted)
 
     def resolve_for(self, facts: DeviceFacts, tool: ToolName, *, name_or_path: str = "") -> Build:
         """Return the program to use on a device: the first of its ABIs that there is one for.
@@ -145,26 +272,86 @@ class BuildLibrary:
             except ArtifactError as error:
                 problems.append(error)
                 continue
-            if build.is_virtual and not facts.is_virtual:
-                raise ArtifactError(f"{build.name} is a stand-in that only a virtual phone runs, not {facts.serial}")
-            min_sdk = inspect_program(build.path).min_sdk if build.path else None
-            if min_sdk is not None and facts.sdk is not None and facts.sdk < min_sdk:
-                raise ArtifactError(
-                    f"{build.name} needs Android API level {min_sdk}, {facts.serial} has {facts.sdk}",
-                    hint="build or get the program for an older Android",
-                )
+            self._check_for(build, facts, abi)
             return build
         raise problems[0]
 
+    def _check_for(self, build: Build, facts: DeviceFacts, abi: str) -> None:
+        """Look at the file itself, and not at what was written down about it, before it goes to a device."""
+        if build.is_virtual and not facts.is_virtual:
+            raise ArtifactError(f"{build.name} is a stand-in that only a virtual phone runs, not {facts.serial}")
+        found = inspect_program(build.path) if build.path else None
+        if found is not None and found.abis and not set(found.abis) & _abi_names(abi, facts.kind):
+            raise ArtifactError(f"{build.name} is built for {', '.join(found.abis)}, {facts.serial} runs {abi}")
+        spec = self._declared(build.name, (abi,))
+        levels = [found.min_sdk if found else None, spec.min_sdk if spec else None]
+        min_sdk = max((level for level in levels if level is not None), default=None)
+        if min_sdk is not None and facts.sdk is not None and facts.sdk < min_sdk:
+            raise ArtifactError(
+                f"{build.name} needs Android API level {min_sdk}, {facts.serial} has {facts.sdk}",
+                hint="build or get the program for an older Android",
+            )
+
+    def _in_use(self, usable: Sequence[Build], wanted: frozenset[str], digits: str) -> tuple[Build, Release | None]:
+        """Return the build that is meant: the named contents, else those that were put in use, else the newest."""
+        if digits:
+            release = self.find_release(f"{usable[0].name}@{digits}") if self.history.releases(usable[0].name) else None
+            chosen = next((b for b in usable if release is not None and b.sha256 == release.program.sha256), usable[0])
+            return chosen, release
+        for abi in sorted(wanted | {_ANY_ABI}):
+            pinned = self.history.pinned(usable[0].name, abi)
+            if pinned is None:
+                continue
+            for build in usable:
+                if build.sha256 == pinned.program.sha256:
+                    return build, pinned
+        return usable[0], self.release_of(usable[0])
+
+    def _with_companions(self, build: Build, release: Release | None, wanted: frozenset[str]) -> Build:
+        companions = self._companions(release) if release is not None else ()
+        spec = self._declared(build.name, sorted(wanted))
+        if spec is not None and not build.is_virtual:
+            self._check_complete(spec, [companion.name for companion in companions])
+        return dataclasses.replace(build, companions=companions)
+
+    def _companions(self, release: Release) -> tuple[Companion, ...]:
+        found = []
+        for file in release.libraries:
+            path = self.kept(file, is_program=False)
+            if path is None:
+                raise ArtifactError(
+                    f"{file.name}, which belongs beside {release.name}, is damaged or gone",
+                    hint="fetch or add the program again",
+                )
+            found.append(Companion(name=file.name, sha256=file.sha256, path=path))
+        return tuple(found)
+
+    def _check_complete(self, spec: BuildSpec, names: Sequence[str]) -> None:
+        missing = [item.name for item in spec.libraries if not item.optional and item.name not in names]
+        if missing:
+            raise ArtifactError(
+                f"{spec.name} needs {' and '.join(missing)} beside it",
+                hint=f"{spec.how_to_get}; or put all files into one folder, then add the program",
+            )
+
     def _from_path(self, path: Path, tool: ToolName, wanted: frozenset[str]) -> Build:
         facts = inspect_program(path)
-        name = self._name_for(path, facts)
+        name = self._name_for(path, facts, tool)
         if facts.is_apk != (tool is ToolName.APK):
             raise ArtifactError(f"{str(path)!r} is {'an' if facts.is_apk else 'no'} APK, which isn't what {tool} needs")
-        build = self._build(name, facts, _sha256(path), path.absolute(), tool=tool)
+        build = self._build(name, facts, sha256_of(path), path.absolute(), tool=tool)
         if not _fits(build, wanted):
             raise ArtifactError(f"{str(path)!r} is built for {build.abi}, the device needs {_needs(wanted)}")
-        return build
+        beside = [
+            SetFile(name=item.name, path=file, sha256=sha256_of(file), group=item.group)
+            for item in self._declared_libraries(name)
+            if (file := build.path.parent / item.name if build.path else path).is_file()
+        ]
+        program = SetFile(name=path.name, path=path, sha256=build.sha256)
+        # Groups that only exist in releases aren't asked of a folder: what lies in one is taken as one release.
+        check_set(program, facts, [item for item in beside if not item.group], self.history.tags_of)
+        companions = tuple(Companion(name=item.name, sha256=item.sha256, path=item.path) for item in beside)
+        return dataclasses.replace(build, companions=companions)
 
     def _default(self, tool: ToolName) -> Sequence[Build]:
         """Return the real builds that may stand for a tool, the declared default's first, the newest of each first."""
@@ -181,7 +368,8 @@ class BuildLibrary:
             by_sha = [build for build in self.list() if build.sha256.startswith(name)]
             if by_sha:
                 return by_sha
-        return [build for build in self.list() if build.name == name and build.sha256.startswith(digits)]
+        ids = {r.program.sha256 for r in self.history.releases(name) if digits and r.release_id.startswith(digits)}
+        return [b for b in self.list() if b.name == name and (b.sha256.startswith(digits) or b.sha256 in ids)]
 
     def _missing(self, tool: ToolName, wanted: frozenset[str], name: str, others: Sequence[Build]) -> ArtifactError:
         base = name.partition("@")[0]
@@ -198,14 +386,15 @@ class BuildLibrary:
         hint = fitting[0].how_to_get if fitting else f"benchfarm builds add FILE --name {base or 'NAME'}"
         return ArtifactError(message, hint=hint)
 
-    def _name_for(self, path: Path, facts: ProgramFacts) -> str:
+    def _name_for(self, path: Path, facts: ProgramFacts, tool: ToolName | None = None) -> str:
         """Return the declared name that a file's name stands for, else the file's own without .apk."""
-        for spec in self.specs:
+        specs = [s for s in self.specs if (s.tool is tool if tool else s.tool not in _AMBIGUOUS)]
+        for spec in specs:
             if (spec.tool is ToolName.APK) != facts.is_apk or not set(facts.abis) & {spec.abi}:
                 continue
-            if path.name == spec.url.rpartition("/")[2] and spec.tool is not ToolName.LITERT:
+            if path.name == spec.url.rpartition("/")[2]:
                 return spec.name
-        by_program = {s.program: s.name for s in self.specs if s.tool is not ToolName.LITERT}
+        by_program = {spec.program: spec.name for spec in specs}
         return by_program.get(path.name) or path.name.removesuffix(".apk")
 
     def _declared(self, name: str, abis: Sequence[str]) -> BuildSpec | None:
@@ -214,46 +403,68 @@ class BuildLibrary:
         fitting = next((spec for spec in of_name if spec.abi in abis), None)
         return fitting or (dataclasses.replace(of_name[0], sha256s=()) if of_name else None)
 
+    def _declared_libraries(self, name: str) -> Sequence[LibrarySpec]:
+        return list({item.name: item for s in self.specs if s.name == name for item in s.libraries}.values())
+
     def _build(self, name: str, facts: ProgramFacts, sha256: str, path: Path, tool: ToolName | None = None) -> Build:
         if tool is None:
             declared = next((spec.tool for spec in self.specs if spec.name == name), ToolName.NATIVE)
             tool = ToolName.APK if facts.is_apk else declared
         return Build(
-            name=name,
-            tool=tool,
-            sha256=BuildSha(sha256),
-            abi=_ABI_SEPARATOR.join(facts.abis),
-            version=facts.version,
-            package=facts.package,
-            is_virtual=facts.is_stand_in,
-            path=path,
-        )
+            name=name, tool=tool, sha256=BuildSha(sha256), abi=_ABI_SEPARATOR.join(facts.abis), version=facts.version,
+            package=facts.package, is_virtual=facts.is_stand_in, path=path,
+        )  # fmt: skip
 
     def _entries(self) -> Iterator[tuple[float, Build]]:
-        for folder in self._folder.iterdir() if self._folder.is_dir() else ():
-            build = self._read(folder) if _SHA_PREFIX.fullmatch(folder.name) and len(folder.name) == 64 else None
+        for sha256 in self._shelf.contents():
+            build = self._read(sha256)
             if build is not None:
-                yield _added_at(folder), build
+                yield self._added_at(sha256), build
 
-    def _read(self, folder: Path) -> Build | None:
-        """Return the program in a folder of the cache, None when it isn't whole."""
+    def _read(self, sha256: str) -> Build | None:
+        """Return the program with this content, None when it isn't whole."""
+        label = self._shelf.label(sha256)
         try:
-            label = json.loads((folder / _LABEL).read_text(encoding="utf-8"))
-            path = folder / Path(label["file"]).name
-            if not path.is_file():
+            if label is None:
                 return None
             return Build(
-                name=str(label["name"]),
-                tool=ToolName(label["tool"]),
-                sha256=BuildSha(folder.name),
-                abi=str(label["abi"]),
-                version=str(label["version"]),
-                package=str(label["package"]),
-                is_virtual=bool(label["is_virtual"]),
-                path=path,
-            )
-        except (OSError, ValueError, KeyError, TypeError):
+                name=str(label["name"]), tool=ToolName(str(label["tool"])), sha256=BuildSha(sha256),
+                abi=str(label["abi"]), version=str(label["version"]), package=str(label["package"]),
+                is_virtual=bool(label["is_virtual"]), path=self._shelf.file(sha256),
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError):
             return None
+
+    def _added_at(self, sha256: str) -> float:
+        try:
+            return datetime.fromisoformat(str((self._shelf.label(sha256) or {})["added_at"])).timestamp()
+        except (ValueError, KeyError):
+            return 0.0
+
+
+def _is_shared_library(path: Path) -> bool:
+    try:
+        if not path.is_file():  # nor opened: a named pipe would hold us here for ever
+            return False
+        with path.open("rb") as stream:
+            is_elf = stream.read(4) == MAGIC
+    except (OSError, ValueError):
+        return False  # inspect_program says why
+    return is_elf and not inspect_elf(path).is_program
+
+
+def _kept(arrival: Arrival, path: Path, sha256: str) -> ReleaseFile:
+    return ReleaseFile(
+        name=arrival.name or path.name, sha256=sha256, size_bytes=path.stat().st_size, url=arrival.url,
+        etag=arrival.etag, last_modified=arrival.last_modified, group=arrival.group, tag=arrival.tag,
+    )  # fmt: skip
+
+
+def _label(build: Build, added_at: datetime) -> dict[str, object]:
+    return {
+        "name": build.name, "tool": build.tool.value, "abi": build.abi, "version": build.version,
+        "package": build.package, "is_virtual": build.is_virtual, "added_at": added_at.isoformat(),
+    }  # fmt: skip
 
 
 def _abi_names(abi: str, kind: DeviceKind | None) -> frozenset[str]:
@@ -276,52 +487,7 @@ def _fits(build: Build, wanted: frozenset[str]) -> bool:
     return not build.abi or bool(wanted & set(build.abi.split(_ABI_SEPARATOR)))
 
 
-def _file_name(path: Path, facts: ProgramFacts) -> str:
-    """Return a harmless name for the copy: it ends up in paths on phones."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", path.name).lstrip(".-")[:100] or "program"
-    name = name if name != _LABEL else f"{name}.bin"
+def _file_name(path: Path, facts: ProgramFacts, spec: BuildSpec | None) -> str:
+    """Return what a kept program is called: as declared when it was downloaded, else as the user's file."""
+    name = spec.program if spec is not None else path.name
     return name if not facts.is_apk or name.endswith(".apk") else f"{name}.apk"
-
-
-def _copy(source: Path, target: Path) -> str:
-    digest = hashlib.sha256()
-    with source.open("rb") as reader, target.open("xb") as writer:
-        while part := reader.read(1 << 20):
-            digest.update(part)
-            writer.write(part)
-        writer.flush()
-        os.fsync(writer.fileno())
-    target.chmod(0o755)
-    return digest.hexdigest()
-
-
-def _sha256(path: Path | None) -> str:
-    """Return the hash of a file's content, empty when it can't be read."""
-    try:
-        if path is None:
-            return ""
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
-        return ""
-
-
-def _write_label(path: Path, build: Build, added_at: datetime) -> None:
-    label = {
-        "name": build.name,
-        "tool": build.tool.value,
-        "abi": build.abi,
-        "version": build.version,
-        "package": build.package,
-        "is_virtual": build.is_virtual,
-        "file": build.path.name if build.path else "",
-        "added_at": added_at.isoformat(),
-    }
-    path.write_text(json.dumps(label, indent=2) + "\n", encoding="utf-8")
-
-
-def _added_at(folder: Path) -> float:
-    try:
-        return datetime.fromisoformat(json.loads((folder / _LABEL).read_text(encoding="utf-8"))["added_at"]).timestamp()
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0.0

@@ -24,6 +24,12 @@ class ProgramFacts:
     package: str
     activities: tuple[str, ...]
     is_stand_in: bool
+    #: Shared libraries that a binary is linked against.
+    needed: tuple[str, ...] = ()
+    #: Of an APK: whether its own files can be read with ``run-as``.
+    debuggable: bool = False
+    #: sha256 of the certificates that an APK is signed with.
+    signers: tuple[str, ...] = ()
 
 
 def inspect_program(path: Path) -> ProgramFacts:
@@ -46,13 +52,14 @@ def inspect_program(path: Path) -> ProgramFacts:
             raise ArtifactError(f"{str(path)!r} is a shared library, not a program")
         return ProgramFacts(
             is_apk=False, abis=(facts.abi,), min_sdk=facts.min_sdk, version=facts.build_id, package="", activities=(),
-            is_stand_in=facts.is_stand_in,
+            is_stand_in=facts.is_stand_in, needed=facts.needed,
         )  # fmt: skip
     if head == apk.MAGIC:
         found = apk.inspect_apk(path)
         return ProgramFacts(
             is_apk=True, abis=found.abis, min_sdk=found.min_sdk, version=found.version_name, package=found.package,
             activities=found.activities, is_stand_in=found.is_stand_in,
+            debuggable=found.debuggable, signers=found.signers,
         )  # fmt: skip
     raise ArtifactError(
         f"{str(path)!r} is neither an ELF program nor an APK",
@@ -60,16 +67,23 @@ def inspect_program(path: Path) -> ProgramFacts:
     )
 
 
-def check_against(spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path) -> None:
-    """Raise ArtifactError when a file isn't what is declared."""
+def check_against(spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path, *, abi: str = "") -> None:
+    """Raise ArtifactError when a file isn't what is declared; ``abi`` is the one that it was fetched for."""
     wrong = f"{str(path)!r} isn't {spec.name} ({spec.title}): "
     if spec.sha256s and sha256 not in spec.sha256s:
         raise ArtifactError(
             f"{wrong}its sha256 is {sha256}, pinned is {' or '.join(spec.sha256s)}", hint=spec.how_to_get
         )
+    if abi and facts.abis and abi not in facts.abis:
+        raise ArtifactError(f"{wrong}it is built for {', '.join(facts.abis)}, not for {abi}")
     if facts.is_apk != (spec.tool is ToolName.APK):
         raise ArtifactError(wrong + ("it is an APK" if facts.is_apk else "it is no APK"), hint=spec.how_to_get)
     if spec.package and facts.package != spec.package:
         raise ArtifactError(f"{wrong}its package is {facts.package!r}, not {spec.package!r}", hint=spec.how_to_get)
     if spec.activity and apk.full_activity(spec.package, spec.activity) not in facts.activities:
         raise ArtifactError(f"{wrong}it has no activity {spec.activity!r}", hint=spec.how_to_get)
+    if spec.debuggable and not facts.debuggable:
+        raise ArtifactError(f"{wrong}it isn't debuggable, so its results can't be read", hint=spec.how_to_get)
+    if spec.signers and not set(spec.signers) & set(facts.signers):
+        found = " and ".join(facts.signers) or "nobody"
+        raise ArtifactError(f"{wrong}it is signed by {found}, not by {' or '.join(spec.signers)}", hint=spec.how_to_get)

@@ -2,40 +2,259 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.download_progress import downloads_on_stderr
+from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.errors import ArtifactError, BenchfarmError, UsageError
+from orchestrator.records.build_spec import BuildSpec
+from orchestrator.records.workload import Build, ToolName
 from orchestrator.units import format_bytes
 
+if TYPE_CHECKING:
+    from orchestrator.artifacts.fetching import Fetched
+    from orchestrator.artifacts.library import BuildLibrary
+    from orchestrator.artifacts.releases import Release
 
-def list_builds(settings: Settings) -> CommandResult:
-    """List the declared build families and what is in the cache."""
+_PROGRAM_PROBLEM = ArtifactError.exit_code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """What ``builds fetch`` was asked for."""
+
+    names: tuple[str, ...]
+    abis: tuple[str, ...] = ()
+    keep_pin: bool = False
+    mirror: str = ""
+    timeout_s: float = 1800.0
+    stall_s: float = 30.0
+
+
+def list_builds(settings: Settings, *, everything: bool = False) -> CommandResult:
+    """List the declared builds, which release of each is in use, and with ``everything`` the older ones too."""
     with Farm(settings) as farm:
-        builds = farm.library.list()
-        specs = farm.library.specs
-    rows = [(build.name, build.tool.value, build.abi, build.sha256[:12], "here") for build in builds]
-    names = {build.name for build in builds}
-    rows += [(spec.name, spec.tool.value, spec.abi, "", "not here") for spec in specs if spec.name not in names]
-    text = table(("build", "tool", "ABI", "sha256", "on this computer"), rows)
-    hint = "get a program from the place that its file in apk_builds/ names, then: benchfarm builds add FILE"
-    return CommandResult(text=f"{text}\n{hint}", data={"cached": builds, "declared": specs})
+        library = farm.library
+        builds, specs = library.list(), library.specs
+        histories = {name: library.history.releases(name) for name in library.history.names()}
+        pins = {
+            (name, abi): library.history.pinned(name, abi)
+            for name, known in histories.items()
+            for abi in {abi for release in known for abi in release.abis}
+        }
+    tools = {build.name: build.tool.value for build in builds} | {spec.name: spec.tool.value for spec in specs}
+    rows = []
+    shown: set[str] = set()
+    for name, known in histories.items():
+        for release in reversed(known):
+            used_for = [abi for abi in release.abis if _is(pins.get((name, abi)), release)]
+            shown.add(release.program.sha256)
+            if used_for or everything:
+                state = "in use" if used_for else "kept"
+                rows.append((name, tools.get(name, ""), ", ".join(release.abis), *_cells(release), state))
+    rows += [
+        (build.name, build.tool.value, build.abi, build.sha256[:12], "", "", "", "kept")
+        for build in builds
+        if build.sha256 not in shown
+    ]
+    here = {(name, abi) for name, abi in pins} | {(b.name, abi) for b in builds for abi in b.abi.split(",")}
+    rows += [
+        (spec.name, spec.tool.value, spec.abi, "", "", "", "", "not here")
+        for spec in specs
+        if (spec.name, spec.abi) not in here
+    ]
+    headers = ("build", "tool", "ABI", "release", "which", "first seen", "files", "state")
+    text = table(headers, sorted(rows, key=lambda row: (row[0], row[2])))
+    hint = "benchfarm builds fetch NAME gets one that isn't here; benchfarm builds add FILE takes one of your own"
+    releases = [
+        {
+            "release": release,
+            "release_id": release.release_id,
+            "in_use_for": [abi for abi in release.abis if _is(pins.get((name, abi)), release)],
+        }
+        for name, known in histories.items()
+        for release in known
+    ]
+    return CommandResult(text=f"{text}\n{hint}", data={"cached": builds, "declared": specs, "releases": releases})
 
 
-def add(settings: Settings, file: Path, name: str) -> CommandResult:
-    """Take a program into the cache; raises ArtifactError for one that isn't what it should be."""
+def fetch(settings: Settings, request: FetchRequest) -> CommandResult:
+    """Download declared builds; the exit code is 4 when one that was asked for isn't here afterwards.
+
+    Raises:
+        UsageError: an unknown name or ABI.
+        DownloadError, ArtifactError: with a single target; with several each has its line.
+    """
     with Farm(settings) as farm:
-        build = farm.library.add(file, name=name)
-    size = format_bytes(build.path.stat().st_size) if build.path else ""
-    text = f"{build.name}: {build.tool}, {build.abi}, {size}, sha256 {build.sha256}"
-    return CommandResult(text=text, data=build)
+        specs = _chosen(farm.library.specs, request)
+        fetcher = farm.build_fetcher(mirror=request.mirror, timeout_s=request.timeout_s, stall_s=request.stall_s)
+        results: list[Fetched] = []
+        problems: list[tuple[BuildSpec, BenchfarmError]] = []
+        with downloads_on_stderr() as downloads:
+            for spec in specs:
+                try:
+                    results.append(fetcher.fetch(spec, keep_pin=request.keep_pin, on_progress=downloads.on_progress))
+                except ArtifactError as error:
+                    if len(specs) == 1:
+                        raise
+                    problems.append((spec, error))
+    lines = [line for result in results for line in _told(result)]
+    for spec, problem in problems:
+        lines.append(one_line(f"{spec.name} for {spec.abi}: FAILED: {problem}"))
+        lines += [f"  {problem.hint}"] if problem.hint else []
+    missing = bool(problems) or any(result.recipe for result in results)
+    data = {
+        "fetched": results,
+        "problems": [
+            {"name": spec.name, "abi": spec.abi, "code": error.code, "message": str(error), "hint": error.hint}
+            for spec, error in problems
+        ],
+    }
+    return CommandResult(text="\n".join(lines), data=data, exit_code=_PROGRAM_PROBLEM if missing else 0)
+
+
+def add(settings: Settings, file: Path, name: str, libraries: Sequence[Path] = (), release: str = "") -> CommandResult:
+    """Take a program and its libraries into the cache; raises ArtifactError for what isn't what it should be."""
+    with Farm(settings) as farm:
+        build = farm.library.add(file, name=name, libraries=libraries, release=release)
+    return CommandResult(text="\n".join(_build_lines(build)), data=build)
+
+
+def pin(settings: Settings, wanted: str) -> CommandResult:
+    """Put a kept release in use, ``NAME@DIGITS``; raises ArtifactError when there is none."""
+    with Farm(settings) as farm:
+        release = farm.library.find_release(wanted)
+        farm.library.history.pin(release)
+    text = f"{release.name} for {', '.join(release.abis)}: {_titled(release)} is in use now"
+    return CommandResult(text=one_line(text), data={"in_use": release, "release_id": release.release_id})
+
+
+def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
+    """Say which program a tool would be used from, and where it comes from.
+
+    Raises:
+        UsageError: an unknown tool.
+        ArtifactError: there is none; the message says how to get it.
+    """
+    if tool not in list(ToolName):
+        raise UsageError(f"{tool!r} isn't a tool", hint=f"there are {', '.join(ToolName)}")
+    with Farm(settings) as farm:
+        build = farm.library.resolve(ToolName(tool), abi, name_or_path=name)
+        release = farm.library.release_of(build, abi)
+        facts = _file_facts(farm.library, build)
+    lines = [*_build_lines(build), *(f"  {title}: {text}" for title, text in facts)]
+    if release is not None:
+        lines.append(f"  release: {_titled(release)}")
+        lines += [f"  from: {file.url}" for file in release.files if file.url]
+    return CommandResult(
+        text="\n".join(map(one_line, lines)),
+        data={"build": build, "release": release, "release_id": release.release_id if release else None} | dict(facts),
+    )
 
 
 def verify(settings: Settings) -> CommandResult:
-    """Hash every cached program again."""
+    """Hash every cached program and library again."""
     with Farm(settings) as farm:
-        checked = farm.library.verify()
-    rows = [(build.name, build.sha256[:12], "as it was" if intact else "DAMAGED") for build, intact in checked]
-    damaged = [build.name for build, intact in checked if not intact]
-    text = table(("build", "sha256", "content"), rows) if rows else "no program is in the cache"
-    return CommandResult(text=text, data={"checked": len(checked), "damaged": damaged}, exit_code=4 if damaged else 0)
+        checked = [(build.name, str(build.sha256), intact) for build, intact in farm.library.verify()]
+        checked += farm.library.verify_libraries()
+    rows = [(name, sha256[:12], "as it was" if intact else "DAMAGED") for name, sha256, intact in checked]
+    damaged = [name for name, _, intact in checked if not intact]
+    text = table(("file", "sha256", "content"), rows) if rows else "no program is in the cache"
+    return CommandResult(
+        text=text,
+        data={"checked": len(checked), "damaged": damaged},
+        exit_code=_PROGRAM_PROBLEM if damaged else 0,
+    )
+
+
+def _chosen(specs: Sequence[BuildSpec], request: FetchRequest) -> list[BuildSpec]:
+    chosen = []
+    for name in request.names:
+        of_name = [spec for spec in specs if spec.name == name]
+        if not of_name:
+            raise UsageError(
+                f"no build {name!r} is declared", hint=f"there are {', '.join(sorted({spec.name for spec in specs}))}"
+            )
+        for abi in request.abis or [spec.abi for spec in of_name]:
+            fitting = [spec for spec in of_name if spec.abi == abi]
+            if not fitting:
+                raise UsageError(
+                    f"{name} isn't declared for {abi!r}", hint=f"it is for {', '.join(s.abi for s in of_name)}"
+                )
+            chosen += fitting
+    return list(dict.fromkeys(chosen))
+
+
+def _told(result: Fetched) -> list[str]:
+    head = f"{result.name} for {result.abi}: "
+    if result.recipe:
+        return [
+            f"{head}isn't published; build it with",
+            *(f"  {command}" for command in result.recipe),
+            f"  benchfarm builds add FILE --name {result.name}",
+        ]
+    assert result.release is not None
+    release = _titled(result.release)
+    match result.status.value:
+        case "new":
+            lines = [f"{head}{release} is here and in use"]
+        case "unchanged":
+            lines = [f"{head}unchanged, {release}"]
+        case _:
+            assert result.previous is not None
+            lines = [f"{head}CHANGED: {release}, was {_titled(result.previous)}"]
+    if not _is(result.in_use, result.release) and result.in_use is not None:
+        lines.append(
+            f"  in use stays {_titled(result.in_use)}; benchfarm builds pin {_address(result.release)} changes that"
+        )
+    elif result.previous is not None:
+        lines.append(f"  the other one is kept: benchfarm builds pin {_address(result.previous)} goes back")
+    if result.absent:
+        lines.append(f"  not there, and not needed always: {', '.join(result.absent)}")
+    return [one_line(line) for line in lines]
+
+
+def _build_lines(build: Build) -> list[str]:
+    size = format_bytes(build.path.stat().st_size) if build.path else ""
+    lines = [f"{build.name}: {build.tool}, {build.abi}, {size}, sha256 {build.sha256}", f"  file: {build.path}"]
+    lines += [f"  beside it: {item.name}, sha256 {item.sha256}" for item in build.companions]
+    return [one_line(line) for line in lines]
+
+
+def _file_facts(library: BuildLibrary, build: Build) -> list[tuple[str, str]]:
+    """Return what the file itself says, as titles and text."""
+    from orchestrator.artifacts.program import inspect_program
+
+    assert build.path is not None
+    facts = inspect_program(build.path)
+    spec = next((spec for spec in library.specs if spec.name == build.name), None)
+    told = [("version", facts.version), ("package", facts.package), ("activities", ", ".join(facts.activities))]
+    told.append(("lowest API level", str(facts.min_sdk or (spec.min_sdk if spec else None) or "")))
+    told.append(("needs", ", ".join(facts.needed)))
+    if facts.is_apk:
+        told += [
+            ("debuggable", "yes" if facts.debuggable else "no"),
+            ("signed by", ", ".join(facts.signers) or "nobody: a phone refuses it"),
+        ]
+    return [(title, text) for title, text in told if text]
+
+
+def _cells(release: Release) -> tuple[str, str, str, str]:
+    return release.release_id, release.tag, f"{release.seen_at:%Y-%m-%d}", str(len(release.files))
+
+
+def _titled(release: Release) -> str:
+    tag = f" ({release.tag})" if release.tag else ""
+    return f"{release.release_id}{tag}, first seen {release.seen_at:%Y-%m-%d}"
+
+
+def _address(release: Release) -> str:
+    return f"{release.name}@{release.release_id}"
+
+
+def _is(one: Release | None, other: Release) -> bool:
+    return one is not None and one.release_id == other.release_id

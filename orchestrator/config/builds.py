@@ -10,10 +10,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 
 from orchestrator.config.faults import Faults, Section, checked, not_one_of
-from orchestrator.config.fields import OneOrMany, Sha256, Text, unique
+from orchestrator.config.fields import OneOrMany, Sha256, Text
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import PlanError
-from orchestrator.records.build_spec import BuildSpec
+from orchestrator.records.build_spec import BuildSpec, LibrarySpec
 from orchestrator.records.workload import ToolName
 
 ABIS = (
@@ -63,7 +63,17 @@ class ExpectedSection(Section):
     package: Text | None = None
     activity: Text | None = None
     min_sdk: Annotated[int, Field(ge=1, le=100)] | None = None
-    libraries: Annotated[OneOrMany[tuple[Text, ...]], AfterValidator(unique)] = ()
+    debuggable: bool = False
+    signer: OneOrMany[tuple[Sha256, ...]] = ()
+
+
+class LibrarySection(Section):
+    """A shared library beside the program; from the program's folder when nothing else is said."""
+
+    optional: bool = False
+    group: Annotated[Text, AfterValidator(_name)] | None = None
+    by_hand: bool = False
+    url: dict[Annotated[str, AfterValidator(_abi)], Annotated[Text, AfterValidator(_url)]] = Field(default_factory=dict)
 
 
 class BuildSection(Section):
@@ -76,6 +86,7 @@ class BuildSection(Section):
     variant: Annotated[Text, AfterValidator(_name)] = "plain"
     default: bool = False
     abis: Annotated[dict[Annotated[str, AfterValidator(_abi)], SourceSection], Field(min_length=1)]
+    libraries: dict[Annotated[str, AfterValidator(_name)], LibrarySection] = Field(default_factory=dict)
     expected: ExpectedSection = ExpectedSection()
 
     @model_validator(mode="after")
@@ -140,5 +151,21 @@ def _specs(section: BuildSection, folder: Path) -> Iterator[BuildSpec]:
             package=section.expected.package or "",
             activity=section.expected.activity or "",
             min_sdk=section.expected.min_sdk,
-            libraries=section.expected.libraries,
+            debuggable=section.expected.debuggable,
+            signers=section.expected.signer,
+            libraries=tuple(
+                _library(name, library, abi, source, folder) for name, library in section.libraries.items()
+            ),
         )
+
+
+def _library(name: str, library: LibrarySection, abi: str, source: SourceSection, folder: Path) -> LibrarySpec:
+    url = library.url.get(abi, "")
+    beside = not (url or library.by_hand)
+    return LibrarySpec(
+        name=name,
+        url=url or (f"{source.url.rpartition('/')[0]}/{name}" if beside and source.url else ""),
+        file=str((folder / Path(source.file).expanduser()).parent / name) if beside and source.file else "",
+        optional=library.optional,
+        group=library.group or "",
+    )

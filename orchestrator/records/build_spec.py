@@ -8,6 +8,21 @@ from orchestrator.records.workload import ToolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LibrarySpec:
+    """A shared library that lies beside a program on the phone."""
+
+    #: Its file name there.
+    name: str
+    #: Where it is downloaded, or lies; both empty for one that is added by hand.
+    url: str = ""
+    file: str = ""
+    #: Whether the program works without it.
+    optional: bool = False
+    #: Libraries of a group must be of one release; those without a group are of the program's.
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSpec:
     """One declared program for one ABI.
 
@@ -36,15 +51,14 @@ class BuildSpec:
     activity: str = ""
     #: The lowest Android API level that it runs on, when that is known.
     min_sdk: int | None = None
-    #: Shared libraries that must lie beside it on the phone.
-    libraries: tuple[str, ...] = ()
+    debuggable: bool = False
+    #: sha256 of the certificates of those who may have signed an APK; anybody when empty.
+    signers: tuple[str, ...] = ()
+    libraries: tuple[LibrarySpec, ...] = ()
 
     @property
     def how_to_get(self) -> str:
         """What to do to have it, in one line."""
-        add = f"benchfarm builds add FILE --name {self.name}"
-        if self.url:
-            return f"download {self.url}, then: {add}"
         if self.recipe:
-            return f"build it ({'; '.join(self.recipe)}), then: {add}"
-        return f"benchfarm builds add {self.file} --name {self.name}"
+            return f"build it ({'; '.join(self.recipe)}), then: benchfarm builds add FILE --name {self.name}"
+        return f"benchfarm builds fetch {self.name} --abi {self.abi}   (from {self.url or self.file})"

@@ -1,13 +1,11 @@
 """The cache of benchmark programs."""
 
-import io
 import json
 import multiprocessing
-import struct
-import zipfile
 from pathlib import Path
 
 import pytest
+from sample_files import app, program
 
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.config.builds import load_builds
@@ -16,37 +14,13 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import ToolName
 from orchestrator.resources import data_folder
-from orchestrator.virtual.samples import benchmark_apk, benchmark_elf, write_benchmark_elf
+from orchestrator.virtual.samples import write_benchmark_elf
 
 PHONE = DeviceFacts(
     serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=30, abis=("arm64-v8a", "armeabi-v7a")
 )
 VIRTUAL = DeviceFacts(serial=Serial("V"), kind=DeviceKind.ANDROID, is_virtual=True, sdk=30, abis=("arm64-v8a",))
 HOST = DeviceFacts(serial=Serial("host"), kind=DeviceKind.HOST, is_virtual=False, abis=("x86_64",))
-
-
-def real(content: bytes) -> bytes:
-    """Make an Android program that is no stand-in out of one: with the NDK's note for API level 26 instead."""
-    changed = bytearray(content)
-    at = changed.index(b"benchfarm\0")
-    struct.pack_into("<I", changed, at - 12, 8)
-    changed[at : at + 12] = b"Android\0" + struct.pack("<I", 26)
-    changed[16] = 2  # ET_EXEC
-    return bytes(changed)
-
-
-def program(path: Path, abi: str = "arm64-v8a", version: str = "1") -> Path:
-    path.write_bytes(real(benchmark_elf(abi=abi, version=version)))
-    return path
-
-
-def app(path: Path, **options) -> Path:
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(benchmark_apk(**options))) as old, zipfile.ZipFile(out, "w") as new:
-        for name in old.namelist():
-            new.writestr(name, real(old.read(name)) if name.startswith("lib/") else old.read(name))
-    path.write_bytes(out.getvalue())
-    return path
 
 
 @pytest.fixture
@@ -82,9 +56,7 @@ def test_downloaded_file_name_tells_which_declared_build_it_is(library, tmp_path
 def test_missing_build_says_how_to_get_it(library):
     with pytest.raises(ArtifactError, match="no build of native for arm64-v8a is on this computer") as raised:
         library.resolve(ToolName.NATIVE, "arm64-v8a")
-    assert (
-        "android_aarch64_benchmark_model, then: benchfarm builds add FILE --name benchmark_model" in raised.value.hint
-    )
+    assert raised.value.hint.startswith("benchfarm builds fetch benchmark_model --abi arm64-v8a   (from https://")
     with pytest.raises(ArtifactError, match=r"no build 'nothing' .*; known are benchmark_model, "):
         library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path="nothing")
 

@@ -1,0 +1,84 @@
+"""How far downloads are: a bar on a terminal, a line for every tenth elsewhere; always on standard error."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from orchestrator.cli.result import one_line
+from orchestrator.units import format_bytes
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from orchestrator.artifacts.fetching import FileProgress
+
+#: Without a length from the server, a line comes after so many bytes.
+_LINE_BYTES: Final = 8 << 20
+
+
+class LineDownloads:
+    """Plain lines, for logs."""
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._said = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def on_progress(self, progress: FileProgress) -> None:
+        """Print a line when another tenth has come."""
+        if progress.name != self._name:
+            self._name, self._said = progress.name, -1
+        total = progress.total_bytes
+        step = progress.received_bytes * 10 // total if total else progress.received_bytes // _LINE_BYTES
+        if step == self._said:
+            return
+        self._said = step
+        share = f" of {format_bytes(total)} ({step * 10} %)" if total else ""
+        print(one_line(f"{progress.name}: {format_bytes(progress.received_bytes)}{share}"), file=sys.stderr, flush=True)
+
+
+class TerminalDownloads:
+    """A bar for each file."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress: Progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            DownloadColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def on_progress(self, progress: FileProgress) -> None:
+        """Move the file's bar."""
+        if progress.name not in self._tasks:
+            self._tasks[progress.name] = self._progress.add_task(one_line(progress.name), total=progress.total_bytes)
+        self._progress.update(self._tasks[progress.name], completed=progress.received_bytes, total=progress.total_bytes)
+
+
+def downloads_on_stderr() -> LineDownloads | TerminalDownloads:
+    """Return bars on a terminal and lines elsewhere."""
+    return TerminalDownloads() if sys.stderr.isatty() else LineDownloads()

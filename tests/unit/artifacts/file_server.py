@@ -1,0 +1,143 @@
+"""A web server on loopback whose files and faults a test sets."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class ServedFile:
+    content: bytes
+    etag: str = ""
+    last_modified: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    #: One for each of the next requests: a status, "hang", "chunked", ("cut", bytes), ("length", announced),
+    #: ("to", address), ("range", text), ("ignore if-range", bytes) ...; a fault that is None answers well.
+    faults: list[object] = field(default_factory=list)
+
+
+class FileServer:
+    def __init__(self) -> None:
+        self.files: dict[str, ServedFile] = {}
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        #: Set when a test has seen enough: whoever hangs goes on.
+        self.released = threading.Event()
+        self.hanging = threading.Event()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.server.daemon_threads = True
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def put(self, path: str, content: bytes, **options) -> ServedFile:
+        self.files[path] = ServedFile(content, **options)
+        return self.files[path]
+
+    def ranges(self) -> list[str]:
+        return [headers.get("range", "") for _, headers in self.asked]
+
+
+@contextmanager
+def file_server() -> Iterator[FileServer]:
+    server = FileServer()
+    thread = threading.Thread(target=server.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.released.set()
+        server.server.shutdown()
+        server.server.server_close()
+        thread.join(timeout=10)
+
+
+def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            # A proxy is asked for whole addresses.
+            owner.asked.append((self.path, headers))
+            if path.startswith("http://"):
+                path = "/" + path.split("/", 3)[3]
+            file = owner.files.get(path)
+            if file is None:
+                self.send_error(404)
+                return
+            fault = file.faults.pop(0) if file.faults else None
+            match fault:
+                case int(status):
+                    self.send_error(status)
+                case "hang":
+                    owner.hanging.set()
+                    owner.released.wait(60)
+                case ("to", str(address)):
+                    self.send_response(302)
+                    self.send_header("Location", address)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                case "chunked":
+                    self.answer(file, 200, file.content, length=None)
+                case ("length", int(announced)):
+                    self.answer(file, 200, file.content, length=announced)
+                case ("cut", int(size)):
+                    self.send_file(file, headers, size)
+                case ("hang after", int(size)):
+                    self.send_file(file, headers, size)
+                    owner.hanging.set()
+                    owner.released.wait(60)
+                case ("range", str(text)):
+                    self.answer(file, 206, file.content, length=len(file.content), content_range=text)
+                case ("ignore if-range", int(offset)):
+                    rest = file.content[offset:]
+                    text = f"bytes {offset}-{len(file.content) - 1}/{len(file.content)}"
+                    self.answer(file, 206, rest, length=len(rest), content_range=text)
+                case _:
+                    self.send_file(file, headers, None)
+
+        def send_file(self, file: ServedFile, headers: dict[str, str], most: int | None) -> None:
+            same = headers.get("if-none-match") == file.etag if "if-none-match" in headers else False
+            same = same or ("if-modified-since" in headers and headers["if-modified-since"] == file.last_modified)
+            if same:
+                self.send_response(304)
+                self.end_headers()
+                return
+            size = len(file.content)
+            wanted = headers.get("range", "")
+            fits = headers.get("if-range") in {file.etag, file.last_modified}
+            if wanted and fits:
+                offset = int(wanted.removeprefix("bytes=").rstrip("-"))
+                if offset >= size:
+                    self.send_error(416)
+                    return
+                rest = file.content[offset:]
+                text = f"bytes {offset}-{size - 1}/{size}"
+                self.answer(file, 206, rest[:most], length=len(rest), content_range=text)
+                return
+            self.answer(file, 200, file.content[:most], length=size)
+
+        def answer(
+            self, file: ServedFile, status: int, body: bytes, *, length: int | None, content_range: str = ""
+        ) -> None:
+            self.send_response(status)
+            if file.etag:
+                self.send_header("ETag", file.etag)
+            if file.last_modified:
+                self.send_header("Last-Modified", file.last_modified)
+            if length is not None:
+                self.send_header("Content-Length", str(length))
+            if content_range:
+                self.send_header("Content-Range", content_range)
+            for name, value in file.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+            self.wfile.flush()
+
+    return Handler
