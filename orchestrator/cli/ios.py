@@ -38,6 +38,7 @@ class IPhone:
 def export(settings: Settings, path: Path, out: Path, phone: IPhone) -> CommandResult:
     """Write a plan's cases for one iPhone; raises UsageError kinds before anything is written."""
     from orchestrator.config.plan import load_plan
+    from orchestrator.tools.ios_app import PASSES
 
     plan = load_plan(path)
     with Farm(settings) as farm:
@@ -54,6 +55,9 @@ def export(settings: Settings, path: Path, out: Path, phone: IPhone) -> CommandR
     if made.skipped:
         skips = [(skip.model_name, skip.delegate.value, f"{skip.reason_code}: {skip.reason}") for skip in made.skipped]
         parts.append("skipped:\n" + table(("model", "delegate", "reason"), skips))
+    left_out = [run_pass for run_pass in plan.passes if run_pass not in PASSES]
+    if left_out:
+        parts.append(f"left out, because the app can't do it: the pass {', '.join(left_out)}")
     parts.append(f"{out / 'README.md'} says what to do; then: benchfarm ios import {out}")
     return CommandResult(
         text="\n\n".join(parts),
@@ -72,6 +76,7 @@ def export(settings: Settings, path: Path, out: Path, phone: IPhone) -> CommandR
                 for item in made.cases
             ],
             "skipped": made.skipped,
+            "passes_left_out": left_out,
         },
     )
 
@@ -93,14 +98,17 @@ def _exported(plan: Plan, profile: DeviceProfile, phone: IPhone) -> tuple[IosExp
     from orchestrator.cli.measuring import identify
     from orchestrator.planning import Skip, expand, without
     from orchestrator.tools.foreign_app import foreign_build
-    from orchestrator.tools.ios_app import flag_faults
+    from orchestrator.tools.ios_app import PASSES, flag_faults
     from orchestrator.tools.ios_bundle import IosExport, exported_cases, iphone_facts
 
     models = identify(plan)
     facts = iphone_facts(profile, serial=phone.name or profile.name, os_version=phone.os_version)
     build = foreign_build(ToolName.IOS_APP, phone.app or plan.builds.get(ToolName.IOS_APP, ""))
+    passes = tuple(run_pass for run_pass in plan.passes if run_pass in PASSES)
+    if not passes:
+        raise UsageError(f"the iOS benchmark app can do none of the plan's passes ({', '.join(plan.passes)})")
     # Whatever programs the plan names for other devices, an iPhone has this one.
-    on_ios = replace(plan, matrix=replace(plan.matrix, tools=(ToolName.IOS_APP,)))
+    on_ios = replace(plan, passes=passes, matrix=replace(plan.matrix, tools=(ToolName.IOS_APP,)))
     found = expand(on_ios, [facts], models, {(facts.serial, ToolName.IOS_APP): build}, {profile.name: profile})
     expansion = without(
         found,

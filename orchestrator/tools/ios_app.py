@@ -36,6 +36,8 @@ _PASS_PARAMS: Final[Mapping[Pass, Mapping[str, str]]] = {
     # An app can't be told a path that it may write to; the console takes the table.
     Pass.PROFILE: {"enable_op_profiling": "true", "op_profiling_output_mode": "stdout"},
 }
+#: What the app can be asked to do: it has nowhere to keep a cache that it could be started with and without.
+PASSES: Final = frozenset(_PASS_PARAMS)
 #: Builds that a flag of the documented tables must be in to be one of the app's.
 _IOS_BUILDS: Final = frozenset({"all", "ios", "gpu", "coreml"})
 #: Flags of the GPU delegate that only its OpenCL and OpenGL build has, and files that an app can't write.
@@ -115,6 +117,8 @@ def benchmark_params(case: Case, run_pass: Pass, *, resource: str) -> dict[str, 
     """
     if case.delegate not in _DELEGATE_PARAMS:
         raise UsageError(f"the iOS benchmark app has no delegate {case.delegate}")
+    if run_pass not in PASSES:
+        raise UsageError(f"the pass {run_pass} can't be done with the iOS benchmark app")
     faults = flag_faults(case.flags)
     if faults:
         raise UsageError("; ".join(faults))

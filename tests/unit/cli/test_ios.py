@@ -105,6 +105,18 @@ def test_a_plan_without_an_iphone_needs_one_named(
     ios.export(settings, plan, tmp_path / "export", ios.IPhone(profile="iphone-xs"))
 
 
+def test_a_pass_that_the_app_can_not_do_is_left_out_and_told(
+    settings: Settings, write_plan: Callable[..., Path], tmp_path: Path
+) -> None:
+    plan = write_plan("[cpu]", extra="passes: [timing, memory, cold]\n")
+    result = ios.export(settings, plan, tmp_path / "export", ios.IPhone())
+    assert isinstance(result.data, dict)
+    assert [case["pass"] for case in result.data["cases"]] == ["timing", "memory"]
+    assert "the pass cold" in result.text
+    with pytest.raises(UsageError, match="cold"):
+        ios.export(settings, write_plan("[cpu]", extra="passes: cold\n"), tmp_path / "other", ios.IPhone())
+
+
 def test_an_export_never_writes_over_what_is_there(
     settings: Settings, write_plan: Callable[..., Path], folder: Path
 ) -> None:
