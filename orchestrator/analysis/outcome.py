@@ -16,6 +16,9 @@ NOT_WHAT_WAS_ASKED: Final = {
     DelegateTruth.FAILED: "the delegate failed",
 }
 
+#: Beginnings of the codes that say why a delegate's libraries couldn't be used; the run went on without them.
+_SETUP_CODES: Final = ("hexagon-", "npu-")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
@@ -50,10 +53,12 @@ def ending_of(report: ToolReport, *, exit_code: int | None, timed_out: bool) -> 
             reason=report.failure_reason or f"the program printed a result but ended with {_exit_text(exit_code)}",
         )
     if report.delegate.truth in NOT_WHAT_WAS_ASKED:
-        evidence = f": {report.delegate.lines[0]}" if report.delegate.lines else ""
+        why_code = report.failure_code if report.failure_code.startswith(_SETUP_CODES) else ""
+        why = report.failure_reason if why_code else next(iter(report.delegate.lines), "")
+        evidence = f": {why}" if why else ""
         return Ending(
             outcome=Outcome.FAILED,
-            reason_code=f"delegate-{report.delegate.truth}",
+            reason_code=why_code or f"delegate-{report.delegate.truth}",
             reason=f"{report.delegate.requested}: {NOT_WHAT_WAS_ASKED[report.delegate.truth]}{evidence}",
         )
     return Ending(outcome=Outcome.COMPLETED)

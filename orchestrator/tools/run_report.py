@@ -20,6 +20,8 @@ from orchestrator.units import US_PER_MS, US_PER_S
 
 #: The log prints six significant digits; two roundings of one figure may differ by this much.
 _LOG_TOLERANCE: Final = 1.5e-5
+#: Beginnings of the codes of libraries that a delegate needs beside the program.
+_SETUP_CODES: Final = ("hexagon-", "npu-")
 _BENCHMARK_PROCESSES: Final = ("org.tensorflow.lite.benchmark",)
 
 
@@ -76,6 +78,7 @@ def build_report(
     delegate, unconsumed = _judge(transcript, files.runtime, has_result=has_result, requested=requested)
     profile = _in_cycles(files.profile or _profile_in_log(transcript, disagreements), transcript)
     delegate = _delegate_in_profile(delegate, profile, transcript)
+    failure = failure or _failed_setup(transcript, delegate)
     timings = transcript.timings
     init = timings.get("init", _session(transcript, is_complete=is_complete))
     if init is None:
@@ -126,6 +129,14 @@ def build_report(
         disagreements=tuple(disagreements),
         extra=_extra(transcript),
     )
+
+
+def _failed_setup(transcript: Transcript, delegate: DelegateEvidence) -> Failure | None:
+    """Return why a delegate wasn't made, where a line names it; the run itself went well, on the CPU."""
+    best = transcript.failures.best
+    if delegate.truth is not DelegateTruth.FELL_BACK or best is None or not best[2].startswith(_SETUP_CODES):
+        return None
+    return Failure(code=best[2], reason=best[3], outcome="ok")
 
 
 def _mean(summary: LatencySummary) -> float | None:

@@ -17,6 +17,7 @@ XNNPACK: Final = "TfLiteXNNPackDelegate"
 GPU: Final = "TfLiteGpuDelegateV2"
 NNAPI: Final = "TfLiteNnapiDelegate"
 HEXAGON: Final = "TfLiteHexagonDelegate"
+NPU: Final = "DispatchDelegate"
 FLEX: Final = "TfLiteFlexDelegate"
 
 

@@ -15,7 +15,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.virtual.delegation import GPU, HEXAGON, NNAPI, XNNPACK, PlanNode, SubgraphPlan, data_type
+from orchestrator.virtual.delegation import GPU, HEXAGON, NNAPI, NPU, XNNPACK, PlanNode, SubgraphPlan, data_type
 from orchestrator.virtual.graph import Operator, Subgraph
 from orchestrator.virtual.profiles import AcceleratorSpec, ClusterSpec, CpuSpec, GpuSpec, VirtualProfile
 
@@ -206,9 +206,13 @@ class NodeWork:
 
     def op_times_us(self, speeds: UnitSpeeds) -> list[float]:
         """Return the time of each of its operators."""
-        speed = {GPU: speeds.gpu, NNAPI: speeds.accelerator, HEXAGON: speeds.accelerator, XNNPACK: speeds.xnnpack}.get(
-            self.unit, speeds.builtin
-        )
+        speed = {
+            GPU: speeds.gpu,
+            NNAPI: speeds.accelerator,
+            HEXAGON: speeds.accelerator,
+            NPU: speeds.accelerator,
+            XNNPACK: speeds.xnnpack,
+        }.get(self.unit, speeds.builtin)
         return [(speed or speeds.builtin).op_us(work) for work in self.works]
 
     def time_us(self, speeds: UnitSpeeds) -> float:
@@ -216,7 +220,7 @@ class NodeWork:
         time_us = sum(self.op_times_us(speeds))
         if self.unit == GPU and speeds.gpu is not None:
             time_us += speeds.gpu_fixed_us + self.boundary_bytes / _TRANSFER_GBPS / 1e3
-        elif self.unit in {NNAPI, HEXAGON} and speeds.accelerator is not None:
+        elif self.unit in {NNAPI, HEXAGON, NPU} and speeds.accelerator is not None:
             time_us += speeds.accelerator_fixed_us + self.boundary_bytes / _TRANSFER_GBPS / 1e3
         return time_us
 

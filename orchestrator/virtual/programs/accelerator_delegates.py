@@ -15,12 +15,14 @@ from orchestrator.virtual.programs.delegate_steps import (
     reduced,
     replace_nodes,
 )  # fmt: skip
+from orchestrator.virtual.programs.libraries import APP_FOLDERS, find_library, linked_folders
 from orchestrator.virtual.programs.phone_files import size_of
 from orchestrator.virtual.programs.process import BenchmarkFailedError
 
 if TYPE_CHECKING:
     from orchestrator.virtual.programs.interpreter import Interpreter
 
+_USE_COMPATIBLE: Final = "You must use compatible versions. Refer to Tensorflow Lite Hexagon Delegate Guide."
 #: The device that every phone with NNAPI has; it computes on the CPU.
 REFERENCE_DEVICE: Final = "nnapi-reference"
 
@@ -47,7 +49,7 @@ class NnapiDelegate:
         device = self._device
         if device is None or (device.name == REFERENCE_DEVICE and not named):
             return 0
-        kernels = _apply_accelerator(interpreter, device, NNAPI, hexagon=False)
+        kernels = apply_accelerator(interpreter, device, NNAPI, hexagon=False)
         failing = run.bench.take_fault(FaultKind.DELEGATE_FAILING, "nnapi") is not None
         if kernels and (failing or device.compilation_fails):
             run.say.runtime(
@@ -58,7 +60,8 @@ class NnapiDelegate:
         return kernels
 
 
-def _apply_accelerator(interpreter: Interpreter, device: AcceleratorSpec, delegate: str, *, hexagon: bool) -> int:
+def apply_accelerator(interpreter: Interpreter, device: AcceleratorSpec, delegate: str, *, hexagon: bool) -> int:
+    """Give a device of the phone's maker what it takes; return how many kernels that makes."""
     plan = interpreter.plan
     subject = "hexagon" if hexagon else "nnapi"
     taken = frozenset(
@@ -131,7 +134,7 @@ class HexagonDelegate:
         if interpreter.run.bench.take_fault(FaultKind.DELEGATE_FAILING, "hexagon") is not None:
             interpreter.run.say.runtime("ERROR", "Failed to prepare graph.")
             not_prepared(interpreter, interpreter.plan, HEXAGON)
-        return _apply_accelerator(interpreter, self._device, HEXAGON, hexagon=True)
+        return apply_accelerator(interpreter, self._device, HEXAGON, hexagon=True)
 
 
 def create_hexagon(interpreter: Interpreter) -> Delegate | None:
@@ -139,11 +142,47 @@ def create_hexagon(interpreter: Interpreter) -> Delegate | None:
     run = interpreter.run
     device = run.bench.profile.hexagon
     if device is None or run.bench.take_fault(FaultKind.DELEGATE_MISSING, "hexagon") is not None:
-        run.say.runtime("WARNING", "Hexagon Delegate is not supported.\n")
-        run.say.warn(
-            "Could not create Hexagon delegate: platform may not support delegate or required libraries are missing"
-        )
+        _no_hexagon(interpreter, "Hexagon Delegate is not supported.\n")
+        return None
+    if not _has_dsp_libraries(interpreter, device):
         return None
     if run.once.first("hexagon created"):
         run.say.runtime("INFO", "Created TensorFlow Lite delegate for Hexagon.")
     return HexagonDelegate(device)
+
+
+def _no_hexagon(interpreter: Interpreter, why: str) -> None:
+    interpreter.run.say.runtime("WARNING", why)
+    interpreter.run.say.warn(
+        "Could not create Hexagon delegate: platform may not support delegate or required libraries are missing"
+    )
+
+
+def _has_dsp_libraries(interpreter: Interpreter, device: AcceleratorSpec) -> bool:
+    """Say whether the interface library and the DSP's own are there and of one version; an app brings them with it."""
+    run = interpreter.run
+    folder = run.parameters.text("hexagon_lib_path")
+    if folder.startswith(APP_FOLDERS):
+        return True
+    interface = find_library(run.process, "libhexagon_interface.so", linked_folders(run.process))
+    if interface is None:
+        _no_hexagon(interpreter, "Hexagon Delegate is not supported.\n")
+        return False
+    generation = device.name.rpartition("-")[2]
+    name = f"libhexagon_nn_skel_{generation}.so" if generation in {"v65", "v66"} else "libhexagon_nn_skel.so"
+    skel = find_library(run.process, name, [folder])
+    if skel is None:
+        _no_hexagon(interpreter, f"Failed to fetch Hexagon NN version. {_USE_COMPATIBLE}")
+    elif skel.version != interface.version:
+        numbers = f"{_number(interface.version)} vs {_number(skel.version)}"
+        _no_hexagon(
+            interpreter,
+            f"Incompatible versions between interface library and libhexagon_skel {numbers}. {_USE_COMPATIBLE}",
+        )
+    return skel is not None and skel.version == interface.version
+
+
+def _number(version: str) -> int:
+    """Return a version as the real libraries tell theirs, as a number."""
+    digits = "".join(letter for letter in version if letter.isdigit())
+    return int(digits or "0")

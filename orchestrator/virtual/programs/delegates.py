@@ -9,6 +9,7 @@ from orchestrator.virtual.programs.accelerator_delegates import create_hexagon, 
 from orchestrator.virtual.programs.delegate_steps import Delegate
 from orchestrator.virtual.programs.external_delegate import create_external, create_stable
 from orchestrator.virtual.programs.gpu_delegate import create_gpu
+from orchestrator.virtual.programs.npu_delegate import create_npu
 from orchestrator.virtual.programs.xnnpack_delegate import create_xnnpack
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def create(interpreter: Interpreter) -> list[Delegate]:
         ("use_gpu", flags.switch("use_gpu"), create_gpu),
         ("use_hexagon", flags.switch("use_hexagon"), create_hexagon),
         ("use_nnapi", flags.switch("use_nnapi"), create_nnapi),
+        ("use_npu", flags.switch("use_npu"), create_npu),
         ("stable_delegate_settings_file", bool(flags.text("stable_delegate_settings_file")), create_stable),
     ]
     created: list[tuple[int, Delegate]] = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from orchestrator.virtual.contract import PhoneFileError
 from orchestrator.virtual.elf import note_of
 from orchestrator.virtual.programs.delegate_steps import Delegate, not_prepared, operators_of, replace_nodes
+from orchestrator.virtual.programs.libraries import find_library, linked_folders
 from orchestrator.virtual.programs.phone_files import read_whole
 from orchestrator.virtual.programs.process import BenchmarkFailedError
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 #: The name in the note of a stand-in library for it.
 DUMMY_PROGRAM: Final = "dummy_external_delegate"
+STABLE_PROGRAM: Final = "sample_stable_delegate"
+_STABLE_NAME: Final = "google_sample_delegate"
+_STABLE_OPERATORS: Final = frozenset({"ADD", "SUB"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,19 @@ class ExternalDelegate:
         return len(done.kernels)
 
 
+class SampleStableDelegate:
+    """TensorFlow Lite's sample of a stable delegate: it takes additions and subtractions."""
+
+    provider = "STABLE_DELEGATE"
+    static_only = True
+
+    def apply(self, interpreter: Interpreter) -> int:
+        """Give it the operators that it has."""
+        taken = frozenset(i for i, op in operators_of(interpreter.plan) if op.name in _STABLE_OPERATORS)
+        done = replace_nodes(interpreter, interpreter.plan, _STABLE_NAME, taken)
+        return len(done.kernels) if done is not None else 0
+
+
 def create_external(interpreter: Interpreter) -> Delegate | None:
     """Create it, or say why there is none (then None)."""
     run = interpreter.run
@@ -119,5 +136,9 @@ def create_stable(interpreter: Interpreter) -> Delegate | None:
     if not isinstance(library, str):
         run.say.error("Invalid TFLiteSettings for the stable delegate.")
         return None
-    run.say.error(f"Failed to load stable ABI delegate from stable ABI delegate binary ({library}).")
-    return None
+    folders = [library.rpartition("/")[0]] if "/" in library else linked_folders(run.process)
+    note = find_library(run.process, library.rpartition("/")[2], folders)
+    if note is None or note.program != STABLE_PROGRAM:
+        run.say.error(f"Failed to load stable ABI delegate from stable ABI delegate binary ({library}).")
+        return None
+    return SampleStableDelegate()

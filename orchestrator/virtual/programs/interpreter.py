@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.virtual import latency
-from orchestrator.virtual.delegation import FLEX, GPU, HEXAGON, NNAPI, XNNPACK, SubgraphPlan, dynamic_outputs
+from orchestrator.virtual.delegation import FLEX, GPU, HEXAGON, NNAPI, NPU, XNNPACK, SubgraphPlan, dynamic_outputs
 from orchestrator.virtual.graph import SCHEMA_VERSION, Graph, Signature, Subgraph
 from orchestrator.virtual.latency import NodeWork, Threads, UnitSpeeds
 from orchestrator.virtual.operators import OPERATOR_NAMES
@@ -268,8 +268,8 @@ class Interpreter:
         """Return what it puts on the phone: cores, their share, the GPU's share, watts in an accelerator."""
         units = self.units
         threads = self.threads()
-        cpu_only = not units & {GPU, NNAPI, HEXAGON}
-        watts = self.accelerator.watts if self.accelerator is not None and units & {NNAPI, HEXAGON} else 0.0
+        cpu_only = not units & {GPU, NNAPI, HEXAGON, NPU}
+        watts = self.accelerator.watts if self.accelerator is not None and units & {NNAPI, HEXAGON, NPU} else 0.0
         if cpu_only:
             return threads.cpus, 1.0, 0.0, 0.0
         cpus = threads.cpus if units & {"", XNNPACK, FLEX} else threads.cpus[:1]

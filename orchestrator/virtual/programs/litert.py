@@ -86,12 +86,6 @@ class LitertProgram:
             raise ProgramDiedError(SIGABRT)
         if own.text("gpu-precision") not in {"auto", "fp16", "fp32"}:
             raise ProgramDiedError(SIGABRT)
-        if own.switch("use_npu"):
-            # No NPU can be stood in for: a virtual phone has no dispatch library.
-            say.runtime(
-                "ERROR", "[compiled_model.cc:967] You should provide the `DispatchLibraryDir` option to use NPU."
-            )
-            raise BenchmarkFailedError
 
     def _banner(self, process: ProcessContext, own: Parameters, say: StreamTranscript, results: Results) -> None:
         runs, warmup, memory = results.runs, results.warmup, results.footprint
@@ -152,9 +146,10 @@ def _as_benchmark_model(own: Parameters) -> Parameters:
     return parse_flags((*CORE_FLAGS, *_hidden()), given)
 
 
+_NPU_SHARED: Final = frozenset({"use_npu", "dispatch_library_path", "compiler_plugin_library_path"})
 _SHARED: Final = frozenset(
     {flag.name for flag in CORE_FLAGS} | {"graph", "signature_to_run_for", "require_full_delegation",
-                                          "xnnpack_weight_cache_file_path"}
+                                          "xnnpack_weight_cache_file_path"} | _NPU_SHARED
 )  # fmt: skip
 
 
@@ -166,5 +161,5 @@ def _hidden() -> tuple[Flag, ...]:
     """Return benchmark_model's flags without their echo: this program doesn't log them."""
     return tuple(
         Flag(name=flag.name, type=flag.type, default=flag.default, echo="", help=flag.help)
-        for flag in (*MODEL_FLAGS, *XNNPACK_FLAGS, *GPU_FLAGS)
+        for flag in (*MODEL_FLAGS, *XNNPACK_FLAGS, *GPU_FLAGS, *(own for own in _FLAGS if own.name in _NPU_SHARED))
     )

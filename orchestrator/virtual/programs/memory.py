@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.virtual.delegation import GPU, HEXAGON, NNAPI, XNNPACK
+from orchestrator.virtual.delegation import GPU, HEXAGON, NNAPI, NPU, XNNPACK
 
 if TYPE_CHECKING:
     from orchestrator.virtual.programs.interpreter import Interpreter
@@ -14,7 +14,7 @@ _PAGE_KB: Final = 4
 #: A process before it does anything, and what the interpreter itself takes.
 _PROCESS_KB: Final = 7200.0
 _RUNTIME_KB: Final = 2700.0
-_UNIT_KB: Final = {GPU: 84_000.0, NNAPI: 9_500.0, HEXAGON: 6_000.0, XNNPACK: 900.0}
+_UNIT_KB: Final = {GPU: 84_000.0, NNAPI: 9_500.0, HEXAGON: 6_000.0, NPU: 12_000.0, XNNPACK: 900.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from orchestrator.virtual.hardware import build_hardware
 from orchestrator.virtual.logs import PhoneLogs
 from orchestrator.virtual.moments import ProgramMoments
 from orchestrator.virtual.profiles import load_profile
-from orchestrator.virtual.samples import benchmark_elf
+from orchestrator.virtual.samples import benchmark_elf, library_elf
 from orchestrator.virtual.shelf import build_shelf
 from orchestrator.virtual.space import Storage
 from orchestrator.virtual.time import ScaledTime
@@ -85,6 +85,11 @@ class BenchPhone:
         writer.close()
         return path
 
+    def put_libraries(self, names: Sequence[str], *, version: str = "virtual") -> None:
+        """Put stand-in libraries beside the programs."""
+        for name in names:
+            self.put(name, library_elf(name, version=version))
+
     def get(self, name: str) -> bytes:
         """Return a file's content."""
         return self.files.open_read(f"{FOLDER}/{name}").read(-1)
@@ -113,7 +118,7 @@ class BenchPhone:
             stand_in = found
         argv: Sequence[str] = [program, *arguments]
         context = ProcessContext(
-            pid=4711, argv=argv, env={}, cwd=FOLDER, uid=2000, stdin=NoInput(),
+            pid=4711, argv=argv, env={"LD_LIBRARY_PATH": FOLDER}, cwd=FOLDER, uid=2000, stdin=NoInput(),
             stdout=Collected(writes, "stdout"), stderr=Collected(writes, "stderr"), files=self.files, logs=self.logs,
             time=self.time, hardware=self.hardware, props=self.profile.system_props("VIRTUAL1"),
             affinity=affinity if affinity is not None else (1 << self.profile.cpu_count) - 1,

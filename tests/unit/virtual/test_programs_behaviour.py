@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+from orchestrator.virtual.samples import HEXAGON_LIBRARIES
+
 SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")
 
 
@@ -83,12 +85,31 @@ def test_a_phone_whose_nnapi_compiler_fails_says_so(bench_phone, models):
 
 
 def test_hexagon_takes_quantized_models_only(phone):
+    phone.put_libraries(HEXAGON_LIBRARIES)
     name = "mobilenet_v1_0.25_128_static_uint8io.tflite"
     run = phone.run(f"--graph={name}", "--use_hexagon=true", *SHORT)
     assert "TfLiteHexagonDelegate delegate: 6 nodes delegated out of 6 nodes with 1 partitions." in run.stderr
     assert "Explicitly applied Hexagon delegate, and the model graph will be completely executed" in run.stdout
     floats = phone.run("--graph=tiny_cnn_float.tflite", "--use_hexagon=true", *SHORT)
     assert "Though Hexagon delegate is explicitly applied, the model graph will not be executed" in floats.stdout
+
+
+@pytest.mark.parametrize(
+    ("libraries", "skew", "said"),
+    [
+        ([], False, "Hexagon Delegate is not supported."),
+        (["libhexagon_interface.so", "libhexagon_nn_skel_v66.so"], False, "Failed to fetch Hexagon NN version."),
+        (["libhexagon_interface.so", "libhexagon_nn_skel_v65.so"], True, "Incompatible versions between interface"),
+    ],
+)
+def test_hexagon_without_fitting_libraries_runs_on_the_cpu_and_exits_with_0(phone, libraries, skew, said):
+    phone.put_libraries(libraries[:1], version="1.20.0.1")
+    phone.put_libraries(libraries[1:], version="1.17.0.0" if skew else "1.20.0.1")
+    name = "mobilenet_v1_0.25_128_static_uint8io.tflite"
+    run = phone.run(f"--graph={name}", "--use_hexagon=true", *SHORT)
+    assert (run.exit_code, said in run.stderr) == (0, True)
+    assert "Could not create Hexagon delegate" in run.stdout
+    assert "Explicitly applied Hexagon" not in run.stdout
 
 
 def test_a_phone_without_opencl_falls_back_to_opengl(bench_phone, models):
