@@ -33,6 +33,7 @@ from orchestrator.report.labels import configuration_labels, configuration_order
 from orchestrator.report.logs import excerpt, log_rank
 from orchestrator.report.next_steps import finding_step, next_step
 from orchestrator.report.published import load_published
+from orchestrator.report.starts import start_rows
 
 _VIRTUAL_SUFFIX = " (virtual)"
 _MODEL_SUFFIX = ".tflite"
@@ -179,6 +180,7 @@ def _result_row(
         peak_memory_mib=_median([report.peak_memory_mib for report in memory]),
         delegate=_evidence(result, trusted),
         invocations=tuple(_invocation_row(run, run.run_id in used, gathered.log_of(run)) for run in runs),
+        starts=start_rows(runs),
         findings=_findings(runs),
         next_step=next_step(result, failure_steps),
     )

@@ -13,6 +13,7 @@ from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.compare import Ratio
 from orchestrator.records.device import DeviceFacts, DeviceState
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, Outcome
+from orchestrator.records.start import StartStage
 from orchestrator.records.verdict import Quality, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 
@@ -122,6 +123,19 @@ class InvocationRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartRow:
+    """One stage of a case's starts: medians over the processes that started so."""
+
+    stage: StartStage
+    #: How many processes.
+    count: int
+    init_us: float | None
+    first_us: float | None
+    #: Of the worst of them; rejected ones aren't among them.
+    quality: Quality
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
     """One case: what was asked for, what came of it, and everything that shows it."""
 
@@ -148,6 +162,8 @@ class ResultRow:
     #: Of the invocation that says most; None when no output was read.
     delegate: DelegateEvidence | None
     invocations: tuple[InvocationRow, ...]
+    #: By stage, where the plan has the pass ``cold``.
+    starts: tuple[StartRow, ...]
     findings: tuple[FindingRow, ...]
     #: What to do about a case without a figure of its own; empty when there is nothing to do.
     next_step: str

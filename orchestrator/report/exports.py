@@ -186,6 +186,16 @@ def _result(row: ResultRow) -> Mapping[str, object]:
             }
             for finding in row.findings
         ],
+        "starts": [
+            {
+                "stage": start.stage.value,
+                "invocations": start.count,
+                "init_us": start.init_us,
+                "first_inference_us": start.first_us,
+                "quality": start.quality.value,
+            }
+            for start in row.starts
+        ],
         "invocations": [_invocation(row, invocation) for invocation in row.invocations],
     }
 

@@ -83,6 +83,7 @@ def render_html(data: ReportData, *, title: str) -> str:
             findings=_finding_groups(data.results),
             troubled=[row for row in data.results if row.next_step and row.result.status is not CaseStatus.MEASURED],
             memory_rows=[row for row in data.results if row.result.status in OWN_FIGURE],
+            start_rows=[row for row in data.results if row.starts],
             reference_columns=reference_columns,
             references=references,
             reference_words=_REFERENCE_WORDS,

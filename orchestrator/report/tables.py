@@ -111,7 +111,7 @@ def render_text_table(data: ReportData) -> str:
         for device, rows in groupby(of_model, key=lambda row: row.device):
             lines.append(_device_line(device.title))
             lines += [_result_line(row, decimals) for row in rows]
-    lines += ["", *_legend(data)]
+    lines += [*_start_lines(data.results), "", *_legend(data)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -133,6 +133,22 @@ def _result_line(row: ResultRow, decimals: int) -> str:
         f"{_MARKS[row.best]:>3} {fit(row.configuration, _CONFIGURATION_WIDTH - 2)}"
         f"{figure_ms(median_us, decimals):>11}  {spread:>8}  {ratio:>6}  {delegate}  {quality}"
     )
+
+
+def _start_lines(rows: Sequence[ResultRow]) -> list[str]:
+    """Return the stages of all starts, nothing where no plan has the pass ``cold``."""
+    lines = []
+    for row in rows:
+        if not row.starts:
+            continue
+        title = visible(f"starts of {row.model.label} on {row.device.title}, {row.configuration}")
+        lines += ["", *_wrapped(title)]
+        lines.append(f"  {'stage':<14}{'init ms':>11}{'first inference ms':>20}{'processes':>11}  quality")
+        for start in row.starts:
+            times = f"{figure_ms(start.init_us, 2):>11}{figure_ms(start.first_us, 2):>20}{start.count:>11}"
+            quality = start.quality.value + (", virtual" if row.is_virtual else "")
+            lines.append(f"  {start.stage.value:<14}{times}  {quality}")
+    return lines
 
 
 def _legend(data: ReportData) -> list[str]:
