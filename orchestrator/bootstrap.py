@@ -32,6 +32,7 @@ from orchestrator.resources import data_folder
 from orchestrator.tools.litert import program_path
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts.fetching import BuildFetcher
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.inventory import Labels
     from orchestrator.devices.discovery import Seen
@@ -58,12 +59,14 @@ class Settings:
     adb_server: str
     #: The environment for programs that are started.
     environ: Mapping[str, str]
+    #: $BENCHFARM_MIRROR: where programs are fetched from instead, as PREFIX or ORIGIN=PREFIX.
+    mirror: str = ""
 
     @classmethod
     def from_environment(
         cls, environ: Mapping[str, str] | None = None, *, home: Path | None = None, store: str | None = None
     ) -> Settings:
-        """Read $BENCHFARM_HOME, $BENCHFARM_STORE, $BENCHFARM_ADB and $BENCHFARM_ADB_SERVER; options win."""
+        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER and _MIRROR; options win."""
         values = dict(os.environ if environ is None else environ)
         folder = home or (Path(values["BENCHFARM_HOME"]) if values.get("BENCHFARM_HOME") else None)
         if folder is not None:
@@ -82,6 +85,7 @@ class Settings:
             adb=values.get("BENCHFARM_ADB", ""),
             adb_server=values.get("BENCHFARM_ADB_SERVER", ""),
             environ=values,
+            mirror=values.get("BENCHFARM_MIRROR", ""),
         )
 
 
@@ -147,7 +151,22 @@ class Farm:
         from orchestrator.artifacts.library import BuildLibrary
         from orchestrator.config.builds import load_builds
 
-        return BuildLibrary(self.settings.cache_folder / "builds", load_builds([data_folder("apk_builds")]))
+        folders = (self.settings.data_folder / "builds", data_folder("apk_builds"))
+        return BuildLibrary(self.settings.cache_folder / "builds", load_builds([f for f in folders if f.is_dir()]))
+
+    def build_fetcher(self, *, mirror: str = "", timeout_s: float = 1800.0, stall_s: float = 30.0) -> BuildFetcher:
+        """What downloads declared builds; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
+        from orchestrator.artifacts.addresses import parse_mirror
+        from orchestrator.artifacts.download import Downloader
+        from orchestrator.artifacts.fetching import BuildFetcher
+
+        downloader = Downloader(
+            self.settings.cache_folder / "downloads",
+            mirror=parse_mirror(mirror or self.settings.mirror),
+            stall_s=stall_s,
+            deadline_s=timeout_s,
+        )
+        return BuildFetcher(self.library, downloader)
 
     @cached_property
     def flag_book(self) -> HelpFlagBook:

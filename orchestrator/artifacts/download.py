@@ -186,9 +186,11 @@ class Downloader:
             headers["If-None-Match"] = known.etag
         elif known is not None and known.last_modified:
             headers["If-Modified-Since"] = known.last_modified
+        answered = False
         with requests.Session() as session:
             try:
                 with self._get(session, url, headers) as response:
+                    answered = True
                     if response.status_code == 304 and not offset and known is not None:
                         return None
                     return self._take(response, url, draft, offset, on_progress, ends_at_s)
@@ -208,7 +210,7 @@ class Downloader:
             except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
                 if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
                     raise HostStorageError(f"no space left in {self._folder}") from error
-                if _size(draft) > offset:
+                if answered:
                     raise _CutOffError(_cause(error)) from error
                 raise DownloadError(
                     f"{shown(url)} can't be reached: {_cause(error)}", hint="check the address, network and proxy"
