@@ -27,7 +27,7 @@ from orchestrator.predicates import parse_predicate
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import DeviceSelection, Plan
-from orchestrator.records.workload import IMPORTED_TOOLS, Build, ToolName
+from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, ToolName
 from orchestrator.resources import data_folder
 from orchestrator.tools.litert import program_path
 
@@ -39,6 +39,16 @@ if TYPE_CHECKING:
     from orchestrator.devices.server import AdbServer
     from orchestrator.ports import Conditioner, Device, Lease, Store, Tool
     from orchestrator.tools.flag_book import HelpFlagBook
+
+
+#: The stand-in for each program that is an executable.
+_STAND_INS: Mapping[ToolName, str] = {
+    ToolName.NATIVE: "benchmark_model",
+    ToolName.PERF_OPTIONS: "benchmark_model_performance_options",
+    ToolName.LITERT_NATIVE: "benchmark_litert_model",
+}
+#: Tools whose program comes with and without TensorFlow's operators.
+_WITH_FLEX = frozenset({ToolName.NATIVE, ToolName.APK})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +134,17 @@ class Farm:
         from orchestrator.tools.firebase import FirebaseTool
         from orchestrator.tools.ios_app import IosAppTool
         from orchestrator.tools.litert import LitertTool
+        from orchestrator.tools.litert_native import LitertNativeTool
         from orchestrator.tools.native import NativeTool
+        from orchestrator.tools.performance_options import PerformanceOptionsTool
 
-        tools: tuple[Tool, ...] = (NativeTool(), ApkTool(), LitertTool())
+        tools: tuple[Tool, ...] = (
+            NativeTool(),
+            ApkTool(),
+            LitertTool(),
+            PerformanceOptionsTool(),
+            LitertNativeTool(),
+        )
         imported: tuple[Tool, ...] = (IosAppTool(), FirebaseTool(), DelegatePerformanceTool())
         return {tool.name: tool for tool in (*tools, *imported)}
 
@@ -343,7 +361,7 @@ class Farm:
             return litert_build()
         if tool in IMPORTED_TOOLS:
             return NoBuild(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
-        if facts.is_virtual and not named:
+        if facts.is_virtual and not named and tool is not ToolName.LITERT:
             return stand_in_build(self.settings.cache_folder / "stand-ins", tool, facts.abis[0])
         try:
             return self.library.resolve_for(facts, tool, name_or_path=named)
@@ -351,6 +369,24 @@ class Farm:
             if named:
                 raise
             return NoBuild(reason_code="no-build", reason=str(error) + (f" ({error.hint})" if error.hint else ""))
+
+    def flex_builds(self, builds: Sequence[Build]) -> dict[str, Build]:
+        """Return the build with TensorFlow's operators (Flex) of each build that has one on this computer."""
+        twins = {build.sha256: self._flex_twin(build) for build in builds if build.tool in _WITH_FLEX}
+        return {sha256: twin for sha256, twin in twins.items() if twin is not None and twin.sha256 != sha256}
+
+    def _flex_twin(self, build: Build) -> Build | None:
+        if build.is_virtual:
+            return stand_in_build(
+                self.settings.cache_folder / "stand-ins", build.tool, build.abi.split(",")[0], has_flex=True
+            )
+        for spec in self.library.specs:
+            if spec.tool is build.tool and spec.variant == "plus_flex" and spec.abi in build.abi.split(","):
+                try:
+                    return self.library.resolve(build.tool, spec.abi, name_or_path=spec.name)
+                except ArtifactError:
+                    return None
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,29 +426,50 @@ def litert_build() -> Build:
     )
 
 
-def stand_in_build(folder: Path, tool: ToolName, abi: str) -> Build:
-    """Return the stand-in for a program that virtual phones can run, written to ``folder`` when it isn't there."""
-    from orchestrator.virtual.samples import BENCHMARK_PACKAGE, benchmark_apk, benchmark_elf
+def stand_in_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:
+    """Return the stand-in for a program that virtual phones can run, written to ``folder`` when it isn't there.
 
-    content = benchmark_apk(abis=(abi,)) if tool is ToolName.APK else benchmark_elf("benchmark_model", abi)
+    The libraries that the real program needs beside it for a DSP or an NPU come with it.
+    """
+    from orchestrator.virtual import samples
+
+    if tool is ToolName.APK:
+        name = "benchmark_model_plus_flex.apk" if has_flex else "benchmark_model.apk"
+        content = samples.benchmark_apk(abis=(abi,), flex=has_flex)
+    else:
+        name = "benchmark_model_plus_flex" if has_flex else _STAND_INS[tool]
+        content = samples.benchmark_elf(name, abi)
     sha256 = hashlib.sha256(content).hexdigest()
-    name = "benchmark_model.apk" if tool is ToolName.APK else "benchmark_model"
-    path = folder / sha256[:16] / name
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_bytes(content)
-        draft.replace(path)
+    names = {ToolName.LITERT_NATIVE: samples.NPU_LIBRARIES, ToolName.APK: ()}.get(tool, samples.HEXAGON_LIBRARIES)
+    libraries = {library: samples.library_elf(library, abi) for library in names}
     return Build(
         name=f"virtual {name}",
         tool=tool,
         sha256=BuildSha(sha256),
         abi=abi,
         version="virtual",
-        package=BENCHMARK_PACKAGE if tool is ToolName.APK else "",
+        package=samples.BENCHMARK_PACKAGE if tool is ToolName.APK else "",
         is_virtual=True,
-        path=path,
+        path=_kept(folder / sha256[:16] / name, content),
+        companions=tuple(
+            Companion(
+                name=library,
+                sha256=hashlib.sha256(data).hexdigest(),
+                path=_kept(folder / hashlib.sha256(data).hexdigest()[:16] / library, data),
+            )
+            for library, data in libraries.items()
+        ),
     )
+
+
+def _kept(path: Path, content: bytes) -> Path:
+    """Write a file unless it is there, and return its path."""
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
+        draft.write_bytes(content)
+        draft.replace(path)
+    return path
 
 
 def _answers(server: AdbServer) -> bool:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.host_files import host_files
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.reports import report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult, one_line
@@ -132,7 +133,8 @@ def expansion_of(
     models = identify(plan)
     facts = [known for _, known in devices]
     found = farm.builds_for(plan, facts)
-    expansion = expand(plan, facts, models, found, farm.profiles)
+    named = host_files(plan)
+    expansion = expand(plan, facts, models, found, farm.profiles, {value: item.placed for value, item in named.items()})
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
     learn_flags(farm.flag_book, farm.lease, devices, found)
     checked = check_flags(
@@ -154,6 +156,7 @@ def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
             reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
             raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
         queues = expansion.invocations.values()
+        twins = farm.flex_builds(builds)
         campaign = Campaign(
             campaign_id=CampaignId(f"{farm.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"),
             name=plan.name,
@@ -166,13 +169,17 @@ def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
                 limits=plan.limits,
                 timeout_s=plan.timeout_s,
                 files={model.sha256: str(model.path) for model in models}
-                | {build.sha256: str(build.path) for build in builds},
+                | {build.sha256: str(build.path) for build in (*builds, *twins.values())}
+                | {item.sha256: str(item.path) for build in builds for item in build.companions}
+                | {sha256: str(path) for item in host_files(plan).values() for sha256, path in item.paths.items()},
             ),
             host=f"{socket.gethostname()} ({platform.system()} {platform.machine()})",
             invocations=tuple(invocation for queue in queues for invocation in queue),
             skipped=expansion.skipped,
         )
-        farm.store.begin_campaign(campaign, devices=[facts for _, facts in devices], models=models, builds=builds)
+        farm.store.begin_campaign(
+            campaign, devices=[facts for _, facts in devices], models=models, builds=[*builds, *twins.values()]
+        )
         return _run(farm, campaign, models, builds, devices, out)
 
 
@@ -187,6 +194,9 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
         known_models, known_builds = farm.store.models(), farm.store.builds()
         models = [_with_file(known_models[sha256], campaign) for sha256 in {case.model_sha256 for case in cases}]
         builds = [_with_file(known_builds[sha256], campaign) for sha256 in {case.build_sha256 for case in cases}]
+        for name, sha256 in {file for case in cases for file in case.files}:
+            if not Path(campaign.terms.files.get(sha256, "")).is_file():
+                raise UsageError(f"{name}: its file is gone", hint="put it back, then resume")
         serials = {case.serial for case in cases}
         devices = _reachable(farm, serials) if serials else []
         farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
@@ -233,6 +243,10 @@ def _run(
         campaign=campaign,
         models={model.sha256: model for model in models},
         builds={build.sha256: build for build in builds},
+        # Only what the campaign was begun with: another build's runs would be another night's.
+        flex_builds={
+            sha256: twin for sha256, twin in farm.flex_builds(builds).items() if twin.sha256 in campaign.terms.files
+        },
         known_flags={build.sha256: farm.flag_book.names(build) for build in builds},
     )
     runner = CampaignRunner(services, farm.lease, ThreadExecutor(farm.cancelled))
