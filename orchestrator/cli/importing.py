@@ -50,6 +50,7 @@ def import_files(settings: Settings, request: ImportRequest, out: Path | None) -
     from orchestrator.engine.importing import import_runs
     from orchestrator.models.inspect import identify_model
 
+    require_printable(device=request.device, app=request.app, name=request.name)
     models = [identify_model(path) for path in request.models]
     sources = [(path, read_source(path)) for path in request.files]
     with Farm(settings) as farm:
@@ -129,6 +130,13 @@ def raw_output(path: Path, attachments: Sequence[Attachment], *, command: str = 
         duration_s=0.0,
         attachments=tuple(attachments),
     )
+
+
+def require_printable(*, is_empty_fine: bool = False, **options: str) -> None:
+    """Raise UsageError for an option that isn't text to be shown in one line; ``device`` and ``name`` aren't empty."""
+    for option, value in options.items():
+        if not value.isprintable() or (option in {"device", "name"} and not value.strip() and not is_empty_fine):
+            raise UsageError(f"--{option} {value!r} isn't a text that can be shown")
 
 
 def read_source(path: Path) -> bytes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import write_file
-from orchestrator.cli.importing import imported, new_campaign, raw_output, read_source
+from orchestrator.cli.importing import imported, new_campaign, raw_output, read_source, require_printable
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.records.device import DeviceKind, DeviceProfile
@@ -40,6 +40,7 @@ def export(settings: Settings, path: Path, out: Path, phone: IPhone) -> CommandR
     from orchestrator.config.plan import load_plan
     from orchestrator.tools.ios_app import PASSES
 
+    require_printable(is_empty_fine=True, name=phone.name, ios=phone.os_version, app=phone.app)
     plan = load_plan(path)
     with Farm(settings) as farm:
         profile = _profile(farm.profiles, plan, phone.profile)

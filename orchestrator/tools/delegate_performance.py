@@ -18,7 +18,7 @@ from orchestrator.ports import Device, InvocationRequest
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, ToolName
 from orchestrator.tools.figures import parse_number
-from orchestrator.tools.foreign_app import SOURCE, implicit_xnnpack, not_startable, selected_run
+from orchestrator.tools.foreign_app import SOURCE, implicit_xnnpack, not_startable, plain_text, selected_run
 
 _MEAN: Final = "inference_latency_average_us"
 _HEADER: Final = "Model, Metric, Delegate: "
@@ -102,7 +102,7 @@ def _json_entries(text: str) -> Iterator[_Entry]:
         # An accuracy report has the same shape and no latency.
         if any(_MEAN in figures for figures in found):
             for entry, figures in zip(entries, found, strict=True):
-                yield str(report.get("model", "")), str(entry.get("delegate_identifier", "")), figures
+                yield plain_text(report.get("model", "")), plain_text(entry.get("delegate_identifier", "")), figures
 
 
 def _json_figures(entry: Mapping[str, object]) -> dict[str, float | None]:
@@ -110,7 +110,7 @@ def _json_figures(entry: Mapping[str, object]) -> dict[str, float | None]:
     if not isinstance(metrics, dict):
         return {}
     return {
-        str(name): parse_number(str(metric["value"])) if isinstance(metric, dict) and "value" in metric else None
+        plain_text(name): parse_number(str(metric["value"])) if isinstance(metric, dict) and "value" in metric else None
         for name, metric in metrics.items()
     }
 

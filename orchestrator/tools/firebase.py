@@ -14,7 +14,7 @@ from orchestrator.ports import Device, InvocationRequest
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, ToolName
 from orchestrator.tools.figures import NUMBER, parse_number
-from orchestrator.tools.foreign_app import SOURCE, implicit_xnnpack, not_startable, selected_run
+from orchestrator.tools.foreign_app import SOURCE, implicit_xnnpack, not_startable, plain_text, selected_run
 
 _OBJECT: Final = re.compile(r"\{[^{}]*\"benchmark config\"[^{}]*\}", re.DOTALL)
 _TIMES: Final = re.compile(rf"(init|warmup|inference): ({NUMBER})", re.ASCII)
@@ -106,7 +106,7 @@ def _json_report(text: str) -> ToolReport | None:
         return None
     if not isinstance(record, dict):
         return None
-    label, status = str(record.get("benchmark config", "")), str(record.get("status", ""))
+    label, status = plain_text(record.get("benchmark config", "")), plain_text(record.get("status", ""))
     times = {name: parse_number(figure) for name, figure in _TIMES.findall(str(record.get("average time in us", "")))}
     inference = times.get("inference")
     if status != "OK" or not inference:

@@ -58,6 +58,11 @@ def not_startable(
     raise UsageError(f"{tool} isn't started by benchfarm; its results are imported (case {request.case.case_key})")
 
 
+def plain_text(value: object) -> str:
+    """Return a value that a file's JSON holds as text that any store and terminal takes."""
+    return str(value).encode("utf-8", "replace").decode().replace("\0", "")
+
+
 def selection(run: int) -> Attachment:
     """Return the attachment that says which run of the imported text is meant, counted from 0."""
     return Attachment(name=SELECTION, data=json.dumps({"run": run}).encode())

@@ -210,6 +210,8 @@ def load_manifest(text: str, *, where: str) -> IosExport:
         document = json.loads(text)
         if document["schema"] != _SCHEMA or document["schema_version"] != _SCHEMA_VERSION:
             raise UsageError(f"{where}: not a manifest that this version of benchfarm reads", hint=_MANIFEST_FAULT)
+        # Text that no store takes: half a character, written as an escape.
+        json.dumps(document, ensure_ascii=False).encode()
         export = _export(document)
         for exported, entry in zip(export.cases, document["cases"], strict=True):
             if exported.case.case_key != entry["case_key"] or exported.params != entry["params"]:
@@ -217,7 +219,7 @@ def load_manifest(text: str, *, where: str) -> IosExport:
             if exported.folder in {"", ".", ".."} or _safe(exported.folder) != exported.folder:
                 raise UsageError(f"{where}: {exported.folder!r} isn't the name of a folder beside it")
             export.model_of(exported)
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, StopIteration) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, StopIteration, RecursionError) as error:
         raise UsageError(f"{where}: not a manifest of 'benchfarm ios export' ({error!r})") from error
     return export
 

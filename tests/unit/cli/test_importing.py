@@ -135,6 +135,12 @@ def test_a_profile_that_is_no_android_phone_is_refused(take: Callable[..., Comma
             take(firebase_json("nnapi", 5000), profile=profile)
 
 
+@pytest.mark.parametrize("device", ["", " ", "two\nlines", "half \udc80"])
+def test_a_name_that_can_not_be_shown_is_refused(take: Callable[..., CommandResult], device: str) -> None:
+    with pytest.raises(UsageError, match="--device"):
+        take(firebase_json("nnapi", 5000), device=device)
+
+
 def test_a_phone_that_is_known_keeps_its_facts(settings: Settings, take: Callable[..., CommandResult]) -> None:
     take(firebase_json("nnapi", 5000), profile="pixel-4")
     take(firebase_json("nnapi", 5001))

@@ -240,6 +240,7 @@ def test_a_folder_without_results_or_without_a_manifest_is_told(
         lambda manifest: manifest["cases"][0]["params"].update(num_threads="1"),
         lambda manifest: manifest["cases"][0].update(folder="../elsewhere"),
         lambda manifest: manifest.update(models=[]),
+        lambda manifest: manifest["device"].update(serial="half \ud800"),
         lambda manifest: manifest.update(cases=7),
         lambda manifest: manifest.update(schema_version=99),
         lambda manifest: manifest.pop("device"),

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateTruth
@@ -92,6 +94,23 @@ def test_a_report_is_read_like_any_other_output(form) -> None:
     assert "630.7 ms" in " ".join(describe(reports[1])) or "631 ms" in " ".join(describe(reports[1]))
     with pytest.raises(OutputParseError):
         parse_text("Model, Metric\n")
+
+
+def test_half_a_character_in_a_name_becomes_text_that_can_be_stored() -> None:
+    (report, *_) = parse_delegate_performance(delegate_report_json("half \ud800 and \0 nul"))
+    assert report.extra["graph"] == "half ? and  nul"
+    (report,) = parse_firebase(firebase_json("half \ud800", 5000))
+    assert report.label == "half ?"
+
+
+@given(st.data())
+def test_no_damage_makes_reading_fail(data: st.DataObject) -> None:
+    whole = data.draw(st.sampled_from([delegate_report_json("m"), delegate_report_csv("m"), firebase_json("nnapi", 5)]))
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, len(whole)))
+    damaged = whole[:start] + data.draw(st.text(max_size=20)) + whole[end:]
+    for report in (*parse_delegate_performance(damaged), *parse_firebase(damaged)):
+        assert (report.outcome == "ok") == (report.inference_mean_us is not None)
 
 
 def test_every_scenario_of_the_game_loop_has_its_delegate_and_threads() -> None:

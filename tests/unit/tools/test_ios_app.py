@@ -168,6 +168,13 @@ def test_a_result_proto_beside_anything_but_one_console_text_is_refused(text: st
         read_results(text.encode(), result_pb=RESULT, delegate=CASE.delegate)
 
 
+def test_a_view_pasted_below_its_console_text_changes_nothing() -> None:
+    text = console(params(), size_bytes=SIZE_BYTES)
+    assert read_results((text + view()).encode(), delegate=CASE.delegate) == read_results(
+        text.encode(), delegate=CASE.delegate
+    )
+
+
 def test_several_runs_of_one_console_are_several_reports() -> None:
     text = console(params(), size_bytes=SIZE_BYTES) + console(params(), size_bytes=SIZE_BYTES, mean_us=5000.0)
     reports = read_results(text.encode(), delegate=CASE.delegate)
