@@ -12,7 +12,10 @@ from orchestrator.units import format_duration
 
 
 def show(settings: Settings, path: Path) -> CommandResult:
-    """Show what a plan means on the devices that are attached; nothing is run and nothing stored."""
+    """Show what a plan means on the devices that are attached; nothing is measured and nothing stored.
+
+    A program that isn't known yet is put on a device and asked for its flags. Raises PlanError with all faults.
+    """
     from orchestrator.config.plan import load_plan
 
     plan = load_plan(path)

@@ -116,7 +116,8 @@ def _judge(
     lacking = [fault for fault in every if fault.code == "delegate-flag"]
     wrong = [fault for fault in every if fault.code not in {"delegate-flag", "ineffective-flag"}]
     if lacking:
-        # What is wrong with the values is wrong with any program; what has no effect is beside the point.
+        # With the delegate its flags are missing; a wrong value is wrong with any program.
+        wrong = [fault for fault in wrong if fault.code != "unknown-flag"]
         return Skip(reason_code="delegate-not-in-build", reason=lacking[0].message), wrong
     named = {fault.flag for fault in wrong}
     idle = [

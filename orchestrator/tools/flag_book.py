@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.flag import FlagFault, FlagSchema
-from orchestrator.records.workload import Build, Case, Pass, ToolName
+from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 from orchestrator.tools.arguments import case_flags, delegate_flags, format_flags
 from orchestrator.tools.flags import Program, check_flags, documented_flags, parse_help
 
@@ -27,7 +27,7 @@ _PROGRAMS: Final[Mapping[ToolName, Program]] = {
     ToolName.LITERT_NATIVE: Program.LITERT,
     ToolName.PERF_OPTIONS: Program.PERFORMANCE_OPTIONS,
 }
-#: Only performance_options has it.
+#: Only performance_options has it, whose help leaves out every flag that it hands on to benchmark_model.
 _OPTIONS_FLAG: Final = "perf_options_list"
 
 
@@ -58,9 +58,8 @@ class HelpFlagBook:
 
     def learn(self, build: Build, printed: bytes) -> bool:
         """See FlagBook.learn."""
-        try:
-            parse_help(_text(printed))
-        except OutputParseError:
+        schema = _read(printed)
+        if schema is None:
             return False
         # It can be asked for again: a cache that can't be written costs time, nothing else.
         with contextlib.suppress(OSError):
@@ -68,7 +67,7 @@ class HelpFlagBook:
             draft = self._folder / f".{build.sha256}.{os.getpid()}"
             draft.write_bytes(printed)
             draft.replace(self._path(build))
-        self._schemas[build.sha256] = _merged(parse_help(_text(printed)))
+        self._schemas[build.sha256] = schema
         return True
 
     def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
@@ -81,8 +80,8 @@ class HelpFlagBook:
 
     def _learned(self, build: Build) -> FlagSchema | None:
         try:
-            return _merged(parse_help(_text(self._path(build).read_bytes())))
-        except (OSError, OutputParseError):
+            return _read(self._path(build).read_bytes())
+        except OSError:
             return None
 
     def _path(self, build: Build) -> Path:
@@ -99,14 +98,13 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
     known = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
     words = format_flags(case_flags(case, run_pass, model_path="model.tflite", folder="/", known=known))
     users = dict(case.flags)
-    of_delegate = delegate_flags(case.delegate)
+    of_delegate = own_flags(case.delegate)
     faults = []
     for fault in check_flags(words, schema):
         if fault.flag in users or fault.code != "unknown-flag":
             faults.append(fault)
         elif fault.flag in of_delegate:
-            message = f"this binary has no delegate '{case.delegate}': it doesn't know --{fault.flag}"
-            faults.append(FlagFault(code="delegate-flag", flag=fault.flag, message=message))
+            faults.append(_lacking(case, fault.flag))
         else:
             message = f"the pass '{run_pass}' needs --{fault.flag}, which this binary doesn't have; use a newer build"
             faults.append(FlagFault(code="needed-flag", flag=fault.flag, message=message))
@@ -115,15 +113,27 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
     return tuple(faults)
 
 
+def own_flags(delegate: DelegateName) -> frozenset[str]:
+    """Return the flags that a delegate is switched on with."""
+    return frozenset(name for name, value in delegate_flags(delegate).items() if value == "true")
+
+
+def _lacking(case: Case, flag: str) -> FlagFault:
+    message = f"this binary has no delegate '{case.delegate}': it doesn't know --{flag}"
+    return FlagFault(code="delegate-flag", flag=flag, message=message)
+
+
 def _split_fault(name: str, value: str) -> FlagFault:
     message = f"--{name}={value!r}: the benchmark app splits its flags at white space and can't take any"
     return FlagFault(code="wrong-value", flag=name, message=message)
 
 
-def _merged(learned: FlagSchema) -> FlagSchema:
-    program = Program.PERFORMANCE_OPTIONS if _OPTIONS_FLAG in learned.flags else Program.BENCHMARK_MODEL
-    return learned.merged_with(documented_flags(program))
-
-
-def _text(printed: bytes) -> str:
-    return printed.decode("utf-8", "replace")
+def _read(printed: bytes) -> FlagSchema | None:
+    """Return the flags that a program printed, with what the tables know of them; None when they aren't all listed."""
+    try:
+        learned = parse_help(printed.decode("utf-8", "replace"))
+    except OutputParseError:
+        return None
+    if _OPTIONS_FLAG in learned.flags:
+        return None
+    return learned.merged_with(documented_flags(Program.BENCHMARK_MODEL))

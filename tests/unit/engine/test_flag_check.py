@@ -106,5 +106,15 @@ def test_a_wrong_value_is_refused_also_where_the_delegate_is_missing(book: HelpF
     assert len(refused(book, "gpu", {"allow_fp16": "ja"}).faults) == 1
 
 
+def test_flags_of_a_delegate_that_the_program_lacks_are_skipped_with_it(book: HelpFlagBook) -> None:
+    book.learn(BUILD, HELP)
+    expansion = checked(book, "xnnpack,gpu", {})
+    assert len(expansion.cases) == 1
+    expansion = checked(book, "gpu", {"gpu_backend": "cl"})
+    assert expansion.cases == ()
+    assert [skip.reason_code for skip in expansion.skipped] == ["delegate-not-in-build"]
+    assert "--gpu_backend" in str(refused(book, "xnnpack", {"gpu_backend": "cl"}))
+
+
 def test_a_flag_with_two_faults_is_told_once(book: HelpFlagBook) -> None:
     assert len(refused(book, "cpu", {"gpu_backend": "vulkan"}).faults) == 1
