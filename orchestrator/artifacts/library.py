@@ -251,7 +251,8 @@ class BuildLibrary:
         usable = [build for build in fitting if not pins or build.sha256 in pins or build.is_virtual]
         if not usable:
             raise self._missing(tool, wanted, name_or_path, named)
-        build, release = self._in_use(usable, wanted, name_or_path.partition("@")[2])
+        by_content = bool(_SHA_PREFIX.fullmatch(name_or_path))
+        build, release = self._in_use(usable, wanted, name_or_path.partition("@")[2], by_content=by_content)
         if sha256_of(build.path) != build.sha256:
             raise ArtifactError(
                 f"{build.path} isn't what it was when it was added",
@@ -292,7 +293,9 @@ class BuildLibrary:
                 hint="build or get the program for an older Android",
             )
 
-    def _in_use(self, usable: Sequence[Build], wanted: frozenset[str], digits: str) -> tuple[Build, Release | None]:
+    def _in_use(
+        self, usable: Sequence[Build], wanted: frozenset[str], digits: str, *, by_content: bool
+    ) -> tuple[Build, Release | None]:
         """Return the build that is meant: the named contents, else those that were put in use, else the newest."""
         if digits:
             release = self.find_release(f"{usable[0].name}@{digits}") if self.history.releases(usable[0].name) else None
@@ -305,6 +308,12 @@ class BuildLibrary:
             for build in usable:
                 if build.sha256 == pinned.program.sha256:
                     return build, pinned
+            if not by_content and self._shelf.file(pinned.program.sha256) is None:
+                tag = f" ({pinned.tag})" if pinned.tag else ""
+                raise ArtifactError(
+                    f"{pinned.name}: {pinned.release_id}{tag}, which is in use, is gone from the cache",
+                    hint="fetch or add it again, or use another: benchfarm builds pin NAME@DIGITS",
+                )
         return usable[0], self.release_of(usable[0])
 
     def _with_companions(self, build: Build, release: Release | None, wanted: frozenset[str]) -> Build:

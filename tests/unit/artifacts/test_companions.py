@@ -1,0 +1,162 @@
+"""Programs and libraries that belong together, and sets that don't."""
+
+import pytest
+from sample_files import elf, program, write_elf
+
+from orchestrator.artifacts.companions import SetFile, check_set
+from orchestrator.artifacts.elf import inspect_elf_bytes
+from orchestrator.artifacts.library import BuildLibrary
+from orchestrator.artifacts.program import inspect_program
+from orchestrator.artifacts.shelf import sha256_of
+from orchestrator.config.builds import load_builds
+from orchestrator.errors import ArtifactError
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import Serial
+from orchestrator.records.workload import ToolName
+from orchestrator.resources import data_folder
+
+ARM, DSP = 40, 164
+PHONE = DeviceFacts(serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=34, abis=("arm64-v8a",))
+
+
+def litert_folder(folder, *, release: str = "1", runtime=("LiteRtCreate", "LiteRtRun"), dispatch=("LiteRtCreate",)):
+    """Write LiteRT's benchmark_model with its runtime and a dispatch library; each release has its own bytes."""
+    write_elf(
+        folder / "benchmark_model", is_program=True, needed=("libLiteRt.so", "liblog.so", "libc.so"),
+        wanted=("LiteRtCreate",), defined=(f"main{release}",),
+    )  # fmt: skip
+    write_elf(folder / "libLiteRt.so", defined=(*runtime, f"r{release}"), needed=("libc.so",))
+    write_elf(
+        folder / "libLiteRtDispatch_Qualcomm.so", wanted=dispatch, needed=("libLiteRt.so",), defined=(f"d{release}",)
+    )
+    return folder
+
+
+@pytest.fixture
+def library(tmp_path):
+    return BuildLibrary(tmp_path / "cache", load_builds([data_folder("apk_builds")]))
+
+
+def check(main, *libraries, tags=None):
+    files = [SetFile(name=path.name, path=path, sha256=sha256_of(path), group=group) for path, group in libraries]
+    main_file = SetFile(name=main.name, path=main, sha256=sha256_of(main))
+    known = {sha256_of(path): frozenset(found) for path, found in (tags or {}).items()}
+    check_set(main_file, inspect_program(main), files, lambda sha256: known.get(sha256, frozenset()))
+
+
+def test_program_comes_with_the_declared_libraries_of_its_folder(library, tmp_path):
+    folder = litert_folder(tmp_path / "2.1.0")
+    added = library.add(folder / "benchmark_model", name="benchmark_litert_model", release="2.1.0")
+    assert [item.name for item in added.companions] == ["libLiteRt.so", "libLiteRtDispatch_Qualcomm.so"]
+    found = library.resolve_for(PHONE, ToolName.LITERT_NATIVE)
+    assert found == added
+    for item in found.companions:
+        assert item.path.read_bytes() == (folder / item.name).read_bytes()
+        assert sha256_of(item.path) == item.sha256
+    by_path = library.resolve(ToolName.LITERT_NATIVE, "arm64-v8a", name_or_path=str(folder / "benchmark_model"))
+    assert [(item.name, item.sha256) for item in by_path.companions] == [
+        (item.name, item.sha256) for item in added.companions
+    ]
+
+
+def test_program_without_a_library_that_it_needs_is_refused(library, tmp_path):
+    folder = litert_folder(tmp_path / "f")
+    (folder / "libLiteRt.so").unlink()
+    with pytest.raises(ArtifactError, match=r"benchmark_litert_model needs libLiteRt\.so beside it"):
+        library.add(folder / "benchmark_model", name="benchmark_litert_model")
+    with pytest.raises(ArtifactError, match=r"benchmark_model needs libLiteRt\.so, which no phone has"):
+        library.resolve(ToolName.LITERT_NATIVE, "arm64-v8a", name_or_path=str(folder / "benchmark_model"))
+    assert library.list() == []
+
+
+def test_libraries_of_another_release_are_refused(library, tmp_path):
+    old, new = litert_folder(tmp_path / "old", release="1"), litert_folder(tmp_path / "new", release="2")
+    library.add(old / "benchmark_model", name="benchmark_litert_model", release="2.1.0")
+    library.add(new / "benchmark_model", name="benchmark_litert_model", release="2.2.0")
+    mixed = litert_folder(tmp_path / "mixed", release="2")
+    (mixed / "libLiteRtDispatch_Qualcomm.so").write_bytes((old / "libLiteRtDispatch_Qualcomm.so").read_bytes())
+    message = (
+        r"libLiteRtDispatch_Qualcomm\.so is of release 2\.1\.0, benchmark\w+ of 2\.2\.0: they don't belong together"
+    )
+    with pytest.raises(ArtifactError, match=message):
+        library.add(mixed / "benchmark_model", name="benchmark_litert_model")
+    with pytest.raises(ArtifactError, match=message):
+        library.resolve(ToolName.LITERT_NATIVE, "arm64-v8a", name_or_path=str(mixed / "benchmark_model"))
+    with pytest.raises(ArtifactError, match=message):
+        library.add(old / "libLiteRtDispatch_Qualcomm.so", name="benchmark_litert_model")
+
+
+def test_library_that_wants_what_the_runtime_has_not_is_of_another_release(library, tmp_path):
+    folder = litert_folder(tmp_path / "f", dispatch=("LiteRtCreate", "LiteRtNew", "LiteRtNewer"))
+    with pytest.raises(ArtifactError, match=r"Qualcomm\.so wants LiteRtNew and 1 more, which none of the files"):
+        library.add(folder / "benchmark_model", name="benchmark_litert_model")
+
+
+def test_weak_wishes_and_names_of_others_are_not_asked_for(tmp_path):
+    main = write_elf(tmp_path / "p", is_program=True, wanted=("LiteRtA", "malloc"), weak=("LiteRtB",))
+    check(main, (write_elf(tmp_path / "libx.so", defined=("LiteRtA",)), ""))
+
+
+def test_library_for_another_machine_is_refused(tmp_path):
+    main = program(tmp_path / "p")
+    other = write_elf(tmp_path / "libx.so", machine=ARM)
+    with pytest.raises(ArtifactError, match=r"libx\.so is built for armeabi-v7a, p for arm64-v8a"):
+        check(main, (other, ""))
+    # A signal processor's library goes with any.
+    skel = write_elf(tmp_path / "libhexagon_nn_skel.so", machine=DSP)
+    assert inspect_elf_bytes(elf(machine=DSP), "x").abi == "hexagon"
+    check(main, (skel, "hexagon"))
+
+
+def test_library_that_needs_one_that_is_not_there_is_refused(tmp_path):
+    main = program(tmp_path / "p")
+    lacking = write_elf(tmp_path / "libx.so", needed=("libc.so", "libc++_shared.so"))
+    with pytest.raises(ArtifactError, match=r"libx\.so needs libc\+\+_shared\.so, which no phone has"):
+        check(main, (lacking, ""))
+    check(main, (lacking, ""), (write_elf(tmp_path / "libc++_shared.so"), ""))
+
+
+def test_hexagon_libraries_must_be_of_one_release(library, tmp_path):
+    main = program(tmp_path / "benchmark_model")
+    interface = write_elf(tmp_path / "libhexagon_interface.so")
+    skel = write_elf(tmp_path / "libhexagon_nn_skel.so", machine=DSP)
+    check(main, (interface, "hexagon"), (skel, "hexagon"), tags={interface: {"1.20"}, skel: {"1.20", "1.17"}})
+    for tags in ({interface: {"1.20"}, skel: {"1.17"}}, {interface: {"1.20"}}, {}):
+        with pytest.raises(ArtifactError, match="the hexagon libraries must be of one release"):
+            check(main, (interface, "hexagon"), (skel, "hexagon"), tags=tags)
+
+
+def test_hexagon_libraries_are_added_to_the_program_in_use_and_another_release_refused(library, tmp_path):
+    library.add(program(tmp_path / "p" / "benchmark_model"))
+    interface = write_elf(tmp_path / "libhexagon_interface.so")
+    skel = write_elf(tmp_path / "libhexagon_nn_skel.so", machine=DSP)
+    with pytest.raises(ArtifactError, match=r"hexagon libraries must be of one release: .* of an unknown one"):
+        library.add(interface, name="benchmark_model", libraries=[skel])
+    added = library.add(interface, name="benchmark_model", libraries=[skel], release="1.20.0.1")
+    assert [item.name for item in added.companions] == ["libhexagon_interface.so", "libhexagon_nn_skel.so"]
+    assert library.resolve_for(PHONE, ToolName.NATIVE) == added
+    other = write_elf(tmp_path / "libhexagon_nn_skel_v66.so", machine=DSP, defined=("v66",))
+    with pytest.raises(ArtifactError, match=r"libhexagon_nn_skel_v66\.so of 1\.17"):
+        library.add(other, name="benchmark_model", release="1.17")
+    assert len(library.add(other, name="benchmark_model", release="1.20.0.1").companions) == 3
+
+
+def test_library_alone_needs_a_program_that_it_is_for(library, tmp_path):
+    path = write_elf(tmp_path / "libx.so")
+    with pytest.raises(ArtifactError, match="is a shared library, not a program") as raised:
+        library.add(path)
+    assert "--name" in raised.value.hint
+    with pytest.raises(ArtifactError, match="no program 'benchmark_model' for arm64-v8a is here"):
+        library.add(path, name="benchmark_model")
+
+
+def test_damaged_library_is_told_before_anything_is_pushed(library, tmp_path):
+    folder = litert_folder(tmp_path / "f")
+    added = library.add(folder / "benchmark_model", name="benchmark_litert_model")
+    assert all(intact for _, _, intact in library.verify_libraries())
+    added.companions[0].path.write_bytes(b"rot")
+    assert [name for name, _, intact in library.verify_libraries() if not intact] == ["libLiteRt.so"]
+    with pytest.raises(ArtifactError, match=r"libLiteRt\.so, which belongs beside benchmark_litert_model, is damaged"):
+        library.resolve_for(PHONE, ToolName.LITERT_NATIVE)
+    library.add(folder / "benchmark_model", name="benchmark_litert_model")
+    assert library.resolve_for(PHONE, ToolName.LITERT_NATIVE) == added

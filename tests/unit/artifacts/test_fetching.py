@@ -1,0 +1,364 @@
+"""Fetching declared builds: first sight, changes, going back, and nothing kept of what isn't right."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+from sample_files import app_bytes, certificate, elf, fingerprint, real, signed
+
+from orchestrator.artifacts.addresses import parse_mirror
+from orchestrator.artifacts.download import Downloader
+from orchestrator.artifacts.fetching import BuildFetcher, FetchStatus
+from orchestrator.artifacts.library import BuildLibrary
+from orchestrator.config.builds import load_builds
+from orchestrator.errors import ArtifactError, DownloadError
+from orchestrator.records.build_spec import BuildSpec, LibrarySpec
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import Serial
+from orchestrator.records.workload import ToolName
+from orchestrator.resources import data_folder
+from orchestrator.virtual.samples import benchmark_elf
+
+V2 = 0x7109871A
+
+
+def binary(version: str, abi: str = "arm64-v8a") -> bytes:
+    return real(benchmark_elf(abi=abi, version=version))
+
+
+class Shop:
+    """A server with one program, its declaration, and the library that it is fetched into."""
+
+    def __init__(self, server, folder, **changes) -> None:
+        self.server = server
+        self.folder = folder
+        self.spec = BuildSpec(
+            name="prog", title="T", tool=ToolName.NATIVE, program="benchmark_model", abi="arm64-v8a", is_default=True,
+            url=f"{server.url}/latest/prog",
+        )  # fmt: skip
+        self.spec = dataclasses.replace(self.spec, **changes)
+        self.library = BuildLibrary(folder / "cache", [self.spec])
+
+    def serve(self, content: bytes, etag: str = "", path: str = "/latest/prog", **options) -> None:
+        self.server.put(
+            path, content, etag=etag, last_modified="" if etag == "" else "Fri, 20 Nov 2026 10:00:00 GMT", **options
+        )
+
+    def fetch(self, **options):
+        return BuildFetcher(self.library, Downloader(self.folder / "downloads", stall_s=5)).fetch(self.spec, **options)
+
+    def resolved(self) -> str:
+        return self.library.resolve(ToolName.NATIVE, "arm64-v8a").sha256
+
+
+@pytest.fixture
+def shop(server, tmp_path):
+    return Shop(server, tmp_path)
+
+
+def test_first_one_seen_is_in_use_with_its_origin_and_date(shop):
+    shop.serve(binary("1"), '"e1"')
+    heard = []
+    first = shop.fetch(on_progress=heard.append)
+    assert first.status is FetchStatus.NEW
+    assert first.in_use == first.release
+    file = first.release.program
+    assert (file.etag, file.url, file.size_bytes) == ('"e1"', shop.spec.url, len(binary("1")))
+    assert file.last_modified == "Fri, 20 Nov 2026 10:00:00 GMT"
+    assert first.release.tag == "latest 2026-11-20"
+    assert shop.resolved() == file.sha256
+    assert heard[-1].received_bytes == heard[-1].total_bytes == len(binary("1"))
+    assert shop.library.list()[0].path.name == "benchmark_model"
+
+
+def test_unchanged_content_is_not_sent_again(shop):
+    shop.serve(binary("1"), '"e1"')
+    shop.fetch()
+    again = shop.fetch()
+    assert (again.status, again.previous) == (FetchStatus.UNCHANGED, None)
+    assert shop.server.asked[-1][1]["if-none-match"] == '"e1"'
+    # A server without validators sends it again; the content tells.
+    shop.serve(binary("1"))
+    assert shop.fetch().status is FetchStatus.UNCHANGED
+    assert len(shop.library.history.releases("prog")) == 1
+
+
+def test_changed_content_is_told_used_and_the_old_one_kept_to_go_back_to(shop):
+    shop.serve(binary("1"), '"e1"')
+    old = shop.fetch().release
+    shop.serve(binary("2"), '"e2"')
+    changed = shop.fetch()
+    assert (changed.status, changed.previous) == (FetchStatus.CHANGED, old)
+    assert shop.resolved() == changed.release.program.sha256 != old.program.sha256
+    assert (
+        shop.library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=f"prog@{old.release_id}").sha256
+        == old.program.sha256
+    )
+    shop.library.history.pin(shop.library.find_release(f"prog@{old.release_id[:6]}"))
+    assert shop.resolved() == old.program.sha256
+    assert [release.release_id for release in shop.library.history.releases("prog")] == [
+        old.release_id, changed.release.release_id,
+    ]  # fmt: skip
+
+
+def test_keep_pin_keeps_what_is_in_use(shop):
+    shop.serve(binary("1"), '"e1"')
+    old = shop.fetch(keep_pin=True).release
+    shop.serve(binary("2"), '"e2"')
+    changed = shop.fetch(keep_pin=True)
+    assert (changed.status, changed.in_use) == (FetchStatus.CHANGED, old)
+    assert shop.resolved() == old.program.sha256
+    assert shop.fetch(keep_pin=True).status is FetchStatus.UNCHANGED
+    assert shop.resolved() == old.program.sha256
+    assert shop.fetch().in_use == changed.release
+
+
+def test_content_that_comes_back_is_a_change_again(shop):
+    for version in ("1", "2", "1"):
+        shop.serve(binary(version), f'"{version}"')
+        last = shop.fetch()
+    assert last.status is FetchStatus.CHANGED
+    assert len(shop.library.history.releases("prog")) == 2
+    assert shop.fetch().status is FetchStatus.UNCHANGED
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"<html>sign in</html>", "neither an ELF program nor an APK"),
+        (binary("1")[:300], "damaged ELF file"),
+        (binary("1", abi="armeabi-v7a"), "it is built for armeabi-v7a, not for arm64-v8a"),
+        (app_bytes(), "it is an APK"),
+        (elf(is_program=True, needed=("libmissing.so",)), r"needs libmissing\.so, which no phone has"),
+    ],
+)
+def test_what_is_not_the_declared_program_is_refused_and_nothing_kept(shop, content, message):
+    shop.serve(content, '"e1"')
+    with pytest.raises(ArtifactError, match=message):
+        shop.fetch()
+    assert_nothing_kept(shop)
+
+
+def assert_nothing_kept(shop) -> None:
+    assert shop.library.list() == []
+    assert shop.library.history.names() == []
+    downloads = shop.folder / "downloads"
+    assert [path for path in downloads.iterdir() if path.suffix != ".lock"] == []
+
+
+def test_content_against_a_pin_is_refused_and_the_pinned_one_stays(server, tmp_path):
+    shop = Shop(server, tmp_path)
+    shop.serve(binary("1"), '"e1"')
+    pinned = shop.fetch().release.program.sha256
+    shop.spec = dataclasses.replace(shop.spec, sha256s=(pinned,))
+    shop.library = BuildLibrary(tmp_path / "cache", [shop.spec])
+    shop.serve(binary("2"), '"e2"')
+    with pytest.raises(ArtifactError, match=f"its sha256 is .*, pinned is {pinned}"):
+        shop.fetch()
+    assert shop.resolved() == pinned
+    assert len(shop.library.list()) == 1
+
+
+def test_cut_off_download_leaves_nothing_in_the_cache_and_is_gone_on_with(shop):
+    shop.serve(binary("1"), '"e1"', faults=[("cut", 100), ("cut", 0)])
+    with pytest.raises(DownloadError, match="was cut off"):
+        shop.fetch()
+    assert shop.library.list() == []
+    assert shop.fetch().status is FetchStatus.NEW
+    assert shop.server.ranges()[-1] == "bytes=100-"
+
+
+def with_libraries(server, folder, version: str = "2.1.0") -> Shop:
+    base = f"{server.url}/{version}"
+    shop = Shop(
+        server, folder, url=f"{base}/prog",
+        libraries=(
+            LibrarySpec(name="libLiteRt.so", url=f"{base}/libLiteRt.so"),
+            LibrarySpec(name="libextra.so", url=f"{base}/libextra.so", optional=True),
+        ),
+    )  # fmt: skip
+    shop.serve(binary(version), f'"p{version}"', f"/{version}/prog")
+    shop.serve(elf(defined=(f"LiteRt{version}",)), f'"l{version}"', f"/{version}/libLiteRt.so")
+    return shop
+
+
+def test_libraries_come_with_the_program_as_one_release(server, tmp_path):
+    shop = with_libraries(server, tmp_path)
+    got = shop.fetch()
+    assert got.release.tag == "2.1.0"
+    assert got.absent == ("libextra.so",)
+    found = shop.library.resolve(ToolName.NATIVE, "arm64-v8a")
+    assert [item.name for item in found.companions] == ["libLiteRt.so"]
+    assert shop.fetch().status is FetchStatus.UNCHANGED
+    # Only a library changed: that is another release too, with the same program.
+    shop.serve(elf(defined=("LiteRtOther",)), '"l2"', "/2.1.0/libLiteRt.so")
+    changed = shop.fetch()
+    assert changed.status is FetchStatus.CHANGED
+    assert changed.release.program == got.release.program
+    older = shop.library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=f"prog@{got.release.release_id}")
+    assert older.companions == found.companions
+    assert shop.library.resolve(ToolName.NATIVE, "arm64-v8a").companions != found.companions
+
+
+def test_needed_library_that_is_not_there_leaves_nothing(server, tmp_path):
+    shop = with_libraries(server, tmp_path)
+    del server.files["/2.1.0/libLiteRt.so"]
+    with pytest.raises(DownloadError, match=r"libLiteRt\.so isn't there \(HTTP 404\)"):
+        shop.fetch()
+    assert_nothing_kept(shop)
+
+
+def test_library_from_the_folder_of_another_release_is_refused(server, tmp_path):
+    shop = with_libraries(server, tmp_path)
+    with_libraries(server, tmp_path / "other", "2.2.0")
+    foreign = LibrarySpec(name="libLiteRt.so", url=f"{server.url}/2.2.0/libLiteRt.so")
+    shop.spec = dataclasses.replace(shop.spec, libraries=(foreign,))
+    with pytest.raises(ArtifactError, match=r"libLiteRt\.so is of release 2\.2\.0, prog of 2\.1\.0"):
+        shop.fetch()
+    assert_nothing_kept(shop)
+
+
+def test_program_that_is_replaced_while_its_libraries_come_is_refused(server, tmp_path):
+    shop = with_libraries(server, tmp_path)
+
+    def replace(progress) -> None:
+        if progress.name == "libLiteRt.so":
+            shop.serve(binary("new"), '"new"', "/2.1.0/prog")
+
+    with pytest.raises(DownloadError, match="was replaced while its libraries were fetched"):
+        shop.fetch(on_progress=replace)
+    assert_nothing_kept(shop)
+    assert shop.fetch().status is FetchStatus.NEW
+
+
+def test_group_that_a_person_completed_goes_on_with_a_newer_program(server, tmp_path):
+    interface = LibrarySpec(name="libi.so", url=f"{server.url}/latest/libi.so", optional=True, group="dsp")
+    skel = LibrarySpec(name="libskel.so", optional=True, group="dsp")
+    shop = Shop(server, tmp_path, libraries=(interface, skel))
+    shop.serve(binary("1"), '"e1"')
+    shop.serve(elf(defined=("i1",)), '"i1"', "/latest/libi.so")
+    assert len(shop.fetch().release.libraries) == 1
+    for name, machine in (("libi.so", 183), ("libskel.so", 164)):
+        (tmp_path / name).write_bytes(elf(machine=machine))
+    shop.library.add(tmp_path / "libi.so", name="prog", libraries=[tmp_path / "libskel.so"], release="1.20")
+    shop.serve(binary("2"), '"e2"')
+    shop.serve(elf(defined=("i2",)), '"i2"', "/latest/libi.so")
+    release = shop.fetch().release
+    assert [(file.name, file.tag) for file in release.libraries] == [("libi.so", "1.20"), ("libskel.so", "1.20")]
+
+
+def test_apk_must_be_debuggable_and_signed_as_declared(server, tmp_path):
+    right, wrong = certificate("right"), certificate("wrong")
+    shop = Shop(
+        server, tmp_path, tool=ToolName.APK, package="org.tensorflow.lite.benchmark",
+        activity=".BenchmarkModelActivity", debuggable=True, signers=(fingerprint(right),),
+    )  # fmt: skip
+    for content, message in (
+        (signed(app_bytes(), {V2: [wrong]}), f"it is signed by {fingerprint(wrong)}, not by {fingerprint(right)}"),
+        (app_bytes(), "it is signed by nobody"),
+        (signed(app_bytes(debuggable=False), {V2: [right]}), "it isn't debuggable"),
+    ):
+        shop.serve(content)
+        with pytest.raises(ArtifactError, match=message):
+            shop.fetch()
+        assert_nothing_kept(shop)
+    shop.serve(signed(app_bytes(), {V2: [right]}))
+    assert shop.fetch().status is FetchStatus.NEW
+
+
+def test_program_is_never_taken_for_a_phone_of_another_word_size_or_an_older_android(server, tmp_path):
+    shop = Shop(server, tmp_path, min_sdk=30)
+    shop.serve(binary("1"), '"e1"')
+    sha256 = shop.fetch().release.program.sha256
+    kept = shop.library.list()[0].path
+    # A 64-bit kernel under a 32-bit userspace: the phone lists 32-bit ABIs only.
+    narrow = DeviceFacts(
+        serial=Serial("N"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=33, abis=("armeabi-v7a", "armeabi")
+    )
+    wide = dataclasses.replace(narrow, serial=Serial("W"), abis=("arm64-v8a", "armeabi-v7a"))
+    for name in ("", "prog", sha256, f"prog@{sha256[:8]}", str(kept)):
+        with pytest.raises(ArtifactError, match=r"for armeabi-v7a is on this computer|the device needs armeabi-v7a"):
+            shop.library.resolve_for(narrow, ToolName.NATIVE, name_or_path=name)
+        assert shop.library.resolve_for(wide, ToolName.NATIVE, name_or_path=name).sha256 == sha256
+    old = dataclasses.replace(wide, sdk=29)
+    with pytest.raises(ArtifactError, match="prog needs Android API level 30, W has 29"):
+        shop.library.resolve_for(old, ToolName.NATIVE)
+    # What was written down about a file isn't believed: the file itself is looked at.
+    label = kept.parent / "build.json"
+    label.write_text(json.dumps(json.loads(label.read_text()) | {"abi": "armeabi-v7a"}))
+    with pytest.raises(ArtifactError, match="prog is built for arm64-v8a, N runs armeabi-v7a"):
+        shop.library.resolve_for(narrow, ToolName.NATIVE)
+
+
+def test_damaged_pinned_program_is_told_and_not_replaced_by_another(shop):
+    shop.serve(binary("1"), '"e1"')
+    shop.fetch()
+    shop.serve(binary("2"), '"e2"')
+    shop.fetch()
+    next(build for build in shop.library.list() if build.sha256 == shop.resolved()).path.write_bytes(b"rot")
+    with pytest.raises(ArtifactError, match="isn't what it was when it was added"):
+        shop.resolved()
+    assert shop.fetch().status is FetchStatus.UNCHANGED
+    assert shop.resolved()
+
+
+def test_release_in_use_whose_program_is_gone_is_told_and_not_replaced_by_another(shop):
+    shop.serve(binary("1"), '"e1"')
+    old = shop.fetch().release
+    shop.serve(binary("2"), '"e2"')
+    shop.fetch(keep_pin=True)
+    shutil.rmtree(shop.folder / "cache" / old.program.sha256)
+    with pytest.raises(ArtifactError, match=f"{old.release_id} .latest 2026-11-20., which is in use, is gone"):
+        shop.resolved()
+
+
+def test_file_and_recipe_are_sources_too(server, tmp_path):
+    (tmp_path / "mine").write_bytes(binary("1"))
+    shop = Shop(server, tmp_path, url="", file=str(tmp_path / "mine"))
+    assert shop.fetch().status is FetchStatus.NEW
+    assert shop.fetch().status is FetchStatus.UNCHANGED
+    (tmp_path / "mine").write_bytes(binary("2"))
+    assert shop.fetch().status is FetchStatus.CHANGED
+    shop.spec = dataclasses.replace(shop.spec, file=str(tmp_path / "none"))
+    with pytest.raises(ArtifactError, match="can't be read"):
+        shop.fetch()
+    shop.spec = dataclasses.replace(shop.spec, file="", recipe=("bazel build //x", "cp x y"))
+    assert shop.fetch().recipe == ("bazel build //x", "cp x y")
+
+
+def test_digits_that_fit_no_release_or_several_are_refused(shop):
+    with pytest.raises(ArtifactError, match="no release 'prog@1' is on this computer"):
+        shop.library.find_release("prog@1")
+    shop.serve(binary("1"), '"e1"')
+    shop.fetch()
+    with pytest.raises(ArtifactError, match="no release 'prog' is on this computer; there are prog@"):
+        shop.library.find_release("prog")
+
+
+def test_damaged_history_is_told_with_what_to_do(shop):
+    shop.serve(binary("1"), '"e1"')
+    shop.fetch()
+    path = shop.folder / "cache" / "releases" / "prog.json"
+    for text in ("[", '{"releases": [{}], "pinned": {}}', "[]"):
+        path.write_text(text)
+        with pytest.raises(ArtifactError, match=r"prog\.json can't be read") as raised:
+            shop.fetch()
+        assert "remove it" in raised.value.hint
+    path.unlink()
+    assert shop.fetch().status is FetchStatus.NEW
+
+
+def test_shipped_builds_are_fetched_through_a_mirror(server, tmp_path):
+    specs = load_builds([data_folder("apk_builds")])
+    library = BuildLibrary(tmp_path / "cache", specs)
+    mirror = parse_mirror(server.url)
+    spec = next(spec for spec in specs if spec.name == "benchmark_litert_model")
+    for item in (spec.url, *(item.url for item in spec.libraries)):
+        content = binary("1") if item == spec.url else elf(defined=(item.rpartition("/")[2],))
+        server.put("/" + item.partition("://")[2], content, etag='"1"')
+    got = BuildFetcher(library, Downloader(tmp_path / "downloads", mirror=mirror)).fetch(spec)
+    assert got.release.tag.startswith("latest 20")
+    found = library.resolve(ToolName.LITERT_NATIVE, "arm64-v8a")
+    assert {"libLiteRt.so", "libLiteRtDispatch_Qualcomm.so"} <= {item.name for item in found.companions}
+    assert all(file.url.startswith("https://storage.googleapis.com/") for file in got.release.files)
