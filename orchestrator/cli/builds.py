@@ -17,7 +17,7 @@ from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.fetching import Fetched
-    from orchestrator.artifacts.library import BuildLibrary
+    from orchestrator.artifacts.program import ProgramFacts
     from orchestrator.artifacts.releases import Release
 
 _PROGRAM_PROBLEM = ArtifactError.exit_code
@@ -140,19 +140,34 @@ def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
         UsageError: an unknown tool.
         ArtifactError: there is none; the message says how to get it.
     """
+    from orchestrator.artifacts.program import inspect_program
+
     if tool not in list(ToolName):
         raise UsageError(f"{tool!r} isn't a tool", hint=f"there are {', '.join(ToolName)}")
     with Farm(settings) as farm:
         build = farm.library.resolve(ToolName(tool), abi, name_or_path=name)
         release = farm.library.release_of(build, abi)
-        facts = _file_facts(farm.library, build)
-    lines = [*_build_lines(build), *(f"  {title}: {text}" for title, text in facts)]
+        specs = farm.library.specs
+    assert build.path is not None, "what is resolved has a file"
+    facts = inspect_program(build.path)
+    spec = next((item for item in specs if item.name == build.name and item.abi in build.abi.split(",")), None)
+    lines = [*_build_lines(build), *_told_by_file(facts, spec)]
     if release is not None:
         lines.append(f"  release: {_titled(release)}")
         lines += [f"  from: {file.url}" for file in release.files if file.url]
     return CommandResult(
         text="\n".join(map(one_line, lines)),
-        data={"build": build, "release": release, "release_id": release.release_id if release else None} | dict(facts),
+        data={
+            "build": build,
+            "release": release,
+            "release_id": release.release_id if release else None,
+            "package": facts.package,
+            "activities": facts.activities,
+            "min_sdk": facts.min_sdk,
+            "needed": facts.needed,
+            "debuggable": facts.debuggable,
+            "signers": facts.signers,
+        },
     )
 
 
@@ -225,22 +240,22 @@ def _build_lines(build: Build) -> list[str]:
     return [one_line(line) for line in lines]
 
 
-def _file_facts(library: BuildLibrary, build: Build) -> list[tuple[str, str]]:
-    """Return what the file itself says, as titles and text."""
-    from orchestrator.artifacts.program import inspect_program
-
-    assert build.path is not None
-    facts = inspect_program(build.path)
-    spec = next((spec for spec in library.specs if spec.name == build.name), None)
-    told = [("version", facts.version), ("package", facts.package), ("activities", ", ".join(facts.activities))]
-    told.append(("lowest API level", str(facts.min_sdk or (spec.min_sdk if spec else None) or "")))
-    told.append(("needs", ", ".join(facts.needed)))
+def _told_by_file(facts: ProgramFacts, spec: BuildSpec | None) -> list[str]:
+    """Return what the file itself says, a line for each thing that it says."""
+    min_sdk = max(facts.min_sdk or 0, (spec.min_sdk if spec else None) or 0)
+    told = [
+        ("version", facts.version),
+        ("package", facts.package),
+        ("activities", ", ".join(facts.activities)),
+        ("lowest API level", str(min_sdk or "")),
+        ("needs", ", ".join(facts.needed)),
+    ]
     if facts.is_apk:
         told += [
             ("debuggable", "yes" if facts.debuggable else "no"),
             ("signed by", ", ".join(facts.signers) or "nobody: a phone refuses it"),
         ]
-    return [(title, text) for title, text in told if text]
+    return [f"  {title}: {text}" for title, text in told if text]
 
 
 def _cells(release: Release) -> tuple[str, str, str, str]:

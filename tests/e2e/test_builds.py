@@ -1,0 +1,148 @@
+"""``benchfarm builds`` from outside, against a web server on loopback that stands for a mirror."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.virtual.samples import benchmark_apk, benchmark_elf
+from tests.e2e.conftest import Cli, Done
+from tests.unit.artifacts.file_server import FileServer, file_server
+
+pytestmark = pytest.mark.xdist_group("e2e")
+
+PLACE = "/files.example/latest"
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with file_server() as running:
+        yield running
+
+
+@pytest.fixture
+def declared(cli: Cli) -> Cli:
+    """The command with builds of the user's own."""
+    folder = cli.home / "builds"
+    folder.mkdir(parents=True)
+    (folder / "prog.yaml").write_text(
+        "name: prog\ntitle: T\ntool: native\nprogram: prog\nabis:\n"
+        "  arm64-v8a: {url: 'https://files.example/latest/prog'}\n"
+        "  x86: {recipe: [bazel build //x:prog, cp bazel-bin/x/prog .]}\n"
+    )
+    return cli
+
+
+def program(version: str) -> bytes:
+    return benchmark_elf(version=version)
+
+
+def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServer) -> None:
+    def fetch(*words: str) -> Done:
+        return declared("builds", "fetch", "prog", "--abi", "arm64-v8a", *words, BENCHFARM_MIRROR=server.url).ok()
+
+    def publish(version: int) -> None:
+        date = f"Fri, {19 + version} Nov 2026 10:00:00 GMT"
+        server.put(f"{PLACE}/prog", program(str(version)), etag=f'"{version}"', last_modified=date)
+
+    publish(1)
+    first = fetch()
+    assert "(latest 2026-11-20)" in first.stdout
+    assert "is here and in use" in first.stdout
+    assert "prog: " in first.stderr
+    assert "(100 %)" in first.stderr
+    old = declared("builds", "which", "native", "--build", "prog", "--json").ok().json
+    assert old["build"]["path"].startswith(str(declared.home))
+    assert old["release"]["files"][0]["url"] == "https://files.example/latest/prog"
+    publish(2)
+    kept = fetch("--keep-pin").stdout
+    assert "CHANGED" in kept
+    assert f"in use stays {old['release_id']}" in kept
+    publish(3)
+    newest = fetch("--json").json["fetched"][0]
+    assert newest["status"] == "changed"
+    assert newest["in_use"] == newest["release"]
+    listed = declared("builds", "list", "--all", "--json").ok().json["releases"]
+    assert [(item["release"]["tag"], item["in_use_for"]) for item in listed] == [
+        ("latest 2026-11-20", []), ("latest 2026-11-21", []), ("latest 2026-11-22", ["arm64-v8a"]),
+    ]  # fmt: skip
+    declared("builds", "pin", f"prog@{old['release_id']}").ok()
+    table = declared("builds", "list", "--all").ok().stdout
+    states = [
+        line.split("  ")[-1].strip() for line in table.splitlines() if line.startswith("prog ") and "latest" in line
+    ]
+    assert sorted(states) == ["in use", "kept", "kept"]
+    assert declared("builds", "verify", "--json").ok().json == {"checked": 3, "damaged": []}
+
+
+def test_recipe_is_shown_with_its_commands(declared: Cli) -> None:
+    done = declared("builds", "fetch", "prog", "--abi", "x86")
+    assert done.exit_code == 4
+    assert "  bazel build //x:prog\n  cp bazel-bin/x/prog .\n  benchfarm builds add FILE --name prog" in done.stdout
+
+
+def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(declared: Cli, server: FileServer) -> None:
+    (declared.home / "builds" / "gone.yaml").write_text(
+        "name: gone\ntitle: T\ntool: native\nprogram: gone\nabis: {arm64-v8a: {url: 'https://files.example/gone'}}\n"
+    )
+    server.put(f"{PLACE}/prog", program("1"))
+    done = declared("builds", "fetch", "gone", "prog", "--abi", "arm64-v8a", "--mirror", server.url, "--json")
+    assert done.exit_code == 4
+    assert [item["name"] for item in done.json["fetched"]] == ["prog"]
+    (problem,) = done.json["problems"]
+    assert (problem["name"], problem["code"]) == ("gone", "not-there")
+    alone = declared("builds", "fetch", "gone", "--mirror", server.url)
+    assert alone.exit_code == 4
+    assert "files.example/gone isn't there (HTTP 404)" in alone.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "message"),
+    [
+        (("fetch", "nothing"), 2, "no build 'nothing' is declared"),
+        (("fetch", "prog", "--abi", "mips"), 2, "prog isn't declared for 'mips'"),
+        (("fetch", "prog", "--mirror", "nowhere"), 2, "can't be a mirror"),
+        (("pin", "prog@12"), 4, "no release 'prog@12' is on this computer"),
+        (("which", "natif"), 2, "'natif' isn't a tool"),
+        (("which", "native"), 4, "no build of native for arm64-v8a is on this computer"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_with_its_code(
+    declared: Cli, words: tuple[str, ...], exit_code: int, message: str
+) -> None:
+    done = declared("builds", *words)
+    assert done.exit_code == exit_code, done.stderr
+    assert message in done.stderr
+
+
+def test_interrupted_download_leaves_nothing_in_the_cache_and_is_gone_on_with(
+    declared: Cli, server: FileServer
+) -> None:
+    server.put(f"{PLACE}/prog", program("1"), etag='"1"', faults=[("hang after", 50)])
+    words = ("builds", "fetch", "prog", "--abi", "arm64-v8a", "--mirror", server.url)
+    running = declared.start(*words)
+    assert server.hanging.wait(60)
+    running.send_signal(signal.SIGINT)
+    _, stderr = running.communicate(timeout=60)
+    assert running.returncode == 130, stderr
+    assert declared("builds", "verify", "--json").ok().json["checked"] == 0
+    server.released.set()
+    declared(*words).ok()
+    assert server.ranges()[-1] in {"bytes=50-", ""}
+    assert declared("builds", "verify", "--json").ok().json["checked"] == 1
+
+
+def test_added_apk_is_shown_with_what_is_in_it(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "android_aarch64_benchmark_model.apk"
+    path.write_bytes(benchmark_apk())
+    cli("builds", "add", path).ok()
+    found = cli("builds", "which", "apk", "--build", "benchmark_model_apk", "--json").ok().json
+    assert found["package"] == "org.tensorflow.lite.benchmark"
+    assert (found["debuggable"], found["min_sdk"], found["signers"]) == (True, 23, [])
+    assert found["activities"] == ["org.tensorflow.lite.benchmark.BenchmarkModelActivity"]
+    release = json.loads((cli.home / "cache" / "builds" / "releases" / "benchmark_model_apk.json").read_text())
+    assert release["pinned"].keys() == {"arm64-v8a"}
