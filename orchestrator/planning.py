@@ -182,7 +182,26 @@ def expand(
                             )
         unique = {case.case_key: case for case in cases}
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
+        skipped += _without_pass(unique, queues[facts.serial])
     return Expansion(invocations=queues, skipped=tuple(dict.fromkeys(skipped)))
+
+
+def _without_pass(cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) -> list[SkippedCase]:
+    """Return the cases that no pass of the plan is for."""
+    planned = {item.case.case_key for item in queue}
+    return [
+        SkippedCase(
+            serial=case.serial,
+            model_name=case.model_name,
+            delegate=case.delegate,
+            threads=case.threads,
+            tool=case.tool,
+            reason_code="pass-not-in-tool",
+            reason=f"'{case.tool}' has no process of its own for each case, whose start could be cold",
+        )
+        for key, case in cases.items()
+        if key not in planned
+    ]
 
 
 def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:

@@ -15,9 +15,11 @@ from orchestrator.planning import NoBuild
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.flag import FlagSchema, FlagSpec
 from orchestrator.records.plan import DeviceSelection, Matrix, Plan
-from orchestrator.records.workload import Build, ToolName
+from orchestrator.records.workload import IMPORTED_TOOLS, Build, ToolName
 
 _WIDTH: Final = 100
+#: litert-benchmark of this computer has flags of another kind; the others are only read, never started.
+_WITHOUT_FLAGS: Final = (IMPORTED_TOOLS - {ToolName.IOS_APP}) | {ToolName.LITERT}
 _PHONE_ABIS: Final = ("arm64-v8a", "armeabi-v7a", "x86_64", "x86")
 #: How builds are called that have a flag, where "builds with the delegate ..." isn't it.
 _BUILDS: Final[Mapping[str, str]] = {"all": "all builds", "android": "Android builds", "ios": "builds for iOS"}
@@ -63,10 +65,11 @@ def explain(settings: Settings, name: str, *, build: str, tool: str, serial: str
 
 
 def _tool(name: str) -> ToolName:
-    try:
+    with_flags = [tool for tool in ToolName if tool not in _WITHOUT_FLAGS]
+    if name in with_flags:
         return ToolName(name)
-    except ValueError:
-        raise UsageError(f"{name!r} is no tool", hint=f"one of {', '.join(ToolName)}") from None
+    problem = "takes none of a plan's flags" if name in list(ToolName) else "is no tool"
+    raise UsageError(f"{name!r} {problem}", hint=f"tools with flags are {', '.join(with_flags)}")
 
 
 def _source(farm: Farm, tool: ToolName, named: str, serial: str) -> _Source:

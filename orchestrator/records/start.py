@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+from orchestrator.records.workload import IMPORTED_TOOLS, Case, DelegateName, Pass, ToolName
 
 
 class StartStage(enum.StrEnum):
@@ -22,6 +22,8 @@ class StartStage(enum.StrEnum):
 _STAGES: Final = tuple(StartStage)
 #: Delegates that keep what they compiled or packed: GPU and NNAPI in a serialisation folder, XNNPACK in a weight cache.
 CACHING_DELEGATES: Final = frozenset({DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NNAPI})
+#: Programs of which one process measures several cases, or that a person starts: their starts aren't cold ones.
+_WITHOUT_STARTS: Final = frozenset({ToolName.PERF_OPTIONS}) | IMPORTED_TOOLS
 #: Programs that can be told where caches are.
 _CACHING_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.APK})
 
@@ -32,7 +34,12 @@ def stage_of(run_pass: Pass, number: int) -> StartStage | None:
 
 
 def cold_numbers(case: Case, rounds: int) -> tuple[int, ...]:
-    """Return the numbers of a case's cold invocations; without a cache there is only the stage ``process-cold``."""
+    """Return the numbers of a case's cold invocations.
+
+    Without a cache there is only the stage ``process-cold``; a program whose process isn't the case's own has none.
+    """
+    if case.tool in _WITHOUT_STARTS:
+        return ()
     caches = case.delegate in CACHING_DELEGATES and case.tool in _CACHING_TOOLS
     wanted = _STAGES if caches else (StartStage.PROCESS_COLD,)
     return tuple(len(_STAGES) * turn + _STAGES.index(stage) for turn in range(rounds) for stage in wanted)

@@ -60,6 +60,24 @@ def test_every_combination_is_a_case() -> None:
     assert not expansion.skipped
 
 
+def test_cold_starts_come_stage_by_stage_case_after_case_as_many_rounds_as_there_are_invocations() -> None:
+    matrix = Matrix(delegates=(DelegateName.CPU, DelegateName.XNNPACK))
+    queue = expanded(plan(matrix=matrix, invocations=2, passes=(Pass.COLD,))).invocations[PHONE.serial]
+    assert [item.run_pass for item in queue] == [Pass.COLD] * len(queue)
+    assert [item.number for item in queue] == [1, 4, 0, 1, 2, 3, 4, 5] * 2
+
+
+def test_a_case_that_no_pass_of_the_plan_is_for_is_skipped_with_a_reason() -> None:
+    options = replace(NATIVE, tool=ToolName.PERF_OPTIONS)
+    matrix = Matrix(tools=(ToolName.PERF_OPTIONS,), threads=(1,))
+    cold = expanded(plan(matrix=matrix, passes=(Pass.COLD,)), build=options)
+    assert cold.cases == ()
+    assert {skip.reason_code for skip in cold.skipped} == {"pass-not-in-tool"}
+    both = expanded(plan(matrix=matrix, passes=(Pass.TIMING, Pass.COLD)), build=options)
+    assert {item.run_pass for item in both.invocations[PHONE.serial]} == {Pass.TIMING}
+    assert not both.skipped
+
+
 def test_interleaving_runs_each_case_once_before_any_case_again() -> None:
     matrix = Matrix(threads=(1, 2, 4))
     queue = expanded(plan(matrix=matrix, invocations=4)).invocations[PHONE.serial]
