@@ -323,7 +323,9 @@ def _parse(
 @app.command("flags")
 def _flags(
     flag_name: Annotated[str, typer.Argument(metavar="NAME", help="Explain this one; all are listed else.")] = "",
-    tool: Annotated[str, typer.Option("--tool", help="Whose flags: native, apk, perf-options, litert-native or ios-app.")] = "native",
+    tool: Annotated[
+        str, typer.Option("--tool", help="Whose flags: native, apk, perf-options, litert-native or ios-app.")
+    ] = "native",
     build: Annotated[str, typer.Option("--build", help="Name, sha256 or path of one program.")] = "",
     device: Annotated[
         str, typer.Option("--device", "-s", help="Ask the program that is used on this device ('host': here).")
