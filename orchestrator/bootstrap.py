@@ -273,6 +273,12 @@ class Farm:
             NoDeviceError: nothing fits, or a serial number that was named isn't attached.
             DeviceUnusableError: a phone that was named can't be used; the message says why.
         """
+        kinds = {self.profiles[name].kind for name in selection.profiles if name in self.profiles}
+        if kinds == {DeviceKind.IOS} and not selection.host:
+            raise NoDeviceError(
+                "the selection names iPhones only, which no cable lets benchfarm start programs on",
+                hint="see 'benchfarm ios export --help'",
+            )
         chosen: list[tuple[Device, DeviceFacts]] = []
         if not selection.host or _names_phones(selection):
             chosen += self._open_phones(selection, required=True)
