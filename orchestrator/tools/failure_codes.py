@@ -236,6 +236,11 @@ FAILURE_CODES: Final = _codes(
         "The output was cut off or written elsewhere; keep stdout and run again.",
     ),
     (
+        "option-not-run",
+        "benchmark_model_performance_options ended before it came to this option, and it couldn't be run alone either.",
+        "See which option failed before it, and leave that delegate out.",
+    ),
+    (
         "hung-at-exit",
         "The program printed its whole result and then didn't exit.",
         "The number stands. More threads than the system allows cause this: lower num_threads.",

@@ -1,0 +1,212 @@
+"""Every benchmark program on phones, from the command line: what each option, library and delegate comes to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.virtual.samples import benchmark_elf
+from tests.e2e.conftest import SAMPLES, SPEED, Cli, Lab
+from tests.unit.virtual import tiny_models
+
+pytestmark = pytest.mark.xdist_group("programs")
+PIXEL, GALAXY = 0, 1
+
+
+@pytest.fixture(scope="module")
+def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    command = Cli(home=tmp_path_factory.mktemp("programs") / "home")
+    try:
+        up = command("lab", "up", "pixel-4", "galaxy-s23", "--speed", SPEED, "--json").ok().json
+        yield Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
+    finally:
+        command("lab", "down")
+
+
+@pytest.fixture
+def quantised() -> Path:
+    return min(SAMPLES.glob("*int8*.tflite"))
+
+
+def bench(lab: Lab, *words: object, serial: int = PIXEL, exit_code: int = 0) -> list[dict[str, Any]]:
+    done = lab.cli("bench", *words, "-s", lab.serials[serial], "--min-secs", "0.1", "-n", "1", "--json")
+    assert done.exit_code == exit_code, done.stdout + done.stderr
+    return done.json["runs"]
+
+
+def by_label(runs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {run["report"]["label"]: run for run in runs}
+
+
+def tiny(folder: Path, name: str) -> Path:
+    path = folder / f"{name.partition('.')[0]}.tflite"
+    path.write_bytes(tiny_models.BY_NAME[name]())
+    return path
+
+
+def test_each_option_of_performance_options_is_a_measurement_with_its_own_delegate(lab: Lab, model: Path) -> None:
+    runs = by_label(bench(lab, model, "--tool", "perf-options", "-d", "cpu,xnnpack,gpu"))
+    assert set(runs) == {
+        "gpu-fp16",
+        "gpu-default",
+        *(f"cpu w/ {n} threads{kind}" for n in (1, 2, 4) for kind in ("", " (xnnpack)")),
+    }
+    for label, run in runs.items():
+        wanted = "gpu" if "gpu" in label else "xnnpack" if "xnnpack" in label else "cpu"
+        assert (run["case"]["delegate"], run["report"]["delegate"]["actual"]) == (wanted, wanted)
+        assert run["outcome"] == "completed"
+        assert not run["report"]["disagreements"]
+    commands = {run["command"] for run in runs.values()}
+    assert len(commands) == 2
+    assert runs["gpu-fp16"]["case"]["flags"] == [["gpu_precision_loss_allowed", "true"]]
+
+
+def test_an_option_whose_delegate_is_missing_never_stands_under_its_name(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[PIXEL], "delegate-missing", "subject=nnapi", "times=0")
+    runs = bench(lab, model, "--tool", "perf-options", "-d", "nnapi", exit_code=1)
+    assert len(runs) > 1
+    assert {(run["outcome"], run["reason_code"]) for run in runs} == {("failed", "delegate-fell-back")}
+    # The program itself exits with 0 and prints a good-looking row for each.
+    assert all(run["report"]["inference"]["count"] > 0 for run in runs)
+
+
+def test_a_failing_option_loses_no_other(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[PIXEL], "delegate-failing", "subject=gpu")
+    runs = by_label(bench(lab, model, "--tool", "perf-options", "-d", "gpu", exit_code=1))
+    assert set(runs) == {"gpu-fp16", "gpu-default"}
+    failed, well = sorted(runs.values(), key=lambda run: run["outcome"] == "completed")
+    assert (failed["outcome"], well["outcome"]) == ("failed", "completed")
+    assert well["report"]["delegate"]["truth"] == "full"
+    assert well["report"]["inference"]["count"] > 0
+
+
+def test_accelerators_that_nobody_planned_become_cases_of_their_own(lab: Lab, model: Path) -> None:
+    runs = by_label(bench(lab, model, "--tool", "perf-options", "-d", "nnapi", exit_code=1))
+    assert {"nnapi(w/o accel name)", "nnapi(qti-default)", "nnapi(qti-gpu)", "nnapi(nnapi-reference)"} <= set(runs)
+    assert runs["nnapi(qti-default)"]["case"]["flags"] == [["nnapi_accelerator_name", "qti-default"]]
+    assert runs["nnapi(nnapi-reference)"]["reason_code"] == "delegate-wrong-backend"
+    assert len({json.dumps(run["case"]) for run in runs.values()}) == len(runs)
+    assert lab.cli("reparse", "--json").ok().json["changed"] in (0, [])
+
+
+def test_memory_of_an_option_is_measured_in_a_process_of_its_own(lab: Lab, model: Path) -> None:
+    runs = bench(lab, model, "--tool", "perf-options", "-d", "gpu", "--pass", "memory")
+    assert {run["report"]["label"] for run in runs} == {"gpu-fp16", "gpu-default"}
+    assert len({run["command"] for run in runs}) == 2
+    assert all("--perf_options_list=none" in run["command"] for run in runs)
+    assert all(run["report"]["peak_memory_mib"] > 0 for run in runs)
+
+
+def test_a_model_with_tensorflow_operators_is_run_with_the_flex_build(lab: Lab, tmp_path: Path) -> None:
+    runs = bench(lab, tiny(tmp_path, "multi_add_flex.bin"), "-d", "cpu", exit_code=1)
+    plain, flex = sorted(runs, key=lambda run: run["outcome"] == "completed")
+    assert (plain["outcome"], plain["reason_code"]) == ("failed", "flex-ops-missing")
+    assert "plus_flex" in plain["reason"]
+    assert flex["outcome"] == "completed"
+    assert flex["case"]["build_sha256"] != plain["case"]["build_sha256"]
+    assert flex["case"] | {"build_sha256": ""} == plain["case"] | {"build_sha256": ""}
+
+
+def test_the_plain_app_is_put_back_after_the_flex_app(lab: Lab, tmp_path: Path, model: Path) -> None:
+    flex_model = tiny(tmp_path, "multi_add_flex.bin")
+    done = lab.cli(
+        "bench", flex_model, model, "--tool", "apk", "-d", "cpu", "-s", lab.serials[PIXEL], "--min-secs", "0.1",
+        "-n", "2", "--json",
+    )  # fmt: skip
+    runs = done.json["runs"]
+    flex = {run["case"]["build_sha256"] for run in runs if "Flex" in str(run["report"]["delegate"]["shares"])}
+    plain = {run["case"]["build_sha256"] for run in runs if run["case"]["model_name"] == model.stem}
+    assert len(flex) == len(plain) == 1
+    assert flex != plain
+
+
+def test_litert_measures_cpu_gpu_and_npu(lab: Lab, model: Path) -> None:
+    runs = bench(lab, model, "--tool", "litert-native", "-d", "xnnpack,gpu,npu", serial=GALAXY)
+    for run in runs:
+        delegate = run["case"]["delegate"]
+        assert run["outcome"] == "completed"
+        assert run["report"]["delegate"]["actual"].startswith(delegate)
+        assert run["report"]["inference"]["median_us"] > 0
+    (npu,) = (run for run in runs if run["case"]["delegate"] == "npu")
+    names = [name for name, _ in npu["case"]["files"]]
+    assert names == ["libLiteRtCompilerPlugin_Qualcomm.so", "libLiteRtDispatch_Qualcomm.so"]
+    assert "ADSP_LIBRARY_PATH=" in npu["command"]
+    (gpu,) = (run for run in runs if run["case"]["delegate"] == "gpu")
+    assert "--use_cpu=false" in gpu["command"]
+    assert "ADSP_LIBRARY_PATH" not in gpu["command"]
+
+
+def test_an_npu_whose_runtime_does_not_load_has_failed_whatever_was_replaced(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[GALAXY], "delegate-failing", "subject=npu")
+    (run,) = bench(lab, model, "--tool", "litert-native", "-d", "npu", serial=GALAXY, exit_code=1)
+    assert (run["outcome"], run["reason_code"]) == ("failed", "npu-init-failed")
+    assert "Replacing" in lab.cli("log", run["run_id"], "--attachment", "stderr").ok().stdout
+
+
+def test_a_misspelt_vendor_flag_is_refused_before_anything_runs(lab: Lab, model: Path) -> None:
+    done = lab.cli(
+        "bench", model, "--tool", "litert-native", "-d", "npu", "-s", lab.serials[GALAXY],
+        "--flag", "qualcomm_htp_perfomance_mode=burst",
+    )  # fmt: skip
+    assert done.exit_code != 0
+    assert "qualcomm_htp_performance_mode" in done.stderr
+    assert "1/" not in done.stderr
+
+
+def test_hexagon_takes_a_quantised_model_by_every_program(lab: Lab, quantised: Path) -> None:
+    runs = bench(lab, quantised, "--tool", "native,apk,perf-options", "-d", "hexagon")
+    assert len(runs) == 3
+    for run in runs:
+        assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")
+        is_app = run["case"]["tool"] == "apk"
+        # The app brings its libraries with it and says itself where they are.
+        assert ("libhexagon_interface.so" in dict(run["case"]["files"])) is not is_app
+        assert ("hexagon_lib_path=" in run["command"]) is not is_app
+
+
+def test_an_external_delegate_of_this_computer_is_placed_and_believed_by_evidence(lab: Lab, tmp_path: Path) -> None:
+    library = tmp_path / "libmine.so"
+    library.write_bytes(benchmark_elf("dummy_external_delegate"))
+    add = 0  # the operator's code
+    model = tiny(tmp_path, "multi_add.bin")
+    words = (model, "-d", "external", "--flag", f"external_delegate_options=allowed_builtin_code:{add}")
+    (run,) = bench(lab, *words, "--flag", f"external_delegate_path=@{library}")
+    assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")
+    assert [name for name, _ in run["case"]["files"]] == ["libmine.so"]
+    assert ["external_delegate_path", "@libmine.so"] in run["case"]["flags"]
+    assert str(tmp_path) not in run["command"]
+    library.write_bytes(b"\x7fELF no delegate")
+    (other,) = bench(lab, *words, "--flag", f"external_delegate_path=@{library}", exit_code=1)
+    assert (other["outcome"], other["reason_code"]) == ("failed", "delegate-fell-back")
+    assert other["case"]["files"] != run["case"]["files"]
+
+
+def test_a_stable_delegate_gets_its_settings_and_its_library(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "libstable.so").write_bytes(benchmark_elf("sample_stable_delegate"))
+    settings = tmp_path / "settings.json"
+    settings.write_text('{"stable_delegate_loader_settings": {"delegate_path": "libstable.so"}}')
+    model = tiny(tmp_path, "multi_add.bin")
+    (run,) = bench(lab, model, "-d", "external", "--flag", f"stable_delegate_settings_file=@{settings}")
+    assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")
+    assert [name for name, _ in run["case"]["files"]] == ["libstable.so", "settings.json"]
+    (tmp_path / "libstable.so").unlink()
+    done = lab.cli(
+        "bench", model, "-d", "external", "-s", lab.serials[PIXEL],
+        "--flag", f"stable_delegate_settings_file=@{settings}",
+    )  # fmt: skip
+    assert "libstable.so' doesn't lie beside it" in done.stderr
+
+
+def test_a_pass_leaves_the_files_that_it_writes_and_no_others(lab: Lab, model: Path, tmp_path: Path) -> None:
+    runs = bench(lab, model, "-d", "xnnpack", "--pass", "timing,memory,profile")
+    found = {}
+    for run in runs:
+        refused = lab.cli("log", run["run_id"], "--out", tmp_path / "one")
+        found[run["run_pass"]] = refused.stderr.rpartition("there are: ")[2].split()
+    assert found["timing"] == ["stdout,", "stderr,", "result.pb,", "runtime_info.pb"]
+    assert found["memory"] == ["stdout,", "stderr,", "result.pb"]
+    assert found["profile"] == ["stdout,", "stderr,", "result.pb,", "op_profile.pb"]
