@@ -17,7 +17,7 @@ from orchestrator.devices.host import HostDevice
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import quote
 from orchestrator.errors import DeviceCommandError, DeviceError, DeviceTimeoutError, UsageError
-from orchestrator.ports import Device, ShellResult
+from orchestrator.ports import Device, PlacedFile, ShellResult
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId
 
@@ -252,6 +252,27 @@ def test_a_placed_file_is_not_sent_again(device: Device, tmp_path: Path) -> None
     assert second.pushed_bytes == 0
     assert second.path == first.path
     assert first.pushed_bytes == (len(data) if device.kind is DeviceKind.ANDROID else 0)
+
+
+def test_files_of_one_set_lie_in_one_folder_and_are_sent_once(device: Device, tmp_path: Path) -> None:
+    contents = {"program": b"program" * 50, "liba.so": b"a" * 500, "libb.so": b"b" * 500}
+    for name, data in contents.items():
+        (tmp_path / name).write_bytes(data)
+
+    def place_all(set_of: bytes) -> dict[str, PlacedFile]:
+        return {
+            name: device.place(
+                tmp_path / name, kind="programs", sha256=sha_of(data), name=name, set_sha256=sha_of(set_of)
+            )
+            for name, data in contents.items()
+        }
+
+    first, again, other = place_all(b"first"), place_all(b"first"), place_all(b"other")
+    assert len({placed.path.rpartition("/")[0] for placed in first.values()}) == 1
+    assert {placed.pushed_bytes for placed in again.values()} == {0}
+    assert all(device.read_file(placed.path) == contents[name] for name, placed in again.items())
+    # On this computer a file is used where it lies, whatever else it is used with.
+    assert (other["liba.so"].path == first["liba.so"].path) is (device.kind is DeviceKind.HOST)
 
 
 def test_an_executable_can_be_executed(device: Device, tmp_path: Path) -> None:
