@@ -23,6 +23,8 @@ _ON_PHONES: Final = frozenset(
         "libvndksupport.so", "libvulkan.so", "libz.so",
     }
 )  # fmt: skip
+#: Beginnings of the names of libraries that some vendors' phones have for their accelerators.
+_ON_SOME_PHONES: Final = ("libQnn", "libSnpe", "libapu", "libedgetpu", "libenn", "libneuron")
 #: Names that LiteRT's own libraries share; whoever has them all was made against the same interface.
 _LITERT_PREFIX: Final = "LiteRt"
 
@@ -101,7 +103,8 @@ def _tags(file: SetFile) -> frozenset[str]:
 
 def _check_needed(needed: dict[str, tuple[str, ...]]) -> None:
     for name, wishes in needed.items():
-        missing = [wish for wish in wishes if wish not in needed and wish not in _ON_PHONES]
+        elsewhere = [wish for wish in wishes if wish not in needed and not wish.startswith(_ON_SOME_PHONES)]
+        missing = [wish for wish in elsewhere if wish not in _ON_PHONES]
         if missing:
             raise ArtifactError(
                 f"{name} needs {' and '.join(missing)}, which no phone has and which doesn't come with it",

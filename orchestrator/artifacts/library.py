@@ -10,26 +10,24 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from orchestrator.artifacts.abis import ABI_SEPARATOR, abi_names, fits, needed_abi
 from orchestrator.artifacts.companions import SetFile, check_set
+from orchestrator.artifacts.declarations import Declarations
 from orchestrator.artifacts.elf import HEXAGON, MAGIC, inspect_elf
 from orchestrator.artifacts.program import ProgramFacts, check_against, inspect_program
 from orchestrator.artifacts.releases import Release, ReleaseFile, ReleaseHistory
 from orchestrator.artifacts.shelf import Shelf, sha256_of
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ArtifactError
-from orchestrator.records.build_spec import BuildSpec, LibrarySpec
+from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.workload import Build, Companion, ToolName
 
 _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{8,64}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-#: Between the ABIs of an APK that has several.
-_ABI_SEPARATOR: Final = ","
 #: In place of the ABI of an APK without native code.
 _ANY_ABI: Final = ""
-#: LiteRT's programs have the file names of TFLite's, so that a file name can't tell which one it is.
-_AMBIGUOUS: Final = frozenset({ToolName.LITERT, ToolName.LITERT_NATIVE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +52,7 @@ class BuildLibrary:
         self._clock = clock or SystemClock()
         self.history = ReleaseHistory(cache_folder / "releases")
         self.specs: tuple[BuildSpec, ...] = tuple(specs)
+        self._declared = Declarations(self.specs)
 
     def add(self, path: Path, *, name: str = "", libraries: Sequence[Path] = (), release: str = "") -> Build:
         """Take a copy of a program and its libraries into the cache, after a look inside, and put it in use.
@@ -79,10 +78,10 @@ class BuildLibrary:
         if _is_shared_library(path):
             return self._add_libraries([path, *libraries], name, release)
         facts = inspect_program(path)
-        name = name or self._name_for(path, facts)
+        name = name or self._declared.name_for(path, facts)
         if not _NAME.fullmatch(name):
             raise ArtifactError(f"{name!r} can't be the name of a build", hint="give another one with --name")
-        groups = {item.name: item.group for item in self._declared_libraries(name)}
+        groups = {item.name: item.group for item in self._declared.libraries(name)}
         given = {file.name: file for file in libraries}
         beside = {item: path.parent / item for item in groups if (path.parent / item).is_file()}
         arrivals = [
@@ -110,10 +109,10 @@ class BuildLibrary:
         """
         facts = inspect_program(program.path)
         sha256 = sha256_of(program.path)
-        spec = self._declared(name, (abi,) if abi else facts.abis)
+        spec = self._declared.spec(name, (abi,) if abi else facts.abis)
         if spec is not None and not facts.is_stand_in:
             check_against(spec, facts, sha256, program.path, abi=abi)
-            self._check_complete(spec, [item.name for item in libraries])
+            self._declared.check_complete(spec, [item.name for item in libraries])
         members = [
             SetFile(name=item.name, path=item.path, sha256=sha256_of(item.path), group=item.group, tag=item.tag)
             for item in libraries
@@ -149,7 +148,7 @@ class BuildLibrary:
                 f"{str(paths[0])!r} is a shared library, not a program",
                 hint="say for which program it is: benchfarm builds add FILE --name NAME",
             )
-        groups = {item.name: item.group for item in self._declared_libraries(name)}
+        groups = {item.name: item.group for item in self._declared.libraries(name)}
         given = {
             path.name: Arrival(path=path, name=path.name, group=groups.get(path.name, ""), tag=tag) for path in paths
         }
@@ -242,11 +241,11 @@ class BuildLibrary:
         Raises:
             ArtifactError: it isn't there (the message says how to get it), or is built for something else.
         """
-        wanted = _abi_names(abi, kind)
+        wanted = abi_names(abi, kind)
         if "/" in name_or_path:
             return self._from_path(Path(name_or_path).expanduser(), tool, wanted)
         named = self._named(name_or_path) if name_or_path else self._default(tool)
-        fitting = [build for build in named if build.tool is tool and _fits(build, wanted)]
+        fitting = [build for build in named if build.tool is tool and fits(build.abi, wanted)]
         pins = {sha for spec in self.specs if spec.name == name_or_path for sha in spec.sha256s}
         usable = [build for build in fitting if not pins or build.sha256 in pins or build.is_virtual]
         if not usable:
@@ -282,9 +281,9 @@ class BuildLibrary:
         if build.is_virtual and not facts.is_virtual:
             raise ArtifactError(f"{build.name} is a stand-in that only a virtual phone runs, not {facts.serial}")
         found = inspect_program(build.path) if build.path else None
-        if found is not None and found.abis and not set(found.abis) & _abi_names(abi, facts.kind):
+        if found is not None and found.abis and not set(found.abis) & abi_names(abi, facts.kind):
             raise ArtifactError(f"{build.name} is built for {', '.join(found.abis)}, {facts.serial} runs {abi}")
-        spec = self._declared(build.name, (abi,))
+        spec = self._declared.spec(build.name, (abi,))
         levels = [found.min_sdk if found else None, spec.min_sdk if spec else None]
         min_sdk = max((level for level in levels if level is not None), default=None)
         if min_sdk is not None and facts.sdk is not None and facts.sdk < min_sdk:
@@ -318,9 +317,9 @@ class BuildLibrary:
 
     def _with_companions(self, build: Build, release: Release | None, wanted: frozenset[str]) -> Build:
         companions = self._companions(release) if release is not None else ()
-        spec = self._declared(build.name, sorted(wanted))
+        spec = self._declared.spec(build.name, sorted(wanted))
         if spec is not None and not build.is_virtual:
-            self._check_complete(spec, [companion.name for companion in companions])
+            self._declared.check_complete(spec, [companion.name for companion in companions])
         return dataclasses.replace(build, companions=companions)
 
     def _companions(self, release: Release) -> tuple[Companion, ...]:
@@ -335,25 +334,17 @@ class BuildLibrary:
             found.append(Companion(name=file.name, sha256=file.sha256, path=path))
         return tuple(found)
 
-    def _check_complete(self, spec: BuildSpec, names: Sequence[str]) -> None:
-        missing = [item.name for item in spec.libraries if not item.optional and item.name not in names]
-        if missing:
-            raise ArtifactError(
-                f"{spec.name} needs {' and '.join(missing)} beside it",
-                hint=f"{spec.how_to_get}; or put all files into one folder, then add the program",
-            )
-
     def _from_path(self, path: Path, tool: ToolName, wanted: frozenset[str]) -> Build:
         facts = inspect_program(path)
-        name = self._name_for(path, facts, tool)
+        name = self._declared.name_for(path, facts, tool)
         if facts.is_apk != (tool is ToolName.APK):
             raise ArtifactError(f"{str(path)!r} is {'an' if facts.is_apk else 'no'} APK, which isn't what {tool} needs")
         build = self._build(name, facts, sha256_of(path), path.absolute(), tool=tool)
-        if not _fits(build, wanted):
-            raise ArtifactError(f"{str(path)!r} is built for {build.abi}, the device needs {_needs(wanted)}")
+        if not fits(build.abi, wanted):
+            raise ArtifactError(f"{str(path)!r} is built for {build.abi}, the device needs {needed_abi(wanted)}")
         beside = [
             SetFile(name=item.name, path=file, sha256=sha256_of(file), group=item.group)
-            for item in self._declared_libraries(name)
+            for item in self._declared.libraries(name)
             if (file := build.path.parent / item.name if build.path else path).is_file()
         ]
         program = SetFile(name=path.name, path=path, sha256=build.sha256)
@@ -385,7 +376,7 @@ class BuildLibrary:
         specs = [s for s in self.specs if s.tool is tool and (s.name == base if base else s.is_default)]
         fitting = [spec for spec in specs if spec.abi in wanted]
         what = f"no build {name!r}" if name else f"no build of {tool!s}"
-        message = f"{what} for {_needs(wanted)} is on this computer"
+        message = f"{what} for {needed_abi(wanted)} is on this computer"
         has = sorted({f"{build.tool} for {build.abi}" for build in others})
         if has:
             message += f" (there is {', '.join(has)})"
@@ -395,32 +386,12 @@ class BuildLibrary:
         hint = fitting[0].how_to_get if fitting else f"benchfarm builds add FILE --name {base or 'NAME'}"
         return ArtifactError(message, hint=hint)
 
-    def _name_for(self, path: Path, facts: ProgramFacts, tool: ToolName | None = None) -> str:
-        """Return the declared name that a file's name stands for, else the file's own without .apk."""
-        specs = [s for s in self.specs if (s.tool is tool if tool else s.tool not in _AMBIGUOUS)]
-        for spec in specs:
-            if (spec.tool is ToolName.APK) != facts.is_apk or not set(facts.abis) & {spec.abi}:
-                continue
-            if path.name == spec.url.rpartition("/")[2]:
-                return spec.name
-        by_program = {spec.program: spec.name for spec in specs}
-        return by_program.get(path.name) or path.name.removesuffix(".apk")
-
-    def _declared(self, name: str, abis: Sequence[str]) -> BuildSpec | None:
-        """Return what is declared of a build; for an ABI that isn't declared, what holds for all, without its pins."""
-        of_name = [spec for spec in self.specs if spec.name == name]
-        fitting = next((spec for spec in of_name if spec.abi in abis), None)
-        return fitting or (dataclasses.replace(of_name[0], sha256s=()) if of_name else None)
-
-    def _declared_libraries(self, name: str) -> Sequence[LibrarySpec]:
-        return list({item.name: item for s in self.specs if s.name == name for item in s.libraries}.values())
-
     def _build(self, name: str, facts: ProgramFacts, sha256: str, path: Path, tool: ToolName | None = None) -> Build:
         if tool is None:
             declared = next((spec.tool for spec in self.specs if spec.name == name), ToolName.NATIVE)
             tool = ToolName.APK if facts.is_apk else declared
         return Build(
-            name=name, tool=tool, sha256=BuildSha(sha256), abi=_ABI_SEPARATOR.join(facts.abis), version=facts.version,
+            name=name, tool=tool, sha256=BuildSha(sha256), abi=ABI_SEPARATOR.join(facts.abis), version=facts.version,
             package=facts.package, is_virtual=facts.is_stand_in, path=path,
         )  # fmt: skip
 
@@ -474,26 +445,6 @@ def _label(build: Build, added_at: datetime) -> dict[str, object]:
         "name": build.name, "tool": build.tool.value, "abi": build.abi, "version": build.version,
         "package": build.package, "is_virtual": build.is_virtual, "added_at": added_at.isoformat(),
     }  # fmt: skip
-
-
-def _abi_names(abi: str, kind: DeviceKind | None) -> frozenset[str]:
-    """Return the names that a build for this ABI may have."""
-    linux = abi if abi.startswith("linux-") else f"linux-{abi}"
-    match kind:
-        case DeviceKind.HOST:
-            return frozenset({linux})
-        case None:
-            return frozenset({abi, linux})
-        case _:
-            return frozenset({abi})
-
-
-def _needs(wanted: frozenset[str]) -> str:
-    return min(wanted, key=lambda abi: (abi.startswith("linux-"), abi)) or "its (unknown) ABI"
-
-
-def _fits(build: Build, wanted: frozenset[str]) -> bool:
-    return not build.abi or bool(wanted & set(build.abi.split(_ABI_SEPARATOR)))
 
 
 def _file_name(path: Path, facts: ProgramFacts, spec: BuildSpec | None) -> str:
