@@ -31,10 +31,15 @@ def signers_of(path: Path, archive: zipfile.ZipFile) -> tuple[str, ...]:
     Raises:
         DamagedSignatureError: a signature is there and can't be read.
     """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.x509 import InvalidVersion
+
     try:
         certificates = _from_block(path, archive.start_dir) or _from_v1(archive)
         return tuple(dict.fromkeys(_digest(certificate) for certificate in certificates))
-    except (struct.error, ValueError, IndexError) as error:
+    except InvalidVersion as error:
+        raise DamagedSignatureError(f"a certificate of an unknown version: {error}") from error
+    except (struct.error, ValueError, IndexError, UnsupportedAlgorithm) as error:
         raise DamagedSignatureError(str(error)) from error
 
 

@@ -65,6 +65,14 @@ def test_mutated_signing_block_gives_signers_or_an_artifact_error(tmp_path_facto
 CERTIFICATE = certificate()
 
 
+def test_certificate_of_an_unknown_version_is_damage(tmp_path):
+    content = signed(app_bytes(), {V2: [CERTIFICATE]})
+    # The version of an X.509 certificate: [0] EXPLICIT INTEGER 2 stands for the third.
+    assert content.count(bytes.fromhex("a003020102")) == 1
+    with pytest.raises(ArtifactError, match="a certificate of an unknown version"):
+        signers(tmp_path, content.replace(bytes.fromhex("a003020102"), bytes.fromhex("a00302017f")))
+
+
 @pytest.mark.parametrize("size", [0, 23, 1 << 40])
 def test_signing_block_of_a_wrong_size_is_damaged(tmp_path, size):
     content = signed(app_bytes(), {V2: [CERTIFICATE]})
