@@ -28,7 +28,9 @@ def campaigns(settings: Settings) -> CommandResult:
             # More runs than were planned: options and Flex builds that were found to be measured too.
             done, total = progress[campaign.campaign_id]
             when = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
-            rows.append((campaign.campaign_id, campaign.name, when, campaign.status.value, f"{done}/{max(done, total)}"))
+            rows.append(
+                (campaign.campaign_id, campaign.name, when, campaign.status.value, f"{done}/{max(done, total)}")
+            )
             found.append(
                 {
                     "campaign_id": campaign.campaign_id,
