@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -96,6 +98,9 @@ def _root(
 
 def run() -> None:
     """Run the command line and exit with its code; no traceback reaches a user without --debug."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # A cancelled job and a closed terminal are no reason to leave phones changed either.
+        signal.signal(number, _stop)
     try:
         app(standalone_mode=True)
     except BenchfarmError as error:
@@ -114,6 +119,10 @@ def run() -> None:
             "internal",
             70,
         )
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _fail(message: str, hint: str, code: str, exit_code: int) -> None:

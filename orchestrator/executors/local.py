@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Final
+
+#: How often the waiting thread wakes up, so that the interpreter handles signals on every platform.
+_LOOK_S: Final = 0.5
 
 
 class InlineExecutor:
@@ -25,26 +29,37 @@ class ThreadExecutor:
         """Do all jobs and wait for them.
 
         A job that raises sets ``cancelled``, so that the others end at their next step; the first exception is raised
-        again when all have ended. Ctrl-C is heard while waiting, sets ``cancelled`` too, and is raised at the end.
+        again when all have ended. Ctrl-C is heard while waiting, sets ``cancelled`` too, and is raised at the end:
+        however often it is pressed, the jobs put their devices back first.
         """
         errors: list[BaseException] = []
+        running: list[threading.Event] = []
+        interrupt: KeyboardInterrupt | None = None
 
-        def guarded(job: Callable[[], None]) -> None:
+        def guarded(job: Callable[[], None], ended: threading.Event) -> None:
             try:
                 job()
             except BaseException as error:  # noqa: BLE001 - carried to the calling thread
                 errors.append(error)
                 self._cancelled.set()
+            finally:
+                ended.set()
 
-        threads = [threading.Thread(target=guarded, args=(job,), name=name, daemon=True) for name, job in jobs]
-        for thread in threads:
-            thread.start()
-        interrupt: KeyboardInterrupt | None = None
-        for thread in threads:
-            while thread.is_alive():
+        try:
+            for name, job in jobs:
+                ended = threading.Event()
+                thread = threading.Thread(target=guarded, args=(job, ended), name=name, daemon=True)
+                thread.start()
+                running.append(ended)
+        except KeyboardInterrupt as error:
+            interrupt = error
+            self._cancelled.set()
+        # Not by Thread.join: interrupted by a signal, Python 3.11's join takes a thread that still runs for ended.
+        for ended in running:
+            while True:
                 try:
-                    # A join without a timeout would not let the interpreter handle signals on every platform.
-                    thread.join(timeout=1.0)
+                    if ended.wait(_LOOK_S):
+                        break
                 except KeyboardInterrupt as error:
                     interrupt = error
                     self._cancelled.set()
