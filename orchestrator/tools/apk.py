@@ -6,6 +6,7 @@ process has died, when an error was printed and the activity has gone, or on the
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import threading
@@ -15,8 +16,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from orchestrator.clock import Deadline
-from orchestrator.errors import UsageError
+from orchestrator.errors import DeviceError, UsageError
 from orchestrator.ports import Device, InvocationRequest
+from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case, ToolName
 from orchestrator.tools.arguments import (
@@ -33,11 +35,12 @@ from orchestrator.tools.start_caches import finish_start, prepare_start, with_st
 PACKAGE: Final = "org.tensorflow.lite.benchmark"
 ACTIVITY: Final = f"{PACKAGE}/.BenchmarkModelActivity"
 _FOLDER: Final = f"/data/data/{PACKAGE}/files"
-_RESULT_FILES: Final = (RESULT_FILE, RUNTIME_INFO_FILE, PROFILE_FILE)
 
 _HEADER: Final = re.compile(
     rb"^\d\d-\d\d \d\d:\d\d:\d\d\.\d+ +(?P<pid>\d+) +\d+ (?P<level>[VDIWEF]) (?P<tag>[^:]*?) *: (?P<text>.*)$"
 )
+_PROCESS_START: Final = re.compile(rb"Start proc (?P<pid>\d+):" + re.escape(PACKAGE.encode()) + rb"/")
+_MARK_TAG: Final = b"benchfarm"
 _START: Final = b"Running TensorFlow Lite benchmark with args"
 _RESULT_SAID: Final = (b"Saved benchmark result to", b"Failed to save benchmark result to")
 _DEATH_TAGS: Final = (b"ActivityManager", b"AndroidRuntime", b"DEBUG", b"libc", b"lmkd", b"lowmemorykiller", b"Zygote")
@@ -58,19 +61,27 @@ class ApkTool:
         command = start_command(request)
         started_at = datetime.now(UTC)
         deadline = Deadline(request.timeout_s)
-        device.shell(_clear_command())
+        device.shell(_clear_command(request.run_id))
         note = prepare_start(device, request, app=PACKAGE)
-        with device.follow_log(buffers=("main", "system", "crash")) as lines:
-            start = device.shell(command, timeout_s=min(60.0, request.timeout_s))
-            watch = _Watch(device=device, deadline=deadline, cancelled=cancelled)
-            if not _start_failed(start.text + start.stderr.decode("utf-8", "replace")):
-                watch.follow(lines)
+        watch = _Watch(device=device, run_id=request.run_id, deadline=deadline, cancelled=cancelled)
+        try:
+            with device.follow_log(buffers=("main", "system", "crash")) as lines:
+                # Old lines may come again, when the phone's clock went back: only what follows our own line counts.
+                marked = f"log -t {_MARK_TAG.decode()} {request.run_id}; {command}"
+                start = device.shell(marked, timeout_s=min(60.0, request.timeout_s))
+                if not _start_failed(start.text + start.stderr.decode("utf-8", "replace")):
+                    watch.follow(lines)
+        except BaseException:
+            # Whatever ends the wait, nothing may go on heating the phone.
+            with contextlib.suppress(DeviceError):
+                device.shell(f"am force-stop {PACKAGE}")
+            raise
         device.shell(f"am force-stop {PACKAGE}")
         finish_start(device, request, app=PACKAGE)
         files = [
             Attachment(name=name, data=data)
             for name in files_written(request.run_pass)
-            if (data := device.read_file(f"{_FOLDER}/{name}", package=PACKAGE)) is not None
+            if (data := device.read_file(f"{_run_folder(request.run_id)}/{name}", package=PACKAGE)) is not None
         ]
         return RawOutput(
             command=command,
@@ -109,7 +120,9 @@ def start_command(request: InvocationRequest) -> str:
 
     The app splits its one argument string at white space, so that a value can't hold any: raises UsageError.
     """
-    flags = benchmark_flags(request, folder=_FOLDER)
+    flags = benchmark_flags(request, folder=_run_folder(request.run_id))
+    # The log's line with the arguments is cut after 1,000 characters: what tells this run from others comes first.
+    flags.sort(key=lambda flag: flag[0] != "result_file_path")
     for name, value in flags:
         if re.search(r"\s", value):
             raise UsageError(f"flag {name}: the benchmark app can't take a value with white space ({value!r})")
@@ -117,9 +130,14 @@ def start_command(request: InvocationRequest) -> str:
     return f"am start -S -W -n {ACTIVITY} --es args {arguments}"
 
 
-def _clear_command() -> str:
-    files = " ".join(f"files/{name}" for name in _RESULT_FILES)
-    return f"run-as {PACKAGE} mkdir -p files; run-as {PACKAGE} rm -f {files}"
+def _run_folder(run_id: RunId) -> str:
+    return f"{_FOLDER}/run-{run_id}"
+
+
+def _clear_command(run_id: RunId) -> str:
+    """Return what stops an app that was left running, and leaves one empty folder for this run."""
+    inside = f"rm -rf files/run-*; mkdir -p files/run-{run_id}"
+    return f"am force-stop {PACKAGE}; run-as {PACKAGE} sh -c {shlex.quote(inside)}"
 
 
 def _start_failed(text: str) -> bool:
@@ -131,10 +149,12 @@ class _Watch:
     """Follows the log of one started activity and knows when it is over."""
 
     device: Device
+    run_id: RunId
     deadline: Deadline
     cancelled: threading.Event | None
     kept: list[bytes] = field(default_factory=list)
     timed_out: bool = False
+    _is_ours: bool = False
     _pid: bytes = b""
     _saw_error: bool = False
     _quiet_since_s: float = 0.0
@@ -158,8 +178,14 @@ class _Watch:
         if header is None:
             return False
         text, tag = header["text"], header["tag"].strip()
-        if _START in text:
+        is_start = _START in text and self.run_id.encode() in text
+        self._is_ours |= is_start or (tag == _MARK_TAG and self.run_id.encode() in text)
+        if not self._is_ours:
+            return False
+        if is_start:
             self._pid = header["pid"]
+        elif (begun := _PROCESS_START.match(text)) is not None and not self._pid:
+            self._pid = begun["pid"]
         ours = bool(self._pid) and header["pid"] == self._pid
         about_us = tag.startswith(_DEATH_TAGS) and (PACKAGE.encode() in text or _names_pid(text, self._pid))
         # A native crash is told by crash_dump, in lines of which only the first names the process.
@@ -167,7 +193,7 @@ class _Watch:
             return False
         self.kept.append(line)
         self._saw_error |= ours and header["level"] in {b"E", b"F"}
-        return (ours and text.startswith(_RESULT_SAID)) or (about_us and _is_death(tag, text))
+        return (ours and text.startswith(_RESULT_SAID)) or (_is_death(tag, text) and _names_pid(text, self._pid))
 
     def _is_over_in_silence(self) -> bool:
         quiet_s = self._quiet_since_s - self.deadline.remaining_s

@@ -111,6 +111,7 @@ def test_the_app_gets_all_flags_as_one_argument() -> None:
         words[8],
     ]
     assert len(words) == 9
+    assert words[8].split()[0].endswith("/run-r1/result.pb")
     assert "--input_layer=a'b\"$(c)" in words[8].split()
 
 
