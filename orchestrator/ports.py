@@ -131,7 +131,7 @@ class Device(Protocol):
         ...
 
     def discard_run(self, run_id: RunId) -> None:
-        """Remove a run's folder; not an error when it is gone."""
+        """Remove a run's folder if the device can be reached; kill_strays removes what is left."""
         ...
 
     def kill_strays(self) -> Sequence[str]:
@@ -265,11 +265,13 @@ class Conditioner(Protocol):
         limits: FitLimits,
         *,
         recent: DeviceState | None = None,
+        on_wait: Callable[[str], None] | None = None,
         cancelled: threading.Event | None = None,
     ) -> Fitness:
         """Clean, quieten and wait until fit; each change is journalled before it is made. Called before every run.
 
-        ``recent`` is the device's state if it was read just now; the device isn't asked again then.
+        ``recent`` is the device's state if it was read just now; the device isn't asked again then. ``on_wait`` is told
+        the reason when a wait begins.
         """
         ...
 

@@ -7,6 +7,7 @@ empty). Each change is journalled before it is made, so that a crash leaves noth
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -33,11 +34,17 @@ class LadderConditioner:
     """Prepares devices before each run and restores them after the last; one for all devices of a process."""
 
     def __init__(
-        self, journal_folder: Path, *, zone_limits: ZoneLimits | None = None, clock: Clock | None = None
+        self,
+        journal_folder: Path,
+        *,
+        zone_limits: ZoneLimits | None = None,
+        stray_apps: Sequence[str] = (),
+        clock: Clock | None = None,
     ) -> None:
-        """``journal_folder`` is on this computer and outlives the process."""
+        """``journal_folder`` is on this computer and outlives the process; ``stray_apps`` are stopped."""
         self.journal = UndoJournal(journal_folder)
         self._zone_limits = zone_limits
+        self._stray_apps = tuple(stray_apps)
         self._clock = clock or SystemClock()
         #: Devices made quiet by this process. Each is touched by the one thread that holds its lease.
         self._quiet: set[Serial] = set()
@@ -48,16 +55,18 @@ class LadderConditioner:
         limits: FitLimits,
         *,
         recent: DeviceState | None = None,
+        on_wait: Callable[[str], None] | None = None,
         cancelled: threading.Event | None = None,
     ) -> Fitness:
         """See Conditioner.prepare. Raises DeviceError kinds, HostStorageError (nothing is changed then)."""
         device.kill_strays()
+        self._stop_apps(device)
         if device.kind is DeviceKind.ANDROID and device.serial not in self._quiet:
             # What a crashed process of ours left changed must not be taken for the phone's own settings.
             self.restore(device)
             self._quieten(device)
             self._quiet.add(device.serial)
-        return self._wait_until_fit(device, limits, recent, cancelled)
+        return self._wait_until_fit(device, limits, recent, on_wait, cancelled)
 
     def unrestored(self) -> Sequence[Serial]:
         """Return the devices on which a change is still to be undone."""
@@ -81,6 +90,11 @@ class LadderConditioner:
             self.journal.keep(device.serial, left)
             restored.append(change.what)
         return restored
+
+    def _stop_apps(self, device: Device) -> None:
+        if device.kind is DeviceKind.ANDROID and self._stray_apps:
+            apps = " ".join(map(shlex.quote, self._stray_apps))
+            device.shell(f'for app in {apps}; do [ -z "$(pidof $app)" ] || am force-stop $app; done')
 
     def _quieten(self, device: Device) -> None:
         """Keep the phone awake while it is plugged in: a phone that dozes off gives its cores less."""
@@ -112,7 +126,12 @@ class LadderConditioner:
             raise DeviceCommandError(f"{command!r} failed: {said or 'no reason given'}", serial=device.serial)
 
     def _wait_until_fit(
-        self, device: Device, limits: FitLimits, recent: DeviceState | None, cancelled: threading.Event | None
+        self,
+        device: Device,
+        limits: FitLimits,
+        recent: DeviceState | None,
+        on_wait: Callable[[str], None] | None,
+        cancelled: threading.Event | None,
     ) -> Fitness:
         zone_limits = self._zone_limits(device.facts()) if self._zone_limits is not None else {}
         deadline = Deadline(limits.wait_s, self._clock)
@@ -127,6 +146,9 @@ class LadderConditioner:
             waited_s = self._clock.monotonic_s() - begun_s
             if not reasons or deadline.expired or _is_hopeless(state, limits):
                 return Fitness(reason="; ".join(reasons), waited_s=waited_s, state=state)
+            if on_wait is not None:
+                on_wait("; ".join(reasons))
+                on_wait = None
             if self._clock.wait(min(pause_s, deadline.remaining_s), cancelled):
                 return Fitness(reason="cancelled while waiting: " + "; ".join(reasons), waited_s=waited_s, state=state)
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.5)

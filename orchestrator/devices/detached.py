@@ -20,6 +20,7 @@ from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
     DeviceError,
+    DeviceStorageError,
     DeviceTimeoutError,
     InterruptedByUserError,
     LinkLostError,
@@ -101,6 +102,7 @@ class DetachedRuns:
         if look.word == "running":
             self._insist(lambda: self.kill([folder]))
         elif look.word == "gone":
+            self._check_space(folder)
             raise DeviceCommandError(
                 f"the run in {folder} ended without an exit code: its shell was killed",
                 serial=self._link.serial,
@@ -117,10 +119,20 @@ class DetachedRuns:
             duration_s=duration_s,
         )
 
+    def _check_space(self, folder: str) -> None:
+        """Raise DeviceStorageError when nothing can be written: such a run ends without an exit code too."""
+        probe = f"cd {quote(folder)} && echo x >probe && rm probe"
+        result = self._insist(lambda: self._link.shell(probe, what="writing on the phone"))
+        if result.exit_code != 0 and b"space" in result.stderr + result.stdout:
+            raise DeviceStorageError(
+                "there is no space left for the run's output", serial=self._link.serial, hint="free some on the phone"
+            )
+
     def discard(self, run_id: RunId) -> None:
-        """Remove a run's folder; not an error when it is gone."""
+        """Remove a run's folder if the phone can be reached; what is left goes with the next kill_strays."""
         folder = self.path(run_id)
-        self._link.again(lambda: self._link.must(f"rm -rf {quote(folder)}", what=f"removing {folder}"))
+        with contextlib.suppress(DeviceError):
+            self._link.again(lambda: self._link.must(f"rm -rf {quote(folder)}", what=f"removing {folder}"))
 
     def kill_strays(self) -> Sequence[str]:
         """Kill every run of ours that is still alive, remove all runs' folders, and return what was killed."""

@@ -74,7 +74,7 @@ class CampaignRunner:
                 self._executor.run([job for device, job in jobs.items() if (device.kind is DeviceKind.HOST) is is_host])
             if self._services.cancelled.is_set():
                 raise InterruptedByUserError
-            if not lost:
+            if _planned(campaign) <= store.done(campaign.campaign_id):
                 status = CampaignStatus.FINISHED
         except KeyboardInterrupt:
             raise InterruptedByUserError from None
@@ -87,7 +87,7 @@ class CampaignRunner:
         self._services.store.set_status(campaign.campaign_id, status, finished_at)
         done = self._services.store.done(campaign.campaign_id)
         stored = len(done)
-        left = len({(item.case.case_key, item.run_pass, item.number) for item in campaign.invocations} - done)
+        left = len(_planned(campaign) - done)
         ended = replace(campaign, status=status, finished_at=finished_at)
         result = CampaignResult(campaign=ended, status=status, stored=stored, lost=lost, left=left)
         self._services.observer.on_event(CampaignEnded(campaign=ended, status=status, stored=stored, left=result.left))
@@ -126,6 +126,10 @@ class CampaignRunner:
         except BenchfarmError as error:
             text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
             self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=True))
+
+
+def _planned(campaign: Campaign) -> set[tuple[CaseKey, Pass, int]]:
+    return {(item.case.case_key, item.run_pass, item.number) for item in campaign.invocations}
 
 
 def _queues(campaign: Campaign, done: set[tuple[CaseKey, Pass, int]]) -> dict[Serial, list[Invocation]]:

@@ -18,6 +18,7 @@ from orchestrator.engine.sessions import covered, own_end
 from orchestrator.errors import (
     BenchfarmError,
     DeviceChangedError,
+    DeviceError,
     DeviceUnusableError,
     HostStorageError,
     InterruptedByUserError,
@@ -33,7 +34,6 @@ from orchestrator.units import format_duration
 
 #: How often one invocation is tried when the way to the device fails.
 ATTEMPTS: Final = 3
-WAIT_WORTH_TELLING_S: Final = 5.0
 #: A state this old still tells how the device is.
 RECENT_S: Final = 1.0
 #: How long a device may take to come back after a lost link or a reboot.
@@ -176,14 +176,13 @@ class CaseRunner:
             except BenchfarmError as caught:
                 self._check_cancelled()
                 error = caught
-                is_way = caught.transient or isinstance(caught, DeviceChangedError)
-                if is_way:
-                    # A device that doesn't come back is given up: its open invocations wait for a resume.
-                    self._placed.clear()
-                    self._device.wait_until_ready(timeout_s=READY_S)
-                if not caught.transient:
-                    return self._not_run(invocation, started_at, Outcome.ABORTED if is_way else Outcome.FAILED, caught)
-                self._note(f"{caught} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
+                if not caught.transient and not isinstance(caught, DeviceChangedError):
+                    return self._not_run(invocation, started_at, Outcome.FAILED, caught)
+                text = str(caught).removeprefix(f"{self._facts.serial}: ")
+                self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
+                # A device that doesn't come back is given up: its open invocations wait for a resume.
+                self._placed.clear()
+                self._device.wait_until_ready(timeout_s=READY_S)
         assert error is not None
         return self._not_run(invocation, started_at, Outcome.ABORTED, error)
 
@@ -195,14 +194,14 @@ class CaseRunner:
             self._device,
             self._workload.campaign.terms.limits,
             recent=self._recent_state(),
+            on_wait=lambda reason: self._note(f"waits to be fit: {reason}"),
             cancelled=self._services.cancelled,
         )
         self._check_cancelled()
-        if fitness.waited_s > WAIT_WORTH_TELLING_S:
-            self._note(f"waited {format_duration(fitness.waited_s)} to be fit")
         if fitness.reason:
-            ending = Ending(outcome=Outcome.UNFIT, reason_code="unfit", reason=fitness.reason)
-            return self._record(invocation, started_at, ending, before=fitness.state)
+            # Waiting as long before each of its invocations would hold the night; they stay open for a resume.
+            waited = format_duration(fitness.waited_s)
+            raise DeviceUnusableError(f"not fit after {waited}: {fitness.reason}", serial=self._facts.serial)
         before = fitness.state or self._device.state()
         request = InvocationRequest(
             case=case,
@@ -220,10 +219,25 @@ class CaseRunner:
         )
         raw = tool.run(self._device, request, cancelled=self._services.cancelled)
         self._check_cancelled()
-        after = self._device.state()
+        after = self._state_after(before)
         self._last_state = (self._services.clock.monotonic_s(), after)
         self._last_raw = raw
         return self._judged(invocation, raw, tool.parse(raw, case), run_id=request.run_id, before=before, after=after)
+
+    def _state_after(self, before: DeviceState) -> DeviceState | None:
+        """Return the state after a run, None when the way to the device failed just now: the run itself is whole.
+
+        Raises DeviceChangedError when the device was booted anew meanwhile.
+        """
+        try:
+            after = self._device.state()
+        except DeviceError as error:
+            if not error.transient:
+                raise
+            return None
+        if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
+            raise DeviceChangedError("the device was booted anew during the run", serial=self._facts.serial)
+        return after
 
     def _judged(
         self,

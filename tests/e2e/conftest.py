@@ -87,6 +87,17 @@ class Lab:
     def fault(self, serial: str, kind: str, *options: str) -> None:
         self.cli("lab", "fault", serial, kind, *options).ok()
 
+    def shell(self, serial: str, command: str) -> str:
+        """Ask the phone itself, by the plain adb command."""
+        status = self.cli("adb", "status", "--json").ok().json
+        port = next(item["address"] for item in status["servers"] if item["for"] == "virtual lab").rpartition(":")[2]
+        phones = {item["serial"]: item["address"] for item in self.cli("lab", "list", "--json").ok().json["phones"]}
+        asked = subprocess.run(
+            [status["binary"], "-P", port, "-s", phones[serial], "shell", command], capture_output=True, text=True,
+            timeout=60, check=False, env={**os.environ, "HOME": str(self.cli.home)},
+        )  # fmt: skip
+        return asked.stdout.strip()
+
     def clear(self) -> None:
         for serial in self.serials:
             self.cli("lab", "fault", serial, "clear").ok()

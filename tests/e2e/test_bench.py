@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import poll_until
 from tests.e2e.conftest import Cli, Lab
 
 pytestmark = pytest.mark.xdist_group("e2e")
@@ -128,15 +127,7 @@ def test_a_campaign_killed_in_the_middle_is_finished_without_repeating_or_losing
 
 
 def stay_on(lab: Lab, serial: str) -> str:
-    """Ask the phone itself, by the plain adb command."""
-    status = lab.cli("adb", "status", "--json").ok().json
-    port = next(item["address"] for item in status["servers"] if item["for"] == "virtual lab").rpartition(":")[2]
-    phones = {item["serial"]: item["address"] for item in lab.cli("lab", "list", "--json").ok().json["phones"]}
-    asked = subprocess.run(
-        [status["binary"], "-P", port, "-s", phones[serial], "shell", "settings get global stay_on_while_plugged_in"],
-        capture_output=True, text=True, timeout=60, check=True, env={**os.environ, "HOME": str(lab.cli.home)},
-    )  # fmt: skip
-    return asked.stdout.strip()
+    return lab.shell(serial, "settings get global stay_on_while_plugged_in")
 
 
 def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(lab: Lab, plan_file: Callable[..., Path]) -> None:
@@ -155,8 +146,46 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(lab: Lab, plan_
     campaign = lab.cli("campaigns", "--json").ok().json[0]
     assert campaign["status"] == "interrupted"
     assert campaign["stored"] >= 2
-    assert lab.cli("restore", "--json").ok().json == {}
+    assert lab.cli("restore", "--json").ok().json == {"restored": {}, "failed": {}}
     assert lab.cli("run", "--resume", "--json").ok().json["left"] == 0
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_one_phone_is_put_back_however_the_command_is_stopped(lab: Lab, model: Path, stop: signal.Signals) -> None:
+    original = stay_on(lab, lab.serials[0])
+    process = lab.cli.start("bench", model, "-s", lab.serials[0], "--min-secs", "600", "--max-secs", "900")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "virtual benchmark_model" in line:
+            break
+    poll_until(lambda: stay_on(lab, lab.serials[0]) != original, "the phone is kept awake")
+    process.send_signal(stop)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    assert stay_on(lab, lab.serials[0]) == original
+    assert lab.cli("restore", "--json").ok().json == {"restored": {}, "failed": {}}
+    assert lab.shell(lab.serials[0], "pidof virtual_benchmark_model") == ""
+
+
+def test_the_app_is_read_right_when_the_phones_clock_goes_back(lab: Lab, model: Path) -> None:
+    first = bench(lab, model, "--tool", "apk", serial=1)["runs"]
+    lab.fault(lab.serials[1], "clock-jump", "seconds=-86400")
+    again = bench(lab, model, "--tool", "apk", "--num-runs", "777", serial=1)["runs"]
+    means = [run["report"]["inference_mean_us"] for run in [*first, *again]]
+    assert len(set(means)) == 4
+    assert all(run["report"]["inference"]["count"] >= 777 for run in again)
+
+
+def test_an_app_that_was_left_running_does_not_spoil_the_next_run(lab: Lab, model: Path) -> None:
+    process = lab.cli.start(
+        "bench", model, "--tool", "apk", "-s", lab.serials[1], "--min-secs", "600", "--max-secs", "900"
+    )
+    poll_until(lambda: lab.shell(lab.serials[1], "pidof org.tensorflow.lite.benchmark"), "the app runs")
+    process.kill()
+    process.communicate()
+    assert bench(lab, model, serial=1)["runs"][0]["outcome"] == "completed"
+    assert lab.shell(lab.serials[1], "pidof org.tensorflow.lite.benchmark") == ""
+    assert [run["outcome"] for run in bench(lab, model, "--tool", "apk", serial=1)["runs"]] == ["completed"] * 2
 
 
 def test_a_missing_delegate_is_never_reported_under_its_name(lab: Lab, model: Path) -> None:
@@ -185,12 +214,11 @@ def test_a_cut_link_does_not_cost_the_run(lab: Lab, model: Path) -> None:
     assert [run["outcome"] for run in runs] == ["completed", "completed"]
 
 
-def test_a_reboot_in_mid_run_is_an_abort_and_the_campaign_goes_on(lab: Lab, model: Path) -> None:
+def test_a_run_that_a_reboot_cut_off_is_run_again(lab: Lab, model: Path) -> None:
     lab.fault(lab.serials[0], "reboot", "moment=run")
-    result = bench(lab, model, exit_code=1)
-    outcomes = [run["outcome"] for run in result["runs"]]
-    assert outcomes == ["aborted", "completed"]
-    assert result["left"] == 0
+    result = bench(lab, model)
+    assert [run["outcome"] for run in result["runs"]] == ["completed", "completed"]
+    assert len({run["state_before"]["boot_id"] for run in result["runs"]}) == 1
 
 
 def test_stored_output_is_read_again_to_the_same_result(lab: Lab, model: Path) -> None:
