@@ -8,7 +8,7 @@ import platform
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ from orchestrator.errors import (
 )
 from orchestrator.planning import NoBuild, tools_for
 from orchestrator.predicates import parse_predicate
-from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, ToolName
@@ -106,6 +106,8 @@ class Farm:
         self.settings = settings
         self.clock = SystemClock()
         self.cancelled = threading.Event()
+        #: Attached phones that can't be used, with the reason, as of the last opening.
+        self.left_out: dict[str, str] = {}
         self._opened: list[Device] = []
 
     def __enter__(self) -> Self:
@@ -197,12 +199,15 @@ class Farm:
     def conditioner(self) -> Conditioner:
         """Brings phones into a fit state and back."""
         from orchestrator.devices.conditioning import LadderConditioner
+        from orchestrator.tools.apk import PACKAGE
 
         def zone_limits(facts: DeviceFacts) -> Mapping[str, float]:
             profile = self.profiles.get(facts.profile)
             return profile.thermal_limits_c if profile is not None else {}
 
-        return LadderConditioner(self.settings.state_folder / "journals", zone_limits=zone_limits, clock=self.clock)
+        return LadderConditioner(
+            self.settings.state_folder / "journals", zone_limits=zone_limits, stray_apps=(PACKAGE,), clock=self.clock
+        )
 
     @cached_property
     def lease(self) -> Lease:
@@ -244,30 +249,36 @@ class Farm:
                 return server
         return None
 
-    def attached(self, *, serials: Sequence[str] = ()) -> list[Attached]:
-        """Return all phones of all servers, usable or not.
+    def attached(self, *, serials: Sequence[str] = (), start_server: bool = True) -> list[Attached]:
+        """Return all phones of all servers, usable or not; one phone seen by two servers is usable through one.
 
-        When every one of ``serials`` is a virtual phone, no server for real phones is looked for or started.
+        When every one of ``serials`` is a virtual phone, no server for real phones is looked for. Without
+        ``start_server`` none is started. Raises AdbUnavailableError.
         """
-        from orchestrator.devices.discovery import list_devices
+        from orchestrator.devices.discovery import judge_twins, list_devices
 
-        found: list[Attached] = []
-        lab = self.lab_server()
-        if lab is not None:
-            found += [Attached(server=lab, seen=seen) for seen in _in_order(list_devices(lab))]
-            if serials and set(serials) <= {item.seen.serial for item in found}:
-                return found
-        try:
-            server = self.plugged_server()
-        except AdbUnavailableError:
-            # A lab, or this computer alone, needs no server for real phones.
-            if found:
-                return found
-            raise
-        return [*found, *(Attached(server=server, seen=seen) for seen in _in_order(list_devices(server)))]
+        servers = [server for server in (self.lab_server(),) if server is not None]
+        listed = [(server, seen) for server in servers for seen in list_devices(server)]
+        if not serials or not set(serials) <= {seen.serial for _, seen in listed}:
+            try:
+                plugged = self.plugged_server() if start_server else self.running_plugged_server()
+            except AdbUnavailableError:
+                # A lab needs no server for real phones.
+                if not listed:
+                    raise
+                plugged = None
+            if plugged is not None and str(plugged.address) not in {str(server.address) for server in servers}:
+                listed += [(plugged, seen) for seen in list_devices(plugged)]
+        judged = judge_twins([seen for _, seen in listed])
+        attached = [Attached(server=server, seen=seen) for (server, _), seen in zip(listed, judged, strict=True)]
+        # A server lists phones in the order in which they came; people look for them by name.
+        return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
 
     def open_devices(self, selection: DeviceSelection) -> list[tuple[Device, DeviceFacts]]:
         """Open every device that fits the selection and probe its facts, phones in parallel.
+
+        This computer is meant by ``host`` and by the serial number ``host``. Attached phones that can't be used are
+        noted in ``left_out``, unless phones are named.
 
         Raises:
             NoDeviceError: nothing fits, or a serial number that was named isn't attached.
@@ -279,12 +290,14 @@ class Farm:
                 "the selection names iPhones only, which no cable lets benchfarm start programs on",
                 hint="see 'benchfarm ios export --help'",
             )
+        names_host = HOST_SERIAL in selection.serials
+        phones = replace(selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL))
         chosen: list[tuple[Device, DeviceFacts]] = []
-        if not selection.host or _names_phones(selection):
-            chosen += self._open_phones(selection, required=True)
-        elif selection.host:
-            chosen += self._open_phones(selection, required=False)
-        if selection.host:
+        if _names_phones(phones):
+            chosen += self._open_phones(phones, required=True)
+        elif not names_host:
+            chosen += self._open_phones(phones, required=not selection.host)
+        if selection.host or names_host:
             host = self.host()
             chosen.append((host, host.facts()))
         return chosen
@@ -298,25 +311,20 @@ class Farm:
         return host
 
     def _open_phones(self, selection: DeviceSelection, *, required: bool) -> list[tuple[Device, DeviceFacts]]:
-        try:
-            attached = self.attached(serials=selection.serials)
-        except AdbUnavailableError:
-            if required:
-                raise
-            return []
+        # This computer alone needs no server for phones, and none is started for it.
+        attached = self.attached(serials=selection.serials, start_server=required)
         wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
-        self._require_serials(selection.serials, wanted)
+        self._require_serials(selection.serials, attached)
         usable = [item for item in wanted if item.seen.usable]
+        self.left_out = {
+            item.seen.serial or item.seen.address: item.seen.reason for item in wanted if not item.seen.usable
+        }
         with ThreadPoolExecutor(max_workers=max(1, min(16, len(usable)))) as pool:
             opened = list(pool.map(self.open_phone, usable))
         fitting = [(device, facts) for device, facts in opened if self._fits(facts, selection)]
         if not fitting and required:
-            reasons = "".join(
-                f"\n  {item.seen.serial}: {item.seen.reason}" for item in attached if not item.seen.usable
-            )
-            if usable:
-                raise NoDeviceError("no attached phone fits the selection", hint="see 'benchfarm devices'")
-            raise NoDeviceError(f"no usable phone is attached{reasons}", hint="see 'benchfarm devices'")
+            what = "no attached phone fits the selection" if usable else "no usable phone is attached"
+            raise NoDeviceError(what + _reasons(attached), hint="see 'benchfarm devices'")
         return fitting
 
     def _fits(self, facts: DeviceFacts, selection: DeviceSelection) -> bool:
@@ -349,7 +357,8 @@ class Farm:
         for serial in serials:
             fitting = [item for item in found if item.fits((serial,))]
             if not fitting:
-                raise NoDeviceError("is not attached", serial=serial, hint="'benchfarm devices' lists what is")
+                message = "is not attached" + _reasons(found)
+                raise NoDeviceError(message, serial=serial, hint="'benchfarm devices' lists what is")
             if not any(item.seen.usable for item in fitting):
                 seen = fitting[0].seen
                 raise DeviceUnusableError(seen.reason, serial=serial, hint=seen.advice)
@@ -407,9 +416,9 @@ class Attached:
         return self.seen.serial in serials or self.seen.address in serials
 
 
-def _in_order(seen: Sequence[Seen]) -> list[Seen]:
-    """The server lists phones in the order in which they came; people look for them by name."""
-    return sorted(seen, key=lambda one: (one.serial, one.address))
+def _reasons(attached: Sequence[Attached]) -> str:
+    """Say of every phone that can't be used why: the one that is missed may be among them."""
+    return "".join(f"\n  {item.seen.address}: {item.seen.reason}" for item in attached if not item.seen.usable)
 
 
 def _names_phones(selection: DeviceSelection) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.errors import AdbUnavailableError, BenchfarmError
+from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceError
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection
 
@@ -61,15 +61,24 @@ def _facts(farm: Farm, attached: Attached) -> DeviceFacts | str:
 
 
 def restore(settings: Settings, serials: tuple[str, ...]) -> CommandResult:
-    """Undo what is still open in the journals of these phones, or of all."""
+    """Undo what is still open in the journals of these phones, or of all; one that is away does not hold the rest."""
+    restored: dict[str, list[str]] = {}
+    failed: dict[str, str] = {}
     with Farm(settings) as farm:
-        wanted = serials or tuple(farm.conditioner.unrestored())
-        restored = {}
-        for device, facts in farm.open_devices(DeviceSelection(serials=wanted)) if wanted else []:
-            with farm.lease.acquire(facts.serial):
-                restored[facts.serial] = list(farm.conditioner.restore(device))
+        for serial in serials or tuple(farm.conditioner.unrestored()):
+            try:
+                for device, facts in farm.open_devices(DeviceSelection(serials=(serial,))):
+                    with farm.lease.acquire(facts.serial):
+                        restored[facts.serial] = list(farm.conditioner.restore(device))
+            except DeviceError as error:
+                failed[serial] = str(error).removeprefix(f"{serial}: ")
     lines = [f"{serial}: {', '.join(undone) or 'nothing to put back'}" for serial, undone in restored.items()]
-    return CommandResult(text="\n".join(lines) or "nothing to put back", data=restored)
+    lines += [f"{serial}: not restored: {reason}" for serial, reason in failed.items()]
+    return CommandResult(
+        text="\n".join(lines) or "nothing to put back",
+        data={"restored": restored, "failed": failed},
+        exit_code=DeviceError.exit_code if failed else 0,
+    )
 
 
 def adb_status(settings: Settings) -> CommandResult:

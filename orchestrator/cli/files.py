@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -18,7 +19,17 @@ def write_file(path: Path, data: bytes | str) -> None:
         draft.write_bytes(content)
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True) if path.parent.is_dir() else None
+        with contextlib.suppress(OSError):
+            draft.unlink()
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise HostStorageError(f"{path}: no space left to write {len(content)} bytes") from error
         raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Make sure that a file can be written here, before the work for it is done; raises as :func:`write_file`."""
+    probe = path.with_name(f".{path.name}.{os.getpid()}.probe")
+    write_file(probe, b"")
+    probe.unlink()
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import secrets
 import socket
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator import __version__
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Farm, Settings, litert_build
+from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import host_files
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.reports import report_data, report_title, write_html
@@ -19,18 +21,19 @@ from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.cli.stored import find_campaign
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
 from orchestrator.engine.case_runner import Services, Workload
+from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.flag_check import check_flags, learn_flags
-from orchestrator.errors import UsageError
+from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.executors.local import ThreadExecutor
 from orchestrator.planning import Expansion, expand
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus, Terms
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Build, Model
+from orchestrator.records.workload import Build, Model, ToolName
 
 _Known = TypeVar("_Known", Model, Build)
 
@@ -148,6 +151,8 @@ def expansion_of(
 
 
 def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
+    if out is not None:
+        check_writable(out)
     with Farm(settings) as farm:
         models = identify(plan)
         devices = farm.open_devices(plan.devices)
@@ -185,6 +190,8 @@ def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
 
 def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
     """Go on with a campaign that was cut off; raises UsageError when there is none, or when its files have gone."""
+    if out is not None:
+        check_writable(out)
     with Farm(settings) as farm:
         campaign = find_campaign(farm.store, prefix, only_open=True)
         done = farm.store.done(campaign.campaign_id)
@@ -195,8 +202,7 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
         models = [_with_file(known_models[sha256], campaign) for sha256 in {case.model_sha256 for case in cases}]
         builds = [_with_file(known_builds[sha256], campaign) for sha256 in {case.build_sha256 for case in cases}]
         for name, sha256 in {file for case in cases for file in case.files}:
-            if not Path(campaign.terms.files.get(sha256, "")).is_file():
-                raise UsageError(f"{name}: its file is gone", hint="put it back, then resume")
+            _unchanged_file(name, sha256, campaign)
         serials = {case.serial for case in cases}
         devices = _reachable(farm, serials) if serials else []
         farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
@@ -205,19 +211,32 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
 
 def _with_file(known: _Known, campaign: Campaign) -> _Known:
     """Return a stored model or build with its file, which must be there and unchanged."""
-    path = Path(campaign.terms.files.get(known.sha256, ""))
+    if isinstance(known, Build) and known.tool is ToolName.LITERT:
+        installed = litert_build()
+        if installed.sha256 != known.sha256:
+            raise UsageError(f"{known.name} isn't installed any more, but {installed.name}", hint="install it again")
+        return replace(known, path=installed.path)
+    return replace(known, path=_unchanged_file(known.name, known.sha256, campaign))
+
+
+def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
+    """Return where a campaign's file is; raises UsageError when it is gone or has another content."""
+    path = Path(campaign.terms.files.get(sha256, ""))
     if not path.is_file():
-        raise UsageError(f"{known.name}: its file {path} is gone", hint="put it back, then resume")
-    return replace(known, path=path)
+        raise UsageError(f"{name}: its file {path} is gone", hint="put it back, then resume")
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+            raise UsageError(f"{name}: {path} has another content now", hint="put the old file back, then resume")
+    return path
 
 
 def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFacts]]:
     """Open those of a campaign's devices that are there; raises NoDeviceError when none is."""
     from orchestrator.errors import NoDeviceError
 
-    phones = {serial for serial in serials if serial != "host"}
+    phones = serials - {HOST_SERIAL}
     seen = {item.seen.serial for item in farm.attached(serials=sorted(phones)) if item.seen.usable} if phones else set()
-    selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host="host" in serials)
+    selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host=HOST_SERIAL in serials)
     if not selection.serials and not selection.host:
         raise NoDeviceError(f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}")
     return farm.open_devices(selection)
@@ -249,6 +268,8 @@ def _run(
         },
         known_flags={build.sha256: farm.flag_book.names(build) for build in builds},
     )
+    for serial, reason in farm.left_out.items():
+        services.observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
     runner = CampaignRunner(services, farm.lease, ThreadExecutor(farm.cancelled))
     result = runner.run(workload, devices)
     return _summary(farm, result, out)
@@ -260,7 +281,12 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     campaign = result.campaign
     data = report_data(farm, [campaign])
     path = out or farm.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
-    write_html(data, path, title=report_title([campaign]))
+    unwritten = ""
+    try:
+        write_html(data, path, title=report_title([campaign]))
+    except (UsageError, HostStorageError) as error:
+        # What was measured is stored; a report can be rendered again.
+        unwritten = str(error)
     runs = list(farm.store.runs(campaign_ids=[campaign.campaign_id]))
     doubtful = sum(run.outcome is not Outcome.COMPLETED or run.verdict.quality is Quality.REJECTED for run in runs)
     lines = [render_text_table(data).rstrip("\n"), ""]
@@ -271,7 +297,11 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
     if result.left:
         lines.append(f"{result.left} invocations are left; 'benchfarm run --resume' goes on")
-    lines.append(f"report: {path}")
+    if unwritten:
+        lines.append(f"the report could not be written: {unwritten}")
+        lines.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
+    else:
+        lines.append(f"report: {path}")
     return CommandResult(
         text="\n".join(lines),
         data={
@@ -281,8 +311,9 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
             "left": result.left,
             "without_result": doubtful,
             "lost": result.lost,
-            "report": path,
+            "left_out": farm.left_out,
+            "report": None if unwritten else path,
             "runs": runs,
         },
-        exit_code=1 if doubtful or result.left else 0,
+        exit_code=HostStorageError.exit_code if unwritten else int(bool(doubtful or result.left)),
     )

@@ -29,7 +29,8 @@ def run(settings: Settings, folder: Path) -> CommandResult:
     lab.stop_quietly(own)
     phones = lab.up(own, lab.DEFAULT_PROFILES, speed=PHONE_SPEED, exit_with_parent=True)
     try:
-        result = bench(own, _request(tuple(sample_models())), folder / "report.html")
+        serials = tuple(serial for _, serial in lab.serials_for(lab.DEFAULT_PROFILES))
+        result = bench(own, _request(tuple(sample_models()), serials), folder / "report.html")
     finally:
         lab.stop_quietly(own)
     intro = (
@@ -38,15 +39,15 @@ def run(settings: Settings, folder: Path) -> CommandResult:
     return replace(result, text=f"{result.text}\n{intro}", data={"lab": phones.data, "campaign": result.data})
 
 
-def _request(models: tuple[Path, ...]) -> BenchRequest:
+def _request(models: tuple[Path, ...], serials: tuple[str, ...]) -> BenchRequest:
     return BenchRequest(
         models=models,
         delegates=("cpu", "xnnpack", "gpu"),
         threads=("1", "2"),
         tools=(),
-        serials=(),
+        serials=serials,
         profiles=(),
-        where=("virtual",),
+        where=(),
         host=True,
         flags=(),
         builds=(),

@@ -6,9 +6,13 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import DelegateName
+
+#: How this computer is known.
+HOST_SERIAL: Final = Serial("host")
 
 
 class DeviceKind(enum.StrEnum):
