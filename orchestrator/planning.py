@@ -117,12 +117,21 @@ class Expansion:
 
     @property
     def cases(self) -> tuple[Case, ...]:
-        """Each case once, device by device."""
-        seen: dict[str, Case] = {}
-        for queue in self.invocations.values():
-            for invocation in queue:
-                seen.setdefault(invocation.case.case_key, invocation.case)
-        return tuple(seen.values())
+        """Each case once, device by device, sorted as people look for them: the queues' order is shuffled."""
+        seen = {item.case.case_key: item.case for queue in self.invocations.values() for item in queue}
+        delegates = list(DelegateName)
+        return tuple(
+            sorted(
+                seen.values(),
+                key=lambda case: (
+                    case.serial,
+                    case.model_name,
+                    case.tool,
+                    delegates.index(case.delegate),
+                    case.threads,
+                ),
+            )
+        )
 
     def estimate_s(self) -> float:
         """Seconds that the busiest device needs at the least, as the plan's own minimum times say."""

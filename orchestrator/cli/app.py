@@ -98,11 +98,21 @@ def _root(
 
 def run() -> None:
     """Run the command line and exit with its code; no traceback reaches a user without --debug."""
+    # Known before the options are parsed, so that what the parser refuses is told as JSON too.
+    _options.json_output = "--json" in sys.argv
     for number in (signal.SIGTERM, signal.SIGHUP):
         # A cancelled job and a closed terminal are no reason to leave phones changed either.
         signal.signal(number, _stop)
     try:
         app(standalone_mode=True)
+    except SystemExit as end:
+        # What the option parser refuses, it has told on standard error already; and it ends on Ctrl-C without a word.
+        if end.code == InterruptedByUserError.exit_code:
+            stop = InterruptedByUserError()
+            _fail(str(stop), "", stop.code, stop.exit_code)
+        elif end.code == UsageError.exit_code and _options.json_output:
+            _print_error("the options can't be used; standard error says why", "", UsageError().code, end.code)
+        raise
     except BenchfarmError as error:
         _fail(str(error), error.hint, error.code, error.exit_code)
     except KeyboardInterrupt:
@@ -129,19 +139,22 @@ def _fail(message: str, hint: str, code: str, exit_code: int) -> None:
     if _options.debug:
         traceback.print_exc()
     if _options.json_output:
-        from orchestrator.cli.result import to_json
-
-        typer.echo(to_json({"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}))
+        _print_error(message, hint, code, exit_code)
     typer.echo(f"benchfarm: error: {message}", err=True)
     if hint:
         typer.echo(f"  {hint}", err=True)
     raise SystemExit(exit_code)
 
 
+def _print_error(message: str, hint: str, code: str, exit_code: int) -> None:
+    from orchestrator.cli.result import to_json
+
+    typer.echo(to_json({"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}))
+
+
 def _show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None:
     from orchestrator.bootstrap import Settings
 
-    _options.json_output = as_json
     result = command(Settings.from_environment(home=_options.home, store=_options.store))
     if as_json:
         from orchestrator.cli.result import to_json

@@ -124,7 +124,7 @@ def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) 
         name, equals, value = option.partition("=")
         if not equals:
             raise UsageError(f"{option!r} isn't name=value", hint="benchfarm lab fault lists the kinds of fault")
-        values[name] = int(value) if value.isdigit() else value
+        values[name] = value
     added = lab_request(folder, {"request": "fault", "serial": serial, "fault": values})["fault"]
     return CommandResult(text=f"{serial}: {_fault_text(added)}", data=added)
 

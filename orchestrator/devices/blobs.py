@@ -160,7 +160,7 @@ class BlobShelf:
         mode = 0o755 if executable else 0o644
         file = quote(f"{blob}/{name}")
         settle = (
-            f"chmod {mode:o} {quote(draft)} && mv -f {quote(draft)} {file} && "
+            f"chmod {mode:o} {quote(draft)} && mv -f {quote(draft)} {file} && rm -f {quote(blob)}/.*.part && "
             f'{{ {_stamp(file, sha256)}echo "$stamp" >{quote(blob)}.{_VERIFIED}; }}'
         )
         try:

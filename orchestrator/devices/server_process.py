@@ -129,17 +129,24 @@ class ServerProcess:
         except OSError as error:
             raise AdbUnavailableError(f"{self.binary} can't be started: {error}") from error
         self.pid = self.popen.pid
+        try:
+            self._await_answer(self.popen)
+            self._remember()
+        except BaseException:
+            # Ctrl-C, a full disk: a server that nobody remembers would run for ever.
+            self._kill()
+            raise
+
+    def _await_answer(self, popen: subprocess.Popen[bytes]) -> None:
         deadline = Deadline(_START_TIMEOUT_S)
         while not self._answers(deadline):
-            if self.popen.poll() is not None or deadline.expired:
-                self._kill()
+            if popen.poll() is not None or deadline.expired:
                 tail = self.log_path.read_text("utf-8", "replace").strip()[-400:]
                 raise AdbUnavailableError(
                     f"{self.binary} didn't become a server on port {self.port}: {tail or 'it said nothing'}",
                     hint="set $BENCHFARM_ADB to an adb binary that works on this computer",
                 )
             time.sleep(0.005)
-        self._remember()
 
     def _remember(self) -> None:
         record = _record(self.state_folder, usb=self.usb)

@@ -3,10 +3,8 @@
 A fault waits in its phone's :class:`FaultTable` until the part it concerns asks for it: the transport, the files, the
 log, a program. It fires ``times`` times (0: until it is removed) and can be tied to
 
-* a **moment**, a name that the parts announce as they pass it. The transport announces ``connect``, ``open:shell``,
-  ``open:exec``, ``open:sync``, ``open:abb``, ``push``, ``push:done``, ``pull``, ``list``; the package manager
-  ``install``; programs ``init``, ``delegate``, ``warmup``, ``run``, ``results``. A fault with moment ``open`` fires at
-  every ``open:...``;
+* a **moment**, a name that the parts announce as they pass it (:data:`MOMENTS`): the transport connections, services
+  and files, programs their phases. A fault with moment ``open`` fires at every ``open:...``;
 * a **byte count**: it fires when that many bytes have passed since it was added;
 * a **subject**, a glob for what it concerns: a path (``/data/local/tmp/*``), a delegate (``gpu``), a program's name, or
   for the link its direction: ``up`` (computer to phone) or ``down``.
@@ -25,6 +23,13 @@ from orchestrator.errors import UsageError
 from orchestrator.virtual.fault_kinds import FAULT_NOTES, FaultArg, FaultKind, describe
 
 __all__ = ["FAULT_NOTES", "Fault", "FaultKind", "FaultTable", "describe", "parse_fault"]
+
+
+#: Every moment that some part announces, and ``open`` for all of its kind.
+MOMENTS = (
+    "connect", "open", "open:shell", "open:exec", "open:sync", "open:abb", "shell", "exec", "abb", "push", "push:done",
+    "pull", "list", "program", "start", "init", "delegate", "warmup", "run", "results",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +117,8 @@ def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
         name: _whole(kind, name, given.pop(name)) for name in ("bytes", "times") if name in given
     }
     moment, subject = given.pop("moment", ""), given.pop("subject", "")
+    if moment and moment not in MOMENTS:
+        raise UsageError(f"fault {kind}: there is no moment {moment!r}; there are: {', '.join(MOMENTS)}")
     notes = FAULT_NOTES[known].args
     args: dict[str, FaultArg] = {}
     for name, text in given.items():

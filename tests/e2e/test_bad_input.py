@@ -135,3 +135,28 @@ def test_the_traceback_is_shown_when_it_is_asked_for(cli: Cli) -> None:
     )
     assert "Traceback" in done.stderr
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("words", [("run", "--json"), ("bench", "--json"), ("devices", "--nonsense", "--json")])
+def test_options_that_are_refused_are_json_too(cli: Cli, words: tuple[str, ...]) -> None:
+    done = cli(*words)
+    assert done.exit_code == 2
+    assert done.json["error"]["exit_code"] == 2
+    assert done.stderr
+
+
+def test_a_place_for_the_report_that_can_not_be_written_is_found_before_anything_runs(cli: Cli, model: Path) -> None:
+    expect(cli("bench", model, "--host", "--out", "/proc/nowhere/r.html"), 2, "/proc/nowhere")
+    assert cli("campaigns", "--json").ok().json == []
+    assert cli("bench", model, "--host", "--out", f"{'x' * 300}.html").exit_code == 2
+
+
+def test_a_moment_that_there_is_none_of(lab: Lab) -> None:
+    expect(lab.cli("lab", "fault", lab.serials[0], "cut", "moment=nope"), 2, "nope", "run")
+    expect(lab.cli("lab", "fault", lab.serials[0], "cut", "bytes=²"), 2, "bytes")
+
+
+def test_this_computer_alone_is_measured_without_any_server_for_phones(cli: Cli, model: Path) -> None:
+    cli("bench", model, "-s", "host", "--min-secs", "0.1", "-n", "1").ok()
+    servers = cli("adb", "status", "--json").ok().json["servers"]
+    assert [server for server in servers if server["ours"]] == []

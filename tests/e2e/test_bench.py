@@ -237,3 +237,43 @@ def test_reports_come_in_every_form_and_say_virtual_in_each(lab: Lab, model: Pat
     path = tmp_path / "deep" / "r.html"
     assert lab.cli("report", "--out", path).ok().stdout.strip() == str(path)
     assert "<html" in path.read_text("utf-8")
+
+
+def test_a_changed_model_is_not_resumed_under_the_old_ones_name(lab: Lab, model: Path, tmp_path: Path) -> None:
+    own = tmp_path / "m.tflite"
+    own.write_bytes(model.read_bytes())
+    process = lab.cli.start("bench", own, "-s", lab.serials[0], "-n", "4", "--min-secs", "8")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if " 1/4 " in line:
+            break
+    process.kill()
+    process.communicate()
+    own.write_bytes(model.read_bytes() + b"\0" * 8)
+    refused = lab.cli("run", "--resume")
+    assert refused.exit_code == 2
+    assert str(own) in refused.stderr
+    own.write_bytes(model.read_bytes())
+    assert lab.cli("run", "--resume", "--json").ok().json["left"] == 0
+
+
+def test_a_phone_that_does_not_become_fit_is_given_up_and_resumed_later(
+    lab: Lab, plan_file: Callable[..., Path]
+) -> None:
+    plan = plan_file(lab.serials[:1], invocations=2, extra="limits: {wait: 1 s, battery_min: 60 %}\n")
+    lab.fault(lab.serials[0], "battery-low", "percent=10")
+    done = lab.cli("run", plan, "--json")
+    assert done.exit_code == 1
+    assert (done.json["stored"], done.json["left"], done.json["status"]) == (0, 8, "interrupted")
+    assert "battery at 1" in done.json["lost"][lab.serials[0]]
+    lab.fault(lab.serials[0], "battery-low", "percent=90")
+    assert lab.cli("run", "--resume", "--json").ok().json["left"] == 0
+
+
+def test_a_phone_that_can_not_be_used_is_named(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[0], "unauthorized")
+    done = lab.cli("bench", model, "--where", "virtual", "--min-secs", "0.1", "-n", "1", "--json").ok()
+    assert len(done.json["left_out"]) == 1
+    assert "not used" in done.stderr
+    named = lab.cli("bench", model, "-s", lab.serials[0], BENCHFARM_ADB_SERVER="127.0.0.1:1")
+    assert named.exit_code == 3

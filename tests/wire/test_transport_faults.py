@@ -229,7 +229,7 @@ def test_every_kind_is_described_and_survives_json():
     for kind in FaultKind:
         assert kind in FAULT_NOTES
         assert f"{kind}" in text
-        fault = Fault(kind=kind, moment="m", subject="s", times=3, args=dict(FAULT_NOTES[kind].args))
+        fault = Fault(kind=kind, moment="run", subject="s", times=3, args=dict(FAULT_NOTES[kind].args))
         assert Fault.from_json(fault.to_json()) == fault
 
 
