@@ -171,10 +171,12 @@ def _copy_in(child: subprocess.Popen[bytes], source: HandleSource) -> None:
         while data := source.read(_CHUNK_BYTES):
             child.stdin.write(data)
             child.stdin.flush()
-    except (OSError, PhoneFileError, ProgramDiedError):
+    except ProgramDiedError:
+        # The signal is on its way; with its input closed the child could end by itself before it comes.
         return
-    finally:
-        try:
-            child.stdin.close()
-        except OSError:
-            pass
+    except (OSError, PhoneFileError):
+        pass
+    try:
+        child.stdin.close()
+    except OSError:
+        pass
