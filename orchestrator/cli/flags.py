@@ -41,7 +41,7 @@ def explain(settings: Settings, name: str, *, build: str, tool: str, serial: str
     Raises UsageError for a tool or a flag that there is none of, ArtifactError for a build, DeviceError kinds for a
     device that was named.
     """
-    from orchestrator.config.owned_flags import OWNED_FLAGS
+    from orchestrator.records.flag import OWNED_FLAGS
 
     wanted = _tool(tool)
     with Farm(settings) as farm:

@@ -131,7 +131,7 @@ def expansion_of(
     farm: Farm, plan: Plan, devices: Sequence[tuple[Device, DeviceFacts]]
 ) -> tuple[Expansion, list[Model], list[Build]]:
     """Return what a plan means on these devices, and what it refers to; raises PlanError for flags that are wrong."""
-    from orchestrator.config.owned_flags import OWNED_FLAGS
+    from orchestrator.records.flag import OWNED_FLAGS
 
     models = identify(plan)
     facts = [known for _, known in devices]

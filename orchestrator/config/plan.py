@@ -23,10 +23,10 @@ from pydantic_core import CoreSchema, core_schema
 
 from orchestrator.config.faults import Faults, Section, Source, checked
 from orchestrator.config.fields import AnyText, Celsius, OneOrMany, Percent, Seconds, Sha256, Text, unique
-from orchestrator.config.owned_flags import OWNED_FLAGS
 from orchestrator.config.yaml_file import parse_yaml, read_yaml
 from orchestrator.errors import UsageError
 from orchestrator.predicates import parse_predicate
+from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Order, Plan, PlanModel, RunSettings
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 

@@ -8,12 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.devices.adb import AdbDevice, ProfileMatcher
-from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.server import AdbServer, is_tcp
-from orchestrator.errors import DeviceError, DeviceUnusableError, NoDeviceError
+from orchestrator.errors import DeviceError
 
 _PROBE_TIMEOUT_S: Final = 8.0
 #: So many phones are asked at once; each is one connection to the server.
@@ -164,62 +162,6 @@ def judge_twins(seen: Sequence[Seen]) -> list[Seen]:
                     advice=f"'adb disconnect {twin.address}' if it isn't needed" if is_tcp(twin.address) else "",
                 )
     return [judged.get(id(one), one) for one in seen]
-
-
-def connect_all(
-    server: AdbServer,
-    *,
-    match_profile: ProfileMatcher | None = None,
-    blob_budget_bytes: int = DEFAULT_BUDGET_BYTES,
-    seen: Sequence[Seen] | None = None,
-) -> list[AdbDevice]:
-    """Open every usable phone (of ``seen``, when it was listed before), in the server's order.
-
-    A phone that vanishes between listing and opening is left out. Raises NoDeviceError that says why none of those
-    attached can be used.
-    """
-    listed = list_devices(server) if seen is None else seen
-    devices: list[AdbDevice] = []
-    troubles = [f"{one.address}: {one.reason}" for one in listed if not one.usable]
-    for one in (one for one in listed if one.usable):
-        try:
-            devices.append(
-                AdbDevice(server, one.address, match_profile=match_profile, blob_budget_bytes=blob_budget_bytes)
-            )
-        except DeviceError as error:
-            troubles.append(str(error))
-    if not devices:
-        raise NoDeviceError(
-            "no phone can be used: " + "; ".join(troubles) if troubles else "no phone is attached",
-            hint="plug one in, allow USB debugging on its screen, then run 'benchfarm devices'",
-        )
-    return devices
-
-
-def open_device(
-    server: AdbServer,
-    name: str,
-    *,
-    match_profile: ProfileMatcher | None = None,
-    blob_budget_bytes: int = DEFAULT_BUDGET_BYTES,
-) -> AdbDevice:
-    """Open the phone of this address (as the server names it) or this ``ro.serialno``.
-
-    Raises NoDeviceError (with what is attached instead), DeviceUnusableError (with the reason and what to do).
-    """
-    transports = {transport.address: transport for transport in parse_devices(server.device_list())}
-    known = transports.get(name)
-    if known is None or known.state != "device":
-        listed = list_devices(server)
-        matching = [one for one in listed if name in {one.address, one.serial}]
-        chosen = next((one for one in matching if one.usable), None)
-        if chosen is None:
-            if matching:
-                raise DeviceUnusableError(matching[0].reason, serial=name, hint=matching[0].advice)
-            attached = ", ".join(one.serial or one.address for one in listed) or "nothing"
-            raise NoDeviceError(f"no phone called {name!r} is attached", hint=f"attached: {attached}")
-        name = chosen.address
-    return AdbDevice(server, name, match_profile=match_profile, blob_budget_bytes=blob_budget_bytes)
 
 
 def _look_at(server: AdbServer, transport: Transport, timeout_s: float) -> Seen:

@@ -12,21 +12,11 @@ from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.ports import InvocationRequest
+from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.tools.environment import hexagon_folder
 from orchestrator.tools.start_caches import CACHE_FLAGS, start_flags
-
-#: Flags that follow from a case, its pass or the run's folder; a plan says them in its own words.
-OWNED_FLAGS: Final = frozenset(
-    {
-        "graph", "num_threads", "num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs",
-        "use_gpu", "use_nnapi", "use_hexagon", "use_coreml",
-        "result_file_path", "export_model_runtime_info", "model_runtime_info_output_file",
-        "enable_op_profiling", "op_profiling_output_mode", "op_profiling_output_file", "profiling_output_csv_file",
-        "report_peak_memory_footprint", "help", "dry_run", "list_signatures",
-    }
-)  # fmt: skip
 
 RESULT_FILE: Final = "result.pb"
 RUNTIME_INFO_FILE: Final = "runtime_info.pb"

@@ -16,9 +16,10 @@ from typing import Final
 
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.ports import Device, InvocationRequest
+from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.run import LatencySummary, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
-from orchestrator.tools.arguments import OWNED_FLAGS, RESULT_FILE
+from orchestrator.tools.arguments import RESULT_FILE
 from orchestrator.tools.flags import Program, check_flags, documented_flags
 from orchestrator.tools.foreign_app import SOURCE, not_startable, selected_run
 from orchestrator.tools.output import parse_run, parse_text
@@ -148,7 +149,7 @@ def flag_faults(flags: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     known = {
         name: spec
         for name, spec in documented.flags.items()
-        if spec.build in _IOS_BUILDS and name not in _NOT_ON_IOS | OWNED_FLAGS
+        if spec.build in _IOS_BUILDS and name not in _NOT_ON_IOS and name not in OWNED_FLAGS
     }
     faults = [f"the iOS benchmark app has no flag {name}" for name, _ in flags if name not in known]
     # What a flag needs may be one that the delegate implies; whether it is effective, the delegate's own flags show.

@@ -15,9 +15,10 @@ from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
+from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
-from orchestrator.tools.arguments import OWNED_FLAGS, RESULT_FILE, RUNTIME_INFO_FILE, format_flags, placed_value
+from orchestrator.tools.arguments import RESULT_FILE, RUNTIME_INFO_FILE, format_flags, placed_value
 from orchestrator.tools.environment import library_folders
 from orchestrator.tools.flags import Program, check_flags, documented_flags
 from orchestrator.tools.native import command_line
@@ -106,7 +107,7 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
         **_pass_flags(request.run_pass, folder),
     }
     for name, value in case.flags:
-        if name in OWNED_FLAGS | _ACCELERATOR_FLAGS:
+        if name in OWNED_FLAGS or name in _ACCELERATOR_FLAGS:
             raise UsageError(f"flag {name} follows from the plan's own keys and can't be set beside them")
         flags[name] = placed_value(value, request)
     faults = check_flags(format_flags(list(flags.items())), documented_flags(Program.LITERT))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
 from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.discovery import connect_all, list_devices, open_device
+from orchestrator.devices.discovery import list_devices
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import quote
 from orchestrator.devices.tracking import watch_devices
@@ -28,7 +28,6 @@ from orchestrator.errors import (
     DeviceUnusableError,
     InstallError,
     LinkLostError,
-    NoDeviceError,
     TransferError,
     UsageError,
 )
@@ -143,19 +142,6 @@ def test_state_tells_heat_battery_clocks_and_screen(device: AdbDevice) -> None:
     assert state.screen_on is not None
 
 
-def test_one_phone_can_be_opened_by_serial_or_by_address(bench: Bench, phone: "Phone") -> None:
-    assert open_device(bench.server, phone.serial).transport == phone.address
-    assert open_device(bench.server, phone.address).serial == phone.serial
-    with pytest.raises(NoDeviceError, match="'NOSUCH'"):
-        open_device(bench.server, "NOSUCH")
-
-
-def test_all_phones_are_opened(bench: Bench) -> None:
-    phones = [bench.phone() for _ in range(3)]
-    devices = connect_all(bench.server)
-    assert {device.serial for device in devices} >= {phone.serial for phone in phones}
-
-
 def test_a_phone_that_lets_nobody_in_is_listed_with_what_to_do(bench: Bench) -> None:
     phone = bench.lab.add("pixel-3")
     fault(phone, "unauthorized")
@@ -164,8 +150,6 @@ def test_a_phone_that_lets_nobody_in_is_listed_with_what_to_do(bench: Bench) -> 
     seen = next(one for one in list_devices(bench.server) if one.address == phone.address)
     assert (seen.usable, seen.state) == (False, "unauthorized")
     assert "Allow USB debugging" in seen.advice
-    with pytest.raises(DeviceUnusableError, match="key"):
-        open_device(bench.server, phone.address)
     with pytest.raises(DeviceUnusableError):
         AdbDevice(bench.server, phone.address)
 
@@ -528,7 +512,6 @@ def test_one_phone_on_two_transports_is_used_once_and_this_is_said(bench: Bench,
         assert [seen[phone.address].usable, seen[second].usable] == [True, False]
         assert phone.address in seen[second].reason
         assert second in seen[phone.address].reason
-        assert open_device(bench.server, phone.serial).transport == phone.address
     finally:
         bench.server.disconnect(second)
 

@@ -10,13 +10,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.config.owned_flags import OWNED_FLAGS
 from orchestrator.config.plan import PlanSection, load_plan, parse_plan, plan_json_schema
 from orchestrator.config.plan_options import plan_from_options
 from orchestrator.errors import PlanError
 from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Order, Plan, RunSettings
 from orchestrator.records.workload import DelegateName, Pass, ToolName
-from orchestrator.tools import arguments
 
 REPO = Path(__file__).resolve().parents[3]
 EXAMPLE = REPO / "examples" / "plan.yaml"
@@ -147,10 +145,6 @@ def test_units_are_read(folder):
 def test_serial_that_looks_like_a_number_stays_as_written(folder):
     plan = parse_plan("models: a.tflite\ndevices: {serials: [0123456, 1e5]}\n", folder=folder)
     assert plan.devices.serials == ("0123456", "1e5")
-
-
-def test_flags_that_follow_from_plan_keys_are_those_that_the_tools_set():
-    assert set(OWNED_FLAGS) == set(arguments.OWNED_FLAGS)
 
 
 def test_schema_for_editors_takes_the_example_and_names_every_key():

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.owned_flags import OWNED_FLAGS
 from orchestrator.engine.flag_check import check_flags
 from orchestrator.errors import PlanError
 from orchestrator.planning import Expansion, expand
 from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Matrix, Plan, PlanModel
 from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName

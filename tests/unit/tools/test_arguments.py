@@ -9,11 +9,12 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.ports import InvocationRequest
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
+from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
 from orchestrator.records.run import Attachment, DelegateTruth, RawOutput
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 from orchestrator.tools.apk import start_command
-from orchestrator.tools.arguments import OWNED_FLAGS, benchmark_flags
+from orchestrator.tools.arguments import benchmark_flags
 from orchestrator.tools.litert import Counts, LitertTool, counts_for, litert_command
 from orchestrator.tools.native import affinity_mask, native_command
 
