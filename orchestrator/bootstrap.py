@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -106,6 +106,8 @@ class Farm:
         self.settings = settings
         self.clock = SystemClock()
         self.cancelled = threading.Event()
+        #: Told how far a push is: serial number, file, bytes sent, bytes in all.
+        self.on_push: Callable[[str, str, int, int], None] = lambda serial, name, sent_bytes, size_bytes: None
         #: Attached phones that can't be used, with the reason, as of the last opening.
         self.left_out: dict[str, str] = {}
         self._opened: list[Device] = []
@@ -342,7 +344,10 @@ class Farm:
         """Open one phone and probe its facts; raises DeviceError kinds."""
         from orchestrator.devices.adb import AdbDevice
 
-        device = AdbDevice(attached.server, attached.seen.address, match_profile=self.match_profile)
+        def moved(name: str, sent_bytes: int, size_bytes: int) -> None:
+            self.on_push(attached.seen.serial, name, sent_bytes, size_bytes)
+
+        device = AdbDevice(attached.server, attached.seen.address, match_profile=self.match_profile, progress=moved)
         self._opened.append(device)
         return device, device.facts()
 

@@ -21,7 +21,7 @@ from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.cli.stored import find_campaign
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
 from orchestrator.engine.case_runner import Services, Workload
-from orchestrator.engine.events import DeviceNote
+from orchestrator.engine.events import DeviceNote, FileMoving
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.executors.local import ThreadExecutor
@@ -250,11 +250,15 @@ def _run(
     devices: Sequence[tuple[Device, DeviceFacts]],
     out: Path | None,
 ) -> CommandResult:
+    observer = observer_for_stderr()
+    farm.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
+        FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
+    )
     services = Services(
         store=farm.store,
         tools=farm.tools,
         conditioner=farm.conditioner,
-        observer=observer_for_stderr(),
+        observer=observer,
         clock=farm.clock,
         cancelled=farm.cancelled,
     )
@@ -269,7 +273,7 @@ def _run(
         known_flags={build.sha256: farm.flag_book.names(build) for build in builds},
     )
     for serial, reason in farm.left_out.items():
-        services.observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
+        observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
     runner = CampaignRunner(services, farm.lease, ThreadExecutor(farm.cancelled))
     result = runner.run(workload, devices)
     return _summary(farm, result, out)

@@ -13,6 +13,7 @@ from orchestrator.engine.events import (
     CampaignStarted,
     DeviceFinished,
     DeviceNote,
+    FileMoving,
     FilePlaced,
     InvocationStarted,
     RunStored,
@@ -62,6 +63,8 @@ class TerminalObserver:
             transient=True,
         )
         self._tasks: dict[str, TaskID] = {}
+        #: Serial number -> what the device measures.
+        self._doing: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def on_event(self, event: object) -> None:
@@ -72,8 +75,15 @@ class TerminalObserver:
                     self._progress.start()
                 case InvocationStarted(invocation=invocation, position=position, total=total):
                     task = self._task(invocation.case.serial, total)
-                    text = f"{invocation.case.model_name} {invocation.case.configuration}"
-                    self._progress.update(task, completed=position - 1, description=one_line(text))
+                    text = one_line(f"{invocation.case.model_name} {invocation.case.configuration}")
+                    self._doing[invocation.case.serial] = text
+                    self._progress.update(task, completed=position - 1, description=text)
+                case FileMoving(serial=serial, name=name, sent_bytes=sent_bytes, size_bytes=size_bytes):
+                    if serial in self._tasks:
+                        share = f"{format_bytes(sent_bytes)} of {format_bytes(size_bytes)}"
+                        self._progress.update(self._tasks[serial], description=one_line(f"sending {name}: {share}"))
+                case FilePlaced(serial=serial) if serial in self._tasks:
+                    self._progress.update(self._tasks[serial], description=self._doing[serial])
                 case RunStored(run=run, position=position, total=total):
                     self._progress.update(self._task(run.case.serial, total), completed=position)
                 case CampaignEnded():

@@ -33,6 +33,16 @@ class FilePlaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileMoving:
+    """A file is on its way to a device."""
+
+    serial: Serial
+    name: str
+    sent_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceNote:
     """Something to know about a device: what it waits for, what is tried again, what was left behind."""
 
