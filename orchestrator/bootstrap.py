@@ -29,7 +29,6 @@ from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, ToolName
 from orchestrator.resources import data_folder
-from orchestrator.tools.litert import program_path
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.fetching import BuildFetcher
@@ -433,6 +432,8 @@ def _names_phones(selection: DeviceSelection) -> bool:
 def litert_build() -> Build:
     """Return the installed litert-benchmark, known by the hashes of its package's files."""
     from importlib.metadata import distribution
+
+    from orchestrator.tools.litert import program_path
 
     package = distribution("ai-edge-litert")
     record = package.read_text("RECORD") or package.version

@@ -22,14 +22,11 @@ from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case, ToolName
 from orchestrator.tools.arguments import (
-    PROFILE_FILE,
-    RESULT_FILE,
-    RUNTIME_INFO_FILE,
     benchmark_flags,
     files_written,
     format_flags,
 )
-from orchestrator.tools.output import parse_run
+from orchestrator.tools.collected import read_collected
 from orchestrator.tools.start_caches import finish_start, prepare_start, with_start
 
 PACKAGE: Final = "org.tensorflow.lite.benchmark"
@@ -100,19 +97,7 @@ class ApkTool:
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read log and result files; an unreadable output is a report that says so."""
-        report = parse_run(
-            stdout=raw.data("stdout"),
-            stderr=raw.data("stderr"),
-            logcat=raw.data("logcat"),
-            exit_code=raw.exit_code,
-            timed_out=raw.timed_out,
-            result_pb=raw.data(RESULT_FILE),
-            runtime_info_pb=raw.data(RUNTIME_INFO_FILE),
-            op_profile=raw.data(PROFILE_FILE),
-            op_profile_format="proto" if raw.data(PROFILE_FILE) else "",
-            requested=case.delegate.value,
-        )
-        return with_start(report, raw)
+        return with_start(read_collected(raw, case), raw)
 
 
 def start_command(request: InvocationRequest) -> str:

@@ -14,7 +14,6 @@ import shlex
 import sys
 import threading
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +21,6 @@ from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.records.identity import CaseKey, RunId
 from orchestrator.records.run import (
-    Attachment,
     DelegateEvidence,
     DelegateTruth,
     LatencySummary,
@@ -30,6 +28,7 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.workload import Case, DelegateName, ToolName
+from orchestrator.tools.collected import run_and_collect
 from orchestrator.units import US_PER_MS, US_PER_S
 
 RESULT_FILE: Final = "result.json"
@@ -66,29 +65,8 @@ class LitertTool:
     def _run_counted(
         self, device: Device, request: InvocationRequest, counts: Counts, cancelled: threading.Event | None
     ) -> RawOutput:
-        folder = device.run_folder(request.run_id)
-        command = litert_command(request, counts, folder=folder)
-        started_at = datetime.now(UTC)
-        try:
-            result = device.run_detached(
-                command, run_id=request.run_id, timeout_s=request.timeout_s, cancelled=cancelled
-            )
-            report = device.read_file(f"{folder}/{RESULT_FILE}")
-        finally:
-            device.discard_run(request.run_id)
-        files = () if report is None else (Attachment(name=RESULT_FILE, data=report),)
-        return RawOutput(
-            command=command,
-            exit_code=result.exit_code,
-            timed_out=result.timed_out,
-            started_at=started_at,
-            duration_s=result.duration_s,
-            attachments=(
-                Attachment(name="stdout", data=result.stdout),
-                Attachment(name="stderr", data=result.stderr),
-                *files,
-            ),
-        )
+        command = litert_command(request, counts, folder=device.run_folder(request.run_id))
+        return run_and_collect(device, request, command, files=(RESULT_FILE,), cancelled=cancelled)
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the JSON and the exit code; the log decides what went wrong where there is no JSON."""

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.records.flag import OWNED_FLAGS
-from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from orchestrator.tools.arguments import RESULT_FILE, RUNTIME_INFO_FILE, format_flags, placed_value
+from orchestrator.tools.collected import read_collected, run_and_collect
 from orchestrator.tools.environment import library_folders
 from orchestrator.tools.flags import Program, check_flags, documented_flags
 from orchestrator.tools.native import command_line
-from orchestrator.tools.output import parse_run
+from orchestrator.tools.start_caches import quiet_s
 
 #: ``use_cpu`` is on by default; without it the CPU still takes what an accelerator leaves, unless the plan sets
 #: ``require_full_delegation``.
@@ -43,45 +43,19 @@ class LitertNativeTool:
 
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
         """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
-        folder = device.run_folder(request.run_id)
-        command = command_line(request, format_flags(litert_flags(request, folder=folder)))
-        started_at = datetime.now(UTC)
-        try:
-            result = device.run_detached(
-                command,
-                run_id=request.run_id,
-                timeout_s=request.timeout_s,
-                quiet_s=request.case.warmup_min_secs + request.case.min_secs,
-                cancelled=cancelled,
-            )
-            files = [
-                Attachment(name=name, data=data)
-                for name in _files_written(request.run_pass)
-                if (data := device.read_file(f"{folder}/{name}")) is not None
-            ]
-        finally:
-            device.discard_run(request.run_id)
-        streams = (Attachment(name="stdout", data=result.stdout), Attachment(name="stderr", data=result.stderr))
-        return RawOutput(
-            command=command,
-            exit_code=result.exit_code,
-            timed_out=result.timed_out,
-            started_at=started_at,
-            duration_s=result.duration_s,
-            attachments=(*streams, *files),
+        flags = litert_flags(request, folder=device.run_folder(request.run_id))
+        return run_and_collect(
+            device,
+            request,
+            command_line(request, format_flags(flags)),
+            files=_files_written(request.run_pass),
+            quiet_s=quiet_s(request),
+            cancelled=cancelled,
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the output; where the operators ran is told by the runtime info first, then by the log."""
-        return parse_run(
-            stdout=raw.data("stdout"),
-            stderr=raw.data("stderr"),
-            exit_code=raw.exit_code,
-            timed_out=raw.timed_out,
-            result_pb=raw.data(RESULT_FILE),
-            runtime_info_pb=raw.data(RUNTIME_INFO_FILE),
-            requested=case.delegate.value,
-        )
+        return read_collected(raw, case)
 
 
 def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, str]]:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import shlex
 import threading
-from datetime import UTC, datetime
+from dataclasses import replace
 
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.workload import Case, ToolName
 from orchestrator.tools.arguments import (
-    PROFILE_FILE,
-    RESULT_FILE,
-    RUNTIME_INFO_FILE,
     benchmark_flags,
     files_written,
     format_flags,
 )
+from orchestrator.tools.collected import read_collected, run_and_collect
 from orchestrator.tools.environment import environment
-from orchestrator.tools.output import parse_run
 from orchestrator.tools.start_caches import finish_start, prepare_start, quiet_s, with_start
 
 
@@ -30,54 +27,22 @@ class NativeTool:
 
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
         """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
-        folder = device.run_folder(request.run_id)
-        command = native_command(request, folder=folder)
+        command = native_command(request, folder=device.run_folder(request.run_id))
         note = prepare_start(device, request)
-        started_at = datetime.now(UTC)
-        try:
-            result = device.run_detached(
-                command,
-                run_id=request.run_id,
-                timeout_s=request.timeout_s,
-                quiet_s=quiet_s(request),
-                cancelled=cancelled,
-            )
-            files = [
-                Attachment(name=name, data=data)
-                for name in files_written(request.run_pass)
-                if (data := device.read_file(f"{folder}/{name}")) is not None
-            ]
-        finally:
-            device.discard_run(request.run_id)
-        finish_start(device, request)
-        return RawOutput(
-            command=command,
-            exit_code=result.exit_code,
-            timed_out=result.timed_out,
-            started_at=started_at,
-            duration_s=result.duration_s,
-            attachments=(
-                Attachment(name="stdout", data=result.stdout),
-                Attachment(name="stderr", data=result.stderr),
-                *files,
-                *note,
-            ),
+        raw = run_and_collect(
+            device,
+            request,
+            command,
+            files=files_written(request.run_pass),
+            quiet_s=quiet_s(request),
+            cancelled=cancelled,
         )
+        finish_start(device, request)
+        return replace(raw, attachments=(*raw.attachments, *note))
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the output; an unreadable output is a report that says so."""
-        report = parse_run(
-            stdout=raw.data("stdout"),
-            stderr=raw.data("stderr"),
-            exit_code=raw.exit_code,
-            timed_out=raw.timed_out,
-            result_pb=raw.data(RESULT_FILE),
-            runtime_info_pb=raw.data(RUNTIME_INFO_FILE),
-            op_profile=raw.data(PROFILE_FILE),
-            op_profile_format="proto" if raw.data(PROFILE_FILE) else "",
-            requested=case.delegate.value,
-        )
-        return with_start(report, raw)
+        return with_start(read_collected(raw, case), raw)
 
 
 def native_command(request: InvocationRequest, *, folder: str) -> str:

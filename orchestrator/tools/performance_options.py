@@ -20,13 +20,11 @@ from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, DelegateEvidence, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from orchestrator.tools.arguments import (
-    PROFILE_FILE,
-    RESULT_FILE,
-    RUNTIME_INFO_FILE,
     benchmark_flags,
     files_written,
     format_flags,
 )
+from orchestrator.tools.collected import read_collected, run_and_collect
 from orchestrator.tools.native import command_line
 from orchestrator.tools.option_blocks import (
     ACCELERATOR_FLAG,
@@ -40,6 +38,7 @@ from orchestrator.tools.option_blocks import (
     summary_rows_in,
 )
 from orchestrator.tools.output import parse_run
+from orchestrator.tools.start_caches import quiet_s
 
 #: Beginning of the names of what the options left that were run one by one.
 _ALONE: Final = "alone"
@@ -119,12 +118,12 @@ class PerformanceOptionsTool:
         """Read the run of the case's own option; an option without a run is a report that says so."""
         label = label_of(case)
         if _NONE in raw.command:
-            report = _parse_alone(raw, "", exit_code=raw.exit_code, timed_out=raw.timed_out, case=case)
+            report = read_collected(raw, case)
             return dataclasses.replace(report, label=label)
         for number, entry in enumerate(_index(raw)):
             if entry.label == label:
                 prefix = f"{_ALONE}-{number}."
-                report = _parse_alone(raw, prefix, exit_code=entry.exit_code, timed_out=entry.timed_out, case=case)
+                report = read_collected(raw, case, prefix=prefix, exit_code=entry.exit_code, timed_out=entry.timed_out)
                 return dataclasses.replace(report, label=label)
         blocks = split_options(raw.data("stdout"))
         own = next((block for block in blocks if block.label == label), None)
@@ -229,45 +228,11 @@ def _run_alone(device: Device, request: InvocationRequest, cancelled: threading.
     if request.case.delegate is DelegateName.NNAPI and ACCELERATOR_FLAG not in dict(flags):
         # As the program sets it for its own options; a named accelerator makes it idle.
         flags.append(("disable_nnapi_cpu", "false"))
-    arguments = [_NONE, *format_flags(flags)]
-    command = command_line(request, arguments)
-    started_at = datetime.now(UTC)
-    try:
-        result = device.run_detached(
-            command,
-            run_id=request.run_id,
-            timeout_s=request.timeout_s,
-            quiet_s=request.case.warmup_min_secs + request.case.min_secs,
-            cancelled=cancelled,
-        )
-        files = [
-            Attachment(name=name, data=data)
-            for name in files_written(request.run_pass)
-            if (data := device.read_file(f"{folder}/{name}")) is not None
-        ]
-    finally:
-        device.discard_run(request.run_id)
-    streams = (Attachment(name="stdout", data=result.stdout), Attachment(name="stderr", data=result.stderr))
-    return RawOutput(
-        command=command,
-        exit_code=result.exit_code,
-        timed_out=result.timed_out,
-        started_at=started_at,
-        duration_s=result.duration_s,
-        attachments=(*streams, *files),
-    )
-
-
-def _parse_alone(raw: RawOutput, prefix: str, *, exit_code: int | None, timed_out: bool, case: Case) -> ToolReport:
-    profile = raw.data(f"{prefix}{PROFILE_FILE}")
-    return parse_run(
-        stdout=raw.data(f"{prefix}stdout"),
-        stderr=raw.data(f"{prefix}stderr"),
-        exit_code=exit_code,
-        timed_out=timed_out,
-        result_pb=raw.data(f"{prefix}{RESULT_FILE}"),
-        runtime_info_pb=raw.data(f"{prefix}{RUNTIME_INFO_FILE}"),
-        op_profile=profile,
-        op_profile_format="proto" if profile else "",
-        requested=case.delegate.value,
+    return run_and_collect(
+        device,
+        request,
+        command_line(request, [_NONE, *format_flags(flags)]),
+        files=files_written(request.run_pass),
+        quiet_s=quiet_s(request),
+        cancelled=cancelled,
     )

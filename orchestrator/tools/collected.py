@@ -1,0 +1,76 @@
+"""A program run detached on a device, and everything that it left behind; and the reading of that."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.workload import Case
+from orchestrator.tools.arguments import PROFILE_FILE, RESULT_FILE, RUNTIME_INFO_FILE
+from orchestrator.tools.output import parse_run
+
+
+def run_and_collect(
+    device: Device,
+    request: InvocationRequest,
+    command: str,
+    *,
+    files: Sequence[str],
+    quiet_s: float = 0.0,
+    cancelled: threading.Event | None = None,
+) -> RawOutput:
+    """Run a command line in the request's own folder and return its streams and those of ``files`` that it wrote.
+
+    Whatever its end, the folder is removed. Raises DeviceError kinds.
+    """
+    folder = device.run_folder(request.run_id)
+    started_at = datetime.now(UTC)
+    try:
+        result = device.run_detached(
+            command, run_id=request.run_id, timeout_s=request.timeout_s, quiet_s=quiet_s, cancelled=cancelled
+        )
+        written = [
+            Attachment(name=name, data=data)
+            for name in files
+            if (data := device.read_file(f"{folder}/{name}")) is not None
+        ]
+    finally:
+        device.discard_run(request.run_id)
+    return RawOutput(
+        command=command,
+        exit_code=result.exit_code,
+        timed_out=result.timed_out,
+        started_at=started_at,
+        duration_s=result.duration_s,
+        attachments=(
+            Attachment(name="stdout", data=result.stdout),
+            Attachment(name="stderr", data=result.stderr),
+            *written,
+        ),
+    )
+
+
+def read_collected(
+    raw: RawOutput, case: Case, *, prefix: str = "", exit_code: int | None = None, timed_out: bool | None = None
+) -> ToolReport:
+    """Read a program's streams, log and result files; an unreadable output is a report that says so.
+
+    ``prefix`` stands before the attachments' names where several processes share one output; their exit codes and ends
+    are given then.
+    """
+    profile = raw.data(f"{prefix}{PROFILE_FILE}")
+    return parse_run(
+        stdout=raw.data(f"{prefix}stdout"),
+        stderr=raw.data(f"{prefix}stderr"),
+        logcat=raw.data(f"{prefix}logcat"),
+        exit_code=exit_code if prefix else raw.exit_code,
+        timed_out=raw.timed_out if timed_out is None else timed_out,
+        result_pb=raw.data(f"{prefix}{RESULT_FILE}"),
+        runtime_info_pb=raw.data(f"{prefix}{RUNTIME_INFO_FILE}"),
+        op_profile=profile,
+        op_profile_format="proto" if profile else "",
+        requested=case.delegate.value,
+    )
