@@ -19,6 +19,7 @@ BenchfarmError
 |  `- InstallError           exit 3   the phone's package manager refused an APK; carries its code
 |- ArtifactError             exit 4   a benchmark program can't be found, or isn't what its sha256 says
 |  `- DownloadError          exit 4   a benchmark program couldn't be fetched from where its build file says
+|     `- NotThereError       exit 4   the server has no such file
 |- StoreError                exit 5   the database can't be opened, read or written
 |  |- StoreCorruptError      exit 5
 |  `- StoreReadOnlyError     exit 5
@@ -151,6 +152,10 @@ class ArtifactError(BenchfarmError):
 
 class DownloadError(ArtifactError):
     """A benchmark program couldn't be fetched; what was here before is kept."""
+
+
+class NotThereError(DownloadError):
+    """The server has no such file; look at the address in the build's file, or at the mirror."""
 
 
 class StoreError(BenchfarmError):

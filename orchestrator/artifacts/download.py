@@ -16,7 +16,7 @@ from urllib.parse import urljoin
 
 from orchestrator.artifacts.addresses import Mirror, scheme_of, shown, why_refused
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.errors import DownloadError, HostStorageError
+from orchestrator.errors import DownloadError, HostStorageError, NotThereError
 
 if TYPE_CHECKING:
     import requests
@@ -52,10 +52,6 @@ class Downloaded:
     path: Path
     size_bytes: int
     validators: Validators
-
-
-class NotThereError(DownloadError):
-    """The server has no file under this address."""
 
 
 class _CutOffError(Exception):

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.artifacts.addresses import folder_of, shown
-from orchestrator.artifacts.download import Downloader, NotThereError, Validators
+from orchestrator.artifacts.download import Downloader, Validators
 from orchestrator.artifacts.library import Arrival, BuildLibrary
 from orchestrator.artifacts.releases import Release, ReleaseFile
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.errors import DownloadError
+from orchestrator.errors import DownloadError, NotThereError
 from orchestrator.records.build_spec import BuildSpec
 
 _VERSION: Final = re.compile(r"/v?(\d+(?:\.\d+)+[A-Za-z0-9.+-]*)/")

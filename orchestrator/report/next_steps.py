@@ -62,6 +62,7 @@ ERROR_STEPS: Final[Mapping[str, str]] = {
     "device-storage": "Free some space on the phone, or lower the blob budget.",
     "install": "The reason has the package manager's own code; 'adb install' of the same file tells more.",
     "download": "Look at the connection or the mirror, then fetch again: it goes on where it was cut off.",
+    "not-there": "Look at the address in the build's file ('benchfarm builds list'), or at the mirror.",
     "artifact": "See 'benchfarm builds' for what is there and what it should be.",
     "model": "Check the model file with 'benchfarm models'.",
     "host-storage": "Free some space on this computer, then resume.",

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.addresses import parse_mirror, shown, why_refused
-from orchestrator.artifacts.download import Downloader, NotThereError, Validators
+from orchestrator.artifacts.download import Downloader, Validators
 from orchestrator.clock import ManualClock
-from orchestrator.errors import DownloadError, UsageError
+from orchestrator.errors import DownloadError, NotThereError, UsageError
 
 CONTENT = bytes(range(256)) * 2000
 DATE = "Fri, 20 Nov 2026 10:00:00 GMT"
