@@ -51,7 +51,9 @@ for name, group in (
     app.add_typer(group, name=name)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Devices = Annotated[list[str] | None, typer.Option("--device", "-s", help="Serial number; may be given again.")]
+Devices = Annotated[
+    list[str] | None, typer.Option("--device", "-s", help="Serial number, or host; may be given again.")
+]
 Profiles = Annotated[list[str] | None, typer.Option("--profile", help="Profile of phones, for example pixel-4.")]
 Where = Annotated[list[str] | None, typer.Option("--where", help="Rule on facts, for example 'android >= 13'.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="File to write.")]
