@@ -129,8 +129,14 @@ def _result_line(row: ResultRow, decimals: int) -> str:
     has_reason = row.result.summary is None and row.result.reason_code
     delegate = fit(row.result.reason_code if has_reason else delegate_text(row), _DELEGATE_WIDTH)
     quality = quality_text(row) + (", virtual" if row.is_virtual else "")
+    width = _CONFIGURATION_WIDTH - 2
+    is_long = display_width(visible(row.configuration)) > width
+    # What tells two configurations apart stands at the end: a long one gets a line of its own, rather than a cut.
+    label = fit(row.configuration, width)
+    if is_long:
+        label = f"{fit(row.configuration, WIDTH - 4).rstrip()}\n    {' ' * width}"
     return (
-        f"{_MARKS[row.best]:>3} {fit(row.configuration, _CONFIGURATION_WIDTH - 2)}"
+        f"{_MARKS[row.best]:>3} {label}"
         f"{figure_ms(median_us, decimals):>11}  {spread:>8}  {ratio:>6}  {delegate}  {quality}"
     )
 

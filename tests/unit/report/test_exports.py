@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -143,3 +144,12 @@ def test_nothing_can_be_exported():
     assert json.loads(to_json(EMPTY))["results"] == []
     assert "Nothing has been measured yet" in to_markdown(EMPTY)
     assert csv_rows(EMPTY) == []
+
+
+def test_a_long_configuration_is_shown_whole_in_the_text_table():
+    long = "xnnpack, 4 threads, native, xnnpack_force_fp16=true, num_runs 1000"
+    data = dataclasses.replace(DATA, results=(dataclasses.replace(DATA.results[0], configuration=long),))
+    lines = render_text_table(data).splitlines()
+    (number,) = (number for number, line in enumerate(lines) if long in line)
+    assert re.search(r"\d\.\d\d", lines[number + 1])
+    assert all(display_width(line) <= 100 for line in lines)
