@@ -300,14 +300,6 @@ class Lease(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRow:
-    """A device as last seen by the store."""
-
-    facts: DeviceFacts
-    last_seen_at: datetime
-
-
 class Store(Protocol):
     """Where everything is kept. Every method is atomic; what returned is durable."""
 

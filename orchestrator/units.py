@@ -30,13 +30,6 @@ def format_latency(latency_us: float | None) -> str:
     return f"{_three_digits(latency_us / US_PER_S)} s"
 
 
-def format_ms(latency_us: float | None) -> str:
-    """Return a latency in milliseconds without its unit, three significant digits, for columns headed ms."""
-    if latency_us is None or not math.isfinite(latency_us):
-        return "---"
-    return _three_digits(latency_us / US_PER_MS)
-
-
 def format_bytes(size_bytes: float | None) -> str:
     """Return a size as people read it: ``812 B``, ``1.88 MB`` (10**6), ``2.10 GB``; ``---`` when unknown."""
     if size_bytes is None:

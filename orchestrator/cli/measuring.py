@@ -6,7 +6,7 @@ import hashlib
 import platform
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +14,7 @@ from typing import TypeVar
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings, litert_build
 from orchestrator.cli.files import check_writable
-from orchestrator.cli.host_files import host_files
+from orchestrator.cli.host_files import NamedFile, host_files
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.reports import report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult, one_line
@@ -128,15 +128,17 @@ def identify(plan: Plan) -> list[Model]:
 
 
 def expansion_of(
-    farm: Farm, plan: Plan, devices: Sequence[tuple[Device, DeviceFacts]]
-) -> tuple[Expansion, list[Model], list[Build]]:
-    """Return what a plan means on these devices, and what it refers to; raises PlanError for flags that are wrong."""
+    farm: Farm,
+    plan: Plan,
+    devices: Sequence[tuple[Device, DeviceFacts]],
+    models: Sequence[Model],
+    named: Mapping[str, NamedFile],
+) -> tuple[Expansion, list[Build]]:
+    """Return what a plan means on these devices, and the builds for it; raises PlanError for flags that are wrong."""
     from orchestrator.records.flag import OWNED_FLAGS
 
-    models = identify(plan)
     facts = [known for _, known in devices]
     found = farm.builds_for(plan, facts)
-    named = host_files(plan)
     expansion = expand(plan, facts, models, found, farm.profiles, {value: item.placed for value, item in named.items()})
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
     learn_flags(farm.flag_book, farm.lease, devices, found)
@@ -147,16 +149,17 @@ def expansion_of(
         book=farm.flag_book,
         owners=OWNED_FLAGS,
     )
-    return checked, models, list(builds.values())
+    return checked, list(builds.values())
 
 
 def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
     if out is not None:
         check_writable(out)
     with Farm(settings) as farm:
-        models = identify(plan)
+        # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
+        models, named = identify(plan), host_files(plan)
         devices = farm.open_devices(plan.devices)
-        expansion, models, builds = expansion_of(farm, plan, devices)
+        expansion, builds = expansion_of(farm, plan, devices, models, named)
         if not expansion.cases:
             reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
             raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
@@ -176,7 +179,7 @@ def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
                 files={model.sha256: str(model.path) for model in models}
                 | {build.sha256: str(build.path) for build in (*builds, *twins.values())}
                 | {item.sha256: str(item.path) for build in builds for item in build.companions}
-                | {sha256: str(path) for item in host_files(plan).values() for sha256, path in item.paths.items()},
+                | {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()},
             ),
             host=f"{socket.gethostname()} ({platform.system()} {platform.machine()})",
             invocations=tuple(invocation for queue in queues for invocation in queue),

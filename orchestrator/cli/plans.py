@@ -6,7 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.measuring import expansion_of
+from orchestrator.cli.host_files import host_files
+from orchestrator.cli.measuring import expansion_of, identify
 from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.units import format_duration
 
@@ -19,9 +20,10 @@ def show(settings: Settings, path: Path) -> CommandResult:
     from orchestrator.config.plan import load_plan
 
     plan = load_plan(path)
+    models, named = identify(plan), host_files(plan)
     with Farm(settings) as farm:
         devices = farm.open_devices(plan.devices)
-        expansion, _, _ = expansion_of(farm, plan, devices)
+        expansion, _ = expansion_of(farm, plan, devices, models, named)
     titles = {facts.serial: facts.title for _, facts in devices}
     counts = Counter(item.case.case_key for queue in expansion.invocations.values() for item in queue)
     rows = [

@@ -252,11 +252,6 @@ class CaseRunner:
         """Return the record of a case that a process measured."""
         raw = own_end(self._services.tools[invocation.case.tool], raw, report)
         ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
-        boots = {state.boot_id for state in (before, after) if state is not None and state.boot_id}
-        if len(boots) > 1:
-            ending = Ending(
-                outcome=Outcome.ABORTED, reason_code="rebooted", reason="the device was booted anew during the run"
-            )
         return self._record(
             invocation, raw.started_at, ending, run_id=run_id, raw=raw, report=report, before=before, after=after
         )

@@ -1,4 +1,4 @@
-"""A thread for each device, in this process; or one device after the other."""
+"""A thread for each device, in this process."""
 
 from __future__ import annotations
 
@@ -8,15 +8,6 @@ from typing import Final
 
 #: How often the waiting thread wakes up, so that the interpreter handles signals on every platform.
 _LOOK_S: Final = 0.5
-
-
-class InlineExecutor:
-    """Does one job after the other in the calling thread."""
-
-    def run(self, jobs: Sequence[tuple[str, Callable[[], None]]]) -> None:
-        """Do all jobs; an exception ends it at once."""
-        for _, job in jobs:
-            job()
 
 
 class ThreadExecutor:

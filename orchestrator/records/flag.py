@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -33,8 +33,6 @@ class FlagSchema:
     """The flags of one program, or of one binary of it."""
 
     flags: Mapping[str, FlagSpec]
-    #: Beginnings of names that are passed on to another reader and can't be checked.
-    open_prefixes: tuple[str, ...] = field(default=())
     #: Whether it was learned from the binary itself, so that a flag that isn't here would be ignored by it.
     is_learned: bool = False
 
@@ -52,7 +50,7 @@ class FlagSchema:
                 if other is None
                 else replace(spec, meaning=other.meaning, build=other.build, choices=other.choices, needs=other.needs)
             )
-        return replace(self, flags=merged, open_prefixes=documented.open_prefixes)
+        return replace(self, flags=merged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

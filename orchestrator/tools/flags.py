@@ -123,8 +123,6 @@ def check_flags(words: Sequence[str], schema: FlagSchema) -> tuple[FlagFault, ..
 def _check_one(name: str, value: str, schema: FlagSchema) -> FlagFault | None:
     spec = schema.flags.get(name)
     if spec is None:
-        if name.startswith(schema.open_prefixes or "\0"):
-            return None
         nearest = schema.nearest(name)
         who = "this binary" if schema.is_learned else "the program"
         return FlagFault(
