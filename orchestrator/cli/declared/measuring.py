@@ -1,0 +1,125 @@
+"""Measuring: bench, run, plan, quickstart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.frame import Devices, Json, Profiles, Where, app, group, show, split
+from orchestrator.errors import UsageError
+
+plan_app = group("plan", "Look at plans without running them.")
+
+
+@app.command("quickstart")
+def _quickstart(
+    folder: Annotated[Path, typer.Option("--folder", help="Where its store and report go.")] = Path(
+        "reports/out/quickstart"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Show the whole thing: two virtual phones and this computer, sample models, a report. Leaves nothing running."""
+    from orchestrator.cli import quickstart
+
+    show(lambda settings: quickstart.run(settings, folder), as_json=as_json)
+
+
+@app.command("bench")
+def _bench(
+    models: Annotated[list[Path], typer.Argument(help="Model files (.tflite).")],
+    delegate: Annotated[
+        list[str] | None, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c).")
+    ] = None,
+    threads: Annotated[list[str] | None, typer.Option("--threads", "-t", help="Thread counts (1,4).")] = None,
+    tool: Annotated[list[str] | None, typer.Option("--tool", help="native, apk or litert (a,b).")] = None,
+    device: Devices = None,
+    profile: Profiles = None,
+    where: Where = None,
+    host: Annotated[bool, typer.Option("--host", help="Measure on this computer too.")] = False,
+    flag: Annotated[
+        list[str] | None, typer.Option("--flag", help="Further flag of the program, name=value; may be given again.")
+    ] = None,
+    build: Annotated[
+        list[str] | None, typer.Option("--build", help="Program to use, tool=NAME or tool=FILE; may be given again.")
+    ] = None,
+    run_pass: Annotated[
+        list[str] | None, typer.Option("--pass", help="timing, memory, profile, cold (a,b); timing when left out.")
+    ] = None,
+    invocations: Annotated[int, typer.Option("--invocations", "-n", min=1, help="Processes started per case.")] = 3,
+    num_runs: Annotated[int, typer.Option(min=1, help="Inferences per process, at the least.")] = 50,
+    min_secs: Annotated[float, typer.Option(min=0, help="Seconds measured per process, at the least.")] = 1.0,
+    max_secs: Annotated[float, typer.Option(min=0, help="Seconds measured per process, at the most.")] = 150.0,
+    affinity: Annotated[str, typer.Option(help="Cores to use: big, all, or a hexadecimal mask.")] = "big",
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds one process may take beyond --max-secs.")] = 120.0,
+    seed: Annotated[int, typer.Option(help="Of the order of invocations.")] = 0,
+    campaign_name: Annotated[str, typer.Option("--name", help="Name of the campaign.")] = "bench",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure models on the attached phones: delegates x threads, judged and stored."""
+    from orchestrator.cli import measuring
+
+    request = measuring.BenchRequest(
+        models=tuple(models),
+        delegates=split(delegate),
+        threads=split(threads),
+        tools=split(tool),
+        serials=tuple(device or ()),
+        profiles=tuple(profile or ()),
+        where=tuple(where or ()),
+        host=host,
+        flags=tuple(flag or ()),
+        builds=tuple(build or ()),
+        passes=split(run_pass),
+        invocations=invocations,
+        num_runs=num_runs,
+        min_secs=min_secs,
+        max_secs=max_secs,
+        affinity=affinity,
+        timeout_s=timeout,
+        seed=seed,
+        name=campaign_name,
+    )
+    show(lambda settings: measuring.bench(settings, request, out), as_json=as_json)
+
+
+@app.command("run")
+def _run(
+    plan: Annotated[Path | None, typer.Argument(help="Plan file (YAML).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a campaign that was cut off.")] = False,
+    campaign: Annotated[
+        str, typer.Option("--campaign", help="With --resume: which one; the newest open one else.")
+    ] = "",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a whole plan, or go on with one that was cut off."""
+    from orchestrator.cli import measuring
+
+    if resume == (plan is not None):
+        raise UsageError("give either a plan file or --resume", hint="benchfarm run plan.yaml | benchfarm run --resume")
+    if plan is not None:
+        show(lambda settings: measuring.run_plan(settings, plan, out), as_json=as_json)
+    else:
+        show(lambda settings: measuring.resume(settings, campaign, out), as_json=as_json)
+
+
+@plan_app.command("show")
+def _planshow(
+    plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")],
+    as_json: Json = False,
+) -> None:
+    """Show the cases of a plan on the attached devices, what is skipped and why, and how long it takes."""
+    from orchestrator.cli import plans
+
+    show(lambda settings: plans.show(settings, plan), as_json=as_json)
+
+
+@plan_app.command("schema")
+def _plan_schema(as_json: Json = False) -> None:
+    """Print the JSON schema of plan files, for editors."""
+    from orchestrator.cli import plans
+
+    show(lambda _: plans.schema(), as_json=as_json)
