@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from orchestrator.records.identity import CampaignId
-from orchestrator.records.plan import FitLimits
+from orchestrator.records.plan import FitLimits, Quiet, StoppingRule
 from orchestrator.records.workload import Case, Pass, SkippedCase
 
 
@@ -39,6 +39,11 @@ class Terms:
     timeout_s: float = 120.0
     #: sha256 of a model or program -> where its file is on the computer that began the campaign.
     files: Mapping[str, str] = field(default_factory=dict)
+    #: None: the planned invocations, no more and no less.
+    stopping: StoppingRule | None = None
+    budget_s: float | None = None
+    quiet: Quiet = field(default_factory=Quiet)
+    sustained_s: float = 1800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

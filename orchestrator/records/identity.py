@@ -10,6 +10,7 @@ Serial = NewType("Serial", str)
 ModelSha = NewType("ModelSha", str)
 BuildSha = NewType("BuildSha", str)
 CaseKey = NewType("CaseKey", str)
+SeriesKey = NewType("SeriesKey", str)
 RunId = NewType("RunId", str)
 CampaignId = NewType("CampaignId", str)
 

@@ -81,6 +81,43 @@ class FitLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoppingRule:
+    """How many invocations a case gets; ``first == most`` is a fixed number."""
+
+    #: Before this many nothing is decided: a rule that may stop earlier stops on lucky draws.
+    first: int = 8
+    #: Enough when half the 95 % interval is under this share of the estimate.
+    half_width: float = 0.02
+    #: Never more; a case that gets here stays as wide as it is, and says so.
+    most: int = 40
+
+
+class Screen(enum.StrEnum):
+    """What the screen is to be while measuring."""
+
+    ON = "on"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quiet:
+    """How a phone is brought to rest; None leaves a setting to what tuning found for the phone, else as it is."""
+
+    screen: Screen = Screen.ON
+    airplane: bool | None = None
+    #: Doze is kept off.
+    no_doze: bool | None = None
+    animations_off: bool | None = None
+    sync_off: bool | None = None
+    #: ``cmd power set-fixed-performance-mode-enabled``.
+    fixed_performance: bool | None = None
+    #: As root: governor ``performance``, smallest clock = largest clock.
+    pin_clocks: bool | None = None
+    #: As root: the GPU's devfreq at its maximum.
+    pin_gpu: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A whole plan."""
 
@@ -93,6 +130,15 @@ class Plan:
     passes: tuple[Pass, ...] = (Pass.TIMING,)
     #: Invocations of each case in the timing pass; the other passes have one.
     invocations: int = 3
+    #: None: ``invocations`` of each case, no more and no less.
+    stopping: StoppingRule | None = None
+    #: For all that the stopping rule adds, over all devices' own time; None is no limit.
+    budget_s: float | None = None
+    quiet: Quiet = field(default_factory=Quiet)
+    #: Whether the reference workload is run before, after and between on each phone.
+    sentinel: bool = False
+    #: How long the pass ``sustained`` goes on.
+    sustained_s: float = 1800.0
     order: Order = Order.INTERLEAVED
     seed: int = 0
     #: For one invocation, beyond what max_secs allows for warm-up and measurement.

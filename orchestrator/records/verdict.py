@@ -33,13 +33,66 @@ class Finding:
     evidence: str = ""
 
 
+class Grade(enum.StrEnum):
+    """How controlled the device was; figures of different grades are never mixed silently."""
+
+    #: Clocks were pinned as root, and stayed where they were pinned.
+    A = "A"
+    #: A fixed performance mode of the system held, or clocks were seen at their maximum throughout.
+    B = "B"
+    #: Awake, cool, quiet, and the clocks were seen; nothing held them.
+    C = "C"
+    #: Some of it is not known, or a limit was touched.
+    D = "D"
+    #: Nothing is known of the device's state: imported, or not readable.
+    E = "E"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityVerdict:
     """A run's quality and the findings it was judged by."""
 
     quality: Quality
     findings: tuple[Finding, ...] = ()
+    #: None for a run that didn't come to an end of its own, and for those stored before grades were given.
+    grade: Grade | None = None
 
     def has(self, code: str) -> bool:
         """Whether a finding with this code is there."""
         return any(finding.code == code for finding in self.findings)
+
+
+class ComparisonOutcome(enum.StrEnum):
+    """What a comparison of two figures says."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    #: The interval lies within plus or minus the threshold.
+    SAME = "same"
+    #: The interval is too wide to say.
+    INCONCLUSIVE = "inconclusive"
+    #: Something differs that must be the same, or a figure can't be used at all.
+    INCOMPARABLE = "incomparable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonVerdict:
+    """A candidate against its baseline. Ratios are candidate time / baseline time: 1.03 takes 3 % longer."""
+
+    outcome: ComparisonOutcome
+    #: None when INCOMPARABLE, or when one side has no figure.
+    ratio: float | None = None
+    #: Ends of the confidence interval of ``ratio``; None where there are too few invocations for one.
+    low: float | None = None
+    high: float | None = None
+    level: float = 0.95
+    #: The relative difference below which two figures are called the same.
+    threshold: float = 0.02
+    #: The smallest relative difference that this many invocations of this noise would have shown (power 0.8).
+    detectable: float | None = None
+    #: How the interval was reached: ``paired-t``, ``welch``, ``hierarchical-bootstrap``.
+    method: str = ""
+    #: Invocations used of the baseline and of the candidate.
+    counts: tuple[int, int] = (0, 0)
+    #: What differs that must not (INCOMPARABLE), or what to know beside it, as sentences.
+    reasons: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial, content_key
+from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial, SeriesKey, content_key
 
 
 class DelegateName(enum.StrEnum):
@@ -55,6 +55,25 @@ class Pass(enum.StrEnum):
     PROFILE = "profile"
     #: Starts, by stages of what is cached (records/start.py).
     COLD = "cold"
+    #: One invocation directly after the other for a stated time: latency against time, heat and throttling.
+    SUSTAINED = "sustained"
+    #: The short reference workload that brackets a campaign on each device.
+    SENTINEL = "sentinel"
+    #: The model's outputs for given inputs, to be compared with the host reference.
+    PARITY = "parity"
+    #: One run under a system tracer.
+    TRACE = "trace"
+
+
+class ProcessMode(enum.StrEnum):
+    """As what the program runs: Android's scheduler treats the three differently, so their figures aren't alike."""
+
+    #: An app with its activity on the screen.
+    FOREGROUND = "foreground"
+    #: A child of adb's shell.
+    SHELL = "shell"
+    #: A child of adb's shell with the task profiles of the app on the screen.
+    TOP_APP = "top-app"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +139,26 @@ class Case:
     affinity: str = "big"
     #: Files placed beside the program, (name, sha256), sorted: libraries, and what flags name as ``@name``.
     files: tuple[tuple[str, str], ...] = ()
+    #: None: as the program usually runs, see ``process_mode``.
+    mode: ProcessMode | None = None
+
+    @property
+    def process_mode(self) -> ProcessMode:
+        """As what the program runs."""
+        usual = ProcessMode.FOREGROUND if self.tool is ToolName.APK else ProcessMode.SHELL
+        return self.mode or usual
+
+    @cached_property
+    def series_key(self) -> SeriesKey:
+        """What stays the same over the nights: the case without the contents of model, program and libraries.
+
+        Two campaigns' cases with one series key differ at most in what a night is meant to test.
+        """
+        row = self.to_row()
+        for content in ("model_sha256", "build_sha256", "files"):
+            row.pop(content, None)
+        row["files"] = [name for name, _ in self.files]
+        return SeriesKey(content_key(row)[:32])
 
     @cached_property
     def case_key(self) -> CaseKey:
@@ -147,13 +186,15 @@ class Case:
         # Left out where there are none, so that such a case has the key that it had before files were known.
         if self.files:
             row["files"] = [list(file) for file in self.files]
+        if self.mode is not None:
+            row["mode"] = self.mode.value
         return row
 
     @classmethod
     def from_row(cls, row: Mapping[str, object]) -> Case:
         """Build a case from what :meth:`to_row` returned."""
         values = dict(row)
-        flags, files = values.pop("flags"), values.pop("files", [])
+        flags, files, mode = values.pop("flags"), values.pop("files", []), values.pop("mode", None)
         assert isinstance(flags, list)
         assert isinstance(files, list)
         return cls(
@@ -163,6 +204,7 @@ class Case:
                 "tool": ToolName(str(values["tool"])),
                 "flags": tuple((str(name), str(value)) for name, value in flags),
                 "files": tuple((str(name), str(sha256)) for name, sha256 in files),
+                "mode": ProcessMode(str(mode)) if mode else None,
             }
         )
 
@@ -173,7 +215,8 @@ class Case:
             "1 thread" if self.threads == 1 else f"{self.threads} threads" if self.threads > 0 else "its own threads"
         )
         flags = "".join(f", {name}={value}" for name, value in self.flags)
-        return f"{self.delegate.value}, {threads}, {self.tool.value}{flags}"
+        mode = f", {self.mode.value}" if self.mode is not None else ""
+        return f"{self.delegate.value}, {threads}, {self.tool.value}{mode}{flags}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

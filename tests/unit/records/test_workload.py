@@ -1,0 +1,39 @@
+"""A case's identities: its key, and the key of its series."""
+
+from dataclasses import replace
+
+from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.workload import Case, DelegateName, ProcessMode, ToolName
+
+CASE = Case(
+    serial=Serial("S"),
+    model_sha256=ModelSha("a" * 64),
+    model_name="m",
+    delegate=DelegateName.GPU,
+    threads=1,
+    tool=ToolName.NATIVE,
+    build_sha256=BuildSha("b" * 64),
+    files=(("libx.so", "c" * 64),),
+)
+
+
+def test_a_case_comes_back_from_its_row_whole() -> None:
+    for case in (CASE, replace(CASE, mode=ProcessMode.TOP_APP)):
+        assert Case.from_row(case.to_row()) == case
+
+
+def test_a_mode_that_was_not_chosen_does_not_change_the_key() -> None:
+    assert "mode" not in CASE.to_row()
+    assert replace(CASE, mode=ProcessMode.TOP_APP).case_key != CASE.case_key
+    assert CASE.process_mode is ProcessMode.SHELL
+    assert replace(CASE, tool=ToolName.APK).process_mode is ProcessMode.FOREGROUND
+
+
+def test_a_series_goes_on_over_new_contents_and_ends_with_any_other_change() -> None:
+    night = replace(
+        CASE, model_sha256=ModelSha("d" * 64), build_sha256=BuildSha("e" * 64), files=(("libx.so", "f" * 64),)
+    )
+    assert night.case_key != CASE.case_key
+    assert night.series_key == CASE.series_key
+    for other in (replace(CASE, threads=2), replace(CASE, model_name="n"), replace(CASE, files=())):
+        assert other.series_key != CASE.series_key
