@@ -91,6 +91,13 @@ class LadderConditioner:
             restored.append(change.what)
         return restored
 
+    def hold(self, device: Device, change: Change, command: str) -> None:
+        """Run ``command`` with ``change`` journalled before it; `restore` undoes it, whatever happens to this process.
+
+        Raises HostStorageError (nothing is changed then), DeviceCommandError and the other DeviceError kinds.
+        """
+        self._change(device, change, command)
+
     def _stop_apps(self, device: Device) -> None:
         if device.kind is DeviceKind.ANDROID and self._stray_apps:
             apps = " ".join(map(shlex.quote, self._stray_apps))
