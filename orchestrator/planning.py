@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.libraries import HEXAGON_INTERFACE, dispatch_library, needed_companions, npu_vendor
@@ -20,6 +21,7 @@ from orchestrator.records.workload import (
     DelegateName,
     Model,
     Pass,
+    ProcessMode,
     SkippedCase,
     ToolName,
 )
@@ -169,14 +171,16 @@ def expand(
                     for threads in _threads_of(plan, facts, tool, delegate):
                         build = builds.get((facts.serial, tool))
                         skip = skip_reason(facts, profile, tool, delegate, threads, build)
-                        for flags in plan.matrix.flags:
-                            why = skip or _flags_skip(tool, delegate, flags)
+                        for flags, mode in itertools.product(plan.matrix.flags, plan.matrix.modes or (None,)):
+                            why = skip or _flags_skip(tool, delegate, flags) or mode_skip(facts.kind, tool, mode)
                             if why is None:
                                 assert isinstance(build, Build)
-                                cases += [
-                                    _case(plan, facts, model, build, delegate, threads, flags + own, host_files or {})
-                                    for own in _option_flags(tool, delegate)
-                                ]
+                                for own in _option_flags(tool, delegate):
+                                    case = _case(
+                                        plan, facts, model, build, delegate, threads, flags + own, host_files or {}
+                                    )
+                                    # The usual mode isn't named, so that the case keeps the key that it has without.
+                                    cases.append(case if mode is case.process_mode else replace(case, mode=mode))
                                 continue
                             skipped.append(
                                 SkippedCase(
@@ -353,6 +357,19 @@ def _flags_skip(tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, 
         names = ", ".join(name for name, _ in flags)
         return Skip(reason_code="flags-not-in-tool", reason=f"'{tool}' has no flags of benchmark_model ({names})")
     return None
+
+
+def mode_skip(kind: DeviceKind, tool: ToolName, mode: ProcessMode | None) -> Skip | None:
+    """Return why a program can't be run as what a plan asks for, None when it can."""
+    is_app = tool is ToolName.APK
+    if mode is None or (is_app == (mode is ProcessMode.FOREGROUND) and kind is DeviceKind.ANDROID):
+        return None
+    if kind is DeviceKind.ANDROID:
+        wanted = "is an app and runs in the foreground" if is_app else "is started from the shell"
+        return Skip(reason_code="mode-not-in-tool", reason=f"'{tool}' {wanted}, not as '{mode}'")
+    if mode is ProcessMode.SHELL and kind is DeviceKind.HOST:
+        return None
+    return Skip(reason_code="mode-not-in-tool", reason=f"only Android runs programs as '{mode}'")
 
 
 def _android_skip(facts: DeviceFacts, profile: DeviceProfile | None, delegate: DelegateName) -> Skip | None:

@@ -51,6 +51,7 @@ class BenchRequest:
     where: tuple[str, ...]
     host: bool
     flags: tuple[str, ...]
+    modes: tuple[str, ...]
     builds: tuple[str, ...]
     passes: tuple[str, ...]
     invocations: int
@@ -91,6 +92,7 @@ def plan_of(request: BenchRequest) -> Plan:
         threads=request.threads,
         tools=request.tools,
         flags=request.flags,
+        modes=request.modes,
         serials=request.serials,
         profiles=request.profiles,
         where=request.where,

@@ -50,6 +50,7 @@ def _request(models: tuple[Path, ...], serials: tuple[str, ...]) -> BenchRequest
         where=(),
         host=True,
         flags=(),
+        modes=(),
         builds=(),
         passes=("timing",),
         invocations=3,

@@ -28,7 +28,7 @@ from orchestrator.errors import UsageError
 from orchestrator.predicates import parse_predicate
 from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Order, Plan, PlanModel, RunSettings
-from orchestrator.records.workload import DelegateName, Pass, ToolName
+from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 
 #: PowerManager's words for its thermal status.
 _THERMAL_STATUS: Final = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
@@ -147,6 +147,7 @@ class MatrixSection(Section):
     flags: Annotated[
         OneOrMany[tuple[Annotated[dict[str, AnyText], AfterValidator(_free_flags)], ...]], Field(min_length=1)
     ] = ({},)
+    modes: Annotated[OneOrMany[tuple[ProcessMode, ...]], Field(min_length=1), AfterValidator(unique)] = ()
 
 
 class DevicesSection(Section):
@@ -246,6 +247,7 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str) -> Pl
             threads=tuple(section.matrix.threads),
             tools=tuple(section.matrix.tools),
             flags=tuple(dict.fromkeys(tuple(sorted(values.items())) for values in flags)),
+            modes=tuple(section.matrix.modes),
         ),
         devices=DeviceSelection(
             serials=tuple(section.devices.serials),

@@ -23,6 +23,7 @@ _OPTIONS: Final[Mapping[Location, str]] = {
     ("matrix", "threads"): "--threads",
     ("matrix", "tools"): "--tool",
     ("matrix", "flags"): "--flag",
+    ("matrix", "modes"): "--mode",
     ("devices", "serials"): "--serial",
     ("devices", "profiles"): "--profile",
     ("devices", "pools"): "--pool",
@@ -56,6 +57,7 @@ def plan_from_options(
     threads: Sequence[str | int] = (),
     tools: Sequence[str] = (),
     flags: Sequence[str] = (),
+    modes: Sequence[str] = (),
     serials: Sequence[str] = (),
     profiles: Sequence[str] = (),
     pools: Sequence[str] = (),
@@ -80,6 +82,7 @@ def plan_from_options(
         threads: Numbers of threads.
         tools: Names of benchmark programs.
         flags: ``name=value`` each; all of them make one set that every case has.
+        modes: As what the program runs; names, joined by commas too.
         serials: Devices, as ``profiles``, ``pools``, ``tags`` and ``where`` (see DeviceSelection).
         profiles: Names of device profiles.
         pools: Names of pools.
@@ -103,6 +106,7 @@ def plan_from_options(
         "delegates": _split(delegates),
         "threads": _split(threads),
         "tools": _split(tools),
+        "modes": _split(modes),
     }
     devices: dict[str, Value] = {
         "serials": list(serials),

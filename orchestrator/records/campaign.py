@@ -41,9 +41,12 @@ class Terms:
     files: Mapping[str, str] = field(default_factory=dict)
     #: None: the planned invocations, no more and no less.
     stopping: StoppingRule | None = None
+    #: For all that the stopping rule adds on one device, in the device's own time; None is no limit.
     budget_s: float | None = None
     quiet: Quiet = field(default_factory=Quiet)
     sustained_s: float = 1800.0
+    #: Whether a phone whose reference workload moved may be booted anew.
+    may_reboot: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.records.workload import DelegateName, Pass, ToolName
+from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 
 
 class Order(enum.StrEnum):
@@ -54,6 +54,8 @@ class Matrix:
     tools: tuple[ToolName, ...] = ()
     #: Sets of further flags; each set is a configuration of its own.
     flags: tuple[tuple[tuple[str, str], ...], ...] = ((),)
+    #: As what the program runs. Empty: as each program usually does.
+    modes: tuple[ProcessMode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,15 +130,17 @@ class Plan:
     settings: RunSettings = field(default_factory=RunSettings)
     limits: FitLimits = field(default_factory=FitLimits)
     passes: tuple[Pass, ...] = (Pass.TIMING,)
-    #: Invocations of each case in the timing pass; the other passes have one.
+    #: Invocations of each case that the timing pass begins with; the other passes have one.
     invocations: int = 3
     #: None: ``invocations`` of each case, no more and no less.
     stopping: StoppingRule | None = None
-    #: For all that the stopping rule adds, over all devices' own time; None is no limit.
+    #: For all that the stopping rule adds on one device, in the device's own time; None is no limit.
     budget_s: float | None = None
     quiet: Quiet = field(default_factory=Quiet)
-    #: Whether the reference workload is run before, after and between on each phone.
-    sentinel: bool = False
+    #: Whether the reference workload is run before, after and between on each device; None: when it costs little.
+    sentinel: bool | None = None
+    #: Whether a phone whose reference workload moved may be booted anew.
+    may_reboot: bool = False
     #: How long the pass ``sustained`` goes on.
     sustained_s: float = 1800.0
     order: Order = Order.INTERLEAVED

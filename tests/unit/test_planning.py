@@ -9,7 +9,7 @@ from orchestrator.planning import Expansion, HostFiles, NoBuild, expand, tools_f
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Matrix, Order, Plan, PlanModel
-from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ToolName
+from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ProcessMode, ToolName
 
 PHONE = DeviceFacts(
     serial=Serial("PHONE1"),
@@ -288,3 +288,16 @@ def test_a_file_of_this_computer_is_known_by_content_in_a_case() -> None:
 def test_an_external_delegate_that_no_flag_names_is_skipped() -> None:
     expansion = expanded(plan(matrix=Matrix(delegates=(DelegateName.EXTERNAL,))))
     assert {skip.reason_code for skip in expansion.skipped} == {"external-delegate-unnamed"}
+
+
+def test_modes_are_an_axis_and_the_usual_one_changes_no_case() -> None:
+    usual = expanded(plan(matrix=Matrix(threads=(1,)))).cases
+    found = expanded(plan(matrix=Matrix(threads=(1,), modes=(ProcessMode.SHELL, ProcessMode.TOP_APP)))).cases
+    assert {case.mode for case in found} == {None, ProcessMode.TOP_APP}
+    assert {case.case_key for case in usual} < {case.case_key for case in found}
+
+
+def test_a_mode_that_a_program_does_not_have_is_skipped() -> None:
+    expansion = expanded(plan(matrix=Matrix(threads=(1,), modes=(ProcessMode.FOREGROUND,))))
+    assert expansion.cases == ()
+    assert {skip.reason_code for skip in expansion.skipped} == {"mode-not-in-tool"}

@@ -41,6 +41,9 @@ def _bench(
     flag: Annotated[
         list[str] | None, typer.Option("--flag", help="Further flag of the program, name=value; may be given again.")
     ] = None,
+    mode: Annotated[
+        list[str] | None, typer.Option("--mode", help="Run as: foreground (apk), shell, top-app (native) (a,b).")
+    ] = None,
     build: Annotated[
         list[str] | None, typer.Option("--build", help="Program to use, tool=NAME or tool=FILE; may be given again.")
     ] = None,
@@ -71,6 +74,7 @@ def _bench(
         where=tuple(where or ()),
         host=host,
         flags=tuple(flag or ()),
+        modes=split(mode),
         builds=tuple(build or ()),
         passes=split(run_pass),
         invocations=invocations,

@@ -14,7 +14,7 @@ from orchestrator.config.plan import PlanSection, load_plan, parse_plan, plan_js
 from orchestrator.config.plan_options import plan_from_options
 from orchestrator.errors import PlanError
 from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Order, Plan, RunSettings
-from orchestrator.records.workload import DelegateName, Pass, ToolName
+from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 
 REPO = Path(__file__).resolve().parents[3]
 EXAMPLE = REPO / "examples" / "plan.yaml"
@@ -42,6 +42,7 @@ def test_example_holds_every_key_and_loads():
     assert plan.matrix.flags == ((), (("gpu_backend", "cl"), ("gpu_precision_loss_allowed", "false")))
     assert plan.devices.host
     assert (plan.settings.warmup_min_secs, plan.limits.wait_s, plan.limits.battery_heat_c_max) == (0.5, 300.0, 40.0)
+    assert plan.matrix.modes == (ProcessMode.SHELL, ProcessMode.TOP_APP)
     assert (plan.passes, plan.invocations, plan.order) == ((Pass.TIMING, Pass.MEMORY), 5, Order.INTERLEAVED)
     assert (plan.seed, plan.timeout_s, plan.builds) == (7, 120.0, {ToolName.NATIVE: "benchmark_model"})
     assert plan.text == EXAMPLE.read_text()
