@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.report.charts import IntervalBar, interval_bar, scale_us
+from orchestrator.report.bars import IntervalBar, interval_bar, scale_us
 from orchestrator.report.data import DeviceRow, ModelRow, ReportData, ResultRow, SkipRow
 from orchestrator.report.labels import column_decimals, configuration_order
 from orchestrator.units import US_PER_MS

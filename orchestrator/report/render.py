@@ -18,6 +18,7 @@ from orchestrator.records.verdict import Severity
 from orchestrator.report.conditions import battery_text, clocks_text, hottest_text
 from orchestrator.report.data import BestMark, FindingRow, LogExcerpt, ReportData, ResultRow
 from orchestrator.report.escapes import csv_text, visible, visible_block
+from orchestrator.report.guide_table import GuideTable
 from orchestrator.report.labels import SHORT_HASH, STATUS_WORDS, column_decimals, fallback_words
 from orchestrator.report.logs import LOG_CHARACTERS, shorter
 from orchestrator.report.matrix import OWN_FIGURE, figures_decimals, matrix_tables
@@ -94,6 +95,11 @@ def render_html(data: ReportData, *, title: str) -> str:
             download=_download(data.results),
         )
     )
+
+
+def render_guide_html(table: GuideTable, *, title: str) -> str:
+    """Return a guide table as one HTML file that needs nothing else."""
+    return _environment().get_template("guide_table.html.j2").render(title=title, version=__version__, table=table)
 
 
 def _download(rows: Sequence[ResultRow]) -> Mapping[str, object]:

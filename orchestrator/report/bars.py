@@ -1,4 +1,4 @@
-"""The geometry of charts, in the units of their drawing; the templates draw them as SVG."""
+"""The geometry of interval bars, in the units of their drawing; the templates draw them as SVG."""
 
 from __future__ import annotations
 

@@ -1,0 +1,270 @@
+"""The table of the public performance guide: models and devices down, configurations across, ``---`` where not run.
+
+Figures that others published and our own stand in rows of their own, each with its source: they are never mixed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Final
+
+from orchestrator.analysis.case_result import CaseResult, CaseStatus
+from orchestrator.errors import UsageError
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.run import DelegateTruth
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import Case, DelegateName, ProcessMode
+from orchestrator.report.data import PublishedFigure
+from orchestrator.report.published import SOURCE
+from orchestrator.units import US_PER_MS
+
+#: Where there is no figure.
+NOTHING: Final = "---"
+#: Of a figure of our own; the interval seldom knows more.
+_SIGNIFICANT_DIGITS: Final = 3
+MEASURED: Final = "measured with benchfarm"
+_WORDS: Final = {
+    "cpu": "CPU",
+    "xnnpack": "XNNPACK",
+    "gpu": "GPU",
+    "nnapi": "NNAPI",
+    "hexagon": "Hexagon",
+    "npu": "NPU",
+    "coreml": "Core ML",
+    "external": "external delegate",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A configuration that the table is asked for: ``CPU, 4 threads``, ``GPU``."""
+
+    label: str
+    delegate: DelegateName
+    #: None takes any number of threads, and says which.
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCase:
+    """A case of one campaign and what its invocations came to."""
+
+    case: Case
+    result: CaseResult
+    facts: DeviceFacts
+    campaign_id: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One figure, or the reason why there is none."""
+
+    #: In milliseconds, as it is printed (with its unit): ``23.9 ms``.
+    text: str = NOTHING
+    latency_us: float | None = None
+    #: What to know about it, as short phrases: ``XNNPACK``, ``14 of 31 operators``.
+    notes: tuple[str, ...] = ()
+    #: The campaign that it comes from; empty for a published figure.
+    campaign_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A model on a device, from one source."""
+
+    model: str
+    device: str
+    is_virtual: bool
+    source: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no figure in it."""
+        return all(cell.latency_us is None for cell in self.cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuideTable:
+    """The whole table."""
+
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where its figures come from, in the order of their first lines."""
+        return tuple(dict.fromkeys(line.source for line in self.lines))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The distinct notes of all cells, in the order in which they appear; a cell refers to one by its number."""
+        return tuple(dict.fromkeys(note for line in self.lines for cell in line.cells for note in cell.notes))
+
+
+def parse_column(text: str) -> Column:
+    """Return the configuration that a person names, such as ``CPU, 4 threads`` or ``GPU``; raises UsageError."""
+    match = re.fullmatch(r"\s*([A-Za-z][A-Za-z ]*?)\s*(?:,\s*(\d+)\s*threads?)?\s*", text)
+    name = match.group(1).lower().replace(" ", "") if match else ""
+    if match is None or name not in {item.value for item in DelegateName}:
+        raise UsageError(
+            f"{text!r} is no configuration",
+            hint="name a delegate and, if it matters, threads: 'CPU, 4 threads', 'GPU', 'NNAPI', 'Core ML'",
+        )
+    threads = int(match.group(2)) if match.group(2) else None
+    label = _WORDS[name] + (f", {_thread_words(threads)}" if threads else "")
+    return Column(label=label, delegate=DelegateName(name), threads=threads)
+
+
+def usual_columns(published: Sequence[PublishedFigure], measured: Sequence[MeasuredCase]) -> tuple[Column, ...]:
+    """Return the configurations that there are figures for, the CPU's first."""
+    found = {(_published_column(figure)) for figure in published if figure.latency_us is not None}
+    found |= {(item.case.delegate, _threads_that_count(item.case)) for item in measured}
+    order = list(DelegateName)
+    ordered = sorted(found, key=lambda key: (order.index(key[0]), key[1] or 0))
+    return tuple(
+        Column(
+            label=_WORDS[delegate] + (f", {_thread_words(threads)}" if threads else ""),
+            delegate=delegate,
+            threads=threads,
+        )
+        for delegate, threads in ordered
+    )
+
+
+def published_lines(
+    figures: Iterable[PublishedFigure], columns: Sequence[Column], *, is_wanted: Callable[[str, Sequence[str]], bool]
+) -> list[Line]:
+    """Return the public table's lines in its own order; ``is_wanted`` takes a model and the names of a device."""
+    rows: dict[tuple[str, str], list[PublishedFigure]] = {}
+    for figure in figures:
+        if is_wanted(figure.model, (figure.device,)):
+            rows.setdefault((figure.model, figure.device), []).append(figure)
+    return [
+        Line(
+            model=model,
+            device=device,
+            is_virtual=False,
+            source=SOURCE,
+            cells=tuple(_published_cell(of_row, column) for column in columns),
+        )
+        for (model, device), of_row in rows.items()
+    ]
+
+
+def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) -> list[Line]:
+    """Return a line for each model and device; a cell takes the newest campaign that has a figure for it."""
+    rows: dict[tuple[str, str], list[MeasuredCase]] = {}
+    for item in sorted(measured, key=lambda item: item.created_at, reverse=True):
+        rows.setdefault((item.case.model_name, item.case.serial), []).append(item)
+    titles = {item.facts.title for item in measured}
+    shared = {
+        title for title in titles if len({item.case.serial for item in measured if item.facts.title == title}) > 1
+    }
+    lines = []
+    for (model, serial), of_row in sorted(rows.items()):
+        facts = of_row[0].facts
+        lines.append(
+            Line(
+                model=model,
+                device=f"{facts.title} ({serial})" if facts.title in shared else facts.title,
+                is_virtual=facts.is_virtual,
+                source=MEASURED,
+                cells=tuple(_measured_cell(of_row, column) for column in columns),
+            )
+        )
+    return lines
+
+
+def device_matches(wanted: str, names: Sequence[str]) -> bool:
+    """Whether a name that a person gives (``pixel-3``, a serial number, ``Pixel*``) is one of a device's names."""
+    slugs = {_slug(name) for name in names}
+    return wanted in names or any(fnmatchcase(slug, _slug(wanted)) for slug in slugs)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9*?]+", "-", name.lower()).strip("-")
+
+
+def _thread_words(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
+
+
+def _published_column(figure: PublishedFigure) -> tuple[DelegateName, int | None]:
+    """Return what ``cpu_4_threads`` means."""
+    name, _, threads = figure.configuration.partition("_")
+    return DelegateName(name), int(threads.removesuffix("_threads")) if threads else None
+
+
+def _published_cell(figures: Sequence[PublishedFigure], column: Column) -> Cell:
+    for figure in figures:
+        delegate, threads = _published_column(figure)
+        if delegate is column.delegate and column.threads in {None, threads} and figure.latency_us is not None:
+            notes = (_thread_words(threads),) if threads and column.threads is None else ()
+            return Cell(text=f"{figure.printed_ms} ms", latency_us=figure.latency_us, notes=notes)
+    return Cell()
+
+
+def _threads_that_count(case: Case) -> int | None:
+    """Return a case's threads where they are a part of what people call the configuration: on the CPU."""
+    return case.threads if case.delegate in {DelegateName.CPU, DelegateName.XNNPACK} and case.threads > 0 else None
+
+
+def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
+    """Return the newest figure for a configuration; of several in one campaign, the fastest."""
+    fitting = [item for item in items if _fits(item.case, column)]
+    if not fitting and column.delegate is DelegateName.CPU:
+        # What people call "CPU" is XNNPACK on today's phones; the note says which it was.
+        fitting = [item for item in items if _fits(item.case, column, delegate=DelegateName.XNNPACK)]
+    with_figure = [item for item in fitting if _figure_us(item.result) is not None]
+    if not with_figure:
+        reason = fitting[0].result.reason_code or fitting[0].result.status.value if fitting else ""
+        return Cell(notes=(f"no figure: {reason}",) if reason else ())
+    newest = [item for item in with_figure if item.campaign_id == with_figure[0].campaign_id]
+    best = min(newest, key=lambda item: _figure_us(item.result) or 0.0)
+    latency_us = _figure_us(best.result)
+    assert latency_us is not None
+    return Cell(
+        text=f"{_digits(latency_us / US_PER_MS)} ms",
+        latency_us=latency_us,
+        notes=tuple(_notes(best, column)),
+        campaign_id=best.campaign_id,
+    )
+
+
+def _fits(case: Case, column: Column, *, delegate: DelegateName | None = None) -> bool:
+    return case.delegate is (delegate or column.delegate) and column.threads in {None, case.threads}
+
+
+def _figure_us(result: CaseResult) -> float | None:
+    """Return a case's figure if it is its own; a figure of something else than was asked for is none."""
+    if result.status not in {CaseStatus.MEASURED, CaseStatus.UNCONFIRMED} or result.summary is None:
+        return None
+    return result.summary.median_us
+
+
+def _digits(value_ms: float) -> str:
+    """Return a latency with the digits that mean something: three, and no decimals from 100 on."""
+    decimals = max(0, _SIGNIFICANT_DIGITS - 1 - max(0, len(str(int(value_ms))) - 1))
+    return f"{value_ms:.{decimals}f}"
+
+
+def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
+    case, result = item.case, item.result
+    if case.delegate is not column.delegate:
+        yield _WORDS[case.delegate.value]
+    if column.threads is None and _threads_that_count(case):
+        yield _thread_words(case.threads)
+    if case.process_mode is not ProcessMode.SHELL:
+        yield {ProcessMode.FOREGROUND: "app on the screen", ProcessMode.TOP_APP: "top-app"}[case.process_mode]
+    if result.truth is DelegateTruth.PARTIAL:
+        yield "a part of the operators ran on the CPU"
+    if result.status is CaseStatus.UNCONFIRMED:
+        yield "nothing shows where the operators ran"
+    if result.quality is Quality.SUSPECT:
+        yield "suspect: see the findings in its report"
