@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, table
@@ -127,6 +128,21 @@ def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) 
         values[name] = value
     added = lab_request(folder, {"request": "fault", "serial": serial, "fault": values})["fault"]
     return CommandResult(text=f"{serial}: {_fault_text(added)}", data=added)
+
+
+def program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> CommandResult:
+    """Write a stand-in program that takes so much longer than the usual one; raises UsageError."""
+    from orchestrator.cli.files import write_file
+    from orchestrator.virtual.programs.process import time_factor_of
+    from orchestrator.virtual.samples import benchmark_elf
+
+    marked = f"{version} time{time_percent:+.4g}%" if time_percent else version
+    if abs(time_factor_of(marked) - (1 + time_percent / 100)) > 1e-6:
+        raise UsageError(f"--time {time_percent:g} can't be", hint="a percentage from -95 to 999 with at most 4 digits")
+    write_file(path, benchmark_elf(name, abi, version=marked))
+    path.chmod(0o755)
+    text = f"{path}: stand-in {name} for {abi}, version '{marked}'; only virtual phones run it"
+    return CommandResult(text=text, data={"path": path, "program": name, "abi": abi, "version": marked})
 
 
 def _fault_text(fault: dict[str, object]) -> str:

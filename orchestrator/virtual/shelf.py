@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import posixpath
 import re
@@ -20,7 +21,7 @@ from orchestrator.virtual.programs.flag_table import CPU_FLAGS
 from orchestrator.virtual.programs.litert import LitertProgram
 from orchestrator.virtual.programs.native import NativeProgram
 from orchestrator.virtual.programs.performance_options import PerformanceOptionsProgram
-from orchestrator.virtual.programs.process import Bench
+from orchestrator.virtual.programs.process import Bench, time_factor_of
 
 #: An APK's manifest and file list may be this large.
 _LARGEST_APK_BYTES: Final = 1 << 30
@@ -45,6 +46,8 @@ class VirtualProgramShelf:
         self._bench = bench
         #: Packages whose APK holds the build with TensorFlow's operators.
         self._flex_packages: set[str] = set()
+        #: Package -> how long its inferences take, as the version of its APK says.
+        self._time_factors: dict[str, float] = {}
 
     def native(self, name: str, head: bytes, size_bytes: int) -> Program | None:
         """Return the stand-in for an executable: by the note in a stand-in file, else by a real program's name."""
@@ -54,22 +57,25 @@ class VirtualProgramShelf:
             return None
         note = note_of(head)
         if note is not None:
-            return self._program(note.program)
+            return self._program(note.program, self._marked(time_factor_of(note.version)))
         base = posixpath.basename(name)
-        return next((self._program(program) for pattern, program in _NAMES if pattern.search(base)), None)
+        return next((self._program(program, self._bench) for pattern, program in _NAMES if pattern.search(base)), None)
 
-    def _program(self, program: str) -> Program | None:
+    def _marked(self, time_factor: float) -> Bench:
+        return self._bench if time_factor == 1.0 else dataclasses.replace(self._bench, time_factor=time_factor)
+
+    def _program(self, program: str, bench: Bench) -> Program | None:
         match program:
             case "benchmark_model":
-                return NativeProgram(self._bench)
+                return NativeProgram(bench)
             case "benchmark_model_cpu_only":
-                return NativeProgram(self._bench, flags=CPU_FLAGS)
+                return NativeProgram(bench, flags=CPU_FLAGS)
             case "benchmark_model_plus_flex":
-                return NativeProgram(self._bench, flex=True)
+                return NativeProgram(bench, flex=True)
             case "benchmark_model_performance_options":
-                return PerformanceOptionsProgram(self._bench)
+                return PerformanceOptionsProgram(bench)
             case "benchmark_litert_model":
-                return LitertProgram(self._bench)
+                return LitertProgram(bench)
             case _:
                 return None
 
@@ -100,6 +106,7 @@ class VirtualProgramShelf:
             self._flex_packages.add(package)
         else:
             self._flex_packages.discard(package)
+        self._time_factors[package] = time_factor_of(str(manifest.attributes.get("versionName", "")))
         version_code = manifest.attributes.get("versionCode", 0)
         return AppInfo(
             package=package, activities=tuple(_absolute(package, name) for name in activities if name),
@@ -114,7 +121,8 @@ class VirtualProgramShelf:
         """Return the stand-in for the benchmark app's activity, None for any other."""
         if not _PACKAGE.fullmatch(package) or _absolute(package, activity).rpartition(".")[2] != _ACTIVITY:
             return None
-        return BenchmarkActivity(self._bench, package, dict(args), flex=package in self._flex_packages)
+        bench = self._marked(self._time_factors.get(package, 1.0))
+        return BenchmarkActivity(bench, package, dict(args), flex=package in self._flex_packages)
 
 
 def _absolute(package: str, activity: str) -> str:

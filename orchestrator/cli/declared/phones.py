@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -93,3 +94,23 @@ def _lab_fault(
     from orchestrator.cli import lab
 
     show(lambda settings: lab.fault(settings, serial, kind, tuple(options or ())), as_json=as_json)
+
+
+@lab_app.command("program")
+def _lab_program(
+    file: Annotated[Path, typer.Argument(help="Where to write it.")],
+    program: Annotated[str, typer.Option("--program", help="Which program it stands in for.")] = "benchmark_model",
+    abi: Annotated[str, typer.Option("--abi", help="For which ABI.")] = "arm64-v8a",
+    version: Annotated[str, typer.Option("--version", help="What it says that it is.")] = "virtual",
+    time: Annotated[
+        float, typer.Option("--time", min=-95, max=999, help="Percent that its inferences take longer (+3) or shorter.")
+    ] = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Write a program for virtual phones whose speed is known, to see comparisons find it."""
+    from orchestrator.cli import lab
+
+    show(
+        lambda _: lab.program(file, name=program, abi=abi, version=version, time_percent=time),
+        as_json=as_json,
+    )

@@ -260,7 +260,8 @@ class Interpreter:
             )
             cpu = sum(w.time_us(speeds) for w in self.works if w.unit in {"", XNNPACK, FLEX})
             other = sum(w.time_us(speeds) for w in self.works if w.unit not in {"", XNNPACK, FLEX})
-            known = min(1e12, max(0.3, cpu * factor + other * math.sqrt(factor)))
+            known = (cpu * factor + other * math.sqrt(factor)) * self.run.bench.time_factor
+            known = min(1e12, max(0.3, known))
             self._known_times[key] = known
         return known
 

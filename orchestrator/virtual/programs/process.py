@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,6 +10,11 @@ from orchestrator.virtual.contract import ProcessContext, ProgramDiedError
 from orchestrator.virtual.faults import Fault, FaultKind, FaultTable
 from orchestrator.virtual.hardware import VirtualHardware
 from orchestrator.virtual.profiles import VirtualProfile
+
+#: In a stand-in's version, for tests and demonstrations: its inferences take so much longer or shorter.
+_TIME_MARK: Final = re.compile(r"(?:^|\s)time([+-]\d{1,3}(?:\.\d{1,4})?)%(?:\s|$)", re.ASCII)
+#: No version makes a program faster than this.
+_LEAST_TIME: Final = 0.05
 
 SIGABRT: Final = 6
 SIGKILL: Final = 9
@@ -25,6 +31,8 @@ class Bench:
     profile: VirtualProfile
     hardware: VirtualHardware
     faults: FaultTable | None = None
+    #: How long everything takes with this program, against the usual one; see :func:`time_factor_of`.
+    time_factor: float = 1.0
 
     def take_fault(self, kind: FaultKind, subject: str) -> Fault | None:
         """Return the fault of this kind that happens to a delegate now, if one was asked for."""
@@ -45,6 +53,12 @@ class ProcessOnce:
             return False
         self.said.add(name)
         return True
+
+
+def time_factor_of(version: str) -> float:
+    """Return how long inferences take with a stand-in of this version: 1.03 for ``2.1 time+3%``, 1.0 without a mark."""
+    found = _TIME_MARK.search(version)
+    return max(_LEAST_TIME, 1.0 + float(found[1]) / 100.0) if found else 1.0
 
 
 def announce(process: ProcessContext, name: str) -> None:
