@@ -1,0 +1,140 @@
+"""``benchfarm table``: the comparison table of the public performance guide, from published and from own figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.files import write_file
+from orchestrator.cli.result import CommandResult
+from orchestrator.cli.stored import find_campaign
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.records.run import RunRecord
+    from orchestrator.report.guide_table import GuideTable, MeasuredCase
+
+FORMATS = ("text", "markdown", "html", "csv", "latex", "json")
+SOURCES = ("published", "store")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRequest:
+    """What the table is to show; empty is everything there is."""
+
+    devices: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    configurations: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    campaigns: tuple[str, ...] = ()
+
+
+def render(settings: Settings, request: TableRequest, *, form: str, out: Path | None, title: str) -> CommandResult:
+    """Render the table; HTML, too, goes to standard output unless a file is named."""
+    if form not in FORMATS:
+        raise UsageError(f"there is no table format {form!r}", hint=f"choose one of {', '.join(FORMATS)}")
+    for source in request.sources:
+        if source not in SOURCES:
+            raise UsageError(f"there is no source {source!r}", hint=f"choose one of {', '.join(SOURCES)}")
+    with Farm(settings) as farm:
+        table = build(farm, request)
+    from orchestrator.report.guide_formats import to_document
+
+    text = _formatted(table, form, title)
+    if out is not None:
+        write_file(out, text)
+        return CommandResult(text=str(out), data={"path": out, **to_document(table)})
+    return CommandResult(text=text.rstrip("\n"), data=to_document(table))
+
+
+def build(farm: Farm, request: TableRequest) -> GuideTable:
+    """Gather what the table shows. Raises UsageError for a configuration that can't be understood."""
+    from orchestrator.report import guide_table
+    from orchestrator.report.published import load_published
+
+    sources = request.sources or SOURCES
+    figures = load_published() if "published" in sources else ()
+    measured = _measured(farm, request) if "store" in sources else []
+
+    def is_wanted(model: str, names: Sequence[str]) -> bool:
+        return _is_one_of(model, request.models) and (
+            not request.devices or any(guide_table.device_matches(wanted, names) for wanted in request.devices)
+        )
+
+    shown = [figure for figure in figures if is_wanted(figure.model, (figure.device,))]
+    columns = tuple(map(guide_table.parse_column, request.configurations)) or guide_table.usual_columns(shown, measured)
+    lines = [
+        *guide_table.measured_lines(measured, columns),
+        *guide_table.published_lines(figures, columns, is_wanted=is_wanted),
+    ]
+    return guide_table.GuideTable(columns=columns, lines=tuple(line for line in lines if not line.is_empty))
+
+
+def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
+    """Return the wanted cases of the store, or of the campaigns that are named."""
+    from orchestrator.analysis.case_result import judge_case
+    from orchestrator.report.guide_table import MeasuredCase, device_matches
+
+    chosen = [find_campaign(farm.store, prefix) for prefix in request.campaigns] or list(farm.store.campaigns())
+    facts = farm.store.devices()
+    wanted = [
+        serial
+        for serial, of_device in facts.items()
+        if not request.devices
+        or any(
+            device_matches(name, (str(serial), of_device.profile, of_device.model, of_device.codename, of_device.title))
+            for name in request.devices
+        )
+    ]
+    found = []
+    for campaign in chosen:
+
+        def key_of(run: RunRecord) -> str:
+            return run.case.case_key
+
+        runs = [
+            run
+            for run in farm.store.runs(campaign_ids=(campaign.campaign_id,))
+            if run.case.serial in wanted and _is_one_of(run.case.model_name, request.models)
+        ]
+        for _, of_case in groupby(sorted(runs, key=key_of), key=key_of):
+            group = list(of_case)
+            found.append(
+                MeasuredCase(
+                    case=group[0].case,
+                    result=judge_case(group),
+                    facts=facts[group[0].case.serial],
+                    campaign_id=campaign.campaign_id,
+                    created_at=campaign.created_at,
+                )
+            )
+    return found
+
+
+def _is_one_of(model: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(model.lower(), pattern.lower()) for pattern in patterns)
+
+
+def _formatted(table: GuideTable, form: str, title: str) -> str:
+    from orchestrator.report import guide_formats
+
+    if form == "html":
+        from orchestrator.report.render import render_guide_html
+
+        return render_guide_html(table, title=title)
+    if form == "json":
+        from orchestrator.cli.result import to_json
+
+        return to_json(guide_formats.to_document(table))
+    formats = {
+        "text": guide_formats.format_text,
+        "markdown": guide_formats.format_markdown,
+        "csv": guide_formats.format_csv,
+        "latex": guide_formats.format_latex,
+    }
+    return formats[form](table)

@@ -1,0 +1,215 @@
+"""The comparison table: the published guide cell for cell, and a store's figures beside it, never mixed with it."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from sample_lab import MOBILENET, PIXEL_3, PIXEL_4, REAL_PIXEL, Lab, campaign_of, case, series, small_lab
+
+from orchestrator.errors import UsageError
+from orchestrator.records.workload import DelegateName
+from orchestrator.report.guide_table import parse_column
+from orchestrator.report.published import load_published
+from orchestrator.store.opening import open_store
+
+BENCHFARM = Path(sys.executable).with_name("benchfarm")
+GUIDE = Path(__file__).parents[4] / "shared" / "seeds" / "performance_measurement.ko.md"
+AS_THE_GUIDE = ("--config", "CPU, 4 threads", "--config", "GPU", "--config", "NNAPI")
+
+
+def table(home, *options):
+    done = subprocess.run(
+        [BENCHFARM, "--home", home, "table", *options], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def stored(home, lab):
+    home.mkdir(parents=True)
+    store = open_store(home / "store.sqlite")
+    for campaign in lab.campaigns:
+        store.begin_campaign(
+            campaign, devices=lab.devices.values(), models=lab.models.values(), builds=lab.builds.values()
+        )
+    for run in lab.runs:
+        store.append_run(run)
+    store.close()
+    return home
+
+
+class Cells(HTMLParser):
+    """The cells of all tables of a page, row by row, with row spans spread out."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.cell, self.left = [], None, 0
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "tr":
+            self.rows.append([])
+            if self.left:
+                self.rows[-1].append(self.rows[-2][0])
+                self.left -= 1
+        elif tag in {"td", "th"}:
+            self.cell = ""
+            self.left = max(self.left, int(dict(attrs).get("rowspan") or 1) - 1)
+
+    def handle_data(self, data):
+        if self.cell is not None:
+            self.cell += data
+
+    def handle_endtag(self, tag):
+        if tag in {"td", "th"} and self.cell is not None:
+            if self.rows:
+                self.rows[-1].append(" ".join(self.cell.split()))
+            self.cell = None
+
+
+def cells_of(html):
+    parser = Cells()
+    parser.feed(html)
+    return [row for row in parser.rows if len(row) > 3]
+
+
+@pytest.mark.parametrize(
+    ("devices", "configurations"),
+    [("pixel-3,pixel-4", AS_THE_GUIDE), ("iphone-xs", ("--config", "CPU, 2 threads", "--config", "GPU"))],
+)
+def test_the_published_table_is_reproduced_cell_for_cell(tmp_path, devices, configurations):
+    page = table(tmp_path, "--source", "published", "--devices", devices, *configurations, "--format", "html")
+    words = {"cpu_4_threads": "CPU, 4 threads", "cpu_2_threads": "CPU, 2 threads", "gpu": "GPU", "nnapi": "NNAPI"}
+    shown = cells_of(page)
+    drawn = {
+        (row[0], row[1], head): text for row in shown[1:] for head, text in zip(shown[0][2:], row[2:], strict=True)
+    }
+    names = {"pixel-3": "Pixel 3", "pixel-4": "Pixel 4", "iphone-xs": "iPhone XS"}
+    wanted = {
+        (figure.model, figure.device, words[figure.configuration]): f"{figure.printed_ms} ms"
+        if figure.printed_ms
+        else "---"
+        for figure in load_published()
+        if figure.device in {names[device] for device in devices.split(",")}
+    }
+    assert len(wanted) in {36, 12}
+    assert drawn == wanted
+
+
+@pytest.mark.skipif(not GUIDE.exists(), reason="the guide itself isn't here")
+def test_the_guide_itself_says_the_same(tmp_path):
+    guide = {(row[0], row[1]): row[2:] for row in cells_of(GUIDE.read_text("utf-8"))}
+    android = cells_of(table(tmp_path, "--devices", "pixel-*", *AS_THE_GUIDE, "--format", "html"))[1:]
+    assert len(android) == 12
+    assert {tuple(row[:2]): row[2:] for row in android}.items() <= guide.items()
+
+
+def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path):
+    home = stored(tmp_path / "home", small_lab())
+    shown = json.loads(table(home, "--devices", "pixel-3,Pixel 4", *AS_THE_GUIDE, "--json"))
+    own = [row for row in shown["rows"] if "benchfarm" in row["source"]]
+    assert {row["is_virtual"] for row in own} == {True}
+    assert {row["is_virtual"] for row in shown["rows"] if row not in own} == {False}
+    pixel_3 = next(row for row in own if "Pixel 3" in row["device"] and row["model"] == MOBILENET.name)
+    cpu, gpu, nnapi = pixel_3["cells"]
+    assert cpu["text"] == "23.9 ms"
+    assert cpu["notes"] == ["XNNPACK"]
+    assert gpu["text"] == "6.45 ms"
+    # It fell back: its figure is the CPU's and must not stand here.
+    assert nnapi == {
+        "text": "---",
+        "latency_us": None,
+        "notes": ["no figure: delegate-fell-back"],
+        "campaign_id": "",
+    }
+    pixel_4 = next(row for row in own if "Pixel 4" in row["device"] and row["model"] == MOBILENET.name)
+    assert "suspect: see the findings in its report" in pixel_4["cells"][0]["notes"]
+    assert "a part of the operators ran on the CPU" in pixel_4["cells"][1]["notes"]
+    for form in ("text", "markdown", "html", "csv", "latex"):
+        text = table(home, "--devices", "pixel-3", *AS_THE_GUIDE, "--source", "store", "--format", form)
+        assert "23.9" in text
+        assert "(virtual)" in text.replace("\\", "")
+
+
+def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_serials(tmp_path):
+    old = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 9_000)
+    other = replace(REAL_PIXEL, serial="OTHER1")
+    new = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 7_000, campaign_id="newer")
+    new += series(case(other, MOBILENET, DelegateName.GPU, 1), 7_500, campaign_id="newer")
+    first = campaign_of(old)
+    second = campaign_of(new, campaign_id="newer", created_at=first.created_at.replace(year=2027))
+    lab = Lab(
+        campaigns=[first, second],
+        runs=old + new,
+        devices={phone.serial: phone for phone in (REAL_PIXEL, other)},
+        models={MOBILENET.sha256: MOBILENET},
+    )
+    home = stored(tmp_path / "home", lab)
+    rows = json.loads(table(home, "--source", "store", "--config", "GPU", "--json"))["rows"]
+    assert [(row["device"], row["cells"][0]["text"]) for row in rows] == [
+        ("Google Pixel 3 (89AX0KQ3H)", "7.00 ms"),
+        ("Google Pixel 3 (OTHER1)", "7.50 ms"),
+    ]
+    rows = json.loads(table(home, "--source", "store", "--campaign", first.campaign_id, "--json"))["rows"]
+    assert [row["cells"][0]["text"] for row in rows] == ["9.00 ms"]
+
+
+def test_hostile_names_stay_text_in_every_format(tmp_path):
+    name = "a|b`<script>alert(1)</script>\n\\end{tabular}$&=cmd()"
+    phone = replace(PIXEL_4, model="=<img src=x>|Pixel")
+    model = replace(MOBILENET, name=name)
+    runs = series(case(phone, model, DelegateName.GPU, 1), 7_000)
+    lab = Lab(campaigns=[campaign_of(runs)], runs=runs, devices={phone.serial: phone}, models={model.sha256: model})
+    home = stored(tmp_path / "home", lab)
+    page = table(home, "--source", "store", "--format", "html")
+    assert "<script>" not in page
+    assert "<img" not in page
+    markdown = table(home, "--source", "store", "--format", "markdown")
+    assert "<script>" not in markdown
+    row = next(line for line in markdown.splitlines() if "alert" in line)
+    assert len(re.findall(r"(?<!\\)\|", row)) == 4
+    latex = table(home, "--source", "store", "--format", "latex")
+    assert latex.count(r"\end{tabular}") == 1
+    (record,) = csv.DictReader(io.StringIO(table(home, "--source", "store", "--format", "csv")))
+    assert not record["device"].startswith("=")
+    assert "\n" not in record["model"]
+
+
+def test_a_home_without_a_store_still_shows_what_was_published(tmp_path):
+    assert "23.9 ms" in table(tmp_path / "new")
+    assert "no figure" in table(tmp_path / "new", "--devices", "nokia-3310")
+
+
+@pytest.mark.parametrize("text", ["", "TPU", "CPU, four threads", "GPU,", "CPU, 4 threads, fast"])
+def test_a_configuration_that_means_nothing_is_refused(text):
+    with pytest.raises(UsageError, match="is no configuration"):
+        parse_column(text)
+
+
+def test_configurations_are_read_as_people_write_them():
+    assert parse_column("cpu,4 threads").label == "CPU, 4 threads"
+    assert parse_column("Core ML").delegate is DelegateName.COREML
+    assert parse_column("XNNPACK, 1 thread").threads == 1
+    assert parse_column("gpu").threads is None
+
+
+def test_virtual_and_real_phones_of_one_kind_are_different_rows(tmp_path):
+    runs = series(case(PIXEL_3, MOBILENET, DelegateName.GPU, 1), 6_450)
+    runs += series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 6_800)
+    lab = Lab(
+        campaigns=[campaign_of(runs)],
+        runs=runs,
+        devices={phone.serial: phone for phone in (PIXEL_3, REAL_PIXEL)},
+        models={MOBILENET.sha256: MOBILENET},
+    )
+    rows = json.loads(table(stored(tmp_path / "home", lab), "--source", "store", "--json"))["rows"]
+    assert sorted((row["device"], row["is_virtual"]) for row in rows) == [
+        ("Google Pixel 3", False),
+        ("Google Pixel 3 (virtual)", True),
+    ]
