@@ -1,0 +1,233 @@
+"""Where series of nights changed: optimal partitioning of many series at once.
+
+A series is the logarithm of its night medians. It is cut into segments so that the squared distances from the
+segments' means, in units of the night-to-night noise, plus a penalty for each cut are least: Jackson et al., "An
+algorithm for optimal partitioning of data on an interval" (2005), exact, with a least segment length. The recursion
+runs over nights and is vectorised over series, so that a lab's thousands of series take about a second.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: Nights that are looked at, back from the newest.
+WINDOW_NIGHTS: Final = 90
+#: A change that is older has been told, or is what is normal now.
+RECENT_NIGHTS: Final = 14
+#: Two outliers in a row must not look like a segment.
+SEGMENT_NIGHTS: Final = 3
+#: Smaller changes are never told: a phone's own nights differ by as much.
+LEAST_CHANGE: Final = 0.02
+#: Series of constant figures have no noise; the log of a latency is never known better than this.
+LEAST_SIGMA: Final = 0.002
+_HAMPEL_NIGHTS: Final = 5
+_HAMPEL_SIGMAS: Final = 4.0
+#: A median absolute deviation in units of a normal distribution's sigma.
+_MAD: Final = 1.4826
+#: By how much a cut elsewhere may be worse, in deviance, to be in the 95 % interval of its place.
+_PLACE_COST: Final = 3.84
+
+
+class Preset(enum.StrEnum):
+    """How readily a change is called one; the figure is the penalty for a cut, in squared sigmas."""
+
+    SENSITIVE = "sensitive"
+    DEFAULT = "default"
+    QUIET = "quiet"
+
+    @property
+    def penalty(self) -> float:
+        """The penalty for a cut."""
+        return {Preset.SENSITIVE: 40.0, Preset.DEFAULT: 55.0, Preset.QUIET: 90.0}[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One cut of one series. Nights are places in the series as it was given, gaps included."""
+
+    #: Which of the given series.
+    series: int
+    #: The first night of the new level.
+    night: int
+    #: First and last night that the new level may have begun on, with 95 % confidence.
+    earliest: int
+    latest: int
+    #: Level after / level before, of the two segments that meet here (medians): 1.05 takes 5 % longer.
+    ratio: float
+    #: Ends of the 95 % interval of ``ratio``.
+    low: float
+    high: float
+    #: 0 to 1: one less the chance that noise alone shows such a cut anywhere in the series.
+    confidence: float
+    #: Nights with a figure in the segment before and after.
+    nights_before: int
+    nights_after: int
+    #: Night-to-night noise of the series, relative.
+    noise: float
+    #: Whether this is the series' newest cut.
+    is_newest: bool
+
+
+def changes(latency: Floats, *, penalty: float = Preset.DEFAULT.penalty) -> list[Change]:
+    """Return every cut of every series, by series and night.
+
+    Args:
+        latency: series x nights, in any unit of time, NaN where a night has no figure. Nights without a figure and
+            figures that aren't positive are left out; a series needs two segments' nights to be cut at all.
+        penalty: for a cut, in squared sigmas of the night-to-night noise.
+    """
+    logs, places, lengths = _packed(latency)
+    if logs.shape[1] < 2 * SEGMENT_NIGHTS:
+        return []
+    sigma = noise_of(logs, lengths)
+    z = clipped(logs, lengths, sigma) / sigma[:, None]
+    return [
+        change
+        for series, cuts in enumerate(partition(z, lengths, penalty=penalty))
+        for change in _described(series, cuts, logs[series], z[series], places[series], lengths[series], sigma[series])
+    ]
+
+
+def is_alarm(change: Change, *, nights: int, threshold: float = LEAST_CHANGE, recent: int = RECENT_NIGHTS) -> bool:
+    """Whether a cut is news in a series of so many nights: the newest, recent, and large enough to matter."""
+    is_recent = nights - change.night <= recent
+    return change.is_newest and is_recent and abs(change.ratio - 1) >= max(LEAST_CHANGE, threshold)
+
+
+def partition(z: Floats, lengths: Integers, *, penalty: float, segment: int = SEGMENT_NIGHTS) -> list[list[int]]:
+    """Return the best cuts of each series: where each segment but the first begins.
+
+    Args:
+        z: series x places, each series from the left without gaps; what is beyond its length isn't looked at.
+        lengths: places used of each series.
+        penalty: for each cut, in squared units of ``z``.
+        segment: the least length of a segment.
+    """
+    count, width = z.shape
+    used = np.where(np.arange(width) < lengths[:, None], z, 0.0)
+    # Centred on each series' own mean, so that sums of squares lose no digits.
+    used -= (used.sum(axis=1) / np.maximum(lengths, 1))[:, None] * (np.arange(width) < lengths[:, None])
+    zero = np.zeros((1, count))
+    # Nights first: the recursion takes whole rows of memory.
+    sums = np.vstack([zero, np.cumsum(used.T, axis=0)])
+    squares = np.vstack([zero, np.cumsum((used * used).T, axis=0)])
+    best = np.full((width + 1, count), np.inf)
+    best[0] = -penalty
+    came_from = np.zeros((width + 1, count), dtype=np.int64)
+    rows = np.arange(count)
+    for end in range(segment, width + 1):
+        starts = np.arange(0, end - segment + 1)
+        within = sums[end] - sums[: starts.size]
+        cost = squares[end] - squares[: starts.size] - within * within / (end - starts)[:, None]
+        total = best[: starts.size] + cost
+        chosen = np.argmin(total, axis=0)
+        came_from[end] = chosen
+        best[end] = total[chosen, rows] + penalty
+    return [_walked_back(came_from[:, series], int(lengths[series]), segment) for series in range(count)]
+
+
+def _walked_back(came_from: Integers, length: int, segment: int) -> list[int]:
+    cuts: list[int] = []
+    place = length if length >= segment else 0
+    while (place := int(came_from[place])) > 0:
+        cuts.append(place)
+    return cuts[::-1]
+
+
+def noise_of(logs: Floats, lengths: Integers) -> Floats:
+    """Return each series' night-to-night sigma: from differences of neighbours, which steps hardly touch."""
+    differences = np.abs(np.diff(logs, axis=1))
+    differences[np.arange(differences.shape[1]) >= (lengths - 1)[:, None]] = np.nan
+    signed = np.diff(logs, axis=1)
+    signed[np.isnan(differences)] = np.nan
+    middle = _row_median(signed)
+    deviation = _row_median(np.abs(signed - middle[:, None]))
+    found: Floats = np.maximum(LEAST_SIGMA, _MAD * np.nan_to_num(deviation) / math.sqrt(2))
+    return found
+
+
+def clipped(logs: Floats, lengths: Integers, sigma: Floats) -> Floats:
+    """Return the series with lone outliers brought to four sigmas of the median of their five nights (Hampel)."""
+    count, width = logs.shape
+    half = _HAMPEL_NIGHTS // 2
+    inside = np.where(np.arange(width) < lengths[:, None], logs, np.nan)
+    edge = np.full((count, half), np.nan)
+    windows = np.lib.stride_tricks.sliding_window_view(np.hstack([edge, inside, edge]), _HAMPEL_NIGHTS, axis=1)
+    middle = _row_median(windows.reshape(-1, _HAMPEL_NIGHTS)).reshape(count, width)
+    reach = _HAMPEL_SIGMAS * sigma[:, None]
+    return np.nan_to_num(np.clip(inside, middle - reach, middle + reach))
+
+
+def _row_median(values: Floats) -> Floats:
+    """Return the median of each row without its NaN; NaN for a row of nothing else."""
+    ordered = np.sort(values, axis=1)
+    there = np.sum(~np.isnan(values), axis=1)
+    rows = np.arange(len(values))
+    low = ordered[rows, np.maximum((there - 1) // 2, 0)] if values.shape[1] else np.full(len(values), np.nan)
+    high = ordered[rows, np.minimum(there // 2, max(values.shape[1] - 1, 0))] if values.shape[1] else low
+    found: Floats = np.where(there > 0, (low + high) / 2, np.nan)
+    return found
+
+
+def _packed(latency: Floats) -> tuple[Floats, Integers, Integers]:
+    """Return logs without gaps from the left, where each came from, and how many there are."""
+    usable = np.isfinite(latency) & (latency > 0)
+    order = np.argsort(~usable, axis=1, kind="stable")
+    lengths = usable.sum(axis=1)
+    values = np.take_along_axis(np.where(usable, latency, 1.0), order, axis=1)
+    width = int(lengths.max(initial=0))
+    return np.log(values[:, :width]), order[:, :width], lengths
+
+
+def _described(
+    series: int, cuts: Sequence[int], logs: Floats, z: Floats, places: Integers, length: int, sigma: float
+) -> list[Change]:
+    edges = [0, *cuts, int(length)]
+    found = []
+    for number, cut in enumerate(cuts):
+        before, after = slice(edges[number], cut), slice(cut, edges[number + 2])
+        counts = cut - edges[number], edges[number + 2] - cut
+        log_ratio = float(np.median(logs[after]) - np.median(logs[before]))
+        # The standard error of a difference of two medians of normal noise is pi / 2 times that of means, squared.
+        error = float(sigma) * math.sqrt(math.pi / 2 * (1 / counts[0] + 1 / counts[1]))
+        step = float(np.mean(z[after]) - np.mean(z[before]))
+        gain = step * step * counts[0] * counts[1] / (counts[0] + counts[1])
+        earliest, latest = _place(z, edges[number], cut, edges[number + 2])
+        found.append(
+            Change(
+                series=series,
+                night=int(places[cut]),
+                earliest=int(places[earliest]),
+                latest=int(places[latest]),
+                ratio=math.exp(log_ratio),
+                low=math.exp(log_ratio - 1.96 * error),
+                high=math.exp(log_ratio + 1.96 * error),
+                confidence=max(0.0, 1 - length * math.erfc(math.sqrt(gain / 2))),
+                nights_before=counts[0],
+                nights_after=counts[1],
+                noise=float(sigma),
+                is_newest=number == len(cuts) - 1,
+            )
+        )
+    return found
+
+
+def _place(z: Floats, start: int, cut: int, end: int) -> tuple[int, int]:
+    """Return the first and last cut of this stretch that explain it nearly as well as the best one."""
+    stretch = z[start:end]
+    sizes = np.arange(1, stretch.size)
+    sums = np.cumsum(stretch)
+    left, right = sums[:-1], sums[-1] - sums[:-1]
+    gain = left * left / sizes + right * right / (stretch.size - sizes)
+    near = np.flatnonzero(gain >= gain[cut - start - 1] - _PLACE_COST) + start + 1
+    return int(min(near[0], cut)), int(max(near[-1], cut))

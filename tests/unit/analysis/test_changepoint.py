@@ -1,0 +1,141 @@
+"""Change points on series of known truth, and against an independent solver of the same problem."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from orchestrator.analysis.changepoint import Preset, changes, clipped, is_alarm, noise_of, partition
+
+SEED = 20261122
+
+
+def series(generator: np.random.Generator, nights: int = 90, noise: float = 0.01) -> np.ndarray:
+    return 10_000.0 * np.exp(generator.normal(0, noise, nights))
+
+
+@pytest.mark.parametrize("penalty", [20.0, 40.0, 55.0, 90.0])
+def test_cuts_are_those_of_an_independent_solver(penalty: float) -> None:
+    ruptures = pytest.importorskip("ruptures")
+    generator = np.random.default_rng(SEED)
+    rows = []
+    for number in range(500):
+        row = generator.normal(0, 1, 90)
+        for _ in range(number % 5):
+            row[generator.integers(1, 90) :] += generator.normal(0, 4)
+        rows.append(row)
+    values = np.array(rows)
+
+    ours = partition(values, np.full(len(values), 90), penalty=penalty)
+
+    theirs = [
+        ruptures.KernelCPD(kernel="linear", min_size=3).fit(row.reshape(-1, 1)).predict(pen=penalty)[:-1]
+        for row in values
+    ]
+    assert ours == theirs
+    assert sum(map(len, ours)) > 300
+
+
+def test_series_of_different_lengths_are_cut_as_each_would_be_alone() -> None:
+    generator = np.random.default_rng(SEED)
+    values = np.cumsum(generator.normal(0, 2, (60, 90)), axis=1)
+    lengths = generator.integers(0, 91, 60)
+
+    together = partition(values, lengths, penalty=30.0)
+
+    alone = [
+        partition(row[None, :length], np.array([length]), penalty=30.0)[0]
+        for row, length in zip(values, lengths, strict=True)
+    ]
+    assert together == alone
+
+
+def test_a_step_is_found_with_its_night_size_and_interval() -> None:
+    values = series(np.random.default_rng(SEED))
+    values[70:] *= 1.05
+
+    (change,) = changes(values[None])
+
+    assert change.night == 70
+    assert change.earliest <= 70 <= change.latest <= change.earliest + 3
+    assert change.low < 1.05 < change.high
+    assert change.high - change.low < 0.025
+    assert change.confidence > 0.999
+    assert (change.nights_before, change.nights_after) == (70, 20)
+    assert is_alarm(change, nights=84)
+    assert not is_alarm(change, nights=85)
+    assert not is_alarm(change, nights=84, threshold=0.08)
+
+
+def test_a_single_outlier_is_no_change_however_large() -> None:
+    generator = np.random.default_rng(SEED)
+    values = np.array([series(generator) for _ in range(200)])
+    values[np.arange(200), generator.integers(0, 90, 200)] *= 3.0
+
+    assert len(changes(values)) <= 2
+
+
+def test_missing_nights_move_no_change() -> None:
+    generator = np.random.default_rng(SEED)
+    values = series(generator)
+    values[60:] *= 0.9
+    values[generator.choice(np.r_[0:58, 62:90], 30, replace=False)] = math.nan
+
+    (change,) = changes(values[None])
+
+    assert change.night == 60
+    assert change.ratio == pytest.approx(0.9, abs=0.01)
+    assert change.nights_before + change.nights_after == 60
+
+
+def test_noise_is_measured_beside_steps_and_outliers() -> None:
+    generator = np.random.default_rng(SEED)
+    logs = generator.normal(0, 0.02, (300, 90))
+    logs[:, 40:] += 0.3
+    logs[:, 10] += 0.5
+
+    sigma = noise_of(logs, np.full(300, 90))
+
+    assert np.median(sigma) == pytest.approx(0.02, rel=0.1)
+
+
+def test_clipping_leaves_a_step_alone() -> None:
+    logs = np.r_[np.zeros(20), np.full(3, 0.5)][None]
+
+    assert np.allclose(clipped(logs, np.array([23]), np.array([0.01])), logs)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[], [5.0], [5.0] * 5, [math.nan] * 30, [0.0] * 30, [-1.0] * 30, [math.inf] * 30, [5.0] * 90],
+    ids=["none", "one", "five", "missing", "zero", "negative", "infinite", "constant"],
+)
+def test_series_with_nothing_to_find_have_no_change(values: list[float]) -> None:
+    assert changes(np.array([values], dtype=float)) == []
+    assert changes(np.empty((0, 90))) == []
+
+
+@pytest.mark.parametrize("factor", [0.001, 3.7, 1000.0])
+def test_the_unit_of_time_changes_no_cut(factor: float) -> None:
+    generator = np.random.default_rng(SEED)
+    values = np.array([series(generator) for _ in range(100)])
+    values[:, 50:] *= generator.uniform(0.9, 1.1, 100)[:, None]
+
+    scaled = changes(values * factor)
+
+    assert [(change.series, change.night) for change in scaled] == [
+        (change.series, change.night) for change in changes(values)
+    ]
+    assert len(scaled) > 60
+
+
+def test_presets_differ_in_how_readily_they_alarm() -> None:
+    generator = np.random.default_rng(SEED)
+    values = np.array([series(generator, noise=0.02) for _ in range(300)])
+    values[:, 80:] *= 1.04
+
+    found = {preset: len(changes(values, penalty=preset.penalty)) for preset in Preset}
+
+    assert found[Preset.SENSITIVE] > found[Preset.DEFAULT] > found[Preset.QUIET] > 0
