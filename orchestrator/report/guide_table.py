@@ -140,9 +140,11 @@ def usual_columns(published: Sequence[PublishedFigure], measured: Sequence[Measu
 def published_lines(
     figures: Iterable[PublishedFigure], columns: Sequence[Column], *, is_wanted: Callable[[str, Sequence[str]], bool]
 ) -> list[Line]:
-    """Return the public table's lines in its own order; ``is_wanted`` takes a model and the names of a device."""
+    """Return the public table's lines, a model's devices together; ``is_wanted`` takes a model and a device's names."""
     rows: dict[tuple[str, str], list[PublishedFigure]] = {}
-    for figure in figures:
+    figures = list(figures)
+    models = list(dict.fromkeys(figure.model for figure in figures))
+    for figure in sorted(figures, key=lambda figure: models.index(figure.model)):
         if is_wanted(figure.model, (figure.device,)):
             rows.setdefault((figure.model, figure.device), []).append(figure)
     return [
