@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from orchestrator.analysis.pairs import welch_error
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import LEVEL, Interval, IntervalMethod, Summary
 
@@ -58,14 +59,8 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
     if baseline.log_std is None or candidate.log_std is None:
         return Ratio(value=math.exp(log_ratio), interval=None)
     parts = [(side.log_std or 0.0) ** 2 / side.count for side in (baseline, candidate)]
-    error = math.sqrt(sum(parts))
-    if error == 0.0:
-        reach = 0.0
-    else:
-        freedom = sum(parts) ** 2 / sum(
-            part**2 / (side.count - 1) for part, side in zip(parts, (baseline, candidate), strict=True)
-        )
-        reach = t_quantile(0.5 + level / 2, max(1, math.floor(freedom))) * error
+    error, degrees = welch_error(parts, (baseline.count, candidate.count))
+    reach = t_quantile(0.5 + level / 2, degrees) * error
     low, high = math.exp(log_ratio - reach), math.exp(log_ratio + reach)
     return Ratio(
         value=math.exp(log_ratio), interval=Interval(low=low, high=high, level=level, method=IntervalMethod.LOG_T)

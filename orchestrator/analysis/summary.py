@@ -13,26 +13,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from orchestrator.analysis.bootstrap import BOOTSTRAP_FROM_COUNT, bootstrap_mean
 from orchestrator.analysis.student import t_quantile
+from orchestrator.records.run import LatencySummary
 
 #: How sure the intervals are, unless a caller says otherwise.
 LEVEL = 0.95
-#: From so many invocations on, the interval is that of the median by rank, which assumes no distribution.
-RANK_FROM_COUNT = 20
+#: The standard error of a normal sample's median against that of its mean.
+MEDIAN_COST = math.sqrt(math.pi / 2)
+#: From p5 to p95 of a normal sample, in standard deviations.
+P5_TO_P95 = 3.2897
 
 
 class IntervalMethod(StrEnum):
     """How an interval was reached."""
 
-    #: Student's t on the logarithms: the interval of the geometric mean. Can't be negative.
+    #: Student's t on the logarithms, below 20 invocations. Can't be negative.
     LOG_T = "log-t"
-    #: Order statistics: the interval of the median, whatever the distribution.
-    RANK = "rank"
+    #: Invocations drawn again, each with its own error, from 20 on; assumes no distribution.
+    BOOTSTRAP = "hierarchical-bootstrap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A confidence interval, in the unit of what it is about."""
+    """A confidence interval, in the unit of what it is about; of latencies, it is that of their geometric mean."""
 
     low: float
     high: float
@@ -68,20 +72,23 @@ class Summary:
         return None if self.interval is None else self.interval.half_width / self.median_us
 
 
-def summarize(latencies_us: Sequence[float], *, level: float = LEVEL) -> Summary:
+def summarize(
+    latencies_us: Sequence[float], *, own_errors: Sequence[float | None] | None = None, level: float = LEVEL
+) -> Summary:
     """Return the summary of one latency per invocation.
+
+    ``own_errors`` are the relative standard errors of the single latencies (see :func:`own_error`), None where a
+    program printed too little; the bootstrap's inner level draws from them.
 
     Raises ValueError for an empty sample and for latencies that aren't positive numbers: a zero comes from a program
     that measured nothing and must have been sorted out before.
     """
     if not latencies_us:
         raise ValueError("there is nothing to summarise")
-    if not all(math.isfinite(value) and value > 0 for value in latencies_us):
-        raise ValueError(f"latencies must be positive numbers: {list(latencies_us)}")
-    logs = [math.log(value) for value in latencies_us]
+    logs = logs_of(latencies_us)
     many = len(latencies_us) > 1
     log_mean = math.fsum(logs) / len(logs)
-    log_std = _sample_std(logs, log_mean) if many else None
+    log_std = sample_std(logs, log_mean) if many else None
     mean_us = math.fsum(latencies_us) / len(latencies_us)
     return Summary(
         count=len(latencies_us),
@@ -89,36 +96,58 @@ def summarize(latencies_us: Sequence[float], *, level: float = LEVEL) -> Summary
         mean_us=mean_us,
         min_us=min(latencies_us),
         max_us=max(latencies_us),
-        std_us=_sample_std(latencies_us, mean_us) if many else None,
+        std_us=sample_std(latencies_us, mean_us) if many else None,
         log_mean=log_mean,
         log_std=log_std,
-        interval=_interval(sorted(latencies_us), log_mean, log_std, level),
+        interval=_interval(logs, own_errors, log_mean, log_std, level),
     )
 
 
-def _sample_std(values: Sequence[float], mean: float) -> float:
-    """Return the standard deviation (n - 1); ``statistics`` computes it in fractions, 20 times as slowly."""
+def own_error(inference: LatencySummary) -> float | None:
+    """Return the relative standard error of a process's median, from what the process printed of its inferences.
+
+    From the percentiles, which single slow inferences don't move, else from the deviation; as if the inferences were
+    independent, so it is rather too small. None when neither was printed.
+    """
+    median_us, p5_us, p95_us = inference.median_us, inference.p5_us, inference.p95_us
+    middle_us = median_us or inference.mean_us
+    if inference.count < 2 or not middle_us or middle_us <= 0:
+        return None
+    if p5_us is not None and p95_us is not None:
+        std_us: float | None = (p95_us - p5_us) / P5_TO_P95
+    else:
+        std_us = inference.std_us
+    if std_us is None or not math.isfinite(std_us) or std_us < 0:
+        return None
+    return (MEDIAN_COST if median_us else 1.0) * std_us / math.sqrt(inference.count) / middle_us
+
+
+def logs_of(latencies_us: Sequence[float]) -> list[float]:
+    """Return the natural logarithms; ValueError for latencies that aren't positive numbers."""
+    if not all(math.isfinite(value) and value > 0 for value in latencies_us):
+        raise ValueError(f"latencies must be positive numbers: {list(latencies_us)}")
+    return [math.log(value) for value in latencies_us]
+
+
+def sample_std(values: Sequence[float], mean: float) -> float:
+    """Return the sample's standard deviation (n - 1); ``statistics`` computes it in fractions, 20 times as slowly."""
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
-def _interval(ordered_us: list[float], log_mean: float, log_std: float | None, level: float) -> Interval | None:
+def _interval(
+    logs: list[float],
+    own_errors: Sequence[float | None] | None,
+    log_mean: float,
+    log_std: float | None,
+    level: float,
+) -> Interval | None:
     if log_std is None:
         return None
-    count = len(ordered_us)
-    if count >= RANK_FROM_COUNT:
-        rank = _median_rank(count, level)
-        return Interval(low=ordered_us[rank], high=ordered_us[-1 - rank], level=level, method=IntervalMethod.RANK)
+    count = len(logs)
+    if count >= BOOTSTRAP_FROM_COUNT and log_std > 0:
+        errors = None if own_errors is None else [error or 0.0 for error in own_errors]
+        low, high = bootstrap_mean(logs, errors, level=level)
+        return Interval(low=math.exp(low), high=math.exp(high), level=level, method=IntervalMethod.BOOTSTRAP)
     reach = t_quantile(0.5 + level / 2, count - 1) * log_std / math.sqrt(count)
     low, high = math.exp(log_mean - reach), math.exp(log_mean + reach)
     return Interval(low=low, high=high, level=level, method=IntervalMethod.LOG_T)
-
-
-def _median_rank(count: int, level: float) -> int:
-    """Return the rank (from 0, counted from either end) whose order statistics hold the median with ``level``."""
-    outside = (1 - level) / 2
-    below, rank = 0.0, 0
-    while True:
-        below += math.comb(count, rank) / 2**count
-        if below > outside:
-            return max(0, rank - 1)
-        rank += 1

@@ -1,0 +1,206 @@
+"""Two samples of invocations against each other: verdict, ratio with interval, and what could have been seen. Pure.
+
+A change is claimed when two things hold: the interval of the ratio leaves out 1, so that it is no accident, and the
+ratio itself is at least the threshold away from 1, so that it matters. The interval is a 99 % one unless a caller says
+otherwise: among equals, one comparison in a hundred at most may be called a change. How the rule does on series of
+known truth stands in docs/evidence.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.analysis.bootstrap import BOOTSTRAP_FROM_COUNT, bootstrap_difference, bootstrap_mean
+from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.summary import logs_of, sample_std
+from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
+
+#: How sure the interval is that a claim rests on.
+CLAIM_LEVEL: Final = 0.99
+#: Relative differences below this are not called a change.
+THRESHOLD: Final = 0.02
+#: With which probability the minimum detectable effect would have been seen, and a planned one is.
+SEEN_POWER: Final = 0.8
+PLANNED_POWER: Final = 0.95
+#: The most pairs that are ever planned.
+PAIRS_MOST: Final = 10_000
+
+
+def compare_pairs(
+    baseline_us: Sequence[float],
+    candidate_us: Sequence[float],
+    *,
+    threshold: float = THRESHOLD,
+    level: float = CLAIM_LEVEL,
+) -> ComparisonVerdict:
+    """Return the verdict on invocations that were measured in pairs, the i-th of each side next to each other in time.
+
+    Latencies in microseconds, one for each invocation. The effect is the mean of the log ratios, which takes out what
+    both of a pair had in common (heat, clocks). Raises ValueError for sides of different length and for
+    latencies that aren't positive numbers.
+    """
+    if len(baseline_us) != len(candidate_us):
+        raise ValueError(f"pairs need sides of one length, not {len(baseline_us)} and {len(candidate_us)}")
+    logs = [after - before for before, after in zip(logs_of(baseline_us), logs_of(candidate_us), strict=True)]
+    counts = (len(logs), len(logs))
+    if len(logs) < 2:
+        return _untested(math.exp(logs[0]) if logs else None, counts, threshold=threshold, level=level)
+    mean = math.fsum(logs) / len(logs)
+    std = sample_std(logs, mean)
+    if len(logs) < BOOTSTRAP_FROM_COUNT or std == 0.0:
+        reach = t_quantile(0.5 + level / 2, len(logs) - 1) * std / math.sqrt(len(logs))
+        ends, method = (mean - reach, mean + reach), "paired-t"
+    else:
+        ends, method = bootstrap_mean(logs, None, level=level), "paired-bootstrap"
+    seen = detectable(std, len(logs), level=level, paired=True, threshold=threshold)
+    return _verdict(mean, ends, counts, method, seen, threshold=threshold, level=level)
+
+
+def compare_samples(
+    baseline_us: Sequence[float],
+    candidate_us: Sequence[float],
+    *,
+    threshold: float = THRESHOLD,
+    level: float = CLAIM_LEVEL,
+    baseline_errors: Sequence[float] | None = None,
+    candidate_errors: Sequence[float] | None = None,
+) -> ComparisonVerdict:
+    """Return the verdict on two samples that weren't measured in pairs: another night, another device.
+
+    Latencies in microseconds, one for each invocation; the errors are the relative standard errors of each
+    (:func:`orchestrator.analysis.summary.own_error`). Welch's interval of the logs when one side is below 20
+    invocations, the hierarchical bootstrap from there on. Raises ValueError for latencies that aren't positive numbers.
+    """
+    before, after = logs_of(baseline_us), logs_of(candidate_us)
+    counts = (len(before), len(after))
+    means = [math.fsum(logs) / len(logs) if logs else math.nan for logs in (before, after)]
+    mean = means[1] - means[0]
+    if min(counts) < 2:
+        return _untested(math.exp(mean) if min(counts) else None, counts, threshold=threshold, level=level)
+    parts = [sample_std(logs, own) ** 2 / len(logs) for logs, own in zip((before, after), means, strict=True)]
+    error, degrees = welch_error(parts, counts)
+    if min(counts) < BOOTSTRAP_FROM_COUNT or error == 0.0:
+        reach = t_quantile(0.5 + level / 2, degrees) * error
+        ends, method = (mean - reach, mean + reach), "welch"
+    else:
+        ends = bootstrap_difference(after, before, candidate_errors, baseline_errors, degrees=degrees, level=level)
+        method = "hierarchical-bootstrap"
+    seen = _detectable(error, degrees, SEEN_POWER, level, threshold)
+    return _verdict(mean, ends, counts, method, seen, threshold=threshold, level=level)
+
+
+def welch_error(parts: Sequence[float], counts: Sequence[int]) -> tuple[float, int]:
+    """Return the standard error of a difference of means and its degrees of freedom, rounded down (never too narrow).
+
+    ``parts`` are the two squared standard errors.
+    """
+    error = math.sqrt(sum(parts))
+    if error == 0.0:
+        return 0.0, max(1, min(counts) - 1)
+    freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
+    # The last digits of the sum must not decide between two whole numbers.
+    return error, max(1, math.floor(freedom + 1e-6))
+
+
+def detectable(
+    log_std: float,
+    count: int,
+    *,
+    power: float = SEEN_POWER,
+    level: float = CLAIM_LEVEL,
+    paired: bool,
+    threshold: float = THRESHOLD,
+) -> float:
+    """Return the smallest relative change that would be claimed with ``power``: 0.03 is 3 %.
+
+    ``log_std`` is the deviation of the log ratios of ``count`` pairs, or (not paired) of the logs of each side's
+    ``count`` invocations. Raises ValueError below two.
+    """
+    if count < 2:
+        raise ValueError("a single invocation shows no effect, however large")
+    error = log_std * math.sqrt((1 if paired else 2) / count)
+    return _detectable(error, count - 1 if paired else 2 * (count - 1), power, level, threshold)
+
+
+def pairs_for(
+    detect: float,
+    log_std: float,
+    *,
+    power: float = PLANNED_POWER,
+    level: float = CLAIM_LEVEL,
+    threshold: float | None = None,
+) -> int:
+    """Return how many pairs are needed to claim a relative change of ``detect`` with ``power``; at most PAIRS_MOST.
+
+    ``log_std`` is the deviation of the log ratios of pairs. ``threshold`` None takes :func:`threshold_for`; the
+    comparison must then be made with that. Raises ValueError when the threshold isn't below the change.
+    """
+    least = threshold_for(detect) if threshold is None else threshold
+    if detect <= 0 or least >= detect:
+        raise ValueError(f"a change of {detect:.1%} can't be claimed with a threshold of {least:.1%}")
+    low, high = 2, PAIRS_MOST
+    while low < high:
+        middle = (low + high) // 2
+        if detectable(log_std, middle, power=power, level=level, paired=True, threshold=least) <= detect:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def threshold_for(detect: float) -> float:
+    """Return the threshold to compare with when a change of ``detect`` is looked for: two thirds of it, at most 2 %."""
+    return min(THRESHOLD, detect * 2 / 3)
+
+
+def _detectable(error: float, degrees: float, power: float, level: float, threshold: float) -> float:
+    by_chance = t_quantile(0.5 + level / 2, degrees) * error
+    missed = t_quantile(power, degrees) * error if power != 0.5 else 0.0
+    # Both halves of the rule must hold: the interval leaves out 1, and the ratio passes the threshold.
+    return math.expm1(max(by_chance, math.log1p(threshold)) + missed)
+
+
+def _untested(ratio: float | None, counts: tuple[int, int], *, threshold: float, level: float) -> ComparisonVerdict:
+    if ratio is None:
+        side = "baseline" if counts[0] == 0 else "candidate"
+        outcome, reason = ComparisonOutcome.INCOMPARABLE, f"The {side} has no figure."
+    else:
+        outcome = ComparisonOutcome.INCONCLUSIVE
+        reason = "One side has a single invocation: nothing is known of how another one would differ."
+    return ComparisonVerdict(
+        outcome=outcome, ratio=ratio, counts=counts, threshold=threshold, level=level, reasons=(reason,)
+    )
+
+
+def _verdict(
+    mean: float,
+    ends: tuple[float, float],
+    counts: tuple[int, int],
+    method: str,
+    seen: float | None,
+    *,
+    threshold: float,
+    level: float,
+) -> ComparisonVerdict:
+    margin = math.log1p(threshold)
+    low, high = ends
+    outcome = ComparisonOutcome.INCONCLUSIVE
+    if low > 0 and mean >= margin:
+        outcome = ComparisonOutcome.SLOWER
+    elif high < 0 and mean <= -margin:
+        outcome = ComparisonOutcome.FASTER
+    elif -margin <= low and high <= margin:
+        outcome = ComparisonOutcome.SAME
+    return ComparisonVerdict(
+        outcome=outcome,
+        ratio=math.exp(mean),
+        low=math.exp(low),
+        high=math.exp(high),
+        level=level,
+        threshold=threshold,
+        detectable=seen,
+        method=method,
+        counts=counts,
+    )

@@ -1,0 +1,105 @@
+"""When a case has enough invocations, how many it wants, and how many inferences one of them should have. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.summary import LEVEL, Summary, summarize
+from orchestrator.records.plan import StoppingRule
+
+#: A process never needs more inferences than this, however much its inferences differ.
+RUNS_MOST: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Whether a case has enough invocations."""
+
+    is_enough: bool
+    #: Invocations in all that are now thought needed, never more than the rule's ``most``.
+    wanted: int
+    #: Half the interval as a share of the estimate; None with fewer than two invocations.
+    half_width: float | None
+    #: ``first``: too early to say; ``noisy``: the interval is too wide yet; ``reached``: it is narrow enough;
+    #: ``most``: it is too wide, and the rule gives no more.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What adding invocations only where they were needed came to, against the same number for every case."""
+
+    given: int
+    fixed: int
+
+    @property
+    def invocations(self) -> int:
+        """How many fewer; negative when the rule gave more."""
+        return self.fixed - self.given
+
+    @property
+    def share(self) -> float:
+        """Of the fixed scheme's invocations, from 0 to 1; 0 for no cases."""
+        return self.invocations / self.fixed if self.fixed else 0.0
+
+
+def decide(latencies_us: Sequence[float], rule: StoppingRule) -> Decision:
+    """Return whether a case's invocations (one latency each, in microseconds) are enough under the rule.
+
+    Raises ValueError for latencies that aren't positive numbers.
+    """
+    count = len(latencies_us)
+    summary = summarize(latencies_us) if count else None
+    half_width = None if summary is None else summary.spread
+    first = min(rule.first, rule.most)
+    if count < first:
+        return Decision(is_enough=False, wanted=first, half_width=half_width, reason="first")
+    if half_width is not None and half_width < rule.half_width:
+        return Decision(is_enough=True, wanted=count, half_width=half_width, reason="reached")
+    if count >= rule.most:
+        return Decision(is_enough=True, wanted=count, half_width=half_width, reason="most")
+    wanted = _wanted(summary, rule)
+    return Decision(is_enough=False, wanted=wanted, half_width=half_width, reason="noisy")
+
+
+def saved(counts: Sequence[int], *, fixed: int | None = None) -> Saved:
+    """Return what was saved: ``counts`` are the invocations that each case got.
+
+    ``fixed`` is what every case would have got otherwise. None takes what the noisiest case got: a scheme that doesn't
+    look at the figures must give as many to all for the same precision.
+    """
+    each = max(counts, default=0) if fixed is None else fixed
+    return Saved(given=sum(counts), fixed=each * len(counts))
+
+
+def runs_per_invocation(setup_s: float, run_s: float, var_run: float, var_invocation: float) -> int:
+    """Return how many inferences one process should have, so that the interval is shortest for the time spent.
+
+    sqrt(cost of a process / cost of an inference x variance of inferences / variance between processes), after
+    Kalibera & Jones (ISMM 2013). ``setup_s`` is what a process costs beside its inferences. The variances share
+    any one unit. At least 1 and at most RUNS_MOST, which is also the answer when processes don't differ. Raises
+    ValueError for negative figures and for inferences that cost nothing.
+    """
+    if run_s <= 0 or min(setup_s, var_run, var_invocation) < 0:
+        raise ValueError("costs and variances must not be negative, and an inference costs something")
+    if var_invocation == 0:
+        return RUNS_MOST if var_run > 0 else 1
+    best = math.sqrt(setup_s / run_s * var_run / var_invocation)
+    return max(1, min(RUNS_MOST, math.ceil(best)))
+
+
+def _wanted(summary: Summary | None, rule: StoppingRule) -> int:
+    """Return the count at which the noise seen so far would give the interval that is wanted."""
+    if summary is None or summary.log_std is None:
+        return min(rule.most, max(2, rule.first))
+    count = summary.count + 1
+    while count < rule.most:
+        reach = t_quantile(0.5 + LEVEL / 2, count - 1) * summary.log_std / math.sqrt(count)
+        if math.sinh(reach) < rule.half_width:
+            break
+        count += 1
+    return min(count, rule.most)

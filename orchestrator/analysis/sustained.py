@@ -1,0 +1,154 @@
+"""Latency against time: how fast a phone begins, when it begins to slow down, and where it ends. Pure.
+
+The burst level is the median of the beginning. Onset is the moment from which the running median stays above the burst
+level by more than 5 % and more than noise explains, to the end but for short dips. The steady level is the median of
+the last quarter of the time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+#: The burst level comes from this much of the beginning, or from BURST_POINTS points if they take longer.
+BURST_S: Final = 20.0
+BURST_POINTS: Final = 5
+#: The steady level comes from this share of the end.
+STEADY_SHARE: Final = 0.25
+#: A phone that gets slower by less than this isn't called throttled.
+SLOWER_BY: Final = 0.05
+#: The running median must be above the burst level by so many of its own standard errors.
+SIGMAS: Final = 5.0
+#: Points are put together into at most this many steps of time.
+STEPS_MOST: Final = 600
+#: Steps that a running median is taken over.
+WINDOW: Final = 5
+#: Of the steps after onset, so many must be above the limit.
+STAYS: Final = 0.9
+#: Fewer points say nothing of onset.
+POINTS_MIN: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinuteRow:
+    """One minute of a sustained run; minutes without a point have no row."""
+
+    minute: int
+    count: int
+    median_us: float
+    min_us: float
+    max_us: float
+    #: Against the burst level: 1.10 takes 10 % longer.
+    slowdown: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SustainedCurve:
+    """What a sustained run comes to."""
+
+    burst_us: float
+    #: From the first point; None when the phone didn't slow down, or too few points were taken to say.
+    onset_s: float | None
+    steady_us: float
+    #: steady / burst: 1.25 takes 25 % longer once the phone is hot.
+    slowdown: float
+    #: From the first point to the last.
+    duration_s: float
+    count: int
+    minutes: tuple[MinuteRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    at_s: float
+    log: float
+
+
+def sustained(points: Sequence[tuple[float, float]]) -> SustainedCurve:
+    """Return the curve of (seconds, latency in microseconds) points: inferences, or invocations one after the other.
+
+    Order doesn't matter; seconds count from any zero. Raises ValueError for no points and for figures that are no
+    latencies or times.
+    """
+    if not points:
+        raise ValueError("there are no points")
+    if not all(math.isfinite(at) and math.isfinite(us) and us > 0 for at, us in points):
+        raise ValueError("times must be numbers and latencies positive numbers")
+    begin = min(at for at, _ in points)
+    ordered = sorted((at - begin, us) for at, us in points)
+    duration = ordered[-1][0]
+    burst_us = _burst(ordered)
+    steady_us = statistics.median(us for at, us in ordered if at >= (1 - STEADY_SHARE) * duration)
+    return SustainedCurve(
+        burst_us=burst_us,
+        onset_s=_onset(ordered, burst_us),
+        steady_us=steady_us,
+        slowdown=steady_us / burst_us,
+        duration_s=duration,
+        count=len(ordered),
+        minutes=_minutes(ordered, burst_us),
+    )
+
+
+def _burst(ordered: Sequence[tuple[float, float]]) -> float:
+    early = [us for at, us in ordered if at < BURST_S]
+    if len(early) < BURST_POINTS:
+        early = [us for _, us in ordered[:BURST_POINTS]]
+    return statistics.median(early)
+
+
+def _minutes(ordered: Sequence[tuple[float, float]], burst_us: float) -> tuple[MinuteRow, ...]:
+    by_minute: dict[int, list[float]] = {}
+    for at, us in ordered:
+        by_minute.setdefault(int(at // 60), []).append(us)
+    rows = []
+    for minute, values in by_minute.items():
+        middle = statistics.median(values)
+        rows.append(
+            MinuteRow(
+                minute=minute,
+                count=len(values),
+                median_us=middle,
+                min_us=min(values),
+                max_us=max(values),
+                slowdown=middle / burst_us,
+            )
+        )
+    return tuple(rows)
+
+
+def _onset(ordered: Sequence[tuple[float, float]], burst_us: float) -> float | None:
+    if len(ordered) < POINTS_MIN:
+        return None
+    steps = _steps(ordered)
+    smooth = [_Step(step.at_s, statistics.median(_around(steps, index))) for index, step in enumerate(steps)]
+    # Neighbours differ by noise alone, whatever the curve does: their median difference measures it.
+    differences = [abs(after.log - before.log) for before, after in itertools.pairwise(steps)]
+    noise = 1.4826 * statistics.median(differences) / math.sqrt(2)
+    limit = math.log(burst_us) + max(math.log1p(SLOWER_BY), SIGMAS * 1.2533 * noise / math.sqrt(WINDOW))
+    above = [step.log > limit for step in smooth]
+    # From the end backwards: the earliest step from which nearly all steps are above.
+    held, onset = 0, None
+    for back, is_above in enumerate(reversed(above), start=1):
+        held += is_above
+        if is_above and held >= STAYS * back:
+            onset = len(above) - back
+    if onset is None or len(above) - onset < 3:
+        return None
+    return smooth[onset].at_s
+
+
+def _steps(ordered: Sequence[tuple[float, float]]) -> list[_Step]:
+    size = math.ceil(len(ordered) / STEPS_MOST)
+    chunks = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+    return [_Step(chunk[0][0], math.log(statistics.median(us for _, us in chunk))) for chunk in chunks]
+
+
+def _around(steps: Sequence[_Step], index: int) -> list[float]:
+    half = WINDOW // 2
+    start = max(0, min(index - half, len(steps) - WINDOW))
+    return [step.log for step in steps[start : start + WINDOW]]

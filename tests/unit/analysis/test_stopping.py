@@ -1,0 +1,110 @@
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.analysis.stopping import RUNS_MOST, decide, runs_per_invocation, saved
+from orchestrator.records.plan import StoppingRule
+
+RULE = StoppingRule()
+
+
+def run_until_enough(chance, noise, rule=RULE):
+    latencies = []
+    while True:
+        decision = decide(latencies, rule)
+        if decision.is_enough:
+            return latencies, decision
+        latencies.append(1000 * math.exp(chance.gauss(0, noise)))
+
+
+def test_nothing_is_decided_before_the_first_eight():
+    decision = decide([1000.0] * 7, RULE)
+    assert (decision.is_enough, decision.wanted, decision.reason) == (False, 8, "first")
+    assert decide([], RULE).half_width is None
+
+
+def test_a_steady_case_gets_no_more():
+    decision = decide([1000.0, 1001.0] * 4, RULE)
+    assert (decision.is_enough, decision.wanted, decision.reason) == (True, 8, "reached")
+    assert decision.half_width < 0.001
+
+
+def test_a_noisy_case_wants_as_many_as_its_noise_asks_for():
+    decision = decide([1000.0, 1100.0] * 4, RULE)
+    assert (decision.is_enough, decision.reason) == (False, "noisy")
+    # Deviation of the logs 0.051: t(n - 1) * 0.051 / sqrt(n) falls below 2 % at 28.
+    assert decision.wanted == 28
+
+
+def test_the_most_is_the_most_and_says_that_it_wasnt_enough():
+    decision = decide([1000.0, 2000.0] * 20, RULE)
+    assert (decision.is_enough, decision.wanted, decision.reason) == (True, 40, "most")
+    assert decision.half_width > RULE.half_width
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_first_equal_to_most_is_a_fixed_number(count):
+    rule = StoppingRule(first=count, most=count)
+    assert not decide([1000.0] * (count - 1), rule).is_enough
+    assert decide([1000.0] * count, rule).is_enough
+
+
+@given(st.lists(st.floats(1.0, 1e6), max_size=45), st.integers(1, 10), st.integers(1, 40))
+def test_wanted_is_never_above_the_most_and_above_the_count_when_not_enough(values, first, most):
+    decision = decide(values, StoppingRule(first=first, most=most))
+    assert (
+        decision.wanted > len(values)
+        if not decision.is_enough
+        else decision.wanted == len(values) or most < len(values)
+    )
+    assert decision.is_enough or decision.wanted <= most
+
+
+def test_intervals_of_stopped_cases_hold_the_truth_and_starting_at_three_would_lie():
+    from orchestrator.analysis.summary import summarize
+
+    def coverage(rule):
+        chance = random.Random(99)
+        hits = 0
+        for _ in range(800):
+            interval = summarize(run_until_enough(chance, 0.03, rule)[0]).interval
+            hits += interval.low <= 1000 <= interval.high
+        return hits / 800
+
+    honest, hasty = coverage(RULE), coverage(StoppingRule(first=3))
+    assert 0.925 <= honest <= 0.975
+    assert hasty < honest
+
+
+def test_noise_decides_the_number():
+    chance = random.Random(4)
+    counts = [sum(len(run_until_enough(chance, noise)[0]) for _ in range(40)) / 40 for noise in (0.005, 0.03, 0.2)]
+    assert counts[0] == 8
+    assert 9 < counts[1] < 20
+    assert counts[2] == 40
+
+
+def test_saved_is_against_as_many_for_all_as_the_noisiest_got():
+    result = saved([8, 8, 8, 40])
+    assert (result.given, result.fixed, result.invocations) == (64, 160, 96)
+    assert result.share == pytest.approx(0.6)
+    assert saved([8, 8], fixed=5).invocations == -6
+    assert saved([]).share == 0.0
+
+
+def test_runs_per_invocation_follow_costs_and_variances():
+    # 5 s for a process, 20 ms for an inference, 3 % and 1.5 %.
+    assert runs_per_invocation(5.0, 0.02, 0.03**2, 0.015**2) == 32
+    assert runs_per_invocation(5.0, 0.02, 0.03**2, 0.15**2) < 32 < runs_per_invocation(50.0, 0.02, 0.03**2, 0.015**2)
+
+
+def test_runs_per_invocation_have_ends():
+    assert runs_per_invocation(0.0, 0.02, 1.0, 1.0) == 1
+    assert runs_per_invocation(5.0, 0.02, 1.0, 0.0) == RUNS_MOST
+    assert runs_per_invocation(5.0, 0.02, 0.0, 0.0) == 1
+    for wrong in ((5.0, 0.0, 1.0, 1.0), (-1.0, 0.1, 1.0, 1.0), (1.0, 0.1, -1.0, 1.0)):
+        with pytest.raises(ValueError, match="negative"):
+            runs_per_invocation(*wrong)
