@@ -260,6 +260,32 @@ class Hardware(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """One message of a thread in the kernel's trace: ``B|tgid|name`` or ``E|tgid``."""
+
+    at_ns: int
+    cpu: int
+    pid: int
+    text: str
+
+
+class TraceSink(Protocol):
+    """The kernel's trace buffer as a program sees it."""
+
+    def now_ns(self) -> int:
+        """Return the phone's clock since boot."""
+        ...
+
+    def wants(self, command_line: str) -> bool:
+        """Whether somebody records this process's slices now (what ATrace_isEnabled says)."""
+        ...
+
+    def write(self, pid: int, command_line: str, uid: int, events: Sequence[TraceEvent]) -> None:
+        """Write a process's events, which need not be over yet."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class ProcessContext:
     """What a program running on the phone has: its streams, files, identity and place among the cores."""
@@ -286,6 +312,8 @@ class ProcessContext:
     signal: int = 0
     #: For faults: called with a name at each named moment of a program ("init", "warmup", "run", "results").
     moment: MomentHook | None = None
+    #: The phone's trace buffer.
+    trace: TraceSink | None = None
 
 
 class MomentHook(Protocol):

@@ -69,7 +69,7 @@ def program_context(launch: Launch) -> ProcessContext:
         stdin=HandleSource(launch.handle(0), process), stdout=HandleSink(launch.handle(1), process),
         stderr=HandleSink(launch.handle(2), process), files=system.files, logs=system.logs, time=system.time,
         hardware=system.hardware, props=system.props, affinity=process.affinity, group=process.group,
-        killed=process.killed, signal=process.signal, moment=system.moment,
+        killed=process.killed, signal=process.signal, moment=system.moment, trace=system.tracing,
     )  # fmt: skip
     process.context = context
     return context

@@ -57,7 +57,7 @@ def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str, uid: in
     for folder in path.split(":"):
         where = folder or cwd
         if where in COMMAND_FOLDERS:
-            if find_command(name) is not None and where in {"/system/bin", "/bin"}:
+            if find_command(name, system.props) is not None and where in {"/system/bin", "/bin"}:
                 return f"{where}/{name}"
             continue
         candidate = f"{where}/{name}" if where.startswith("/") else f"{cwd}/{where}/{name}"
@@ -90,7 +90,7 @@ def launch(request: Launch) -> int:
 
 
 def _run(request: Launch, path: str) -> int:
-    command = _own_command(path)
+    command = _own_command(request.system, path)
     if command is not None:
         invocation = Invocation(request)
         try:
@@ -123,9 +123,9 @@ def _run(request: Launch, path: str) -> int:
     return _run_script(request, full, head)
 
 
-def _own_command(path: str) -> CommandFunction | None:
+def _own_command(system: PhoneSystem, path: str) -> CommandFunction | None:
     folder, _, name = path.rpartition("/")
-    return find_command(name) if folder in COMMAND_FOLDERS else None
+    return find_command(name, system.props) if folder in COMMAND_FOLDERS else None
 
 
 def _run_script(request: Launch, full: str, head: bytes) -> int:

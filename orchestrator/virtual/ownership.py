@@ -48,6 +48,8 @@ class Ownership:
             case ("data", "data", package):
                 owner = self._app_uid(package) or 0
                 return (0o700 if len(parts) == 3 else mode), owner, owner
+            case ("data", "misc", "perfetto-traces"):
+                return (0o773 if len(parts) == 3 else mode), 0, _SHELL_UID
             case ("data", _) | ("data", _, _):
                 return (0o771 if is_folder else mode), _SYSTEM_UID, _SYSTEM_UID
         return mode, 0, 0

@@ -6,7 +6,16 @@ import threading
 from collections.abc import Iterator, Mapping
 
 #: Properties that a shell user may set; others are refused as SELinux does.
-_SHELL_MAY_SET = ("debug.", "log.", "persist.log.tag", "sys.powerctl", "service.adb.", "vendor.debug.", "wrap.")
+_SHELL_MAY_SET = (
+    "debug.",
+    "log.",
+    "persist.log.tag",
+    "persist.traced.enable",
+    "sys.powerctl",
+    "service.adb.",
+    "vendor.debug.",
+    "wrap.",
+)
 _MAX_VALUE_BYTES = 91
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orchestrator.virtual.settings import PhoneSettings
     from orchestrator.virtual.space import Storage
     from orchestrator.virtual.state import PhoneState
+    from orchestrator.virtual.tracing import TraceService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ class PhoneSystem:
     activities: ActivityService
     settings: PhoneSettings
     state: PhoneState
+    tracing: TraceService
     on_reboot: Callable[[str], None]
     moment: MomentHook | None = None
     #: What the properties are after a boot.

@@ -29,6 +29,7 @@ from orchestrator.virtual.shell.variables import Variables
 from orchestrator.virtual.space import Storage
 from orchestrator.virtual.state import PhoneState
 from orchestrator.virtual.system import PhoneBuild, PhoneSystem
+from orchestrator.virtual.tracing import TraceService
 from orchestrator.virtual.trees.rootfs import root_mounts
 
 _SHELL: Final = "/system/bin/sh"
@@ -129,6 +130,7 @@ class PhoneUserland:
             process.done.wait(_LAST_WORDS_S)
         system.logs.restart()
         system.state.restart()
+        system.tracing.restart()
         system.new_boot()
 
     def close(self) -> None:
@@ -167,7 +169,8 @@ def build_userland(
     system = PhoneSystem(
         build=build, time=time, hardware=hardware, shelf=shelf, props=phone_props, processes=processes, logs=logs,
         storage=storage, files=files, packages=packages, activities=activities, settings=PhoneSettings(),
-        state=PhoneState(hardware), on_reboot=on_reboot, moment=moment, default_props=dict(props),
+        state=PhoneState(hardware), tracing=TraceService(time, phone_props), on_reboot=on_reboot,
+        moment=moment, default_props=dict(props),
     )  # fmt: skip
     parts.append(system)
     activities.attach(system)
@@ -196,7 +199,8 @@ def _log_noise(faults: FaultTable) -> bytes | None:
 def _lay_out(files: PhoneTree) -> None:
     """Create the folders that every phone has."""
     host = files.folder
-    for path in ("data/local/tmp", "data/data", "data/app", "data/user", "storage/emulated/0/Android/data",
+    for path in ("data/local/tmp", "data/data", "data/app", "data/user",
+                 "data/misc/perfetto-traces", "storage/emulated/0/Android/data",
                  "storage/emulated/0/Download", "storage/self"):  # fmt: skip
         host.joinpath(path).mkdir(parents=True, exist_ok=True)
     for path, target in (("storage/self/primary", "/storage/emulated/0"), ("data/user/0", "/data/data")):

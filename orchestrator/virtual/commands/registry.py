@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,15 +13,19 @@ if TYPE_CHECKING:
 
 CommandFunction = Callable[["Invocation"], int]
 _COMMANDS: dict[str, CommandFunction] = {}
+#: Commands that older phones don't have: since which API level they are there.
+_SINCE_SDK: dict[str, int] = {}
 _NOT_COMMANDS = frozenset({"registry", "invocation", "options"})
 
 
-def command(*names: str) -> Callable[[CommandFunction], CommandFunction]:
-    """Enter a function into the table of commands under its names."""
+def command(*names: str, since_sdk: int = 0) -> Callable[[CommandFunction], CommandFunction]:
+    """Enter a function into the table of commands under its names; phones below ``since_sdk`` don't have it."""
 
     def enter(function: CommandFunction) -> CommandFunction:
         for name in names:
             _COMMANDS[name] = function
+            if since_sdk:
+                _SINCE_SDK[name] = since_sdk
         return function
 
     return enter
@@ -35,13 +39,18 @@ def _load() -> None:
             importlib.import_module(f"{package.__name__}.{module.name}")
 
 
-def find_command(name: str) -> CommandFunction | None:
-    """Return the command of a name, or None."""
+def find_command(name: str, props: Mapping[str, str]) -> CommandFunction | None:
+    """Return the command of a name on a phone with these properties, or None."""
     _load()
-    return _COMMANDS.get(name)
+    return _COMMANDS.get(name) if _SINCE_SDK.get(name, 0) <= _sdk(props) else None
 
 
-def command_names() -> Sequence[str]:
-    """Return the names of all commands."""
+def command_names(props: Mapping[str, str]) -> Sequence[str]:
+    """Return the names of all commands of a phone with these properties."""
     _load()
-    return sorted(_COMMANDS)
+    return sorted(name for name in _COMMANDS if _SINCE_SDK.get(name, 0) <= _sdk(props))
+
+
+def _sdk(props: Mapping[str, str]) -> int:
+    text = props.get("ro.build.version.sdk", "")
+    return int(text) if text.isdigit() else 0

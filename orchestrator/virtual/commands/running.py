@@ -319,6 +319,6 @@ def toybox(call: Invocation) -> int:
     from orchestrator.virtual.commands.registry import command_names
 
     if not call.args:
-        call.out.line(" ".join(command_names()))
+        call.out.line(" ".join(command_names(call.system.props)))
         return 0
     return call.become([f"/system/bin/{call.args[0]}", *call.args[1:]])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from orchestrator.virtual.latency import LOOP_OVERHEAD_US
+from orchestrator.virtual.programs.operator_slices import OperatorSlices
 from orchestrator.virtual.programs.process import BenchmarkFailedError
 from orchestrator.virtual.programs.run_statistics import Stat
 from orchestrator.virtual.programs.transcript import number
@@ -39,6 +40,7 @@ class RunLoop:
         self._run = run
         self._interpreter = interpreter
         self._cold = True
+        self._slices = OperatorSlices(interpreter)
 
     def run(self, min_runs: int, min_s: float, max_s: float, *, profiled: bool = False) -> Stat:
         """Make at least ``min_runs`` runs and ``min_s`` seconds of them, none beginning after ``max_s``."""
@@ -62,6 +64,7 @@ class RunLoop:
                     base_us = max(base_us, _FAILING_US)
                 if profiled:
                     base_us += _PROFILED_RUN_US + _PROFILED_OP_US * sum(len(w.works) for w in self._interpreter.works)
+                base_us += self._slices.cost_us
                 now_us, more = self._chunk(stat, base_us, now_us, min_runs, min_s * 1e6, max_s * 1e6)
                 if not more:
                     break
@@ -111,6 +114,7 @@ class RunLoop:
         if stop == 0:
             return now_us, False
         self._cold = False
+        self._slices.write(starts[:stop] - now_us, values[:stop].astype(np.float64))
         stat.add(values[:stop])
         if self._interpreter.invoke_error:
             for _ in range(stop):

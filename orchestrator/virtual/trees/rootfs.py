@@ -17,15 +17,18 @@ class _Commands:
     mode = 0o751
     uid = 0
 
+    def __init__(self, props: Mapping[str, str]) -> None:
+        self._props = props
+
     def names(self) -> Iterable[str]:
         """Return the commands' names."""
-        return [*command_names(), "toybox"]
+        return [*command_names(self._props), "toybox"]
 
     def child(self, name: str) -> Node | None:
         """Return a command's file."""
         if name == "toybox":
             return FileNode(lambda: b"", mode=0o755)
-        return FileNode(lambda: b"", mode=0o755) if find_command(name) is not None else None
+        return FileNode(lambda: b"", mode=0o755) if find_command(name, self._props) is not None else None
 
 
 def _build_prop(system: PhoneSystem) -> bytes:
@@ -43,7 +46,7 @@ def root_mounts(system: PhoneSystem) -> Mapping[str, Callable[[], Node]]:
     def system_folder() -> Node:
         return DictFolder(
             {
-                "bin": _Commands,
+                "bin": lambda: _Commands(system.props),
                 "xbin": folder({}),
                 "lib": folder(libraries),
                 "lib64": folder(libraries),
