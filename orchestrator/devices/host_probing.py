@@ -8,9 +8,10 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from orchestrator.devices import probes
+from orchestrator.devices.activity_probes import parse_kernel_counts
 from orchestrator.devices.probing import clusters_from
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial
@@ -18,7 +19,10 @@ from orchestrator.records.identity import Serial
 #: Ticks are 10 ms: enough of them for a share in tenths of a core.
 _BUSY_MOMENT_S: Final = 0.1
 _CPUFREQ_FACTS: Final = ("related_cpus", "cpuinfo_min_freq", "cpuinfo_max_freq")
-_CPUFREQ_STATE: Final = ("related_cpus", "scaling_cur_freq", "scaling_max_freq", "stats/time_in_state")
+_CPUFREQ_STATE: Final = (
+    "related_cpus", "scaling_cur_freq", "scaling_min_freq", "scaling_max_freq", "scaling_governor",
+    "stats/time_in_state",
+)  # fmt: skip
 
 
 def host_facts(serial: Serial) -> DeviceFacts:
@@ -62,6 +66,8 @@ def host_state(at: datetime) -> DeviceState:
         load = os.getloadavg()[0]
     except OSError:
         load = None
+    busy_cores = _busy_cores()
+    counts = parse_kernel_counts(_read("/proc/stat"))
     return DeviceState(
         at=at,
         uptime_s=probes.parse_uptime(_read("/proc/uptime")),
@@ -69,9 +75,17 @@ def host_state(at: datetime) -> DeviceState:
         heat_c=probes.parse_thermal_zones(zones),
         clock_khz=cpufreq.current_khz,
         clock_limit_khz=cpufreq.limit_khz,
+        clock_floor_khz=cpufreq.floor_khz,
+        governors=cpufreq.governors,
         time_in_state=cpufreq.time_in_state,
         load_1min=load,
-        busy_cores=_busy_cores(),
+        busy_cores=busy_cores,
+        cpu_busy_s=counts.busy_s,
+        cpu_total_s=counts.total_s,
+        context_switches=counts.context_switches,
+        processes_started=counts.processes_started,
+        runnable=counts.runnable,
+        boot_at_s=counts.boot_at_s,
         memory_available_bytes=probes.parse_meminfo(_read("/proc/meminfo")).get("MemAvailable"),
     )
 
@@ -86,27 +100,14 @@ def _gpu() -> str:
 
 def _busy_cores() -> float | None:
     """Return how many cores all processes together kept busy over a moment; None where /proc/stat isn't there."""
-    first = _cpu_ticks()
+    first = parse_kernel_counts(_read("/proc/stat"))
     time.sleep(_BUSY_MOMENT_S)
-    second = _cpu_ticks()
-    if first is None or second is None or second.total <= first.total:
+    second = parse_kernel_counts(_read("/proc/stat"))
+    if first.busy_s is None or first.total_s is None or second.busy_s is None or second.total_s is None:
         return None
-    idle_share = (second.idle - first.idle) / (second.total - first.total)
-    return (1.0 - idle_share) * (os.cpu_count() or 1)
-
-
-class _Ticks(NamedTuple):
-    idle: int
-    total: int
-
-
-def _cpu_ticks() -> _Ticks | None:
-    line = _read("/proc/stat").partition("\n")[0].split()
-    if line[:1] != ["cpu"] or len(line) < 6:
+    if second.total_s <= first.total_s:
         return None
-    # The kernel's order: user nice system idle iowait irq softirq steal; what follows is counted in user already.
-    ticks = [int(field) for field in line[1:9]]
-    return _Ticks(idle=ticks[3] + ticks[4], total=sum(ticks))
+    return (second.busy_s - first.busy_s) / (second.total_s - first.total_s) * (os.cpu_count() or 1)
 
 
 def _cpufreq(names: tuple[str, ...]) -> str:

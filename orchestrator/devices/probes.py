@@ -75,6 +75,7 @@ class CpuFrequencies:
     clusters: tuple[CpuCluster, ...] = ()
     current_khz: Mapping[int, int] = field(default_factory=dict)
     limit_khz: Mapping[int, int] = field(default_factory=dict)
+    floor_khz: Mapping[int, int] = field(default_factory=dict)
     governors: Mapping[int, str] = field(default_factory=dict)
     time_in_state: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
@@ -94,6 +95,7 @@ def parse_cpufreq(text: str) -> CpuFrequencies:
     clusters: dict[int, CpuCluster] = {}
     current: dict[int, int] = {}
     limit: dict[int, int] = {}
+    floor: dict[int, int] = {}
     governors: dict[int, str] = {}
     ticks: dict[int, Mapping[int, int]] = {}
     seen: set[int] = set()
@@ -107,7 +109,9 @@ def parse_cpufreq(text: str) -> CpuFrequencies:
         clusters[first] = CpuCluster(
             cpus=cpus, min_khz=_whole(known.get("cpuinfo_min_freq")), max_khz=_whole(known.get("cpuinfo_max_freq"))
         )
-        for target, name in ((current, "scaling_cur_freq"), (limit, "scaling_max_freq")):
+        for target, name in (
+            (current, "scaling_cur_freq"), (limit, "scaling_max_freq"), (floor, "scaling_min_freq")
+        ):  # fmt: skip
             if (value := _whole(known.get(name))) is not None:
                 target[first] = value
         if known.get("scaling_governor"):
@@ -118,8 +122,9 @@ def parse_cpufreq(text: str) -> CpuFrequencies:
             ticks[first] = table
     ordered = sorted(clusters.values(), key=lambda cluster: (cluster.max_khz or 0, cluster.cpus))
     return CpuFrequencies(
-        clusters=tuple(ordered), current_khz=current, limit_khz=limit, governors=governors, time_in_state=ticks
-    )
+        clusters=tuple(ordered), current_khz=current, limit_khz=limit, floor_khz=floor, governors=governors,
+        time_in_state=ticks,
+    )  # fmt: skip
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
@@ -326,6 +331,17 @@ def parse_screen(text: str) -> ScreenReading:
 def parse_current_ua(text: str) -> int | None:
     """Read power_supply's ``current_now``: microamperes, negative while discharging on most phones."""
     return _whole(text.strip())
+
+
+def parse_foreground(text: str, *, cmdlines: str = "") -> str:
+    """Return the package that has the screen: WindowManager's focus, else the first command line of ``top-app``.
+
+    ``cmdlines`` is /proc/<pid>/cmdline of the processes in that scheduling group, one after the other.
+    """
+    focus = re.search(r"mCurrentFocus=Window\{\S+ \S+ ([\w.]+)", text)
+    if focus is not None:
+        return focus[1]
+    return next((name for name in re.split(r"[\0\s]+", cmdlines) if re.fullmatch(r"[\w]+(\.[\w]+)+", name)), "")
 
 
 def _plausible_c(text: str) -> float | None:

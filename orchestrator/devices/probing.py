@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from orchestrator.devices import probes
+from orchestrator.devices.activity_probes import parse_gpu, parse_kernel_counts
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial
 
@@ -29,22 +31,41 @@ FACTS_COMMANDS: Final[Mapping[str, str]] = {
     "uid": "id -u; command -v su >/dev/null && { su 0 id -u || su -c 'id -u'; }",
 }
 
-#: What is asked for before and after every run.
+_GPU_FILES: Final = (
+    "/sys/class/kgsl/kgsl-3d0/gpu_busy_percentage /sys/class/kgsl/kgsl-3d0/gpuclk "
+    "/sys/class/kgsl/kgsl-3d0/devfreq/max_freq /sys/class/kgsl/kgsl-3d0/devfreq/trans_stat "
+    "/sys/class/misc/mali0/device/cur_freq /sys/class/misc/mali0/device/scaling_max_freq "
+    "/sys/class/misc/mali0/device/utilization /sys/class/misc/mali0/device/time_in_state "
+    "/sys/kernel/gpu/gpu_clock /sys/kernel/gpu/gpu_max_clock /sys/kernel/gpu/gpu_busy "
+    "/sys/class/devfreq/*mali*/cur_freq /sys/class/devfreq/*mali*/max_freq /sys/class/devfreq/*mali*/trans_stat"
+)
+
+#: What is asked for before and after every run. A process costs a phone a few milliseconds: all small files are read by
+#: one ``grep -H``, which goes on after a file that isn't there or may not be read; ``[`` and ``$(<`` need none.
 STATE_COMMANDS: Final[Mapping[str, str]] = {
-    "boot_id": _BOOT_ID,
-    "uptime": "cat /proc/uptime",
-    "load": "cat /proc/loadavg",
-    "meminfo": "grep MemAvailable /proc/meminfo",
-    "zones": 'grep -H "" /sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/temp',
-    "cpufreq": (
-        f'f=$(ls -d {_CPU}/cpufreq/policy[0-9]*); [ -n "$f" ] || f=$(ls -d {_CPU}/cpu[0-9]*/cpufreq)\n'
-        'for d in $f; do grep -H "" $d/related_cpus $d/scaling_cur_freq $d/scaling_max_freq '
-        "$d/stats/time_in_state; done"
+    "files": (
+        f"c={_CPU}/cpufreq/policy; [ -d ${{c}}0 ] && c=$c'[0-9]*' || c='{_CPU}/cpu[0-9]*/cpufreq'\n"
+        'grep -H "" /proc/sys/kernel/random/boot_id /proc/uptime /proc/loadavg '
+        "/sys/class/power_supply/battery/current_now "
+        "/sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/temp "
+        "$c/related_cpus $c/scaling_cur_freq $c/scaling_min_freq $c/scaling_max_freq $c/scaling_governor "
+        f"$c/stats/time_in_state {_GPU_FILES}"
+    ),
+    "counts": (
+        "grep -e '^cpu ' -e ^ctxt -e ^btime -e ^processes -e ^procs_running -e ^MemAvailable /proc/stat /proc/meminfo"
     ),
     "thermalservice": "dumpsys thermalservice",
     "battery": "dumpsys battery",
-    "current": "cat /sys/class/power_supply/battery/current_now",
-    "screen": 'dumpsys power | grep -e mWakefulness= -e "Display Power"; dumpsys window policy | grep -i -e showing=',
+    "screen": (
+        'dumpsys power | grep -e mWakefulness= -e "Display Power"\n'
+        "dumpsys window policy | grep -i -e showing= -e mCurrentFocus="
+    ),
+    # Where the window manager's policy doesn't tell the focus: who is in the group of the app on screen.
+    "topapp": (
+        "t=; i=0; for p in $(</dev/cpuset/top-app/cgroup.procs); do\n"
+        ' t="$t /proc/$p/cmdline"; i=$((i+1)); [ $i -lt 4 ] || break\n'
+        'done; [ -z "$t" ] || cat $t'
+    ),
 }
 
 
@@ -101,27 +122,49 @@ def state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
     """Put a phone's state together from the outputs of STATE_COMMANDS."""
     thermal = probes.parse_thermalservice(sections.get("thermalservice", ""))
     battery = probes.parse_battery(sections.get("battery", ""))
-    cpufreq = probes.parse_cpufreq(sections.get("cpufreq", ""))
+    files, counted = sections.get("files", ""), sections.get("counts", "")
+    cpufreq = probes.parse_cpufreq(files)
+    gpu = parse_gpu(files)
+    counts = parse_kernel_counts(counted)
     screen = probes.parse_screen(sections.get("screen", ""))
     return DeviceState(
         at=at,
-        uptime_s=probes.parse_uptime(sections.get("uptime", "")),
-        boot_id=sections.get("boot_id", "").strip(),
+        uptime_s=probes.parse_uptime(_content(files, "/proc/uptime")),
+        boot_id=_content(files, "/proc/sys/kernel/random/boot_id").strip(),
         # Many phones hide sysfs' zones from the shell: what the thermal HAL tells comes in their place.
-        heat_c={**thermal.heat_c, **probes.parse_thermal_zones(sections.get("zones", ""))},
+        heat_c={**thermal.heat_c, **probes.parse_thermal_zones(files)},
         thermal_status=thermal.worst_status,
         battery_percent=battery.percent,
         battery_heat_c=battery.heat_c if battery.heat_c is not None else thermal.battery_c,
-        battery_current_ua=probes.parse_current_ua(sections.get("current", "")),
+        battery_current_ua=probes.parse_current_ua(_content(files, "/sys/class/power_supply/battery/current_now")),
         plugged=battery.plugged,
         clock_khz=cpufreq.current_khz,
         clock_limit_khz=cpufreq.limit_khz,
+        clock_floor_khz=cpufreq.floor_khz,
+        governors=cpufreq.governors,
         time_in_state=cpufreq.time_in_state,
-        load_1min=probes.parse_load(sections.get("load", "")),
-        memory_available_bytes=probes.parse_meminfo(sections.get("meminfo", "")).get("MemAvailable"),
+        gpu_khz=gpu.khz,
+        gpu_limit_khz=gpu.limit_khz,
+        gpu_busy_percent=gpu.busy_percent,
+        gpu_time_in_state=gpu.time_in_state,
+        cpu_busy_s=counts.busy_s,
+        cpu_total_s=counts.total_s,
+        context_switches=counts.context_switches,
+        processes_started=counts.processes_started,
+        runnable=counts.runnable,
+        boot_at_s=counts.boot_at_s,
+        load_1min=probes.parse_load(_content(files, "/proc/loadavg")),
+        memory_available_bytes=probes.parse_meminfo(counted.replace("/proc/meminfo:", "")).get("MemAvailable"),
         screen_on=screen.on,
         locked=screen.locked,
+        foreground=probes.parse_foreground(sections.get("screen", ""), cmdlines=sections.get("topapp", "")),
     )
+
+
+def _content(text: str, path: str) -> str:
+    """Return the first line of a file among ``path:content`` lines, empty when it isn't there."""
+    found = re.search(rf"^{re.escape(path)}:(.*)$", text, re.M)
+    return found[1] if found else ""
 
 
 def _is_emulator(properties: Mapping[str, str]) -> bool:

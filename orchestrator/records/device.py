@@ -130,8 +130,28 @@ class DeviceState:
     #: First cpu of each cluster -> current clock, and the clock that it may reach now.
     clock_khz: Mapping[int, int] = field(default_factory=dict)
     clock_limit_khz: Mapping[int, int] = field(default_factory=dict)
+    #: First cpu of each cluster -> the clock that it isn't let below, and its governor.
+    clock_floor_khz: Mapping[int, int] = field(default_factory=dict)
+    governors: Mapping[int, str] = field(default_factory=dict)
     #: First cpu of each cluster -> {frequency in kHz: time in 10 ms ticks}.
     time_in_state: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    #: The GPU's clock now, the highest that it may have now, and how busy it was over its driver's last moment.
+    gpu_khz: int | None = None
+    gpu_limit_khz: int | None = None
+    gpu_busy_percent: float | None = None
+    #: The GPU's frequency in kHz -> time in milliseconds.
+    gpu_time_in_state: Mapping[int, int] = field(default_factory=dict)
+    #: Of all cores together since boot: time in which they worked, and all time.
+    cpu_busy_s: float | None = None
+    cpu_total_s: float | None = None
+    context_switches: int | None = None
+    #: Processes and threads made since boot, and how many could run at this moment.
+    processes_started: int | None = None
+    runnable: int | None = None
+    #: When the device was booted, in Unix seconds by its own wall clock: it moves only when that clock is set.
+    boot_at_s: int | None = None
+    #: The app that has the screen, as far as that is told cheaply.
+    foreground: str = ""
     load_1min: float | None = None
     #: Cores that all processes together kept busy over the last moment, read where that costs nothing.
     busy_cores: float | None = None

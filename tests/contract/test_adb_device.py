@@ -140,6 +140,15 @@ def test_state_tells_heat_battery_clocks_and_screen(device: AdbDevice) -> None:
     assert set(state.clock_khz) == set(state.clock_limit_khz) == set(state.time_in_state) == {0, 4}
     assert state.load_1min is not None
     assert state.screen_on is not None
+    assert set(state.governors) == set(state.clock_floor_khz) == {0, 4}
+    assert state.boot_id
+    assert state.uptime_s is not None
+    assert state.cpu_busy_s is not None
+    assert state.context_switches is not None
+    assert state.boot_at_s is not None
+    assert state.gpu_khz is not None
+    assert state.gpu_limit_khz is not None
+    assert state.foreground == "com.android.launcher"
 
 
 def test_a_phone_that_lets_nobody_in_is_listed_with_what_to_do(bench: Bench) -> None:

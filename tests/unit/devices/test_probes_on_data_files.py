@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices import blobs, discovery, probes, processes
+from orchestrator.devices import activity_probes, blobs, discovery, probes, processes
 
 FOLDER = Path(__file__).parents[2] / "data" / "probes"
-MODULES = {"blobs": blobs, "discovery": discovery, "probes": probes, "processes": processes}
+MODULES = {
+    "activity_probes": activity_probes,
+    "blobs": blobs,
+    "discovery": discovery,
+    "probes": probes,
+    "processes": processes,
+}
 
 
 def agrees(found: object, expected: object) -> bool:
@@ -42,5 +48,10 @@ def test_probe_reads_what_the_phone_printed(path: Path) -> None:
 
 def test_every_probe_has_a_file() -> None:
     named = {json.loads(path.read_text("utf-8"))["probe"] for path in FOLDER.glob("*.json")}
-    parsers = {f"probes.{name}" for name in vars(probes) if name.startswith("parse_")}
+    parsers = {
+        f"{module}.{name}"
+        for module in ("activity_probes", "probes")
+        for name in vars(MODULES[module])
+        if name.startswith("parse_")
+    }
     assert parsers <= named, parsers - named

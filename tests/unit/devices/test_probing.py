@@ -1,12 +1,13 @@
 """Facts and state put together from what commands printed."""
 
+import re
 from datetime import UTC, datetime
 
 import pytest
 
 from orchestrator.devices.discovery import STATE_NOTES, Seen, Transport, explain_state, judge_twins
 from orchestrator.devices.installing import NEXT_STEPS
-from orchestrator.devices.probing import facts_from, state_from
+from orchestrator.devices.probing import STATE_COMMANDS, facts_from, state_from
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -71,7 +72,21 @@ def test_heat_comes_from_sysfs_and_from_the_thermal_service_where_sysfs_is_hidde
     )
     zones = "/sys/class/thermal/thermal_zone0/type:cpu\n/sys/class/thermal/thermal_zone0/temp:45000\n"
     assert state_from({"thermalservice": service}, at=NOW).heat_c == {"skin": 31.0}
-    assert state_from({"thermalservice": service, "zones": zones}, at=NOW).heat_c == {"skin": 31.0, "cpu": 45.0}
+    assert state_from({"thermalservice": service, "files": zones}, at=NOW).heat_c == {"skin": 31.0, "cpu": 45.0}
+
+
+def test_a_phone_without_the_focus_names_the_app_of_the_top_group() -> None:
+    told = {
+        "screen": "mWakefulness=Awake\nshowing=false\n",
+        "topapp": "zygote64\0com.example.game\0\0com.example.game:bg\0",
+    }
+    assert state_from(told, at=NOW).foreground == "com.example.game"
+
+
+def test_the_state_costs_a_phone_few_processes() -> None:
+    """Two for all files, one for each service that is asked, one to read a service's answer, one for the top app."""
+    script = "\n".join(STATE_COMMANDS.values())
+    assert len(re.findall(r"\b(?:grep|cat|dumpsys|ls) ", script)) <= 9
 
 
 @pytest.mark.parametrize(
