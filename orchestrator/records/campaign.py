@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from orchestrator.records.identity import CampaignId
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import FitLimits, Quiet, StoppingRule
 from orchestrator.records.workload import Case, Pass, SkippedCase
 
@@ -47,6 +48,10 @@ class Terms:
     sustained_s: float = 1800.0
     #: Whether a phone whose reference workload moved may be booted anew.
     may_reboot: bool = False
+    #: An A/B comparison: two cases in turns, as many pairs as its pilot shows to be needed.
+    pairing: Pairing | None = None
+    #: Serial number -> fingerprint of the device's system when the campaign began.
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
