@@ -14,7 +14,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.flag import FlagFault
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
-from orchestrator.records.plan import FitLimits
+from orchestrator.records.plan import FitLimits, Quiet
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
@@ -250,6 +250,9 @@ class Fitness:
     """Whether a device is fit for a run now; ``reason`` says what it isn't, empty when it is."""
 
     reason: str = ""
+    #: The first reason's documented code (``battery-low``, ``battery-hot``, ``thermal-status``, ``zone-hot``,
+    #: ``cancelled``), empty when it is fit.
+    code: str = ""
     #: Seconds waited for it.
     waited_s: float = 0.0
     #: The state that it was judged by.
@@ -264,14 +267,22 @@ class Conditioner(Protocol):
         device: Device,
         limits: FitLimits,
         *,
+        quiet: Quiet | None = None,
+        hold_s: float = 900.0,
         recent: DeviceState | None = None,
         on_wait: Callable[[str], None] | None = None,
+        on_note: Callable[[str], None] | None = None,
         cancelled: threading.Event | None = None,
     ) -> Fitness:
-        """Clean, quieten and wait until fit; each change is journalled before it is made. Called before every run.
+        """Identify, clean, quieten and wait until fit; each change is journalled before it is made.
 
-        ``recent`` is the device's state if it was read just now; the device isn't asked again then. ``on_wait`` is told
-        the reason when a wait begins.
+        Called before every run. ``quiet`` is applied once for each boot; None means its defaults. ``hold_s`` is how
+        long the device may then be silent before others may take it over. ``recent`` is the device's state if it was
+        read just now; the device isn't asked again then. ``on_wait`` is told the reason and the estimate when a wait
+        begins; ``on_note`` what couldn't be had, and what was found.
+
+        Raises DeviceBusyError naming the holder (another computer, home or program uses the device),
+        DeviceChangedError (another device answers), DeviceStorageError, other DeviceError kinds, HostStorageError.
         """
         ...
 
@@ -279,8 +290,11 @@ class Conditioner(Protocol):
         """Return the devices on which a change is still to be undone."""
         ...
 
-    def restore(self, device: Device) -> Sequence[str]:
-        """Undo every journalled change, also one of a crashed process; return what was put back."""
+    def restore(self, device: Device, *, on_note: Callable[[str], None] | None = None) -> Sequence[str]:
+        """Undo every journalled change, also one of a crashed process or another computer; return what was put back.
+
+        ``on_note`` is told each difference from the first snapshot that is left then.
+        """
         ...
 
 

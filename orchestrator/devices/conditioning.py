@@ -1,33 +1,43 @@
 """Bringing a device into a state in which a number means something, and putting back what was changed.
 
-The ladder: reachable (it answers) -> clean (nothing of ours runs) -> quiet (it stays awake) -> fit (not hot, not
-empty). Each change is journalled before it is made, so that a crash leaves nothing behind for good.
+The ladder: reachable (it answers) -> identified (the same phone, the same boot) -> clean (nothing runs, nobody else
+has it, there is space) -> quiet (as planned, quiet_steps.py) -> fit (fitness.py). Each change is journalled on this
+computer and on the phone before it is made, so that neither a crash nor another computer leaves anything behind.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.journal import Change, UndoJournal
-from orchestrator.devices.probes import parse_screen
-from orchestrator.errors import DeviceCommandError
-from orchestrator.ports import Device, Fitness
+from orchestrator.clock import Clock, SystemClock
+from orchestrator.devices.audit import Difference, differences, parse_snapshot, snapshot_script
+from orchestrator.devices.fitness import FitWait, unfit_reasons
+from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
+from orchestrator.devices.owner_note import FREE_MIN_BYTES, OwnerNote, Standing, check_free, parse_standing
+from orchestrator.devices.quiet_steps import QuietStep, steps_for
+from orchestrator.devices.sections import SectionScript
+from orchestrator.devices.shell import quote
+from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceStorageError
+from orchestrator.ports import Device, Fitness, ShellResult
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial
-from orchestrator.records.plan import FitLimits
+from orchestrator.records.plan import FitLimits, Quiet, Screen
+
+__all__ = ["LadderConditioner", "unfit_reasons"]
 
 #: Zone name (regular expression) -> limit in degrees, as the device's profile declares.
 ZoneLimits = Callable[[DeviceFacts], Mapping[str, float]]
+#: The options of Quiet that tuning found good for a phone.
+TunedOptions = Callable[[Serial], Mapping[str, bool]]
+_Tell = Callable[[str], None]
 
-_STAY_ON: Final = "stay_on_while_plugged_in"
-_FIRST_PAUSE_S: Final = 1.0
-_LONGEST_PAUSE_S: Final = 10.0
+_UNDO_FILE: Final = "undo"
+_QUIET_TIMEOUT_S: Final = 120.0
 
 
 class LadderConditioner:
@@ -39,145 +49,270 @@ class LadderConditioner:
         *,
         zone_limits: ZoneLimits | None = None,
         stray_apps: Sequence[str] = (),
+        tuned: TunedOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
         """``journal_folder`` is on this computer and outlives the process; ``stray_apps`` are stopped."""
         self.journal = UndoJournal(journal_folder)
+        self._owner = OwnerNote(journal_folder)
         self._zone_limits = zone_limits
         self._stray_apps = tuple(stray_apps)
+        self._tuned = tuned
         self._clock = clock or SystemClock()
-        #: Devices made quiet by this process. Each is touched by the one thread that holds its lease.
-        self._quiet: set[Serial] = set()
+        #: Devices made quiet by this process, how and in which boot. Each is touched by the thread with its lease.
+        self._quiet: dict[Serial, tuple[Quiet, str]] = {}
 
     def prepare(
         self,
         device: Device,
         limits: FitLimits,
         *,
+        quiet: Quiet | None = None,
+        hold_s: float = 900.0,
         recent: DeviceState | None = None,
-        on_wait: Callable[[str], None] | None = None,
+        on_wait: _Tell | None = None,
+        on_note: _Tell | None = None,
         cancelled: threading.Event | None = None,
     ) -> Fitness:
         """See Conditioner.prepare. Raises DeviceError kinds, HostStorageError (nothing is changed then)."""
-        device.kill_strays()
-        self._stop_apps(device)
-        if device.kind is DeviceKind.ANDROID and device.serial not in self._quiet:
-            # What a crashed process of ours left changed must not be taken for the phone's own settings.
-            self.restore(device)
-            self._quieten(device)
-            self._quiet.add(device.serial)
-        return self._wait_until_fit(device, limits, recent, on_wait, cancelled)
+        wanted = quiet or Quiet()
+        if device.kind is not DeviceKind.ANDROID:
+            device.kill_strays()
+        else:
+            wanted = self.resolved(wanted, device.serial)
+            boot_id = self._clean(device, hold_s)
+            if self._quiet.get(device.serial) != (wanted, boot_id):
+                # What a crashed process of ours left changed must not be taken for the phone's own settings; and a
+                # new boot has forgotten some of them.
+                self._undo_all(device)
+                self._quieten(device, wanted, on_note or _nobody)
+                self._quiet[device.serial] = (wanted, boot_id)
+        zone_limits = self._zone_limits(device.facts()) if self._zone_limits is not None else {}
+        wait = FitWait(limits, zone_limits, self._clock)
+        return wait.until_fit(
+            lambda: self._state(device, wanted), recent=self._usable(recent, wanted), on_wait=on_wait,
+            cancelled=cancelled,
+        )  # fmt: skip
+
+    def resolved(self, quiet: Quiet, serial: Serial) -> Quiet:
+        """Return a plan's wishes with what tuning found for the phone where they say nothing."""
+        found = self._tuned(serial) if self._tuned is not None else {}
+        open_options = {name: value for name, value in found.items() if getattr(quiet, name, True) is None}
+        return replace(quiet, **open_options)  # type: ignore[arg-type]
 
     def unrestored(self) -> Sequence[Serial]:
         """Return the devices on which a change is still to be undone."""
         return self.journal.serials()
 
-    def restore(self, device: Device) -> Sequence[str]:
+    def restore(self, device: Device, *, on_note: _Tell | None = None) -> Sequence[str]:
         """See Conditioner.restore; what can't be undone stays in the journal and raises DeviceCommandError."""
-        self._quiet.discard(device.serial)
-        left = self.journal.pending(device.serial)
-        restored: list[str] = []
-        while left:
-            change = left[-1]
-            result = device.shell(change.undo)
-            if result.exit_code != 0:
-                said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
-                raise DeviceCommandError(
-                    f"{change.what} can't be put back with {change.undo!r}: {said or 'no reason given'}",
-                    serial=device.serial,
-                )
-            left.pop()
-            self.journal.keep(device.serial, left)
-            restored.append(change.what)
+        if device.kind is not DeviceKind.ANDROID:
+            return self._undo_all(device)
+        standing = parse_standing(_must(device, self._owner.claim_command(device.work_folder, hold_s=120.0)).text)
+        self._identify(device, standing)
+        # A foreign program that runs is no reason not to put a setting back; a foreign owner is.
+        check_free(replace(standing, strays=()), device.serial)
+        restored = self._undo_all(device)
+        for difference in self.audit(device, settle=True):
+            (on_note or _nobody)(f"not as before: {difference.text}")
+        _must(device, self._owner.release_command(device.work_folder))
         return restored
+
+    def audit(self, device: Device, *, settle: bool = False) -> Sequence[Difference]:
+        """Return what differs from the first snapshot since the phone was clean; nothing when there is none.
+
+        ``settle``: what is found now is taken for the phone's own from now on. Raises DeviceError kinds.
+        """
+        before = self.journal.snapshot(device.serial)
+        if before is None:
+            return ()
+        found = differences(before, self._snapshot(device))
+        if settle and not self.journal.pending(device.serial):
+            self.journal.keep_snapshot(device.serial, None)
+        return found
 
     def hold(self, device: Device, change: Change, command: str) -> None:
         """Run ``command`` with ``change`` journalled before it; `restore` undoes it, whatever happens to this process.
 
         Raises HostStorageError (nothing is changed then), DeviceCommandError and the other DeviceError kinds.
         """
-        self._change(device, change, command)
-
-    def _stop_apps(self, device: Device) -> None:
-        if device.kind is DeviceKind.ANDROID and self._stray_apps:
-            apps = " ".join(map(shlex.quote, self._stray_apps))
-            device.shell(f'for app in {apps}; do [ -z "$(pidof $app)" ] || am force-stop $app; done')
-
-    def _quieten(self, device: Device) -> None:
-        """Keep the phone awake while it is plugged in: a phone that dozes off gives its cores less."""
-        told = device.shell(f"settings get global {_STAY_ON}; dumpsys power | grep mWakefulness=").text
-        before, _, power = told.partition("\n")
-        if parse_screen(power).on is False:
-            # First, because svc wakes the phone too, and what was before couldn't be told any more.
-            self._wake(device)
-        undo = (
-            f"settings put global {_STAY_ON} {before.strip()}"
-            if re.fullmatch(r"\d+", before.strip())
-            else f"settings delete global {_STAY_ON}"
-        )
-        self._change(device, Change(what="staying awake while plugged in", undo=undo), "svc power stayon true")
-
-    def _wake(self, device: Device) -> None:
-        self._change(
-            device,
-            Change(what="the screen being on", undo="input keyevent KEYCODE_SLEEP"),
-            "input keyevent KEYCODE_WAKEUP",
-        )
-
-    def _change(self, device: Device, change: Change, command: str) -> None:
-        if change not in self.journal.pending(device.serial):
-            self.journal.add(device.serial, change)
+        self._note(device, [change])
         result = device.shell(command)
         if result.exit_code != 0:
-            said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
-            raise DeviceCommandError(f"{command!r} failed: {said or 'no reason given'}", serial=device.serial)
+            raise DeviceCommandError(f"{command!r} failed: {_said(result)}", serial=device.serial)
 
-    def _wait_until_fit(
-        self,
-        device: Device,
-        limits: FitLimits,
-        recent: DeviceState | None,
-        on_wait: Callable[[str], None] | None,
-        cancelled: threading.Event | None,
-    ) -> Fitness:
-        zone_limits = self._zone_limits(device.facts()) if self._zone_limits is not None else {}
-        deadline = Deadline(limits.wait_s, self._clock)
-        begun_s = self._clock.monotonic_s()
-        pause_s = _FIRST_PAUSE_S
-        while True:
-            state, recent = recent or device.state(), None
-            if state.screen_on is False:
-                self._wake(device)
-                state = device.state()
-            reasons = unfit_reasons(state, limits, zone_limits)
-            waited_s = self._clock.monotonic_s() - begun_s
-            if not reasons or deadline.expired or _is_hopeless(state, limits):
-                return Fitness(reason="; ".join(reasons), waited_s=waited_s, state=state)
-            if on_wait is not None:
-                on_wait("; ".join(reasons))
-                on_wait = None
-            if self._clock.wait(min(pause_s, deadline.remaining_s), cancelled):
-                return Fitness(reason="cancelled while waiting: " + "; ".join(reasons), waited_s=waited_s, state=state)
-            pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.5)
+    # Clean ------------------------------------------------------------------------------------------------------------
+
+    def _clean(self, device: Device, hold_s: float) -> str:
+        """Take the phone, refuse it when somebody else has it, end what is ours; return its boot id."""
+        stop = ""
+        if self._stray_apps:
+            apps = " ".join(map(shlex.quote, self._stray_apps))
+            stop = f'for app in {apps}; do [ -z "$(pidof $app)" ] || am force-stop $app; done\n'
+        claim = self._owner.claim_command(device.work_folder, hold_s=hold_s)
+        standing = parse_standing(_must(device, claim).text)
+        self._identify(device, standing)
+        check_free(replace(standing, strays=()), device.serial)
+        killed = device.kill_strays()
+        if stop:
+            device.shell(stop)
+        if standing.strays and killed:
+            # What ran may have been our own stray, which is gone now.
+            standing = parse_standing(_must(device, claim).text)
+        check_free(standing, device.serial)
+        if standing.free_bytes is not None and standing.free_bytes < FREE_MIN_BYTES:
+            raise DeviceStorageError(
+                f"only {standing.free_bytes >> 20} MiB are free in {device.work_folder}, a run's output may need "
+                f"{FREE_MIN_BYTES >> 20} MiB",
+                serial=device.serial,
+                hint="free some on the phone",
+            )
+        return standing.boot_id
+
+    def _identify(self, device: Device, standing: Standing) -> None:
+        known = device.facts().properties.get("ro.serialno", "")
+        if known and standing.serial and standing.serial != known:
+            raise DeviceChangedError(f"another phone answers now: {standing.serial}", serial=device.serial)
+
+    # Quiet ------------------------------------------------------------------------------------------------------------
+
+    def _quieten(self, device: Device, quiet: Quiet, tell: _Tell) -> None:
+        """Make a phone as quiet as planned: one round trip to read it, one to change it, whatever is asked."""
+        steps = []
+        for step in steps_for(quiet, device.facts(), over_network=_is_over_network(device)):
+            if step.refusal:
+                tell(f"{step.name} can't be had: {step.refusal}")
+            else:
+                steps.append(step)
+        reading = SectionScript({str(number): step.read for number, step in enumerate(steps)})
+        snapshot = snapshot_script()
+        told = device.shell(reading.text + snapshot.text, timeout_s=_QUIET_TIMEOUT_S).text
+        originals = {number: _one_line(text) for number, text in reading.split(told).items()}
+        to_do: dict[int, QuietStep] = {}
+        for number, step in enumerate(steps):
+            original = originals.get(str(number), "")
+            if step.accepts(original):
+                continue
+            if not original:
+                tell(f"{step.name} can't be had: the phone doesn't have it")
+                continue
+            to_do[number] = step
+        if not to_do:
+            return
+        if self.journal.snapshot(device.serial) is None:
+            self.journal.keep_snapshot(device.serial, parse_snapshot(snapshot.split(told)))
+        changes = [Change(what=step.name, undo=step.undo(originals[str(number)])) for number, step in to_do.items()]
+        self._note(device, changes)
+        self._apply(device, to_do, tell)
+
+    def _note(self, device: Device, changes: Sequence[Change]) -> None:
+        """Write changes down here, then on the phone; nothing may be changed when this raises."""
+        pending = self.journal.pending(device.serial)
+        fresh = [change for change in changes if change not in pending]
+        if not fresh:
+            return
+        self.journal.add(device.serial, *fresh)
+        text = format_changes([*pending, *fresh])
+        script = (
+            f"cd {quote(device.work_folder)} && printf %s {quote(text)} >{_UNDO_FILE}.tmp && sync && "
+            f"mv {_UNDO_FILE}.tmp {_UNDO_FILE}"
+        )
+        if device.kind is DeviceKind.ANDROID:
+            _must(device, f"mkdir -p {quote(device.work_folder)} && {script}")
+
+    def _apply(self, device: Device, steps: Mapping[int, QuietStep], tell: _Tell) -> None:
+        commands: dict[str, str] = {}
+        for number, step in steps.items():
+            commands[f"apply {number}"] = f"( {step.apply} ) >/dev/null 2>&1; echo $?"
+        for number, step in steps.items():
+            commands[f"check {number}"] = step.read
+        script = SectionScript(commands)
+        told = script.split(device.shell(script.text, timeout_s=_QUIET_TIMEOUT_S).text)
+        for number, step in steps.items():
+            code, now = _one_line(told.get(f"apply {number}", "")), _one_line(told.get(f"check {number}", ""))
+            stuck = code == "0" if step.by_exit_code else step.accepts(now)
+            if not stuck:
+                tell(f"{step.name} didn't come to be: exit code {code or 'unknown'}, the phone says {now!r}")
+
+    def _state(self, device: Device, quiet: Quiet) -> DeviceState:
+        """Read the state; a screen that isn't as planned any more is switched again."""
+        state = device.state()
+        if device.kind is DeviceKind.ANDROID and state.screen_on is (quiet.screen is Screen.OFF):
+            key, undo = ("SLEEP", "WAKEUP") if quiet.screen is Screen.OFF else ("WAKEUP", "SLEEP")
+            name = f"the screen being {quiet.screen.value}"
+            self.hold(device, Change(what=name, undo=f"input keyevent KEYCODE_{undo}"), f"input keyevent KEYCODE_{key}")
+            state = device.state()
+        return state
+
+    @staticmethod
+    def _usable(recent: DeviceState | None, quiet: Quiet) -> DeviceState | None:
+        """Return a state of just now unless the screen in it isn't as planned."""
+        return None if recent is not None and recent.screen_on is (quiet.screen is Screen.OFF) else recent
+
+    # Undo -------------------------------------------------------------------------------------------------------------
+
+    def _undo_all(self, device: Device) -> list[str]:
+        """Undo what this computer's journal or the phone's own file tells, newest first."""
+        self._quiet.pop(device.serial, None)
+        left = self.journal.pending(device.serial)
+        if device.kind is DeviceKind.ANDROID:
+            elsewhere = parse_changes(self._phones_own(device))
+            # Another computer's changes were made first, where both tell of some.
+            left = [change for change in elsewhere if change not in left] + left
+            if elsewhere:
+                self.journal.keep(device.serial, left)
+        restored: list[str] = []
+        while left:
+            change = left[-1]
+            result = device.shell(change.undo)
+            if result.exit_code != 0:
+                raise DeviceCommandError(
+                    f"{change.what} can't be put back with {change.undo!r}: {_said(result)}", serial=device.serial
+                )
+            restored.append(change.what)
+            left.pop()
+            if left:
+                self.journal.keep(device.serial, left)
+        if restored and device.kind is DeviceKind.ANDROID:
+            # The phone's file goes first: as long as either is there, whoever comes next undoes once more.
+            _must(device, f"rm -f {quote(device.work_folder)}/{_UNDO_FILE}")
+        self.journal.keep(device.serial, ())
+        return restored
+
+    def _phones_own(self, device: Device) -> str:
+        return device.shell(f"cat {quote(device.work_folder)}/{_UNDO_FILE} 2>/dev/null").text
+
+    def _snapshot(self, device: Device) -> dict[str, str]:
+        script = snapshot_script()
+        return parse_snapshot(script.split(device.shell(script.text, timeout_s=_QUIET_TIMEOUT_S).text))
 
 
-def unfit_reasons(state: DeviceState, limits: FitLimits, zone_limits: Mapping[str, float]) -> list[str]:
-    """Return why a device in this state is not fit, one reason each; what is unknown is no reason."""
-    reasons: list[str] = []
-    if state.battery_percent is not None and state.battery_percent < limits.battery_percent_min:
-        reasons.append(f"battery at {state.battery_percent} %, at least {limits.battery_percent_min} % wanted")
-    if state.battery_heat_c is not None and state.battery_heat_c > limits.battery_heat_c_max:
-        reasons.append(f"battery at {state.battery_heat_c:.1f} C, at most {limits.battery_heat_c_max:g} C wanted")
-    if state.thermal_status is not None and state.thermal_status > limits.thermal_status_max:
-        reasons.append(f"thermal status {state.thermal_status}, at most {limits.thermal_status_max} wanted")
-    for pattern, limit_c in zone_limits.items():
-        for zone, heat_c in state.heat_c.items():
-            if heat_c > limit_c and re.search(pattern, zone):
-                reasons.append(f"{zone} at {heat_c:.1f} C, at most {limit_c:g} C wanted")
-    return reasons
+def _nobody(text: str) -> None:
+    """Nobody listens."""
 
 
-def _is_hopeless(state: DeviceState, limits: FitLimits) -> bool:
-    """Whether waiting is in vain: a low battery that isn't being charged only gets lower."""
-    is_low = state.battery_percent is not None and state.battery_percent < limits.battery_percent_min
-    return is_low and state.plugged == "none"
+def _one_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[0].strip() if lines else ""
+
+
+def _must(device: Device, script: str) -> ShellResult:
+    result = device.shell(script)
+    if result.exit_code != 0:
+        said = _said(result)
+        if "No space left" in said:
+            raise DeviceStorageError(said, serial=device.serial, hint="free some on the phone")
+        raise DeviceCommandError(f"our folder {device.work_folder} can't be used: {said}", serial=device.serial)
+    return result
+
+
+def _said(result: ShellResult) -> str:
+    return (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-300:] or "no reason given"
+
+
+def _is_over_network(device: Device) -> bool:
+    """Whether adb reaches the phone through its own network, which must not be switched off then."""
+    transport = str(getattr(device, "transport", ""))
+    host = transport.rpartition(":")[0]
+    is_local = host in {"127.0.0.1", "localhost", "[::1]"}
+    return "._adb-tls-connect." in transport or (":" in transport and not is_local)

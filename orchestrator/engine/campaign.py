@@ -122,10 +122,13 @@ class CampaignRunner:
     def _put_back(self, device: Device) -> None:
         """Undo what was changed; what can't be undone now stays in the journal and is named."""
         try:
-            self._services.conditioner.restore(device)
+            self._services.conditioner.restore(device, on_note=lambda text: self._problem(device, text))
         except BenchfarmError as error:
             text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
-            self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=True))
+            self._problem(device, text)
+
+    def _problem(self, device: Device, text: str) -> None:
+        self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=True))
 
 
 def _planned(campaign: Campaign) -> set[tuple[CaseKey, Pass, int]]:

@@ -193,8 +193,11 @@ class CaseRunner:
         fitness = self._services.conditioner.prepare(
             self._device,
             self._workload.campaign.terms.limits,
+            quiet=self._workload.campaign.terms.quiet,
+            hold_s=self._hold_s(invocation),
             recent=self._recent_state(),
             on_wait=lambda reason: self._note(f"waits to be fit: {reason}"),
+            on_note=lambda text: self._note(text, is_problem=True),
             cancelled=self._services.cancelled,
         )
         self._check_cancelled()
@@ -223,6 +226,12 @@ class CaseRunner:
         self._last_state = (self._services.clock.monotonic_s(), after)
         self._last_raw = raw
         return self._judged(invocation, raw, tool.parse(raw, case), run_id=request.run_id, before=before, after=after)
+
+    def _hold_s(self, invocation: Invocation) -> float:
+        """Return how long the device is silent at most: for one invocation, with room for transfers and a wait."""
+        terms = self._workload.campaign.terms
+        sustained_s = terms.sustained_s if invocation.run_pass is Pass.SUSTAINED else 0.0
+        return terms.timeout_s + 2 * invocation.case.max_secs + sustained_s + terms.limits.wait_s
 
     def _state_after(self, before: DeviceState) -> DeviceState | None:
         """Return the state after a run, None when the way to the device failed just now: the run itself is whole.

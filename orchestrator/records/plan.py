@@ -117,6 +117,8 @@ class Quiet:
     pin_clocks: bool | None = None
     #: As root: the GPU's devfreq at its maximum.
     pin_gpu: bool | None = None
+    #: As root: the vendor's own thermal services stopped; never tuned, because the phone may get too hot.
+    thermal_control_off: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

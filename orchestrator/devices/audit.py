@@ -1,0 +1,86 @@
+"""Comparing a phone with what it was: all settings, clocks, screen and debug properties, before and after."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.devices.sections import SectionScript
+
+_NAMESPACES: Final = ("global", "secure", "system")
+_POLICIES: Final = "/sys/devices/system/cpu/cpufreq/policy[0-9]*"
+_GPU: Final = "/sys/class/kgsl/kgsl-3d0/devfreq /sys/class/devfreq/*gpu* /sys/class/devfreq/*mali*"
+_COMMANDS: Final[Mapping[str, str]] = {
+    **{f"settings {name}": f"settings list {name}" for name in _NAMESPACES},
+    "property": "getprop | grep '^\\[debug\\.'",
+    "file": (
+        f"for f in {_POLICIES}/scaling_governor {_POLICIES}/scaling_min_freq; "
+        'do [ -f $f ] && echo "$f=$(cat $f)"; done; '
+        f'for d in {_GPU}; do [ -f $d/min_freq ] && echo "$d/min_freq=$(cat $d/min_freq)"; done'
+    ),
+    "state": (
+        "dumpsys power | grep -m 1 mWakefulness=; "
+        'for k in deep light; do echo "doze $k=$(dumpsys deviceidle enabled $k)"; done'
+    ),
+}
+#: What Android counts and stamps by itself, whoever does what.
+_RESTLESS: Final = re.compile(
+    r"boot_count|_count$|timestamp|_time$|time_|last_|_last|phenotype|^settings \w+ _|"
+    r"next_alarm|battery_|ssid|config_|token|hash|version|adb_wifi",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing that isn't what it was; None: it wasn't or isn't there."""
+
+    what: str
+    before: str | None
+    after: str | None
+
+    @property
+    def text(self) -> str:
+        """It in words."""
+        return f"{self.what} was {_said(self.before)} and is {_said(self.after)}"
+
+
+def snapshot_script() -> SectionScript:
+    """Return the commands that tell all that is watched, in one round trip."""
+    return SectionScript(_COMMANDS)
+
+
+def parse_snapshot(sections: Mapping[str, str]) -> dict[str, str]:
+    """Return name -> value of everything that was told."""
+    found: dict[str, str] = {}
+    for section, text in sections.items():
+        for line in text.splitlines():
+            if section == "property":
+                match = re.match(r"\[([^]]+)\]: \[(.*)\]$", line.strip())
+                if match is not None:
+                    found[f"property {match.group(1)}"] = match.group(2)
+                continue
+            name, equals, value = line.strip().partition("=")
+            if equals and name:
+                found[f"{section} {name.strip()}"] = value
+    return found
+
+
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[Difference]:
+    """Return what differs, sorted; what Android changes by itself is left out."""
+    found = []
+    for what in sorted(before.keys() | after.keys()):
+        old, new = before.get(what), after.get(what)
+        # An empty property is as good as none.
+        if (old or "") == (new or "") or _RESTLESS.search(what):
+            continue
+        if what.startswith("property ") and not (old and new) and (old or new) in {"0", "false"}:
+            continue
+        found.append(Difference(what=what, before=old, after=new))
+    return found
+
+
+def _said(value: str | None) -> str:
+    return "not there" if value is None else repr(value) if value != "" else "empty"

@@ -1,0 +1,126 @@
+"""Who uses a phone, as a note on the phone itself: two computers, or two homes on one, refuse each other's phone.
+
+The note is valid for a span of the phone's own uptime and for one boot, so that no clock has to agree with another.
+It is written anew before each run. A lease on this computer (lease.py) comes first: the note's token is the same for
+all processes of one home, of which only one holds the lease.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from orchestrator.devices.shell import quote
+from orchestrator.errors import DeviceBusyError
+
+_FILE: Final = "owner"
+#: Programs that heat a phone and are nobody's stray of ours; app processes are stopped by their package instead.
+_PROGRAMS: Final = "benchmark_model benchmark_model_plus_flex benchmark_litert_model"
+#: Less than that, and a run's output may not fit.
+FREE_MIN_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What one look at a phone tells: who it is, who uses it, what it lacks."""
+
+    serial: str
+    boot_id: str
+    #: The foreign holder's words, empty when the phone is ours now.
+    holder: str
+    #: Foreign programs that measure right now: name and pid.
+    strays: tuple[str, ...]
+    #: None when df can't be read.
+    free_bytes: int | None
+
+
+class OwnerNote:
+    """Writes, reads and removes the note of one home."""
+
+    def __init__(self, home: Path) -> None:
+        """``home`` is a folder that only one home has; the computer's name goes with it."""
+        self._host = socket.gethostname()
+        seed = f"{self._host}\n{os.getuid()}\n{home.absolute()}"
+        self.token = hashlib.sha256(seed.encode()).hexdigest()[:16]
+
+    def claim_command(self, folder: str, *, hold_s: float) -> str:
+        """Return the script that takes or renews the phone unless another holds it, and tells how it stands."""
+        words = json.dumps({"host": self._host, "pid": os.getpid(), "hold_s": round(hold_s)})
+        return (
+            f"mkdir -p {quote(folder)}; cd {quote(folder)} || exit 1\n"
+            # A folder is made by one alone; one that a crash left behind is waited for, not obeyed.
+            "i=0; while ! mkdir owner.lock 2>/dev/null && [ $i -lt 15 ]; do i=$((i+1)); sleep 0.1 || sleep 1; done\n"
+            "read up rest </proc/uptime; up=${up%.*}; boot=$(cat /proc/sys/kernel/random/boot_id)\n"
+            "t=; b=; u=0; w=; [ -f owner ] && read t b u w <owner\n"
+            f'if [ -n "$t" ] && [ "$t" != {self.token} ] && [ "$b" = "$boot" ] && [ "$u" -gt "$up" ]; then\n'
+            ' echo "held $((u-up)) $w"\n'
+            f"else echo {self.token} $boot $((up+{max(1, round(hold_s))})) {quote(words)} >owner.tmp && "
+            "mv owner.tmp owner || echo unwritable; fi\n"
+            "rmdir owner.lock\n"
+            'echo "serial $(getprop ro.serialno)"; echo "boot $boot"\n'
+            f'for n in {_PROGRAMS}; do p=$(pidof $n) && echo "stray $n $p"; done\n'
+            'echo "free $(df -k . | tail -n 1)"\n'
+        )
+
+    def release_command(self, folder: str) -> str:
+        """Return the script that removes the note if it is ours."""
+        return (
+            f"cd {quote(folder)} 2>/dev/null || exit 0; t=; [ -f {_FILE} ] && read t rest <{_FILE}; "
+            f'[ "$t" != {self.token} ] || rm -f {_FILE}'
+        )
+
+
+def parse_standing(text: str) -> Standing:
+    """Read what the claim's script printed."""
+    found: dict[str, str] = {}
+    strays: list[str] = []
+    for line in text.replace("\r\n", "\n").splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "stray":
+            name, _, pids = rest.partition(" ")
+            strays.append(f"{name} (pid {pids.strip()})")
+        elif word in {"held", "serial", "boot", "free"}:
+            found.setdefault(word, rest.strip())
+    return Standing(
+        serial=found.get("serial", ""),
+        boot_id=found.get("boot", ""),
+        holder=_holder(found["held"]) if "held" in found else "",
+        strays=tuple(strays),
+        free_bytes=_free_bytes(found.get("free", "")),
+    )
+
+
+def check_free(standing: Standing, serial: str) -> None:
+    """Raise DeviceBusyError when somebody else uses the phone: another home, or a program that none of ours started."""
+    if standing.holder:
+        raise DeviceBusyError(
+            f"in use by {standing.holder}",
+            serial=serial,
+            hint="wait until it is done; the note on the phone expires by itself when its owner has died",
+        )
+    if standing.strays:
+        raise DeviceBusyError(
+            f"{', '.join(standing.strays)} runs on the phone and wasn't started by benchfarm",
+            serial=serial,
+            hint="wait for its end or kill it: two programs at once would measure each other",
+        )
+
+
+def _holder(text: str) -> str:
+    left, _, words = text.partition(" ")
+    try:
+        note = json.loads(words)
+        who = f"process {int(note['pid'])} on {note['host']}"
+    except (ValueError, KeyError, TypeError):
+        who = "another computer"
+    return f"{who} (its note on the phone is valid for {left} s more)"
+
+
+def _free_bytes(line: str) -> int | None:
+    fields = line.split()
+    return int(fields[3]) * 1024 if len(fields) >= 6 and fields[3].isdigit() else None

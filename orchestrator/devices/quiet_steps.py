@@ -1,0 +1,264 @@
+"""What can be done to a phone so that it disturbs a measurement less: a table of steps, each read, applied and undone.
+
+What the shell user may do is Android's own: settings and ``svc`` always, ``cmd connectivity airplane-mode`` and ``cmd
+power set-fixed-performance-mode-enabled`` since Android 11, clocks and vendors' thermal services only as root.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.devices.shell import quote
+from orchestrator.records.device import CpuCluster, DeviceFacts
+from orchestrator.records.plan import Quiet, Screen
+
+_ANDROID_7: Final = 24
+_ANDROID_11: Final = 30
+_POLICIES: Final = "/sys/devices/system/cpu/cpufreq"
+#: Init services that lower clocks on their own; names differ between vendors and years.
+_THERMAL_SERVICES: Final = (
+    "thermal-engine vendor.thermal-engine thermald mi_thermald thermalloadalgod vendor.thermal-hal-2-0.mtk"
+)
+_GPU_FOLDERS: Final = "/sys/class/kgsl/kgsl-3d0/devfreq /sys/class/devfreq/*gpu* /sys/class/devfreq/*mali*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietStep:
+    """One setting: how it is read, what it is to be, and how it is put back."""
+
+    #: In words, also the change's name in the journal.
+    name: str
+    #: The field of Quiet that asks for it.
+    option: str
+    #: Prints what it is now; nothing where the phone doesn't have it.
+    read: str
+    #: Whether what was read is what is wanted.
+    accepts: Callable[[str], bool]
+    apply: str
+    #: What was read -> the command that puts it back.
+    undo: Callable[[str], str]
+    #: Why it can't be had on this phone, empty when it may be tried.
+    refusal: str = ""
+    #: Nothing can be read back: the exit code of ``apply`` decides.
+    by_exit_code: bool = False
+
+
+def as_root(command: str) -> str:
+    """Return a command line that runs ``command`` as root, by whatever way this phone has."""
+    word = quote(command)
+    return (
+        f'if [ "$(id -u)" = 0 ]; then sh -c {word}; '
+        f'elif [ "$(su 0 id -u 2>/dev/null)" = 0 ]; then su 0 sh -c {word}; else su -c {word}; fi'
+    )
+
+
+def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[QuietStep]:
+    """Return the steps that a plan's wishes mean on a phone, in the order in which they are taken.
+
+    ``over_network``: adb reaches the phone by its own Wi-Fi, which is therefore left on.
+    """
+    steps = list(_screen_steps(quiet.screen))
+    if quiet.airplane:
+        steps.append(_airplane(facts, over_network=over_network))
+    if quiet.no_doze:
+        steps += [_doze(kind, facts) for kind in ("deep", "light")]
+    if quiet.animations_off:
+        names = ("window_animation_scale", "transition_animation_scale", "animator_duration_scale")
+        steps += [_setting("global", name, "0", option="animations_off") for name in names]
+    if quiet.sync_off:
+        steps += [_radio(service, name, over_network=over_network) for service, name in _RADIOS]
+    if quiet.fixed_performance:
+        steps.append(_fixed_performance(facts))
+    if quiet.pin_clocks:
+        steps += [step for cluster in facts.clusters for step in _pinned(cluster, facts)]
+    if quiet.pin_gpu:
+        steps.append(_pinned_gpu(facts))
+    if quiet.thermal_control_off:
+        steps.append(_thermal_control(facts))
+    return steps
+
+
+def _screen_steps(screen: Screen) -> list[QuietStep]:
+    read = "dumpsys power | grep -m 1 mWakefulness="
+    wake, sleep = "input keyevent KEYCODE_WAKEUP", "input keyevent KEYCODE_SLEEP"
+    if screen is Screen.OFF:
+        return [
+            QuietStep(
+                name="the screen being off",
+                option="screen",
+                read=read,
+                accepts=lambda told: "Awake" not in told,
+                apply=sleep,
+                undo=lambda told: wake,
+            )
+        ]
+    return [
+        QuietStep(
+            name="the screen being on",
+            option="screen",
+            read=read,
+            accepts=lambda told: "Awake" in told,
+            apply=wake,
+            undo=lambda told: sleep,
+        ),
+        QuietStep(
+            name="staying awake while plugged in",
+            option="screen",
+            read="settings get global stay_on_while_plugged_in",
+            accepts=lambda told: told.isdigit() and int(told) & 7 == 7,
+            apply="svc power stayon true",
+            undo=lambda told: put_setting("global", "stay_on_while_plugged_in", told),
+        ),
+    ]
+
+
+def put_setting(namespace: str, name: str, told: str) -> str:
+    """Return the command that gives a setting the value that ``settings get`` printed."""
+    if told in {"null", ""}:
+        return f"settings delete {namespace} {name}"
+    return f"settings put {namespace} {name} {quote(told)}"
+
+
+def _setting(namespace: str, name: str, value: str, *, option: str) -> QuietStep:
+    return QuietStep(
+        name=name.replace("_", " "),
+        option=option,
+        read=f"settings get {namespace} {name}",
+        accepts=lambda told: _same_number(told, value),
+        apply=f"settings put {namespace} {name} {quote(value)}",
+        undo=lambda told: put_setting(namespace, name, told),
+    )
+
+
+def _same_number(told: str, value: str) -> bool:
+    try:
+        return float(told) == float(value)
+    except ValueError:
+        return told == value
+
+
+def _airplane(facts: DeviceFacts, *, over_network: bool) -> QuietStep:
+    def switch(on: bool) -> str:
+        if (facts.sdk or 0) >= _ANDROID_11:
+            return f"cmd connectivity airplane-mode {'enable' if on else 'disable'}"
+        broadcast = f"am broadcast -a android.intent.action.AIRPLANE_MODE --ez state {'true' if on else 'false'}"
+        return as_root(f"settings put global airplane_mode_on {int(on)}; {broadcast}")
+
+    refusal = "adb reaches the phone through its Wi-Fi" if over_network else ""
+    if not refusal and (facts.sdk or 0) < _ANDROID_11 and not facts.is_rooted:
+        refusal = "before Android 11 only root may switch it"
+    return QuietStep(
+        name="airplane mode",
+        option="airplane",
+        read="settings get global airplane_mode_on",
+        accepts=lambda told: told == "1",
+        apply=switch(True),
+        undo=lambda told: switch(told == "1"),
+        refusal=refusal,
+    )
+
+
+def _doze(kind: str, facts: DeviceFacts) -> QuietStep:
+    return QuietStep(
+        name=f"{kind} doze being off",
+        option="no_doze",
+        read=f"dumpsys deviceidle enabled {kind}",
+        accepts=lambda told: told == "0",
+        apply=f"dumpsys deviceidle disable {kind}",
+        undo=lambda told: f"dumpsys deviceidle {'enable' if told == '1' else 'disable'} {kind}",
+        refusal="" if (facts.sdk or 0) >= _ANDROID_7 else "it came with Android 7",
+    )
+
+
+#: Without a network nothing is synchronized or updated; the shell has no switch for the accounts' own setting.
+_RADIOS: Final = (("wifi", "wifi_on"), ("data", "mobile_data"))
+
+
+def _radio(service: str, setting: str, *, over_network: bool) -> QuietStep:
+    return QuietStep(
+        name={"wifi": "Wi-Fi being off", "data": "mobile data being off"}[service],
+        option="sync_off",
+        read=f"settings get global {setting}",
+        accepts=lambda told: told in {"0", "null"},
+        apply=f"svc {service} disable",
+        undo=lambda told: f"svc {service} {'disable' if told == '0' else 'enable'}",
+        refusal="adb reaches the phone through its Wi-Fi" if over_network and service == "wifi" else "",
+    )
+
+
+def _fixed_performance(facts: DeviceFacts) -> QuietStep:
+    command = "cmd power set-fixed-performance-mode-enabled"
+    return QuietStep(
+        name="fixed performance mode",
+        option="fixed_performance",
+        # Android can't be asked; it is off unless a test harness has switched it on.
+        read="echo off",
+        accepts=lambda told: False,
+        apply=f"{command} true",
+        undo=lambda told: f"{command} false",
+        refusal="" if (facts.sdk or 0) >= _ANDROID_11 else "it came with Android 11",
+        by_exit_code=True,
+    )
+
+
+def _not_root(facts: DeviceFacts) -> str:
+    return "" if facts.is_rooted else "it takes root"
+
+
+def _pinned(cluster: CpuCluster, facts: DeviceFacts) -> list[QuietStep]:
+    folder = f"{_POLICIES}/policy{min(cluster.cpus)}"
+    steps = [_file(f"{folder}/scaling_governor", "performance", f"governor of cpu{min(cluster.cpus)}", facts)]
+    if cluster.max_khz is not None:
+        name = f"smallest clock of cpu{min(cluster.cpus)}"
+        steps.append(_file(f"{folder}/scaling_min_freq", str(cluster.max_khz), name, facts))
+    return steps
+
+
+def _file(path: str, value: str, name: str, facts: DeviceFacts) -> QuietStep:
+    return QuietStep(
+        name=name,
+        option="pin_clocks",
+        read=f"cat {quote(path)}",
+        accepts=lambda told: told == value,
+        apply=as_root(f"echo {quote(value)} >{quote(path)}"),
+        undo=lambda told: as_root(f"echo {quote(told)} >{quote(path)}"),
+        refusal=_not_root(facts),
+    )
+
+
+def _pinned_gpu(facts: DeviceFacts) -> QuietStep:
+    loop = f"for d in {_GPU_FOLDERS}; do if [ -f $d/min_freq ]; then"
+
+    def put_back(told: str) -> str:
+        folder, least = told.split()[:2]
+        return as_root(f"echo {quote(least)} >{quote(folder)}/min_freq")
+
+    return QuietStep(
+        name="the GPU's smallest clock",
+        option="pin_gpu",
+        read=f"{loop} echo $d $(cat $d/min_freq) $(cat $d/max_freq); break; fi; done",
+        accepts=lambda told: len(told.split()) == 3 and told.split()[1] == told.split()[2],
+        apply=as_root(f"{loop} cat $d/max_freq >$d/min_freq; break; fi; done"),
+        undo=put_back,
+        refusal=_not_root(facts),
+    )
+
+
+def _thermal_control(facts: DeviceFacts) -> QuietStep:
+    def put_back(told: str) -> str:
+        names = [name for name in told.split() if re.fullmatch(r"[\w.-]+", name)]
+        return as_root("; ".join(f"start {name}" for name in names) or "true")
+
+    running = f'for s in {_THERMAL_SERVICES}; do [ "$(getprop init.svc.$s)" = running ] && '
+    return QuietStep(
+        name="the vendor's thermal control being off",
+        option="thermal_control_off",
+        read=f'n=; {running}n="$n $s"; done; echo $n',
+        accepts=lambda told: told in {"", "stopped"},
+        apply=as_root(f"{running}stop $s; done; true"),
+        undo=put_back,
+        refusal=_not_root(facts),
+    )
