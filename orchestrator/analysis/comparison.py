@@ -1,0 +1,311 @@
+"""Matched figures against each other: what keeps two apart, the verdict on those that agree, and the whole. Pure."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Final
+
+from orchestrator.analysis.case_result import CaseStatus, figure_us
+from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule, match, title_of
+from orchestrator.analysis.pairs import CLAIM_LEVEL, THRESHOLD, compare_pairs, compare_samples
+from orchestrator.analysis.summary import own_error
+from orchestrator.records.run import RunRecord
+from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict, Quality
+from orchestrator.records.workload import Case
+
+#: Differences that no option lets pass: what is left isn't a comparison.
+ABSOLUTE: Final = frozenset({Fact.VIRTUAL, Fact.FIGURE, Fact.QUALITY})
+_GOOD: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A fact that must agree and doesn't."""
+
+    fact: Fact
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCase:
+    """One case of both sides and what it comes to."""
+
+    #: Names the case without what is compared.
+    title: str
+    baseline: Measured
+    candidate: Measured
+    verdict: ComparisonVerdict
+    #: What keeps them apart; empty unless the verdict is INCOMPARABLE.
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether one of the figures is a virtual phone's."""
+        return self.baseline.is_virtual or self.candidate.is_virtual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overall:
+    """The geometric mean of the ratios of all comparable cases."""
+
+    ratio: float
+    #: None when a case has no interval.
+    low: float | None
+    high: float | None
+    level: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two sides against each other, case by case."""
+
+    axis: str
+    baseline: str
+    candidate: str
+    rows: tuple[ComparedCase, ...]
+    #: Cases that only one side has.
+    only_baseline: tuple[str, ...] = ()
+    only_candidate: tuple[str, ...] = ()
+    threshold: float = THRESHOLD
+    level: float = CLAIM_LEVEL
+    #: What to know of the whole, as sentences.
+    notes: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> dict[ComparisonOutcome, int]:
+        """How many cases have each verdict; every verdict is there."""
+        return {outcome: sum(row.verdict.outcome is outcome for row in self.rows) for outcome in ComparisonOutcome}
+
+    @property
+    def overall(self) -> Overall | None:
+        """The mean over the comparable cases, None when there is none."""
+        return overall_of([row for row in self.rows if row.verdict.outcome is not ComparisonOutcome.INCOMPARABLE])
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether figures of virtual phones are among them."""
+        return any(row.is_virtual for row in self.rows)
+
+
+class FailOn(enum.StrEnum):
+    """When a comparison is a failure, for machines that ask."""
+
+    #: A case is slower, or nothing at all could be compared.
+    SLOWER = "slower"
+    #: The same, and when a case is inconclusive or incomparable.
+    INCONCLUSIVE = "inconclusive"
+    NEVER = "never"
+
+
+def is_failure(comparison: Comparison, fail_on: FailOn) -> bool:
+    """Return whether a comparison fails. Where nothing was compared, nothing was shown to be good."""
+    if fail_on is FailOn.NEVER:
+        return False
+    counts = comparison.counts
+    if counts[ComparisonOutcome.SLOWER] or comparison.overall is None:
+        return True
+    doubtful = counts[ComparisonOutcome.INCONCLUSIVE] + counts[ComparisonOutcome.INCOMPARABLE]
+    return fail_on is FailOn.INCONCLUSIVE and bool(doubtful)
+
+
+def compare_sides(
+    baseline: Sequence[Measured], candidate: Sequence[Measured], rule: Rule, *, names: tuple[str, str] = ("", "")
+) -> Comparison:
+    """Return every case that both sides have, compared, and what only one of them has."""
+    pairs, left, right = match(baseline, candidate, rule)
+    rows = [compare_measured(before, after, rule) for before, after in pairs]
+    rows.sort(key=lambda row: row.title)
+    return Comparison(
+        axis=rule.axis.value,
+        baseline=names[0],
+        candidate=names[1],
+        rows=tuple(rows),
+        only_baseline=tuple(title_of(item, Rule()) for item in left),
+        only_candidate=tuple(title_of(item, Rule()) for item in right),
+        threshold=rule.threshold,
+        level=rule.level,
+    )
+
+
+def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedCase:
+    """Return the verdict on two measured cases: INCOMPARABLE with what differs, or the figures' own."""
+    found = differences_of(before, after, rule.free)
+    apart = tuple(item for item in found if item.fact in ABSOLUTE or item.fact not in rule.allowed)
+    notes = [f"Let pass: {item.text}" for item in found if item not in apart] + _notes(before, after, rule)
+    title = title_of(before, rule)
+    if apart:
+        verdict = ComparisonVerdict(
+            outcome=ComparisonOutcome.INCOMPARABLE,
+            level=rule.level,
+            threshold=rule.threshold,
+            counts=(len(before.result.used), len(after.result.used)),
+            reasons=(*(item.text for item in apart), *notes),
+        )
+        return ComparedCase(title=title, baseline=before, candidate=after, verdict=verdict, differences=apart)
+    verdict, how = _verdict(before, after, rule)
+    verdict = replace(verdict, reasons=(*verdict.reasons, *how, *notes))
+    return ComparedCase(title=title, baseline=before, candidate=after, verdict=verdict)
+
+
+def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> list[Difference]:
+    """Return every fact that must agree and doesn't, the gravest first."""
+    one, other = before.case, after.case
+    found: list[Difference] = []
+
+    def check(fact: Fact, what: str, first: object, second: object) -> None:
+        if fact not in free and first != second:
+            found.append(Difference(fact=fact, text=f"The {what} differs: {first} and {second}."))
+
+    if before.is_virtual != after.is_virtual:
+        text = "One figure is a virtual phone's and no measurement, the other is a real device's."
+        found.append(Difference(fact=Fact.VIRTUAL, text=text))
+    for name, item in (("baseline", before), ("candidate", after)):
+        found += _figure_faults(name, item)
+    if one.model_name == other.model_name:
+        check(Fact.MODEL, f"content of the model {one.model_name}", one.model_sha256[:12], other.model_sha256[:12])
+    else:
+        check(Fact.MODEL, "model", one.model_name, other.model_name)
+    check(Fact.DEVICE, "device", one.serial, other.serial)
+    if before.system and after.system and one.serial == other.serial:
+        check(Fact.SYSTEM, "device's operating system", before.system, after.system)
+    check(Fact.BUILD, "program", before.build, after.build)
+    check(Fact.DELEGATE, "delegate", one.delegate.value, other.delegate.value)
+    if before.actual and after.actual:
+        check(Fact.TRUTH, "place where the operators ran", before.actual, after.actual)
+    check(Fact.THREADS, "number of threads", one.threads, other.threads)
+    check(Fact.TOOL, "tool", one.tool.value, other.tool.value)
+    check(Fact.MODE, "process mode", one.process_mode.value, other.process_mode.value)
+    check(Fact.FLAGS, "set of flags", _flag_text(one), _flag_text(other))
+    for name in SETTINGS:
+        check(Fact.SETTINGS, f"setting {name}", getattr(one, name), getattr(other, name))
+    if before.grade is not None and after.grade is not None:
+        check(Fact.GRADE, "grade of control", before.grade.value, after.grade.value)
+    return found
+
+
+def _figure_faults(name: str, item: Measured) -> list[Difference]:
+    result = item.result
+    if result.status is CaseStatus.REJECTED or result.quality is Quality.REJECTED:
+        why = f"{result.reason_code}: {result.reason}" if result.reason_code else "its findings say why"
+        return [Difference(fact=Fact.QUALITY, text=f"The {name} was rejected ({why}).")]
+    if result.status not in _GOOD or result.summary is None:
+        why = f": {result.reason_code}: {result.reason}" if result.reason_code else ""
+        return [Difference(fact=Fact.FIGURE, text=f"The {name} has no figure of its own ({result.status}{why}).")]
+    return []
+
+
+def _flag_text(case: Case) -> str:
+    return " ".join(f"{name}={value}" for name, value in case.flags) or "none"
+
+
+def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
+    """Return what doesn't forbid the comparison and must be known beside it."""
+    notes = []
+    for name, item in (("baseline", before), ("candidate", after)):
+        if item.result.quality is Quality.SUSPECT:
+            codes = {
+                f.code for run in item.used.values() for f in run.verdict.findings if f.severity.value == "warning"
+            }
+            notes.append(f"The {name} is suspect ({', '.join(sorted(codes)) or 'see its notes'}).")
+        if item.result.status is CaseStatus.UNCONFIRMED:
+            notes.append(f"Nothing shows where the {name}'s operators ran.")
+    if Fact.BUILD in rule.free and rule.axis is not Axis.BUILD and before.build != after.build:
+        notes.append(f"The programs differ: {before.build} and {after.build}.")
+    if before.case.files != after.case.files:
+        notes.append("The libraries beside the programs differ.")
+    if (before.grade is None) != (after.grade is None):
+        notes.append("Only one side has a grade of control.")
+    if rule.axis is Axis.DEVICE and before.system != after.system:
+        notes.append(f"The systems differ: {before.system or 'unknown'} and {after.system or 'unknown'}.")
+    return notes
+
+
+def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonVerdict, list[str]]:
+    used = before.used, after.used
+    if are_interleaved(before, after):
+        numbers = sorted(used[0].keys() & used[1].keys())
+        if len(numbers) > 1:
+            sides = [[_latency(side[number]) for number in numbers] for side in used]
+            verdict = compare_pairs(sides[0], sides[1], threshold=rule.threshold, level=rule.level)
+            begun = len({run.invocation for run in (*before.runs, *after.runs)})
+            lost = begun - len(numbers)
+            return verdict, [f"{lost} of {begun} pairs left out: one of the two runs can't be used."] if lost else []
+    latencies = [[_latency(run) for run in side.values()] for side in used]
+    errors = [[_error(run) for run in side.values()] for side in used]
+    verdict = compare_samples(
+        latencies[0],
+        latencies[1],
+        threshold=rule.threshold,
+        level=rule.level,
+        baseline_errors=errors[0],
+        candidate_errors=errors[1],
+    )
+    return verdict, []
+
+
+def are_interleaved(before: Measured, after: Measured) -> bool:
+    """Whether equal invocation numbers ran next to each other.
+
+    One campaign, one device, and no round begun before the one before it had begun on both sides.
+    """
+    if before.campaign_id != after.campaign_id or before.case.serial != after.case.serial:
+        return False
+    rounds: dict[int, list[RunRecord]] = defaultdict(list)
+    for run in (*before.runs, *after.runs):
+        rounds[run.invocation].append(run)
+    numbers = sorted(number for number, runs in rounds.items() if len(runs) == 2)
+    return len(numbers) > 1 and all(
+        max(run.started_at for run in rounds[first]) <= min(run.started_at for run in rounds[second])
+        for first, second in pairwise(numbers)
+    )
+
+
+def _latency(run: RunRecord) -> float:
+    latency_us = figure_us(run)
+    assert latency_us is not None, "runs that a figure comes from have one"
+    return latency_us
+
+
+def _error(run: RunRecord) -> float:
+    inference = run.report.inference if run.report is not None else None
+    return (own_error(inference) if inference is not None else None) or 0.0
+
+
+def overall_of(rows: Sequence[ComparedCase]) -> Overall | None:
+    """Return the geometric mean of the ratios with its interval; None when no case has a ratio.
+
+    The interval is that of the measured noise of these cases. Errors of pairs are independent. Where nights are
+    compared, all cases of one device share what the night did to it: their errors are taken as one.
+    """
+    known = [row for row in rows if row.verdict.ratio is not None]
+    if not known:
+        return None
+    mean = math.fsum(math.log(row.verdict.ratio or 1.0) for row in known) / len(known)
+    level = min(row.verdict.level for row in known)
+    parts: dict[str, list[float]] = defaultdict(list)
+    whole = True
+    for index, row in enumerate(known):
+        verdict = row.verdict
+        if verdict.low is None or verdict.high is None:
+            whole = False
+            break
+        own = NormalDist().inv_cdf(0.5 + verdict.level / 2)
+        error = (math.log(verdict.high) - math.log(verdict.low)) / 2 / own
+        shared = not verdict.method.startswith("paired")
+        parts[f"device {row.candidate.case.serial}" if shared else f"case {index}"].append(error)
+    reach = NormalDist().inv_cdf(0.5 + level / 2) * math.sqrt(sum(sum(group) ** 2 for group in parts.values()))
+    reach /= len(known)
+    return Overall(
+        ratio=math.exp(mean),
+        low=math.exp(mean - reach) if whole else None,
+        high=math.exp(mean + reach) if whole else None,
+        level=level,
+        count=len(known),
+    )

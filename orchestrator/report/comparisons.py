@@ -1,0 +1,291 @@
+"""A comparison as text, Markdown, JUnit XML, GitHub annotations and plain values; names are data in each of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from xml.etree import ElementTree
+
+from orchestrator.analysis.comparison import ComparedCase, Comparison, FailOn, Overall
+from orchestrator.analysis.matching import Measured
+from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
+from orchestrator.report.escapes import markdown_text, visible
+from orchestrator.units import format_latency, format_percent
+
+_FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNKNOWN: Final = "---"
+#: In which order people want to see them.
+_ORDER: Final = (
+    ComparisonOutcome.SLOWER,
+    ComparisonOutcome.FASTER,
+    ComparisonOutcome.INCONCLUSIVE,
+    ComparisonOutcome.INCOMPARABLE,
+    ComparisonOutcome.SAME,
+)
+_VIRTUAL_NOTE: Final = "Figures of virtual phones are computed; they are no measurement."
+_HEADERS: Final = ("verdict", "case", "baseline", "candidate", "change", "interval", "detectable", "runs")
+
+
+def change_text(ratio: float | None) -> str:
+    """Return a ratio of times as a change: 1.031 is ``+3.1 %`` (takes longer)."""
+    return _UNKNOWN if ratio is None else f"{(ratio - 1) * 100:+.1f} %"
+
+
+def interval_text(verdict: ComparisonVerdict | Overall) -> str:
+    """Return the interval of a change: ``+1.2 % to +4.9 %``."""
+    if verdict.low is None or verdict.high is None:
+        return _UNKNOWN
+    return f"{change_text(verdict.low)} to {change_text(verdict.high)}"
+
+
+def detectable_text(verdict: ComparisonVerdict) -> str:
+    """Return the minimum detectable effect."""
+    return _UNKNOWN if verdict.detectable is None else format_percent(verdict.detectable)
+
+
+def summary_line(comparison: Comparison) -> str:
+    """Return the whole in one sentence."""
+    counts = ", ".join(f"{count} {outcome}" for outcome in _ORDER if (count := comparison.counts[outcome]))
+    overall = comparison.overall
+    if overall is None:
+        return f"{counts or 'no case'}: nothing could be compared"
+    interval = f" ({interval_text(overall)}, {overall.level:.0%})" if overall.low is not None else ""
+    cases = "1 case" if overall.count == 1 else f"{overall.count} cases"
+    return f"{counts}; overall {change_text(overall.ratio)} time{interval} over {cases}"
+
+
+def to_text(comparison: Comparison) -> str:
+    """Return the comparison for a terminal; no line break at the end."""
+    rows = [_cells(row) for row in _sorted(comparison)]
+    lines = [*_head(comparison), ""]
+    if rows:
+        widths = [max(len(cells[column]) for cells in (_HEADERS, *rows)) for column in range(len(_HEADERS))]
+        lines += [
+            "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+            for cells in (_HEADERS, *rows)
+        ]
+        lines.append("")
+    for row in _sorted(comparison):
+        lines += [f"{visible(row.title)}: {visible(reason)}" for reason in row.verdict.reasons]
+    lines += _rest(comparison)
+    return "\n".join(lines).rstrip("\n")
+
+
+def to_markdown(comparison: Comparison) -> str:
+    """Return the comparison for a comment on a pull request."""
+    head = [markdown_text(line) for line in _head(comparison)]
+    lines = [f"### {head[0]}", "", *(f"{line}  " for line in head[1:]), ""]
+    rows = _sorted(comparison)
+    if rows:
+        lines += [f"| {' | '.join(_HEADERS)} |", "|---|---|--:|--:|--:|---|--:|--:|"]
+        for row in rows:
+            cells = [markdown_text(cell) for cell in _cells(row)]
+            is_change = row.verdict.outcome in {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
+            cells[0] = f"**{cells[0]}**" if is_change else cells[0]
+            lines.append(f"| {' | '.join(cells)} |")
+        lines.append("")
+    notes = [f"{row.title}: {reason}" for row in rows for reason in row.verdict.reasons] + _rest(comparison)
+    if notes:
+        lines += ["<details><summary>What to know beside it</summary>", ""]
+        lines += [f"- {markdown_text(note)}" for note in notes]
+        lines += ["", "</details>"]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def to_github(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
+    """Return workflow commands, which GitHub shows as annotations: errors for what fails, warnings for doubt."""
+    lines = []
+    for row in _sorted(comparison):
+        level = _github_level(row.verdict.outcome, fail_on)
+        if not level:
+            continue
+        what = f"{row.verdict.outcome.value.upper()}: {row.title}{' [virtual]' if row.is_virtual else ''}"
+        lines.append(f"::{level} title={_github_property(what)}::{_github_data(_sentence(row))}")
+    level = "error" if comparison.overall is None and fail_on is not FailOn.NEVER else "notice"
+    whole = f"{summary_line(comparison)}{'. ' + _VIRTUAL_NOTE if comparison.is_virtual else ''}"
+    title = _github_property(f"benchfarm: {comparison.candidate} against {comparison.baseline}")
+    return "\n".join([*lines, f"::{level} title={title}::{_github_data(whole)}"]) + "\n"
+
+
+def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
+    """Return JUnit XML: a test case for each compared case; what ``fail_on`` fails is a failure, other doubt skipped."""
+    name = _xml_text(f"benchfarm compare: {comparison.candidate} against {comparison.baseline}")
+    suite = ElementTree.Element("testsuite", name=name)
+    counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+    properties = ElementTree.SubElement(suite, "properties")
+    for key, value in _properties(comparison).items():
+        ElementTree.SubElement(properties, "property", name=key, value=_xml_text(value))
+    for row in _sorted(comparison):
+        counts["tests"] += 1
+        virtual = " [virtual]" if row.is_virtual else ""
+        label = row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}"
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="benchfarm.compare", name=_xml_text(label + virtual), time="0"
+        )
+        outcome, sentence = row.verdict.outcome, _xml_text(_sentence(row))
+        level = _github_level(outcome, fail_on)
+        if level == "error":
+            counts["failures"] += 1
+            ElementTree.SubElement(case, "failure", message=sentence, type=outcome.value).text = sentence
+        elif outcome in {ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE}:
+            counts["skipped"] += 1
+            ElementTree.SubElement(case, "skipped", message=sentence)
+        ElementTree.SubElement(case, "system-out").text = sentence
+    if comparison.overall is None and fail_on is not FailOn.NEVER:
+        counts["tests"] += 1
+        counts["errors"] += 1
+        case = ElementTree.SubElement(suite, "testcase", classname="benchfarm.compare", name="whole", time="0")
+        ElementTree.SubElement(case, "error", message=_xml_text(summary_line(comparison)), type="nothing-compared")
+    for key, count in counts.items():
+        suite.set(key, str(count))
+    suite.set("time", "0")
+    suites = ElementTree.Element("testsuites", {"name": "benchfarm", **{k: str(v) for k, v in counts.items()}})
+    suites.append(suite)
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=False) + "\n"
+
+
+def to_data(comparison: Comparison) -> dict[str, object]:
+    """Return the comparison as plain values: latencies in microseconds, ratios as candidate time / baseline time."""
+    return {
+        "axis": comparison.axis,
+        "baseline": comparison.baseline,
+        "candidate": comparison.candidate,
+        "is_virtual": comparison.is_virtual,
+        "threshold": comparison.threshold,
+        "level": comparison.level,
+        "counts": {outcome.value: count for outcome, count in comparison.counts.items()},
+        "overall": comparison.overall,
+        "cases": [
+            {
+                "title": row.title,
+                "is_virtual": row.is_virtual,
+                "verdict": row.verdict,
+                "differences": row.differences,
+                "baseline": _side_data(row.baseline),
+                "candidate": _side_data(row.candidate),
+            }
+            for row in _sorted(comparison)
+        ],
+        "only_baseline": comparison.only_baseline,
+        "only_candidate": comparison.only_candidate,
+        "notes": comparison.notes,
+    }
+
+
+def _side_data(item: Measured) -> dict[str, object]:
+    result = item.result
+    return {
+        "campaign_id": item.campaign_id,
+        "case_key": item.case.case_key,
+        "serial": item.case.serial,
+        "device": item.device,
+        "model_name": item.case.model_name,
+        "model_sha256": item.case.model_sha256,
+        "build": item.build,
+        "build_sha256": item.case.build_sha256,
+        "configuration": item.case.configuration,
+        "is_virtual": item.is_virtual,
+        "status": result.status,
+        "quality": result.quality,
+        "grade": item.grade,
+        "median_us": result.summary.median_us if result.summary is not None else None,
+        "count": len(result.used),
+        "run_ids": result.used,
+    }
+
+
+def _sorted(comparison: Comparison) -> list[ComparedCase]:
+    return sorted(comparison.rows, key=lambda row: (_ORDER.index(row.verdict.outcome), row.title))
+
+
+def _head(comparison: Comparison) -> list[str]:
+    lines = [
+        visible(f"{comparison.candidate} (candidate) against {comparison.baseline} (baseline)"),
+        summary_line(comparison),
+    ]
+    if comparison.is_virtual:
+        lines.append(_VIRTUAL_NOTE)
+    return lines
+
+
+def _rest(comparison: Comparison) -> list[str]:
+    lines = [f"only in the baseline: {title}" for title in comparison.only_baseline]
+    lines += [f"only in the candidate: {title}" for title in comparison.only_candidate]
+    lines += comparison.notes
+    lines.append(
+        f"A change is claimed when its {comparison.level:.0%} interval leaves out 0 and it is at least "
+        f"{format_percent(comparison.threshold)}; 'detectable' is what would have been found 8 times of 10."
+    )
+    return [visible(line) for line in lines]
+
+
+def _cells(row: ComparedCase) -> tuple[str, ...]:
+    verdict = row.verdict
+    return (
+        verdict.outcome.value.upper(),
+        visible(row.title + (" [virtual]" if row.is_virtual else "")),
+        _figure(row.baseline),
+        _figure(row.candidate),
+        change_text(verdict.ratio),
+        interval_text(verdict),
+        detectable_text(verdict),
+        f"{verdict.counts[0]} / {verdict.counts[1]}" if not verdict.method.startswith("paired") else _pairs(verdict),
+    )
+
+
+def _pairs(verdict: ComparisonVerdict) -> str:
+    return f"{verdict.counts[0]} pairs"
+
+
+def _figure(item: Measured) -> str:
+    return format_latency(item.result.summary.median_us) if item.result.summary is not None else _UNKNOWN
+
+
+def _sentence(row: ComparedCase) -> str:
+    verdict = row.verdict
+    if verdict.ratio is None:
+        return " ".join(verdict.reasons)
+    figures = f"{_figure(row.baseline)} -> {_figure(row.candidate)}, time {change_text(verdict.ratio)}"
+    interval = f" ({interval_text(verdict)} at {verdict.level:.0%})" if verdict.low is not None else ""
+    least = f", detectable {detectable_text(verdict)}" if verdict.detectable is not None else ""
+    counts = f", {_cells(row)[-1]}" if verdict.method.startswith("paired") else f", runs {_cells(row)[-1]}"
+    return " ".join([f"{figures}{interval}{least}{counts}.", *verdict.reasons])
+
+
+def _properties(comparison: Comparison) -> Mapping[str, str]:
+    overall = comparison.overall
+    values = {
+        "baseline": comparison.baseline,
+        "candidate": comparison.candidate,
+        "axis": comparison.axis,
+        "threshold": f"{comparison.threshold:g}",
+        "level": f"{comparison.level:g}",
+        "virtual": str(comparison.is_virtual).lower(),
+        "summary": summary_line(comparison),
+    }
+    return values | ({"overall_ratio": f"{overall.ratio:.6f}"} if overall is not None else {})
+
+
+def _github_level(outcome: ComparisonOutcome, fail_on: FailOn) -> str:
+    """Return ``error`` for what fails, ``warning`` or ``notice`` for what people should see, empty for the rest."""
+    doubtful = outcome in {ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE}
+    if outcome is ComparisonOutcome.SLOWER or doubtful:
+        fails = fail_on is FailOn.INCONCLUSIVE or (fail_on is FailOn.SLOWER and not doubtful)
+        return "error" if fails else "warning"
+    return "notice" if outcome is ComparisonOutcome.FASTER else ""
+
+
+def _github_data(text: str) -> str:
+    # The runner undoes just these, in this order; a line break would end the command and let a name begin another.
+    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _github_property(text: str) -> str:
+    return _github_data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _xml_text(text: str) -> str:
+    """Return text without what XML can't hold; ElementTree escapes the rest."""
+    return _FORBIDDEN_IN_XML.sub("\N{REPLACEMENT CHARACTER}", visible(text))
