@@ -24,6 +24,8 @@ class PhoneState:
     size_override: tuple[int, int] | None = None
     density_override: int | None = None
     device_idle: bool = False
+    #: The kinds of doze (``deep``, ``light``) that ``dumpsys deviceidle disable`` has switched off.
+    doze_off: set[str] = field(default_factory=set)
     #: ``dumpsys battery set``: what was set, by name.
     battery_override: dict[str, int] = field(default_factory=dict)
 
@@ -64,4 +66,5 @@ class PhoneState:
         self.thermal_override = None
         self.battery_override.clear()
         self.device_idle = False
+        self.doze_off.clear()
         self.last_wake_s = 0.0

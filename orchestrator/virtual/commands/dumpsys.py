@@ -9,7 +9,7 @@ from orchestrator.virtual.commands.invocation import Invocation
 from orchestrator.virtual.commands.package_commands import dump_package
 from orchestrator.virtual.commands.registry import command
 from orchestrator.virtual.contract import Battery, ThermalZone
-from orchestrator.virtual.processes import Process
+from orchestrator.virtual.processes import FIRST_APP_UID, Process
 from orchestrator.virtual.trees.proc import busy_share, memory_figures
 
 #: android.os.Temperature's types, by what a zone's name says.
@@ -169,7 +169,7 @@ def _window(call: Invocation, args: Sequence[str]) -> int:
     state = call.system.state
     shown = _yes(state.keyguard)
     focus = "StatusBar" if state.keyguard else "com.android.launcher/com.android.launcher.Launcher"
-    running = [process for process in call.system.processes.live() if process.group == "top-app"]
+    running = _apps(call)
     if running and not state.keyguard:
         focus = running[-1].argv[0]
     call.out.line(
@@ -213,7 +213,9 @@ def _package(call: Invocation, args: Sequence[str]) -> int:
 
 
 def _apps(call: Invocation) -> list[Process]:
-    return [process for process in call.system.processes.live() if process.group == "top-app"]
+    apps = [process for process in call.system.processes.live() if process.group == "top-app"]
+    # A shell's process that was moved to the cgroup is no app for that.
+    return [process for process in apps if process.uid >= FIRST_APP_UID]
 
 
 def _activity(call: Invocation, args: Sequence[str]) -> int:
@@ -278,8 +280,14 @@ def deviceidle_command(call: Invocation, args: Sequence[str]) -> int:
             state.device_idle = False
             call.out.line("Light state: ACTIVE, deep state: ACTIVE")
         case "disable" | "enable":
-            state.device_idle = False
-            call.out.line(f"Deep idle mode {args[0]}d\nLight idle mode {args[0]}d")
+            kinds = [kind for kind in ("deep", "light") if (args[1:] or ["all"])[0] in {kind, "all"}]
+            for kind in kinds:
+                (state.doze_off.add if args[0] == "disable" else state.doze_off.discard)(kind)
+                call.out.line(f"{kind.capitalize()} idle mode {args[0]}d")
+            state.device_idle = state.device_idle and "deep" not in state.doze_off
+        case "enabled":
+            kinds = [kind for kind in ("deep", "light") if (args[1:] or ["all"])[0] in {kind, "all"}]
+            call.out.line(int(not state.doze_off & set(kinds)))
         case "whitelist":
             for arg in args[1:]:
                 call.out.line(f"{'Added' if arg.startswith('+') else 'Removed'}: {arg[1:]}")

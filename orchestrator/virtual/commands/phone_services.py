@@ -11,6 +11,8 @@ from orchestrator.virtual.commands.package_commands import package_command
 from orchestrator.virtual.commands.registry import command
 from orchestrator.virtual.settings import NAMESPACES
 
+_ANDROID_11 = 30
+_ANDROID_13 = 33
 _SERVICES = ("activity", "battery", "connectivity", "deviceidle", "package", "power", "settings", "thermalservice",
              "uimode", "wifi", "window", "SurfaceFlinger", "display")  # fmt: skip
 
@@ -157,8 +159,15 @@ def cmd(call: Invocation) -> int:
     return handler(call, args[1:])
 
 
+def _sdk(call: Invocation) -> int:
+    return int(call.system.props.get("ro.build.version.sdk", "0") or 0)
+
+
 def _power(call: Invocation, args: Sequence[str]) -> int:
     if args[:1] == ["set-fixed-performance-mode-enabled"] and len(args) > 1 and args[1] in {"true", "false"}:
+        if _sdk(call) < _ANDROID_11:
+            call.error(f"Unknown command: {args[0]}")
+            return 255
         call.system.state.fixed_performance = args[1] == "true"
         call.system.hardware.set_fixed_performance(enabled=args[1] == "true")
         return 0
@@ -186,7 +195,7 @@ def _thermal(call: Invocation, args: Sequence[str]) -> int:
 
 
 def _connectivity(call: Invocation, args: Sequence[str]) -> int:
-    if args[:1] == ["airplane-mode"]:
+    if args[:1] == ["airplane-mode"] and _sdk(call) >= _ANDROID_11:
         if len(args) == 1:
             call.out.line("enabled" if call.system.settings.get("global", "airplane_mode_on") == "1" else "disabled")
             return 0
@@ -266,8 +275,30 @@ def refused(call: Invocation) -> int:
 
 @command("stop", "start")
 def framework(call: Invocation) -> int:
-    """Stopping the framework is for root."""
+    """Stopping the framework, or a service of init's, is for root."""
     if call.uid != 0:
         call.error("Must be root")
         return 1
+    for name in call.args:
+        if f"init.svc.{name}" in call.system.props:
+            call.system.props.set(f"init.svc.{name}", "running" if call.name == "start" else "stopped")
+    return 0
+
+
+@command("settaskprofile")
+def settaskprofile(call: Invocation) -> int:
+    """Give a process task profiles (Android 13 and later): it writes to cgroups, which are the system's own."""
+    if len(call.args) < 2 or not call.args[0].isdigit():
+        call.error("Usage: settaskprofile <tid> <profile> [... profileN]")
+        return 1
+    process = call.system.processes.find(int(call.args[0]))
+    if _sdk(call) < _ANDROID_13 or process is None:
+        call.error("settaskprofile: not there")
+        return 127
+    top = {"MaxPerformance", "CPUSET_SP_TOP_APP", "SCHED_SP_TOP_APP"} & set(call.args[1:])
+    if top and call.uid not in {0, 1000}:
+        call.error("Failed to set task profile")
+        return 1
+    if top:
+        process.group = "top-app"
     return 0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from orchestrator.virtual.commands.registry import command_names, find_command
 from orchestrator.virtual.system import PhoneSystem
+from orchestrator.virtual.trees.cgroups import cgroup_tree
 from orchestrator.virtual.trees.node import DeviceNode, DictFolder, FileNode, LinkNode, Node, folder
 from orchestrator.virtual.trees.proc import proc_tree
 from orchestrator.virtual.trees.sysfs import sysfs_tree
@@ -61,7 +62,7 @@ def root_mounts(system: PhoneSystem) -> Mapping[str, Callable[[], Node]]:
             {
                 "null": lambda: DeviceNode("null"), "zero": lambda: DeviceNode("zero"),
                 "random": lambda: DeviceNode("random"), "urandom": lambda: DeviceNode("random"),
-                "block": folder({}), "cpuset": folder({"top-app": folder({}), "foreground": folder({})}),
+                "block": folder({}), "cpuset": lambda: cgroup_tree(system), "cpuctl": lambda: cgroup_tree(system),
             },
             mode=0o755,
         )  # fmt: skip

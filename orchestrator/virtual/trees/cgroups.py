@@ -1,0 +1,39 @@
+"""/dev/cpuset and /dev/cpuctl: the groups that Android's scheduler knows processes by."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Final
+
+from orchestrator.virtual.contract import PhoneFileError
+from orchestrator.virtual.processes import Group
+from orchestrator.virtual.system import PhoneSystem
+from orchestrator.virtual.trees.node import DictFolder, FileNode, Node, folder
+
+_SYSTEM_UID: Final = 1000
+
+
+def cgroup_tree(system: PhoneSystem) -> Node:
+    """Return one controller's tree; a shell user may read it, the system and root may write."""
+    return DictFolder(
+        {"top-app": _group(system, "top-app"), "foreground": _group(system, "shell"), "background": folder({})},
+        mode=0o755,
+    )
+
+
+def _group(system: PhoneSystem, group: Group) -> Callable[[], Node]:
+    def pids() -> bytes:
+        return "".join(f"{process.pid}\n" for process in system.processes.live() if process.group == group).encode()
+
+    def move(data: bytes) -> None:
+        text = data.decode("ascii", "replace").strip()
+        process = system.processes.find(int(text)) if text.isdigit() else None
+        if process is None:
+            raise PhoneFileError(errno.ESRCH, "No such process")
+        process.group = group
+
+    def file() -> Node:
+        return FileNode(read=pids, write=move, mode=0o664, uid=_SYSTEM_UID)
+
+    return folder({"cgroup.procs": file, "tasks": file})
