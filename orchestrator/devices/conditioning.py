@@ -262,17 +262,18 @@ class LadderConditioner:
             if elsewhere:
                 self.journal.keep(device.serial, left)
         restored: list[str] = []
-        while left:
-            change = left[-1]
+        failed: list[str] = []
+        for change in reversed(left.copy()):
             result = device.shell(change.undo)
             if result.exit_code != 0:
-                raise DeviceCommandError(
-                    f"{change.what} can't be put back with {change.undo!r}: {_said(result)}", serial=device.serial
-                )
+                failed.append(f"{change.what} can't be put back with {change.undo!r}: {_said(result)}")
+                continue
             restored.append(change.what)
-            left.pop()
+            left.remove(change)
             if left:
                 self.journal.keep(device.serial, left)
+        if failed:
+            raise DeviceCommandError("; ".join(failed), serial=device.serial)
         if restored and device.kind is DeviceKind.ANDROID:
             # The phone's file goes first: as long as either is there, whoever comes next undoes once more.
             _must(device, f"rm -f {quote(device.work_folder)}/{_UNDO_FILE}")
