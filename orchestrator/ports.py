@@ -328,7 +328,10 @@ class Store(Protocol):
         ...
 
     def append_run(self, run: RunRecord) -> bool:
-        """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already."""
+        """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already.
+
+        A stored run whose outcome is UNFIT waits for another try: it isn't done, and whatever comes later replaces it.
+        """
         ...
 
     def replace_reading(
@@ -367,11 +370,11 @@ class Store(Protocol):
         ...
 
     def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:
-        """Return which invocations of a campaign are stored."""
+        """Return which invocations of a campaign are stored; those that were only unfit aren't among them."""
         ...
 
     def progress(self) -> Mapping[CampaignId, tuple[int, int]]:
-        """Return how many invocations of each campaign are stored, and how many are planned."""
+        """Return how many invocations of each campaign are stored (unfit ones aren't), and how many are planned."""
         ...
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:

@@ -58,7 +58,7 @@ class CaseResult:
     #: Over the invocations in ``used``. For FELL_BACK and REJECTED it is shown as evidence, never as a result.
     summary: Summary | None = None
     used: tuple[RunId, ...] = ()
-    #: Timing invocations that came to an end of their own (neither skipped nor interrupted by the user).
+    #: Timing invocations that came to an end of their own (neither skipped, nor unfit, nor interrupted by the user).
     ended: int = 0
     #: Why there is no figure, or why it isn't a result.
     reason_code: str = ""
@@ -87,7 +87,7 @@ def judge_case(runs: Sequence[RunRecord]) -> CaseResult:
     timing = [run for run in runs if run.run_pass is Pass.TIMING]
     if not timing:
         return CaseResult(status=CaseStatus.NOT_RUN)
-    ended = [run for run in timing if run.outcome not in (Outcome.SKIPPED, Outcome.ABORTED)]
+    ended = [run for run in timing if run.outcome not in (Outcome.SKIPPED, Outcome.ABORTED, Outcome.UNFIT)]
     figures = [run for run in ended if figure_us(run) is not None]
     foreign = [run for run in figures if truth_of(run) in NOT_WHAT_WAS_ASKED]
     native = [run for run in figures if truth_of(run) not in NOT_WHAT_WAS_ASKED]

@@ -68,12 +68,13 @@ class MemoryStore:
             self._campaigns[campaign_id] = dataclasses.replace(known, status=status, finished_at=finished_at)
 
     def append_run(self, run: RunRecord) -> bool:
-        """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already."""
+        """Keep a run; False (and nothing changed) when this is there already. One that was unfit is replaced."""
         key = (run.campaign_id, run.case.case_key, run.run_pass, run.invocation)
         with self._locked():
             if run.campaign_id not in self._campaigns:
                 raise admission.no_campaign(run.campaign_id)
-            if key in self._runs:
+            stored = self._runs.get(key)
+            if stored is not None and stored.outcome is not Outcome.UNFIT:
                 return False
             if run.run_id in self._key_of_run:
                 raise admission.run_id_taken(run.run_id)
@@ -84,6 +85,9 @@ class MemoryStore:
                 model_known=run.case.model_sha256 in self._models,
                 build_known=run.case.build_sha256 in self._builds,
             )
+            if stored is not None:
+                # Taken out, so that the new one comes last.
+                del self._runs[key], self._key_of_run[stored.run_id]
             self._runs[key] = run
             self._key_of_run[run.run_id] = key
             return True
@@ -151,14 +155,14 @@ class MemoryStore:
         with self._locked():
             return {
                 (case_key, run_pass, number)
-                for stored_in, case_key, run_pass, number in self._runs
-                if stored_in == campaign_id
+                for (stored_in, case_key, run_pass, number), run in self._runs.items()
+                if stored_in == campaign_id and run.outcome is not Outcome.UNFIT
             }
 
     def progress(self) -> Mapping[CampaignId, tuple[int, int]]:
         """Return how many invocations of each campaign are stored, and how many are planned."""
         with self._locked():
-            stored = Counter(campaign_id for campaign_id, *_ in self._runs)
+            stored = Counter(run.campaign_id for run in self._runs.values() if run.outcome is not Outcome.UNFIT)
             return {key: (stored[key], len(campaign.invocations)) for key, campaign in self._campaigns.items()}
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:

@@ -75,6 +75,17 @@ _STANDING = select(
     )
     .scalar_subquery()
     .label("stored_run_no"),
+    select(RUNS.c.outcome)
+    .join_from(RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
+    .join(CASES, RUNS.c.case_no == CASES.c.case_no)
+    .where(
+        CAMPAIGNS.c.campaign_id == bindparam("campaign_id"),
+        CASES.c.case_key == bindparam("case_key"),
+        RUNS.c.run_pass == bindparam("run_pass"),
+        RUNS.c.invocation == bindparam("invocation"),
+    )
+    .scalar_subquery()
+    .label("stored_outcome"),
     select(RUNS.c.run_no).where(RUNS.c.run_id == bindparam("run_id")).scalar_subquery().label("run_of_this_id"),
 )
 
@@ -137,7 +148,8 @@ class SqlStore:
     def append_run(self, run: RunRecord) -> bool:
         """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already.
 
-        The run, its findings and its raw output are one transaction, on the disk when this returns.
+        One that was unfit is replaced. The run, its findings and its raw output are one transaction, on the disk when
+        this returns.
         """
         row = rows.run_to_row(run)
         blobs = [(item.name, pack(item.data, item.sha256)) for item in run.attachments]
@@ -145,7 +157,8 @@ class SqlStore:
             standing = connection.execute(_STANDING, _questions(run)).mappings().one()
             if standing["campaign_no"] is None:
                 raise admission.no_campaign(run.campaign_id)
-            if standing["stored_run_no"] is not None:
+            waiting = standing["stored_outcome"] == Outcome.UNFIT.value
+            if standing["stored_run_no"] is not None and not waiting:
                 return False
             if standing["run_of_this_id"] is not None:
                 raise admission.run_id_taken(run.run_id)
@@ -159,6 +172,8 @@ class SqlStore:
             row["case_no"] = standing["case_no"] or insert_case(
                 connection, run.case, device_no=standing["device_no"], is_virtual=standing["is_virtual"]
             )
+            if waiting:
+                _delete_run(connection, standing["stored_run_no"])
             run_no = insert_numbered(connection, RUNS, row)
             _insert_findings(connection, run_no, run.verdict)
             _insert_attachments(connection, run_no, blobs)
@@ -248,12 +263,12 @@ class SqlStore:
         return self._attachments(RUNS.c.run_id == run_id)
 
     def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:
-        """Return which invocations of a campaign are stored."""
+        """Return which invocations of a campaign are stored, without those that were unfit."""
         stored = (
             select(CASES.c.case_key, RUNS.c.run_pass, RUNS.c.invocation)
             .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
             .join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
-            .where(CAMPAIGNS.c.campaign_id == campaign_id)
+            .where(CAMPAIGNS.c.campaign_id == campaign_id, RUNS.c.outcome != Outcome.UNFIT.value)
         )
         with self._database.reading() as connection:
             return {rows.invocation_key_from_row(row) for row in connection.execute(stored).mappings()}
@@ -261,12 +276,13 @@ class SqlStore:
     def progress(self) -> Mapping[CampaignId, tuple[int, int]]:
         """Return how many invocations of each campaign are stored, and how many are planned."""
 
-        def counted(table: Table) -> ScalarSelect[int]:
-            number = CAMPAIGNS.c.campaign_no
-            return select(func.count()).select_from(table).where(table.c.campaign_no == number).scalar_subquery()
+        def counted(table: Table, *conditions: ColumnElement[bool]) -> ScalarSelect[int]:
+            of_campaign = table.c.campaign_no == CAMPAIGNS.c.campaign_no
+            return select(func.count()).select_from(table).where(of_campaign, *conditions).scalar_subquery()
 
         with self._database.reading() as connection:
-            found = connection.execute(select(CAMPAIGNS.c.campaign_id, counted(RUNS), counted(INVOCATIONS)))
+            stored = counted(RUNS, RUNS.c.outcome != Outcome.UNFIT.value)
+            found = connection.execute(select(CAMPAIGNS.c.campaign_id, stored, counted(INVOCATIONS)))
             return {CampaignId(campaign_id): (stored, planned) for campaign_id, stored, planned in found}
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:
@@ -349,6 +365,12 @@ def _insert_findings(connection: Connection, run_no: int, verdict: QualityVerdic
                 for position, finding in enumerate(verdict.findings)
             ],
         )
+
+
+def _delete_run(connection: Connection, run_no: int) -> None:
+    """Delete a run that was unfit: it has no raw output."""
+    for table in (FINDINGS, ATTACHMENTS, RUNS):
+        connection.execute(delete(table).where(table.c.run_no == run_no))
 
 
 def _insert_attachments(connection: Connection, run_no: int, named: Sequence[tuple[str, PackedBlob]]) -> None:

@@ -481,3 +481,21 @@ def test_a_large_output_comes_back_byte_for_byte(store: Store, samples) -> None:
     (read,) = store.attachments(run.run_id)
 
     assert read.data == log
+
+
+def test_an_invocation_that_was_unfit_is_open_and_whatever_comes_later_takes_its_place(store: Store, samples) -> None:
+    campaign = samples.begin(store)
+    unfit = samples.run(
+        0, run_id=RunId("unfit-1"), outcome=Outcome.UNFIT, reason_code="battery-hot", report=None, attachments=()
+    )
+    assert store.append_run(unfit)
+    assert store.append_run(dataclasses.replace(unfit, run_id=RunId("unfit-2")))
+    assert [run.run_id for run in store.runs()] == ["unfit-2"]
+    assert store.done(campaign.campaign_id) == set()
+    assert store.progress()[campaign.campaign_id][0] == 0
+    real = samples.run(0)
+    assert store.append_run(real)
+    assert not store.append_run(dataclasses.replace(unfit, run_id=RunId("unfit-3")))
+    assert [run.run_id for run in store.runs()] == [real.run_id]
+    assert store.attachments(real.run_id) == real.attachments
+    assert len(store.done(campaign.campaign_id)) == 1
