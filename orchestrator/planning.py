@@ -79,6 +79,8 @@ _OPTION_FLAGS: Final = frozenset(
 #: A flag without which the external delegate isn't named.
 _EXTERNAL_FLAGS: Final = frozenset({"external_delegate_path", "stable_delegate_settings_file"})
 
+#: Rounds of cold starts where no fixed number is given.
+_COLD_ROUNDS: Final = 3
 #: What one invocation costs beside its inferences: start, load, probes before and after.
 _OVERHEAD_S: Final = 3.0
 
@@ -135,17 +137,59 @@ class Expansion:
             )
         )
 
-    def estimate_s(self) -> float:
-        """Seconds that the busiest device needs at the least, as the plan's own minimum times say."""
-        return max((sum(least_duration_s(item) for item in queue) for queue in self.invocations.values()), default=0.0)
+    def estimate_s(self, plan: Plan) -> tuple[float, float]:
+        """Seconds that the busiest device needs by the plan's minimum times: when nothing is added, and when all is."""
+        bounds = [_bounds_s(plan, queue) for queue in self.invocations.values()]
+        return max((low for low, _ in bounds), default=0.0), max((high for _, high in bounds), default=0.0)
 
 
-def least_duration_s(invocation: Invocation) -> float:
-    """Seconds that an invocation takes at the least."""
+def _bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
+    least = sum(least_duration_s(item, sustained_s=plan.sustained_s) for item in queue)
+    if plan.stopping is None:
+        return least, least
+    beyond = plan.stopping.most - plan.invocations
+    added = sum(beyond * least_duration_s(item) for item in queue if item.run_pass is Pass.TIMING and item.number == 0)
+    return least, least + (added if plan.budget_s is None else min(added, plan.budget_s))
+
+
+def least_duration_s(invocation: Invocation, *, sustained_s: float = 0.0) -> float:
+    """Seconds that an invocation takes at the least; that of the pass ``sustained`` stands for all of them."""
     case = invocation.case
+    if invocation.run_pass is Pass.SUSTAINED:
+        return sustained_s
     if invocation.run_pass is Pass.COLD:
         return _OVERHEAD_S
     return _OVERHEAD_S + case.warmup_min_secs + case.min_secs
+
+
+def sentinel_case(
+    plan: Plan, facts: DeviceFacts, model: Model, builds: Mapping[tuple[Serial, ToolName], Build | NoBuild]
+) -> Case | None:
+    """Return the reference workload of a device: fixed whatever the plan says, so that nights can be set side by side.
+
+    It is measured by the first of the plan's programs that the device has and that runs one case in a process.
+    """
+    for tool in tools_for(plan, facts.kind):
+        build = builds.get((facts.serial, tool))
+        why = skip_reason(facts, None, tool, DelegateName.XNNPACK, 1, build)
+        if tool is not ToolName.PERF_OPTIONS and why is None and isinstance(build, Build):
+            return Case(
+                serial=facts.serial,
+                model_sha256=model.sha256,
+                model_name=model.name,
+                delegate=DelegateName.XNNPACK,
+                threads=1,
+                tool=tool,
+                build_sha256=build.sha256,
+                num_runs=10,
+                min_secs=1.0,
+                max_secs=30.0,
+                warmup_runs=1,
+                warmup_min_secs=0.2,
+                affinity="big",
+                files=tuple(sorted((c.name, c.sha256) for c in needed_companions(build, facts, DelegateName.XNNPACK))),
+            )
+    return None
 
 
 def expand(
@@ -451,17 +495,24 @@ def _case(
     )
 
 
+def cold_rounds(plan: Plan) -> int:
+    """Return how many rounds of its stages the pass ``cold`` has."""
+    return plan.invocations if plan.stopping is None else min(plan.invocations, _COLD_ROUNDS)
+
+
 def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tuple[Invocation, ...]:
     """Return a device's invocations: timing round by round, then each further pass, case by case.
 
     A further pass has one invocation of each case; ``cold`` has as many rounds of its stages as timing has invocations.
+    ``sustained`` comes last, because it heats; its one invocation stands for all that fit into its time.
     """
     passes = [run_pass for run_pass in plan.passes if run_pass is not Pass.TIMING]
+    passes.sort(key=lambda run_pass: run_pass is Pass.SUSTAINED)
     further = [
         Invocation(case=case, run_pass=run_pass, number=number)
         for run_pass in passes
         for case in cases
-        for number in (cold_numbers(case, plan.invocations) if run_pass is Pass.COLD else (0,))
+        for number in (cold_numbers(case, cold_rounds(plan)) if run_pass is Pass.COLD else (0,))
     ]
     rounds = range(plan.invocations) if Pass.TIMING in plan.passes else range(0)
     if plan.order is Order.SEQUENTIAL:

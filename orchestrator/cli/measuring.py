@@ -33,7 +33,7 @@ from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Build, Model, ToolName
+from orchestrator.records.workload import Build, Case, Model, ToolName
 
 _Known = TypeVar("_Known", Model, Build)
 
@@ -54,7 +54,13 @@ class BenchRequest:
     modes: tuple[str, ...]
     builds: tuple[str, ...]
     passes: tuple[str, ...]
-    invocations: int
+    #: None: as many as the noise needs.
+    invocations: str | None
+    precision: str | None
+    budget: str | None
+    sustained: str | None
+    sentinel: bool
+    reboot: bool
     num_runs: int
     min_secs: float
     max_secs: float
@@ -97,7 +103,7 @@ def plan_of(request: BenchRequest) -> Plan:
         profiles=request.profiles,
         where=request.where,
         host=request.host,
-        passes=request.passes,
+        passes=request.passes or (("sustained",) if request.sustained else ()),
         builds=builds,
         settings={
             "num_runs": request.num_runs,
@@ -106,6 +112,11 @@ def plan_of(request: BenchRequest) -> Plan:
             "affinity": request.affinity,
         },
         invocations=request.invocations,
+        precision=request.precision,
+        budget=request.budget,
+        sustained=request.sustained,
+        sentinel=request.sentinel,
+        reboot=request.reboot,
         timeout=request.timeout_s,
         seed=request.seed,
         name=request.name,
@@ -182,6 +193,7 @@ def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
                 | {build.sha256: str(build.path) for build in (*builds, *twins.values())}
                 | {item.sha256: str(item.path) for build in builds for item in build.companions}
                 | {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()},
+                fingerprints={facts.serial: facts.fingerprint for _, facts in devices if facts.fingerprint},
             ),
             host=f"{socket.gethostname()} ({platform.system()} {platform.machine()})",
             invocations=tuple(invocation for queue in queues for invocation in queue),
@@ -199,19 +211,36 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
         check_writable(out)
     with Farm(settings) as farm:
         campaign = find_campaign(farm.store, prefix, only_open=True)
+        if campaign.terms.pairing is not None:
+            from orchestrator.cli.pairing import resume_pairs
+
+            return resume_pairs(farm, campaign)
         done = farm.store.done(campaign.campaign_id)
         cases = [
             item.case for item in campaign.invocations if (item.case.case_key, item.run_pass, item.number) not in done
         ]
-        known_models, known_builds = farm.store.models(), farm.store.builds()
-        models = [_with_file(known_models[sha256], campaign) for sha256 in {case.model_sha256 for case in cases}]
-        builds = [_with_file(known_builds[sha256], campaign) for sha256 in {case.build_sha256 for case in cases}]
-        for name, sha256 in {file for case in cases for file in case.files}:
-            _unchanged_file(name, sha256, campaign)
-        serials = {case.serial for case in cases}
-        devices = _reachable(farm, serials) if serials else []
-        farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
+        models, builds, devices = reopen(farm, campaign, cases)
         return _run(farm, campaign, models, builds, devices, out)
+
+
+def reopen(
+    farm: Farm, campaign: Campaign, cases: Sequence[Case]
+) -> tuple[list[Model], list[Build], list[tuple[Device, DeviceFacts]]]:
+    """Return what is needed to go on with some cases of a campaign, whose status is RUNNING again.
+
+    Raises:
+        UsageError: a file has gone or changed.
+        NoDeviceError: none of the cases' devices is there.
+    """
+    known_models, known_builds = farm.store.models(), farm.store.builds()
+    models = [_with_file(known_models[sha256], campaign) for sha256 in {case.model_sha256 for case in cases}]
+    builds = [_with_file(known_builds[sha256], campaign) for sha256 in {case.build_sha256 for case in cases}]
+    for name, sha256 in {file for case in cases for file in case.files}:
+        _unchanged_file(name, sha256, campaign)
+    serials = {case.serial for case in cases}
+    devices = _reachable(farm, serials) if serials else []
+    farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
+    return models, builds, devices
 
 
 def _with_file(known: _Known, campaign: Campaign) -> _Known:
@@ -255,6 +284,16 @@ def _run(
     devices: Sequence[tuple[Device, DeviceFacts]],
     out: Path | None,
 ) -> CommandResult:
+    services, workload = equipment(farm, campaign, models, builds)
+    runner = CampaignRunner(services, farm.lease, ThreadExecutor(farm.cancelled))
+    result = runner.run(workload, devices)
+    return _summary(farm, result, out)
+
+
+def equipment(
+    farm: Farm, campaign: Campaign, models: Sequence[Model], builds: Sequence[Build]
+) -> tuple[Services, Workload]:
+    """Return what a campaign is run with; progress goes to standard error from now on."""
     observer = observer_for_stderr()
     farm.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
         FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
@@ -279,9 +318,7 @@ def _run(
     )
     for serial, reason in farm.left_out.items():
         observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
-    runner = CampaignRunner(services, farm.lease, ThreadExecutor(farm.cancelled))
-    result = runner.run(workload, devices)
-    return _summary(farm, result, out)
+    return services, workload
 
 
 def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandResult:

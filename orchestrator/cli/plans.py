@@ -9,6 +9,8 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.host_files import host_files
 from orchestrator.cli.measuring import expansion_of, identify
 from orchestrator.cli.result import CommandResult, table, to_json
+from orchestrator.records.plan import Plan
+from orchestrator.records.workload import Pass
 from orchestrator.units import format_duration
 
 
@@ -40,7 +42,9 @@ def show(settings: Settings, path: Path) -> CommandResult:
         parts.append(table(("device", "model", "configuration", "invocations"), rows, right=(3,)))
     if skips:
         parts.append("skipped:\n" + table(("device", "model", "configuration", "reason"), skips))
-    parts.append(f"at least {format_duration(expansion.estimate_s())}, beside loading and waiting for cool phones")
+    least_s, most_s = expansion.estimate_s(plan)
+    span = format_duration(least_s) if most_s == least_s else f"{format_duration(least_s)} to {format_duration(most_s)}"
+    parts.append(f"{_times(plan)}{span} on the busiest device, beside loading and waiting for cool phones")
     return CommandResult(
         text="\n\n".join(parts),
         data={
@@ -48,8 +52,20 @@ def show(settings: Settings, path: Path) -> CommandResult:
             "cases": [{"case_key": case.case_key, **case.to_row()} for case in expansion.cases],
             "invocations": sum(counts.values()),
             "skipped": expansion.skipped,
-            "estimate_s": expansion.estimate_s(),
+            "estimate_s": least_s,
+            "estimate_most_s": most_s,
         },
+    )
+
+
+def _times(plan: Plan) -> str:
+    rule = plan.stopping
+    if rule is None or Pass.TIMING not in plan.passes:
+        return ""
+    budget = "" if plan.budget_s is None else f" within {format_duration(plan.budget_s)}"
+    return (
+        f"{rule.first} invocations of each case, and up to {rule.most}{budget} where the interval is wider than "
+        f"{100 * rule.half_width:g} %: "
     )
 
 

@@ -16,6 +16,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -27,7 +28,18 @@ from orchestrator.config.yaml_file import parse_yaml, read_yaml
 from orchestrator.errors import UsageError
 from orchestrator.predicates import parse_predicate
 from orchestrator.records.flag import OWNED_FLAGS
-from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Order, Plan, PlanModel, RunSettings
+from orchestrator.records.plan import (
+    DeviceSelection,
+    FitLimits,
+    Matrix,
+    Order,
+    Plan,
+    PlanModel,
+    Quiet,
+    RunSettings,
+    Screen,
+    StoppingRule,
+)
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 
 #: PowerManager's words for its thermal status.
@@ -193,6 +205,68 @@ class LimitsSection(Section):
     wait: Annotated[Seconds, Field(ge=0, le=86_400)] = FitLimits().wait_s
 
 
+class InvocationsSection(Section):
+    """How many processes each case gets in the timing pass: as many as its noise needs, within these bounds."""
+
+    first: Annotated[int, Field(ge=2, le=10_000)] = StoppingRule().first
+    most: Annotated[int, Field(ge=2, le=10_000)] = StoppingRule().most
+
+    @model_validator(mode="before")
+    @classmethod
+    def _most_follows(cls, given: object) -> object:
+        # Somebody who asks for a larger first round means it.
+        if isinstance(given, dict) and "most" not in given and str(given.get("first", "")).isdecimal():
+            return {**given, "most": str(max(int(given["first"]), StoppingRule().most))}
+        return given
+
+    @model_validator(mode="after")
+    def _spans_fit(self) -> InvocationsSection:
+        if self.first > self.most:
+            raise ValueError(f"first ({self.first}) is more than most ({self.most})")
+        return self
+
+
+def _count(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        count = int(value)
+    except ValueError:
+        raise ValueError(f"{value!r} isn't a whole number") from None
+    if not 1 <= count <= 10_000:
+        raise ValueError(f"{count} isn't between 1 and 10000")
+    return InvocationsSection.model_construct(first=count, most=count)
+
+
+class _CountOrBounds:
+    """Lets a fixed number of invocations stand for itself."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+        return core_schema.no_info_before_validator_function(_count, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000}, handler(schema)]}
+
+
+def _screen(value: object) -> object:
+    # YAML's own words for true and false are read as they are written; people mean these.
+    return {"true": "on", "false": "off"}.get(value, value) if isinstance(value, str) else value
+
+
+class QuietSection(Section):
+    """How a phone is brought to rest; what isn't given stays as tuning found it best, else as it is."""
+
+    screen: Annotated[Screen, BeforeValidator(_screen)] = Quiet().screen
+    airplane: bool | None = None
+    no_doze: bool | None = None
+    animations_off: bool | None = None
+    sync_off: bool | None = None
+    fixed_performance: bool | None = None
+    pin_clocks: bool | None = None
+    pin_gpu: bool | None = None
+    thermal_control_off: bool | None = None
+
+
 class PlanSection(Section):
     """A whole plan file."""
 
@@ -203,11 +277,38 @@ class PlanSection(Section):
     settings: SettingsSection = SettingsSection()
     limits: LimitsSection = LimitsSection()
     passes: Annotated[OneOrMany[tuple[Pass, ...]], Field(min_length=1), AfterValidator(unique)] = (Pass.TIMING,)
-    invocations: Annotated[int, Field(ge=1, le=10_000)] = 3
+    invocations: Annotated[InvocationsSection, _CountOrBounds()] = InvocationsSection()
+    precision: Annotated[Percent, Field(ge=0.1, lt=100)] = 100 * StoppingRule().half_width
+    budget: Annotated[Seconds, Field(ge=0, le=604_800)] | None = None
+    sustained: Annotated[Seconds, Field(ge=10, le=86_400)] = 1800.0
+    sentinel: bool | None = None
+    reboot: bool = False
+    quiet: QuietSection = QuietSection()
     order: Order = Order.INTERLEAVED
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     timeout: Annotated[Seconds, Field(gt=0, le=86_400)] = 120.0
     builds: dict[ToolName, Text] = Field(default_factory=dict)
+
+    @field_validator("passes")
+    @classmethod
+    def _no_sentinel(cls, passes: tuple[Pass, ...]) -> tuple[Pass, ...]:
+        if Pass.SENTINEL in passes:
+            raise ValueError("'sentinel' is no pass over the plan's models; write 'sentinel: true' beside 'passes'")
+        return passes
+
+    @model_validator(mode="after")
+    def _keys_fit(self) -> PlanSection:
+        given, count = self.model_fields_set, self.invocations
+        if count.first == count.most:
+            for key in ("precision", "budget"):
+                if key in given and getattr(self, key) is not None:
+                    raise ValueError(
+                        f"{key} says when a case has enough invocations, but their number is fixed "
+                        f"({count.first}); leave one of the two out"
+                    )
+        if "sustained" in given and Pass.SUSTAINED not in self.passes:
+            raise ValueError("sustained is how long the pass 'sustained' goes on; add it to passes")
+        return self
 
 
 def load_plan(path: Path) -> Plan:
@@ -265,13 +366,26 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str) -> Pl
             wait_s=section.limits.wait,
         ),
         passes=tuple(section.passes),
-        invocations=section.invocations,
+        invocations=section.invocations.first,
+        stopping=_stopping(section),
+        budget_s=section.budget,
+        quiet=Quiet(**dict(section.quiet)),
+        sentinel=section.sentinel,
+        may_reboot=section.reboot,
+        sustained_s=section.sustained,
         order=section.order,
         seed=section.seed,
         timeout_s=section.timeout,
         builds=builds,
         text=text,
     )
+
+
+def _stopping(section: PlanSection) -> StoppingRule | None:
+    count = section.invocations
+    if count.first == count.most:
+        return None
+    return StoppingRule(first=count.first, half_width=section.precision / 100, most=count.most)
 
 
 def _models(sections: Iterable[ModelSection], faults: Faults) -> tuple[PlanModel, ...]:

@@ -24,6 +24,7 @@ _OPTIONS: Final[Mapping[Location, str]] = {
     ("matrix", "tools"): "--tool",
     ("matrix", "flags"): "--flag",
     ("matrix", "modes"): "--mode",
+    ("invocations",): "--invocations",
     ("devices", "serials"): "--serial",
     ("devices", "profiles"): "--profile",
     ("devices", "pools"): "--pool",
@@ -70,6 +71,11 @@ def plan_from_options(
     limits: Mapping[str, str | float | int] | None = None,
     name: str = "bench",
     invocations: int | str | None = None,
+    precision: str | None = None,
+    budget: str | None = None,
+    sustained: str | None = None,
+    sentinel: bool | None = None,
+    reboot: bool = False,
     order: str | None = None,
     seed: int | str | None = None,
     timeout: str | float | None = None,
@@ -94,7 +100,12 @@ def plan_from_options(
         settings: Keys of a plan's ``settings``.
         limits: Keys of a plan's ``limits``.
         name: What the plan is called.
-        invocations: Of each case.
+        invocations: Of each case, a fixed number; ``8-40`` are the first and the most of as many as are needed.
+        precision: Half width of the interval at which a case has enough, as a share (``2 %``).
+        budget: For all that is added to the first invocations, on one device.
+        sustained: How long the pass ``sustained`` goes on.
+        sentinel: Whether the reference workload brackets the campaign.
+        reboot: Whether a phone whose reference workload moved may be booted anew.
         order: ``interleaved`` or ``sequential``.
         seed: Of the order.
         timeout: Of one invocation, in seconds or with a unit.
@@ -124,7 +135,12 @@ def plan_from_options(
         "settings": _texts(settings),
         "limits": _texts(limits),
         "passes": _split(passes),
-        "invocations": _text(invocations),
+        "invocations": _bounds(_text(invocations)),
+        "precision": _text(precision),
+        "budget": _text(budget),
+        "sustained": _text(sustained),
+        "sentinel": {None: "", True: "true", False: "false"}[sentinel],
+        "reboot": "true" if reboot else "",
         "order": _text(order),
         "seed": _text(seed),
         "timeout": _text(timeout),
@@ -171,6 +187,11 @@ def _split(values: Sequence[str | int]) -> list[Value]:
 
 def _text(value: float | str | None) -> str:
     return "" if value is None else str(value)
+
+
+def _bounds(text: str) -> Value:
+    first, dash, most = text.partition("-")
+    return {"first": first.strip(), "most": most.strip()} if dash and first.strip() else text
 
 
 def _texts(values: Mapping[str, str | float | int] | None) -> dict[str, Value]:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.planning import Expansion, HostFiles, NoBuild, expand, tools_for
+from orchestrator.planning import Expansion, HostFiles, NoBuild, expand, sentinel_case, tools_for
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
-from orchestrator.records.plan import Matrix, Order, Plan, PlanModel
+from orchestrator.records.plan import Matrix, Order, Plan, PlanModel, RunSettings, StoppingRule
 from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ProcessMode, ToolName
 
 PHONE = DeviceFacts(
@@ -182,8 +182,36 @@ def test_the_case_key_depends_on_everything_that_may_change_the_number() -> None
 
 
 def test_the_estimate_is_that_of_the_busiest_device() -> None:
-    small, large = expanded(plan(invocations=1)).estimate_s(), expanded(plan(invocations=4)).estimate_s()
-    assert large == pytest.approx(4 * small)
+    few, many = plan(invocations=1), plan(invocations=4)
+    (small, _), (large, most) = expanded(few).estimate_s(few), expanded(many).estimate_s(many)
+    assert large == most == pytest.approx(4 * small)
+
+
+def test_the_estimate_of_an_adaptive_plan_ends_at_the_rules_most_or_the_budget() -> None:
+    rule = plan(invocations=4, stopping=StoppingRule(first=4, most=12))
+    least, most = expanded(rule).estimate_s(rule)
+    assert most == pytest.approx(3 * least)
+    tight = replace(rule, budget_s=7.0)
+    assert expanded(tight).estimate_s(tight) == pytest.approx((least, least + 7.0))
+
+
+def test_sustained_comes_last_and_takes_its_time_for_each_case() -> None:
+    the_plan = plan(invocations=1, passes=(Pass.SUSTAINED, Pass.TIMING, Pass.MEMORY), sustained_s=600.0)
+    queue = expanded(the_plan).invocations[PHONE.serial]
+    assert [item.run_pass for item in queue] == [Pass.TIMING] * 2 + [Pass.MEMORY] * 2 + [Pass.SUSTAINED] * 2
+    assert expanded(the_plan).estimate_s(the_plan)[0] > 1200.0
+
+
+def test_the_reference_workload_is_the_same_whatever_a_plan_measures() -> None:
+    builds = {(PHONE.serial, ToolName.NATIVE): NATIVE}
+    cases = {
+        sentinel_case(plan(matrix=Matrix(threads=threads), settings=RunSettings(min_secs=9)), PHONE, MODELS[0], builds)
+        for threads in ((1,), (2, 4))
+    }
+    (case,) = cases
+    assert case is not None
+    assert (case.threads, case.delegate, case.min_secs) == (1, DelegateName.XNNPACK, 1.0)
+    assert sentinel_case(plan(), PHONE, MODELS[0], {}) is None
 
 
 def test_without_a_named_program_each_device_gets_its_usual_one() -> None:

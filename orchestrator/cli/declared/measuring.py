@@ -48,9 +48,26 @@ def _bench(
         list[str] | None, typer.Option("--build", help="Program to use, tool=NAME or tool=FILE; may be given again.")
     ] = None,
     run_pass: Annotated[
-        list[str] | None, typer.Option("--pass", help="timing, memory, profile, cold (a,b); timing when left out.")
+        list[str] | None,
+        typer.Option("--pass", help="timing, memory, profile, cold, sustained (a,b); timing when left out."),
     ] = None,
-    invocations: Annotated[int, typer.Option("--invocations", "-n", min=1, help="Processes started per case.")] = 3,
+    invocations: Annotated[
+        str | None,
+        typer.Option("--invocations", "-n", help="Processes per case: a number, or FIRST-MOST (8-40 when left out)."),
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option("--precision", help="A case has enough at this half width of its interval (2%).")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Time for what is added to the first processes, each phone (30m).")
+    ] = None,
+    sustained: Annotated[
+        str | None, typer.Option("--sustained", help="Measure one process after the other for so long (30m).")
+    ] = None,
+    sentinel: Annotated[
+        bool, typer.Option("--sentinel/--no-sentinel", help="Bracket by a reference workload: ~30 s more a phone.")
+    ] = False,
+    reboot: Annotated[bool, typer.Option("--reboot", help="A phone whose sentinel moved may be booted anew.")] = False,
     num_runs: Annotated[int, typer.Option(min=1, help="Inferences per process, at the least.")] = 50,
     min_secs: Annotated[float, typer.Option(min=0, help="Seconds measured per process, at the least.")] = 1.0,
     max_secs: Annotated[float, typer.Option(min=0, help="Seconds measured per process, at the most.")] = 150.0,
@@ -78,6 +95,11 @@ def _bench(
         builds=tuple(build or ()),
         passes=split(run_pass),
         invocations=invocations,
+        precision=precision,
+        budget=budget,
+        sustained=sustained,
+        sentinel=sentinel,
+        reboot=reboot,
         num_runs=num_runs,
         min_secs=min_secs,
         max_secs=max_secs,

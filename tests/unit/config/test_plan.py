@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.config.plan import PlanSection, load_plan, parse_plan, plan_json_schema
 from orchestrator.config.plan_options import plan_from_options
 from orchestrator.errors import PlanError
-from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Order, Plan, RunSettings
+from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Order, Plan, RunSettings, Screen, StoppingRule
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 
 REPO = Path(__file__).resolve().parents[3]
@@ -43,12 +43,15 @@ def test_example_holds_every_key_and_loads():
     assert plan.devices.host
     assert (plan.settings.warmup_min_secs, plan.limits.wait_s, plan.limits.battery_heat_c_max) == (0.5, 300.0, 40.0)
     assert plan.matrix.modes == (ProcessMode.SHELL, ProcessMode.TOP_APP)
-    assert (plan.passes, plan.invocations, plan.order) == ((Pass.TIMING, Pass.MEMORY), 5, Order.INTERLEAVED)
+    assert plan.passes == (Pass.TIMING, Pass.MEMORY, Pass.SUSTAINED)
+    assert (plan.stopping, plan.invocations, plan.order) == (StoppingRule(), 8, Order.INTERLEAVED)
+    assert (plan.budget_s, plan.sustained_s, plan.sentinel, plan.may_reboot) == (1800.0, 600.0, True, False)
+    assert (plan.quiet.screen, plan.quiet.airplane, plan.quiet.pin_gpu) == (Screen.ON, True, False)
     assert (plan.seed, plan.timeout_s, plan.builds) == (7, 120.0, {ToolName.NATIVE: "benchmark_model"})
     assert plan.text == EXAMPLE.read_text()
     written = yaml.safe_load(plan.text)
     assert set(written) == set(PlanSection.model_fields)
-    for key in ("matrix", "settings", "limits"):
+    for key in ("matrix", "settings", "limits", "quiet"):
         assert set(written[key]) == set(PlanSection.model_fields[key].annotation.model_fields)
 
 
@@ -56,7 +59,9 @@ def test_plan_of_one_line_has_the_records_defaults(folder):
     plan = parse_plan("models: a.tflite\n", folder=folder, label="tiny")
     (model,) = plan.models
     assert (model.name, model.path) == ("a", folder / "a.tflite")
-    assert dataclasses.replace(plan, text="") == Plan(name="tiny", models=plan.models)
+    assert dataclasses.replace(plan, text="") == Plan(
+        name="tiny", models=plan.models, invocations=8, stopping=StoppingRule()
+    )
     assert plan.matrix == Matrix()
     assert (plan.settings, plan.limits, plan.devices) == (RunSettings(), FitLimits(), DeviceSelection())
 
@@ -222,3 +227,43 @@ def test_file_name_that_is_no_utf8_is_refused(folder):
         stream.write(b"x")
     with pytest.raises(PlanError, match="isn't UTF-8; rename the file"):
         plan_from_options(models=[os.fsdecode(os.fsencode(folder) + b"/\xff.tflite")])
+
+
+def test_a_plain_number_of_invocations_is_fixed_and_bounds_adapt(folder):
+    def read(text):
+        return parse_plan(f"models: a.tflite\n{text}", folder=folder, label="p.yaml")
+
+    fixed = read("invocations: 5\n")
+    assert (fixed.invocations, fixed.stopping) == (5, None)
+    rule = read("invocations: {first: 4}\nprecision: 5 %\nbudget: 30m\n")
+    assert (rule.invocations, rule.budget_s) == (4, 1800.0)
+    assert rule.stopping == StoppingRule(first=4, half_width=0.05, most=40)
+    assert read("invocations: {first: 50}\n").stopping is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("invocations: {first: 9, most: 8}", "first (9) is more than most (8)"),
+        ("invocations: 0", "0 isn't between 1 and 10000"),
+        ("invocations: 5\nprecision: 2 %", "their number is fixed (5)"),
+        ("invocations: 5\nbudget: 5 min", "their number is fixed (5)"),
+        ("sustained: 5 min", "add it to passes"),
+        ("passes: [sentinel]", "write 'sentinel: true'"),
+        ("quiet: {screen: dim}", "quiet.screen"),
+    ],
+)
+def test_keys_that_contradict_each_other_are_told(folder, text, said):
+    (fault,) = faults_of(folder, f"models: a.tflite\n{text}\n")
+    assert said in fault
+
+
+def test_options_mean_the_same_as_the_plans_keys(folder):
+    plan = plan_from_options(
+        models=[folder / "a.tflite"], invocations="6-20", precision="1%", budget="10m", passes=["timing,sustained"],
+        sustained="2 min", sentinel=False, reboot=True,
+    )  # fmt: skip
+    assert plan.stopping == StoppingRule(first=6, half_width=0.01, most=20)
+    assert (plan.budget_s, plan.sustained_s, plan.sentinel, plan.may_reboot) == (600.0, 120.0, False, True)
+    again = parse_plan(plan.text, folder=folder, label="bench")
+    assert dataclasses.replace(again, text=plan.text) == plan

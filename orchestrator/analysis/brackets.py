@@ -1,0 +1,94 @@
+"""Checks by the reference workload in one campaign on one device: their verdicts, and the runs they doubt. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from orchestrator.analysis.sentinel import SentinelVerdict, sentinel_moved
+from orchestrator.analysis.sustained_runs import measured_us
+from orchestrator.records.identity import RunId
+from orchestrator.records.run import RunRecord
+from orchestrator.records.verdict import Finding, Severity
+from orchestrator.records.workload import Pass
+
+#: Invocations of the reference workload in one check; the number of its first one is a multiple of it.
+CHECK_INVOCATIONS: Final = 3
+#: Of earlier campaigns, so many of the last figures say how the device usually is.
+USUAL_COUNT: Final = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The reference workload at one time."""
+
+    number: int
+    latencies_us: tuple[float, ...]
+    begun_at: datetime
+    ended_at: datetime
+    #: Battery heat when it began; None when unknown.
+    battery_heat_c: float | None
+    is_whole: bool
+
+
+def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
+    """Return the checks among one device's runs of one campaign, in their order."""
+    numbered: dict[int, list[RunRecord]] = {}
+    for run in runs:
+        if run.run_pass is Pass.SENTINEL:
+            numbered.setdefault(run.invocation // CHECK_INVOCATIONS, []).append(run)
+    found = []
+    for number, own in sorted(numbered.items()):
+        first = min(own, key=lambda run: run.invocation)
+        found.append(
+            Check(
+                number=number,
+                latencies_us=tuple(value for run in own if (value := measured_us(run)) is not None),
+                begun_at=min(run.started_at for run in own),
+                ended_at=max(run.started_at + timedelta(seconds=run.duration_s) for run in own),
+                battery_heat_c=first.state_before.battery_heat_c if first.state_before is not None else None,
+                is_whole=len(own) == CHECK_INVOCATIONS,
+            )
+        )
+    return tuple(found)
+
+
+def verdict_of(found: Sequence[Check], number: int, history_us: Sequence[float]) -> SentinelVerdict:
+    """Return what a check says against the campaign's first one; the history tells the device's own noise.
+
+    The first check itself is held against the last figures of earlier campaigns.
+    """
+    check = next(item for item in found if item.number == number)
+    first = next((item for item in found if item.latencies_us), check)
+    before = history_us[-USUAL_COUNT:] if first is check else first.latencies_us
+    return sentinel_moved(before, check.latencies_us, history_us)
+
+
+def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict[RunId, Finding]:
+    """Return the finding ``sentinel-moved`` for each run between a good check and a next one that moved.
+
+    ``runs`` are one device's of one campaign, ``history_us`` the reference workload's figures of earlier campaigns.
+    """
+    found = checks(runs)
+    result: dict[RunId, Finding] = {}
+    good_at: datetime | None = None
+    moved_before = False
+    for position, check in enumerate(found):
+        verdict = verdict_of(found, check.number, history_us)
+        moved = bool(verdict.moved) and position > 0
+        if moved and not moved_before and good_at is not None and verdict.ratio is not None:
+            change = f"{abs(verdict.ratio - 1):.1%} {'slower' if verdict.ratio > 1 else 'faster'}"
+            for run in runs:
+                if run.run_pass is not Pass.SENTINEL and good_at <= run.started_at < check.begun_at:
+                    result[run.run_id] = Finding(
+                        code="sentinel-moved",
+                        severity=Severity.WARNING,
+                        message="the reference workload's figure had moved when it was next run: the device changed",
+                        evidence=f"{change}, more than {verdict.limit:.1%}",
+                    )
+        moved_before = moved
+        if not moved:
+            good_at = check.ended_at
+    return result

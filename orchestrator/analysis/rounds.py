@@ -1,0 +1,292 @@
+"""Which invocations a campaign still wants beyond the planned ones, and why each case stopped. Pure.
+
+All of it follows from the campaign and what is stored, so that a campaign that was killed goes on to the same end.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from orchestrator.analysis.case_result import CaseStatus, figure_us, judge_case
+from orchestrator.analysis.stopping import Saved, decide, saved
+from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.records.plan import StoppingRule
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.workload import Case, Pass, ToolName
+
+#: What an invocation costs beside its process: probes before and after.
+_OVERHEAD_S: Final = 1.0
+#: A case that failed so often in a row the same way gets no more.
+_FAILURES_MAX: Final = 2
+#: Statuses whose figure more invocations make more certain.
+_WORTH_MORE: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
+
+#: What the cases have in common that one process measures; empty for a case that is run alone.
+SessionOf = Callable[[Case], str]
+
+
+class StopReason(enum.StrEnum):
+    """Why a case got as many invocations as it has."""
+
+    #: Planned invocations aren't stored yet.
+    PLANNED = "planned"
+    #: It wants more and will get them.
+    OPEN = "open"
+    #: The interval is narrow enough.
+    REACHED = "reached"
+    #: It has as many as the rule gives at the most, and its interval is still too wide.
+    MOST = "most"
+    #: It would have got more if there had been time.
+    BUDGET = "budget"
+    #: It has no figure of its own that more invocations could make more certain.
+    FAILED = "failed"
+    #: The plan says how many.
+    FIXED = "fixed"
+    #: It is measured beside others, in the processes that those are given.
+    BESIDE = "beside"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseStanding:
+    """How a case stands against the stopping rule."""
+
+    case: Case
+    reason: StopReason
+    #: Timing invocations that are stored, and those of them that the figure comes from.
+    stored: int
+    used: int
+    #: Invocations in all that are thought needed now.
+    wanted: int
+    #: Half the interval as a share of the figure; None with fewer than two figures.
+    half_width: float | None
+    #: What one more costs.
+    cost_s: float
+    #: The number that the next invocation would have.
+    next_number: int
+
+    @property
+    def text(self) -> str:
+        """The reason for people: ``enough: +-1.3 % after 8``."""
+        width = "" if self.half_width is None else f"\u00b1{100 * self.half_width:.1f} %"
+        after = f"{width} after {self.used}".strip()
+        match self.reason:
+            case StopReason.REACHED:
+                return f"enough: {after}"
+            case StopReason.MOST:
+                return f"still {after}, the most that the plan gives"
+            case StopReason.BUDGET:
+                return f"still {after}, the budget is spent"
+            case StopReason.FAILED:
+                return "no more after its failure"
+            case StopReason.FIXED:
+                return f"{self.stored} as planned"
+            case StopReason.BESIDE:
+                return "in the processes of other cases"
+            case _:
+                return "more to come"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    """What the stopping rule came to."""
+
+    cases: int
+    invocations: int
+    #: What the noisiest case got: a fixed scheme gives as many to every case for the same certainty.
+    noisiest: Saved
+    #: Against the rule's most for every case.
+    most: Saved
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        if not self.cases:
+            return ""
+        each, most = self.noisiest.fixed // self.cases, self.most.fixed // self.cases
+        counted = "1 case" if self.cases == 1 else f"{self.cases} cases"
+        said = f"{counted}, {self.invocations} invocations; a fixed scheme of {most} would have run {self.most.fixed}"
+        return said if each == most else f"{said}, one of as many as the noisiest got ({each}) {self.noisiest.fixed}"
+
+
+def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, CaseStanding]:
+    """Return how every case with timing invocations stands; ``runs`` are the campaign's, or one device's of it."""
+    planned = _planned(campaign)
+    by_case: dict[CaseKey, list[RunRecord]] = {key: [] for key in planned}
+    cases = {key: numbered[0] for key, numbered in planned.items()}
+    by_serial: dict[Serial, list[RunRecord]] = {}
+    for run in runs:
+        if run.run_pass is Pass.TIMING and run.outcome is not Outcome.UNFIT:
+            by_case.setdefault(run.case.case_key, []).append(run)
+            cases.setdefault(run.case.case_key, run.case)
+            by_serial.setdefault(run.case.serial, []).append(run)
+    found = {
+        key: _standing(cases[key], sorted(own, key=lambda run: run.invocation), campaign.terms.stopping, planned)
+        for key, own in by_case.items()
+    }
+    if campaign.terms.budget_s is None:
+        return found
+    left_s = {
+        serial: campaign.terms.budget_s - spent_s(campaign, by_serial.get(serial, ()))
+        for serial in {case.serial for case in cases.values()}
+    }
+    return {
+        key: replace(item, reason=StopReason.BUDGET)
+        if item.reason is StopReason.OPEN and item.cost_s > left_s[item.case.serial]
+        else item
+        for key, item in found.items()
+    }
+
+
+def next_round(
+    campaign: Campaign, runs: Sequence[RunRecord], serial: Serial, session_of: SessionOf = lambda _: ""
+) -> list[Invocation]:
+    """Return what to run next on a device beyond the planned invocations; empty when no case wants more.
+
+    Each open case once, in an order by the campaign's seed; when the budget doesn't reach for all that is wanted, the
+    one invocation that narrows an interval most for its time. ``runs`` are the device's, of this campaign.
+    """
+    known = {key: item for key, item in standings(campaign, runs).items() if item.case.serial == serial}
+    units: dict[str, list[CaseStanding]] = {}
+    for key, item in known.items():
+        if item.reason is not StopReason.BESIDE:
+            units.setdefault(session_of(item.case) or key, []).append(item)
+    wanting = {name: unit for name, unit in units.items() if any(item.reason is StopReason.OPEN for item in unit)}
+    if not wanting or any(item.reason is StopReason.PLANNED for unit in wanting.values() for item in unit):
+        return []
+    numbers = {name: max(item.next_number for item in unit) for name, unit in wanting.items()}
+    if campaign.terms.budget_s is not None:
+        left_s = campaign.terms.budget_s - spent_s(campaign, runs)
+        if sum(_need_s(unit) for unit in wanting.values()) > left_s:
+            best = max(sorted(wanting), key=lambda name: _gain_per_s(wanting[name]))
+            return _of_unit(wanting[best], numbers[best])
+    number = min(numbers.values())
+    # Every unit is shuffled, also those that want no more: what is left of a round keeps its order after a kill.
+    order = sorted(units)
+    random.Random(f"{campaign.seed}:{serial}:{number}").shuffle(order)  # noqa: S311 - spreads drift, hides nothing
+    return [
+        item
+        for name in order
+        if name in wanting and numbers[name] == number
+        for item in _of_unit(wanting[name], number)
+    ]
+
+
+def spent_s(campaign: Campaign, runs: Iterable[RunRecord]) -> float:
+    """Return the seconds that the added invocations of one device took, with the waits before them.
+
+    A pause longer than the campaign waits for a phone is time in which nobody ran it, and counts as nothing.
+    """
+    planned = {(item.case.case_key, item.number) for item in campaign.invocations if item.run_pass is Pass.TIMING}
+    total_s, ended_at = 0.0, None
+    for run in sorted(runs, key=lambda run: run.started_at):
+        if run.run_pass is not Pass.TIMING or run.outcome is Outcome.UNFIT:
+            continue
+        end = run.started_at + timedelta(seconds=run.duration_s)
+        if (run.case.case_key, run.invocation) not in planned and (ended_at is None or end > ended_at):
+            pause_s = 0.0 if ended_at is None else (run.started_at - ended_at).total_seconds()
+            waited = pause_s <= campaign.terms.limits.wait_s + 60.0
+            total_s += run.duration_s + (pause_s if waited else 0.0)
+        ended_at = end if ended_at is None else max(ended_at, end)
+    return total_s
+
+
+def savings(campaign: Campaign, runs: Iterable[RunRecord]) -> Savings | None:
+    """Return what the stopping rule saved, None for a campaign without one; cases that failed don't count."""
+    rule = campaign.terms.stopping
+    if rule is None:
+        return None
+    aside = {StopReason.FAILED, StopReason.BESIDE, StopReason.PLANNED}
+    counts = [item.stored for item in standings(campaign, runs).values() if item.reason not in aside]
+    return Savings(
+        cases=len(counts), invocations=sum(counts), noisiest=saved(counts), most=saved(counts, fixed=rule.most)
+    )
+
+
+def _planned(campaign: Campaign) -> dict[CaseKey, tuple[Case, frozenset[int]]]:
+    numbers: dict[CaseKey, set[int]] = {}
+    cases: dict[CaseKey, Case] = {}
+    for item in campaign.invocations:
+        if item.run_pass is Pass.TIMING:
+            cases[item.case.case_key] = item.case
+            numbers.setdefault(item.case.case_key, set()).add(item.number)
+    return {key: (case, frozenset(numbers[key])) for key, case in cases.items()}
+
+
+def _standing(
+    case: Case,
+    runs: Sequence[RunRecord],
+    rule: StoppingRule | None,
+    planned: Mapping[CaseKey, tuple[Case, frozenset[int]]],
+) -> CaseStanding:
+    result = judge_case(runs)
+    used = set(result.used)
+    figures = [latency_us for run in runs if run.run_id in used and (latency_us := figure_us(run)) is not None]
+    taken = [run.duration_s for run in runs if run.duration_s > 0]
+    decision = decide(figures if result.status in _WORTH_MORE else (), rule or StoppingRule())
+    reason = _reason(case, runs, rule, planned)
+    if reason is StopReason.OPEN and result.status not in _WORTH_MORE:
+        reason = StopReason.FAILED
+    if reason is StopReason.OPEN and decision.is_enough:
+        reason = StopReason(decision.reason)
+    if reason is StopReason.OPEN and rule is not None and len(runs) >= rule.most:
+        reason = StopReason.MOST
+    return CaseStanding(
+        case=case,
+        reason=reason,
+        stored=len(runs),
+        used=len(figures) if result.status in _WORTH_MORE else 0,
+        wanted=decision.wanted,
+        half_width=decision.half_width,
+        cost_s=(statistics.median(taken) if taken else case.min_secs) + _OVERHEAD_S,
+        next_number=max((run.invocation for run in runs), default=-1) + 1,
+    )
+
+
+def _reason(
+    case: Case,
+    runs: Sequence[RunRecord],
+    rule: StoppingRule | None,
+    planned: Mapping[CaseKey, tuple[Case, frozenset[int]]],
+) -> StopReason:
+    """Return what stops a case whatever its figures are; OPEN for nothing."""
+    if case.case_key in planned:
+        if not planned[case.case_key][1] <= {run.invocation for run in runs}:
+            return StopReason.PLANNED
+    elif case.tool is ToolName.PERF_OPTIONS:
+        return StopReason.BESIDE
+    if rule is None:
+        return StopReason.FIXED
+    last = runs[-_FAILURES_MAX:]
+    codes = {run.reason_code for run in last}
+    failed = len(last) == _FAILURES_MAX and len(codes) == 1 and all(run.outcome is Outcome.FAILED for run in last)
+    if failed or runs[-1].outcome in (Outcome.TIMED_OUT, Outcome.SKIPPED):
+        return StopReason.FAILED
+    return StopReason.OPEN
+
+
+def _of_unit(unit: Sequence[CaseStanding], number: int) -> list[Invocation]:
+    """Return the invocations of what one process measures: first a case that wants it."""
+    members = [item for item in unit if item.reason is not StopReason.FAILED]
+    members.sort(key=lambda item: (item.reason is not StopReason.OPEN, item.case.case_key))
+    return [Invocation(case=item.case, run_pass=Pass.TIMING, number=number) for item in members]
+
+
+def _need_s(unit: Sequence[CaseStanding]) -> float:
+    return max(max(1, item.wanted - item.used) * item.cost_s for item in unit if item.reason is StopReason.OPEN)
+
+
+def _gain_per_s(unit: Sequence[CaseStanding]) -> float:
+    """Return by how much one more narrows the unit's intervals, for a second of the device's time.
+
+    An interval shrinks as 1 / sqrt(n): one more takes about 1 / 2n of it.
+    """
+    wanting = [item for item in unit if item.reason is StopReason.OPEN]
+    gain = sum((item.half_width if item.half_width is not None else 1.0) / (2 * max(1, item.used)) for item in wanting)
+    return gain / max(item.cost_s for item in wanting)
