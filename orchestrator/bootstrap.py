@@ -140,6 +140,7 @@ class Farm:
         from orchestrator.tools.litert_native import LitertNativeTool
         from orchestrator.tools.native import NativeTool
         from orchestrator.tools.performance_options import PerformanceOptionsTool
+        from orchestrator.tools.trace_recording import traced
 
         tools: tuple[Tool, ...] = (
             NativeTool(),
@@ -149,7 +150,15 @@ class Farm:
             LitertNativeTool(),
         )
         imported: tuple[Tool, ...] = (IosAppTool(), FirebaseTool(), DelegatePerformanceTool())
-        return {tool.name: tool for tool in (*tools, *imported)}
+        return {tool.name: tool for tool in (*(traced(tool, self._hold) for tool in tools), *imported)}
+
+    def _hold(self, device: Device, what: str, undo: str, command: str) -> None:
+        """Make a change on a device after it has been journalled."""
+        from orchestrator.devices.conditioning import LadderConditioner
+        from orchestrator.devices.journal import Change
+
+        assert isinstance(self.conditioner, LadderConditioner), "the one conditioner that ships"
+        self.conditioner.hold(device, Change(what=what, undo=undo), command)
 
     @cached_property
     def profiles(self) -> Mapping[str, DeviceProfile]:

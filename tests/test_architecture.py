@@ -64,6 +64,7 @@ OWNERS = {
     "requests": {"artifacts"},
     "urllib3": {"artifacts"},
     "elftools": {"artifacts"},
+    "perfetto": {"tools/trace_perfetto.py"},
     "filelock": {"devices", "store", "artifacts"},
     "platformdirs": {"bootstrap.py"},
 }

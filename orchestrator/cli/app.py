@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.cli.declared import iphones, measuring, models, phones, programs, reading, tabling
+from orchestrator.cli.declared import iphones, measuring, models, phones, programs, reading, tabling, tracing
 from orchestrator.cli.frame import app, run
 
-__all__ = ["app", "iphones", "measuring", "models", "phones", "programs", "reading", "run", "tabling"]
+__all__ = ["app", "iphones", "measuring", "models", "phones", "programs", "reading", "run", "tabling", "tracing"]

@@ -48,6 +48,15 @@ For each row, with the iOS benchmark app of TensorFlow Lite (TFLiteBenchmark.xco
    of a run may lie beside its console text as `1.pb`, or alone.
 6. End the app, and repeat from step 3 as often as the table says: `2.txt`, `3.txt` ...
 
+To see each operator's time in Instruments instead (a traced run's figures are no result; don't import them):
+
+1. Edit the scheme's Profile action: under Arguments clear "Use the Run action's arguments and environment variables",
+   and add the environment variable `debug.tflite.trace` with the value `1`.
+2. Product, Profile; choose the template Blank and add the instrument os_signpost.
+3. Record, tap the button, and stop when the figures are shown.
+4. The intervals stand under the subsystem `org.tensorflow.lite`, category `Tracing`, as "operator invoke" with the
+   message `OPERATOR@node/subgraph`; "Summary: Intervals" shows how often and how long.
+
 Then, where benchfarm is: `benchfarm ios import FOLDER`, with the folder in which this file lies. A text that can't be
 of its row is refused, with the line that shows it.
 """
