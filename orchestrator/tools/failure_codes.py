@@ -52,6 +52,11 @@ FAILURE_CODES: Final = _codes(
     ),
     # The command line.
     (
+        "mode-not-reached",
+        "The program was to run in the scheduling groups of the app on the screen, and the phone didn't let it.",
+        "A shell user may not move processes there on most phones: root the phone, or measure in the mode shell.",
+    ),
+    (
         "bad-flag",
         "The program refuses a flag or its value.",
         "Compare with 'benchfarm flags'; the reason names the flag.",

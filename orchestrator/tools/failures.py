@@ -43,6 +43,7 @@ RULES: Final[tuple[tuple[int, str, re.Pattern[str]], ...]] = tuple(
         (0, "missing-library", r".*?(error while loading shared libraries: .*)"),
         (0, "activity-missing", r".*?(Activity class \{[^}]*\} does not exist.*)"),
         (0, "install-failed", r".*?\[?(INSTALL_(?:PARSE_)?FAILED_[A-Z_]+)"),
+        (0, "mode-not-reached", r"benchfarm: (mode not reached: .*)"),
         (1, "bad-flag", r"(Failed to parse flag .*)"),
         (1, "bad-flag", r"(There are invalid perf options in .*|The 'none' option can not be used .*)"),
         (1, "bad-flag", r"(Please specify the name of your TF Lite input file.*|Output mode.* is not supported.*)"),

@@ -38,6 +38,7 @@ from orchestrator.tools.option_blocks import (
     summary_rows_in,
 )
 from orchestrator.tools.output import parse_run
+from orchestrator.tools.process_mode import in_mode
 from orchestrator.tools.start_caches import quiet_s
 
 #: Beginning of the names of what the options left that were run one by one.
@@ -86,7 +87,7 @@ class PerformanceOptionsTool:
         started_at = datetime.now(UTC)
         arguments = _group_arguments(request)
         # One stream, so that what the runtime says on standard error stands in the run that it belongs to.
-        command = command_line(request, arguments) + " 2>&1"
+        command = in_mode(command_line(request, arguments) + " 2>&1", request)
         count = len(options_of(request.case, accelerators=()))
         try:
             result = device.run_detached(
