@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.devices.sections import SectionScript
-
 _NAMESPACES: Final = ("global", "secure", "system")
 _POLICIES: Final = "/sys/devices/system/cpu/cpufreq/policy[0-9]*"
 _GPU: Final = "/sys/class/kgsl/kgsl-3d0/devfreq /sys/class/devfreq/*gpu* /sys/class/devfreq/*mali*"
-_COMMANDS: Final[Mapping[str, str]] = {
+#: Section -> command: all that is watched.
+SNAPSHOT_COMMANDS: Final[Mapping[str, str]] = {
     **{f"settings {name}": f"settings list {name}" for name in _NAMESPACES},
     "property": "getprop | grep '^\\[debug\\.'",
     "file": (
@@ -47,16 +46,11 @@ class Difference:
         return f"{self.what} was {_said(self.before)} and is {_said(self.after)}"
 
 
-def snapshot_script() -> SectionScript:
-    """Return the commands that tell all that is watched, in one round trip."""
-    return SectionScript(_COMMANDS)
-
-
 def parse_snapshot(sections: Mapping[str, str]) -> dict[str, str]:
-    """Return name -> value of everything that was told."""
+    """Return name -> value of everything that was told in the sections of SNAPSHOT_COMMANDS."""
     found: dict[str, str] = {}
-    for section, text in sections.items():
-        for line in text.splitlines():
+    for section in SNAPSHOT_COMMANDS:
+        for line in sections.get(section, "").splitlines():
             if section == "property":
                 match = re.match(r"\[([^]]+)\]: \[(.*)\]$", line.strip())
                 if match is not None:

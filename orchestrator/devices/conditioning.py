@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.devices.audit import Difference, differences, parse_snapshot, snapshot_script
+from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, differences, parse_snapshot
 from orchestrator.devices.fitness import FitWait, unfit_reasons
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.owner_note import FREE_MIN_BYTES, OwnerNote, Standing, check_free, parse_standing
@@ -184,10 +184,10 @@ class LadderConditioner:
                 tell(f"{step.name} can't be had: {step.refusal}")
             else:
                 steps.append(step)
-        reading = SectionScript({str(number): step.read for number, step in enumerate(steps)})
-        snapshot = snapshot_script()
-        told = device.shell(reading.text + snapshot.text, timeout_s=_QUIET_TIMEOUT_S).text
-        originals = {number: _one_line(text) for number, text in reading.split(told).items()}
+        commands = {str(number): step.read for number, step in enumerate(steps)}
+        script = SectionScript({**commands, **SNAPSHOT_COMMANDS})
+        told = script.split(device.shell(script.text, timeout_s=_QUIET_TIMEOUT_S).text)
+        originals = {number: _one_line(told.get(number, "")) for number in commands}
         to_do: dict[int, QuietStep] = {}
         for number, step in enumerate(steps):
             original = originals.get(str(number), "")
@@ -200,7 +200,7 @@ class LadderConditioner:
         if not to_do:
             return
         if self.journal.snapshot(device.serial) is None:
-            self.journal.keep_snapshot(device.serial, parse_snapshot(snapshot.split(told)))
+            self.journal.keep_snapshot(device.serial, parse_snapshot(told))
         changes = [Change(what=step.name, undo=step.undo(originals[str(number)])) for number, step in to_do.items()]
         self._note(device, changes)
         self._apply(device, to_do, tell)
@@ -284,7 +284,7 @@ class LadderConditioner:
         return device.shell(f"cat {quote(device.work_folder)}/{_UNDO_FILE} 2>/dev/null").text
 
     def _snapshot(self, device: Device) -> dict[str, str]:
-        script = snapshot_script()
+        script = SectionScript(SNAPSHOT_COMMANDS)
         return parse_snapshot(script.split(device.shell(script.text, timeout_s=_QUIET_TIMEOUT_S).text))
 
 
