@@ -2,7 +2,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.analysis.pairs import compare_pairs, compare_samples, detectable, pairs_for, threshold_for
@@ -87,6 +87,7 @@ def test_pairing_takes_out_what_both_sides_share():
 
 
 @COMPARISONS
+@settings(deadline=None)
 @given(both=sides)
 def test_turned_round_the_ratio_and_the_verdict_are_inverted(compare, both):
     there, back = compare(both[0], both[1]), compare(both[1], both[0])
@@ -97,6 +98,7 @@ def test_turned_round_the_ratio_and_the_verdict_are_inverted(compare, both):
 
 
 @COMPARISONS
+@settings(deadline=None)
 @given(both=sides, factor=st.floats(0.01, 100))
 def test_another_unit_changes_nothing(compare, both, factor):
     there = compare(*both)
@@ -105,6 +107,7 @@ def test_another_unit_changes_nothing(compare, both, factor):
     assert scaled.low == pytest.approx(there.low, rel=1e-6)
 
 
+@settings(deadline=None)
 @given(both=sides, seed=st.integers(0, 1000))
 def test_order_of_pairs_doesnt_matter(both, seed):
     pairs = list(zip(*both, strict=True))

@@ -2,7 +2,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.analysis.stopping import RUNS_MOST, decide, runs_per_invocation, saved
@@ -52,6 +52,7 @@ def test_first_equal_to_most_is_a_fixed_number(count):
     assert decide([1000.0] * count, rule).is_enough
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(1.0, 1e6), max_size=45), st.integers(1, 10), st.integers(1, 40))
 def test_wanted_is_never_above_the_most_and_above_the_count_when_not_enough(values, first, most):
     decision = decide(values, StoppingRule(first=first, most=most))

@@ -1,0 +1,97 @@
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.analysis.sustained import POINTS_MIN, sustained
+
+
+def curve(chance, *, onset_s=None, slowdown=1.3, every_s=5.0, until_s=1200.0, noise=0.02, fall_s=60.0):
+    """A phone at 10 ms that slows down from ``onset_s`` on, over ``fall_s``."""
+    points = []
+    for step in range(int(until_s / every_s)):
+        at_s = step * every_s
+        share = 0.0 if onset_s is None else min(1.0, max(0.0, (at_s - onset_s) / fall_s))
+        level = 10_000 * (1 + (slowdown - 1) * share)
+        points.append((at_s, level * math.exp(chance.gauss(0, noise))))
+    return points
+
+
+@pytest.mark.parametrize("onset_s", [45.0, 200.0, 600.0])
+def test_onset_burst_and_steady_level_are_found(onset_s):
+    result = sustained(curve(random.Random(3), onset_s=onset_s))
+    assert result.burst_us == pytest.approx(10_000, rel=0.03)
+    assert result.steady_us == pytest.approx(13_000, rel=0.03)
+    assert result.slowdown == pytest.approx(1.3, rel=0.04)
+    assert onset_s - 10 <= result.onset_s <= onset_s + 60
+
+
+def test_single_inferences_of_half_an_hour_are_read_too():
+    points = curve(random.Random(4), onset_s=300.0, every_s=0.05, until_s=1800.0, noise=0.1)
+    result = sustained(points)
+    assert result.count == 36_000
+    assert 300 <= result.onset_s <= 345
+
+
+def test_phones_that_hold_their_level_have_no_onset():
+    chance = random.Random(5)
+    found = [sustained(curve(chance, noise=noise)).onset_s for noise in (0.005, 0.02, 0.08) for _ in range(60)]
+    assert sum(onset is not None for onset in found) <= 1
+
+
+def test_phones_that_slow_down_by_a_tenth_are_hardly_ever_missed():
+    chance = random.Random(6)
+    found = [sustained(curve(chance, onset_s=300.0, slowdown=1.1)).onset_s for _ in range(100)]
+    assert sum(onset is not None and 290 <= onset <= 365 for onset in found) >= 98
+
+
+def test_a_passing_disturbance_is_no_onset():
+    points = [(at, us * (1.5 if 300 <= at < 360 else 1.0)) for at, us in curve(random.Random(7))]
+    assert sustained(points).onset_s is None
+
+
+def test_a_phone_that_recovers_for_a_moment_keeps_its_onset():
+    points = [
+        (at, us / 1.3 if 700 <= at < 730 else us) for at, us in curve(random.Random(8), onset_s=300.0, fall_s=1.0)
+    ]
+    assert 290 <= sustained(points).onset_s <= 320
+
+
+def test_minutes_have_a_row_each_and_empty_ones_none():
+    points = [(0.0, 100.0), (59.9, 120.0), (60.0, 200.0), (200.0, 150.0)]
+    result = sustained(points)
+    assert [(row.minute, row.count, row.median_us) for row in result.minutes] == [
+        (0, 2, 110.0),
+        (1, 1, 200.0),
+        (3, 1, 150.0),
+    ]
+    assert result.minutes[1].slowdown == pytest.approx(200.0 / result.burst_us)
+
+
+def test_too_few_points_say_nothing_of_onset():
+    points = [(60.0 * step, 100.0 if step < 3 else 300.0) for step in range(POINTS_MIN - 1)]
+    assert sustained(points).onset_s is None
+    assert sustained(points[:1]).slowdown == 1.0
+
+
+@pytest.mark.parametrize("points", [[], [(0.0, 0.0)], [(math.nan, 1.0)], [(0.0, math.inf)]])
+def test_what_is_no_curve_is_refused(points):
+    with pytest.raises(ValueError):
+        sustained(points)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3600).map(float), st.floats(10.0, 1e6)), min_size=1, max_size=80),
+    st.floats(0.01, 100),
+    st.integers(-1000, 1000),
+)
+def test_unit_order_and_the_clocks_zero_change_nothing(points, factor, shift):
+    base = sustained(points)
+    moved = sustained([(at + shift, us * factor) for at, us in reversed(points)])
+    assert moved.burst_us == pytest.approx(base.burst_us * factor)
+    assert moved.steady_us == pytest.approx(base.steady_us * factor)
+    assert [row.count for row in moved.minutes] == [row.count for row in base.minutes]
+    assert sum(row.count for row in base.minutes) == base.count
