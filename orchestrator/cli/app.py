@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
-from orchestrator.cli.declared import iphones, measuring, models, phones, programs, reading, tabling, tracing
+from orchestrator.cli.declared import (
+    bundling,
+    comparing,
+    iphones,
+    measuring,
+    models,
+    phones,
+    programs,
+    reading,
+    tabling,
+    tracing,
+)
 from orchestrator.cli.frame import app, run
 
-__all__ = ["app", "iphones", "measuring", "models", "phones", "programs", "reading", "run", "tabling", "tracing"]
+__all__ = [
+    "app",
+    "bundling",
+    "iphones",
+    "measuring",
+    "models",
+    "phones",
+    "programs",
+    "reading",
+    "run",
+    "tabling",
+    "tracing",
+]

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
+from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceState
 from orchestrator.report.data import BestMark, DeviceRow, InvocationRow, ReportData, ResultRow
 from orchestrator.report.escapes import csv_text, markdown_text
@@ -26,11 +27,26 @@ def to_csv(data: ReportData, *, rows: Literal["cases", "invocations"] = "cases")
 
     Text is one line each, with controls made visible, and can't be taken for a formula by a spreadsheet.
     """
-    from orchestrator.report.frames import invocations_frame, results_frame
+    from orchestrator.report.frames import frame_of
 
-    frame = results_frame(data) if rows == "cases" else invocations_frame(data)
-    text: str = frame.map(_csv_value).to_csv(index=False, lineterminator="\n")
+    text: str = frame_of(data, rows).map(_csv_value).to_csv(index=False, lineterminator="\n")
     return text
+
+
+def to_parquet(data: ReportData, *, rows: Literal["cases", "invocations"] = "cases") -> bytes:
+    """Return the same columns as :func:`to_csv` as a Parquet file, text as stored.
+
+    Raises UsageError when pyarrow, the extra ``analytics``, isn't installed.
+    """
+    from orchestrator.report.frames import frame_of
+
+    try:
+        content: bytes = frame_of(data, rows).to_parquet(index=False, engine="pyarrow", compression="zstd")
+    except ImportError as error:
+        raise UsageError(
+            "Parquet needs pyarrow, which isn't installed", hint="pip install 'benchfarm[analytics]'"
+        ) from error
+    return content
 
 
 def to_json(data: ReportData) -> str:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pandas as pd
 
 from orchestrator.report.data import InvocationRow, ReportData, ResultRow
 from orchestrator.report.matrix import OWN_FIGURE
 from orchestrator.report.tables import Scalar, flat_record
+
+
+def frame_of(data: ReportData, rows: Literal["cases", "invocations"]) -> pd.DataFrame:
+    """Return the frame with these rows."""
+    return results_frame(data) if rows == "cases" else invocations_frame(data)
 
 
 def results_frame(data: ReportData) -> pd.DataFrame:

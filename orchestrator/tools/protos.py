@@ -14,7 +14,14 @@ from functools import lru_cache
 from typing import Any, Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.records.run import DelegateShare, LatencySummary, OperatorTime, OperatorTypeTime, ProfileBlock
+from orchestrator.records.run import (
+    DelegateShare,
+    LatencySummary,
+    OperatorTime,
+    OperatorTypeTime,
+    ProfileBlock,
+    ToolReport,
+)
 from orchestrator.tools.op_profile import OperatorProfile
 from orchestrator.units import US_PER_MS
 
@@ -197,6 +204,50 @@ def decode_result(data: bytes) -> ResultFigures:
         peak_memory_mib=_optional(memory, "peak_mem_mb"),
         model_size_mb=_optional(misc, "model_size_mb"),
     )
+
+
+def encode_result(report: ToolReport, *, name: str, own: bytes = b"") -> bytes:
+    """Return a run's figures as ``tflite.tools.benchmark.BenchmarkResult`` under a name.
+
+    ``own`` is the message that the program wrote, if it did; its figures stay as they are. Otherwise what was read
+    from the log is encoded, and what isn't known is left unset. Raises OutputParseError when ``own`` is no such message.
+    """
+    if own:
+        result = _decode("BenchmarkResult", own)
+        result.name = name
+        return bytes(result.SerializeToString(deterministic=True))
+    result = _messages()["BenchmarkResult"](name=name)
+    summary = report.inference or LatencySummary(count=0)
+    latencies_us = {
+        "avg_ms": summary.mean_us if summary.mean_us is not None else report.inference_mean_us,
+        "min_ms": summary.min_us,
+        "max_ms": summary.max_us,
+        "stddev_ms": summary.std_us,
+        "median_ms": summary.median_us,
+        "p5_ms": summary.p5_us,
+        "p95_ms": summary.p95_us,
+        "init_ms": report.init_us,
+        "first_inference_ms": report.first_inference_us,
+        "average_warm_up_ms": report.warmup_mean_us,
+    }
+    for field, value_us in latencies_us.items():
+        if value_us is not None:
+            setattr(result.latency_metrics, field, value_us / US_PER_MS)
+    for field, value_mib in (
+        ("init_footprint_kb", report.init_memory_mib),
+        ("overall_footprint_kb", report.overall_memory_mib),
+    ):
+        if value_mib is not None:
+            setattr(result.memory_metrics, field, round(value_mib * 1024))
+    if report.peak_memory_mib is not None:
+        result.memory_metrics.peak_mem_mb = report.peak_memory_mib
+    if report.model_size_mb is not None:
+        result.misc_metrics.model_size_mb = report.model_size_mb
+    if summary.count:
+        result.misc_metrics.num_runs = summary.count
+    if report.warmup is not None:
+        result.misc_metrics.num_warmup_runs = report.warmup.count
+    return bytes(result.SerializeToString(deterministic=True))
 
 
 def decode_runtime_info(data: bytes) -> RuntimeNodes:

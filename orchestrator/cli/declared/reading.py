@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.frame import CampaignArgument, Campaigns, Json, Out, app, show
+from orchestrator.errors import UsageError
 
 
 @app.command("report")
@@ -77,18 +78,27 @@ def _parse(
 
 @app.command("import")
 def _import(
-    files: Annotated[list[Path], typer.Argument(help="Firebase JSON or CSV, or report.json or report.csv.")],
-    device: Annotated[str, typer.Option("--device", "-s", help="Serial number or name of the phone it ran on.")],
-    model: Annotated[list[Path], typer.Option("--model", "-m", help="Model that was measured; may be given again.")],
+    files: Annotated[list[Path], typer.Argument(help="A bundle; or Firebase JSON or CSV, report.json or report.csv.")],
+    device: Annotated[str, typer.Option("--device", "-s", help="Serial number or name of the phone it ran on.")] = "",
+    model: Annotated[
+        list[Path] | None, typer.Option("--model", "-m", help="Model that was measured; may be given again.")
+    ] = None,
     profile: Annotated[str, typer.Option("--profile", help="Profile of a phone that isn't known yet.")] = "",
     program: Annotated[str, typer.Option("--app", help="The app's file (with a slash), or what version it is.")] = "",
     campaign_name: Annotated[str, typer.Option("--name", help="Name of the campaign.")] = "import",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Store results of the Firebase game-loop app and the Delegate Performance Benchmark app, judged as all others."""
-    from orchestrator.cli import importing
+    """Take in another lab's bundle, or results of the Firebase and Delegate Performance Benchmark apps."""
+    from orchestrator.cli import bundling, importing
 
+    if any(bundling.is_bundle(path) for path in files):
+        if len(files) > 1 or device or model:
+            raise UsageError("a bundle is imported alone and says itself what is in it")
+        show(lambda settings: bundling.take_in(settings, files[0]), as_json=as_json)
+        return
+    if not device or not model:
+        raise UsageError("these results don't say what they are of", hint="give --device and --model")
     request = importing.ImportRequest(
         files=tuple(files), device=device, profile=profile, models=tuple(model), app=program, name=campaign_name
     )

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 from sample_lab import MOBILENET, PIXEL_3, PIXEL_4, REAL_PIXEL, Lab, campaign_of, case, series, small_lab
+from stored_lab import stored
 
 from orchestrator.errors import UsageError
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.guide_table import parse_column
 from orchestrator.report.published import load_published
-from orchestrator.store.opening import open_store
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
 GUIDE = Path(__file__).parents[4] / "shared" / "seeds" / "performance_measurement.ko.md"
@@ -30,19 +30,6 @@ def table(home, *options):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def stored(home, lab):
-    home.mkdir(parents=True)
-    store = open_store(home / "store.sqlite")
-    for campaign in lab.campaigns:
-        store.begin_campaign(
-            campaign, devices=lab.devices.values(), models=lab.models.values(), builds=lab.builds.values()
-        )
-    for run in lab.runs:
-        store.append_run(run)
-    store.close()
-    return home
 
 
 class Cells(HTMLParser):

@@ -1,0 +1,380 @@
+"""An evidence bundle: chosen campaigns with everything that their runs left behind, in one file.
+
+It is a ZIP archive of ``manifest.json``, ``records.jsonl`` (campaigns, devices, models, builds and runs as the store's
+documents, one in a line, each with its kind) and ``blobs/<sha256>`` (what runs left behind, each content once). The
+manifest holds the sha256 of the records; a blob's name is its own. Another store takes the bundle in without changing
+anything that it holds, and reads the raw output again with its own version.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import zipfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from orchestrator import __version__
+from orchestrator.errors import StoreCorruptError, StoreError, UsageError
+from orchestrator.ports import Store
+from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts
+from orchestrator.records.identity import CampaignId, RunId, Serial
+from orchestrator.records.run import Attachment, RunRecord
+from orchestrator.records.workload import Build, Case, Model
+from orchestrator.store.documents import dump_document, load_document
+
+SCHEMA: Final = "benchfarm-bundle"
+#: Raised when a reader of the older version would misread a newer bundle.
+SCHEMA_VERSION: Final = 1
+_MANIFEST: Final = "manifest.json"
+_RECORDS: Final = "records.jsonl"
+#: More than any one program prints, and than a year of a lab's records; a larger member was made to fill memory.
+_LARGEST_BLOB_BYTES: Final = 1 << 30
+_LARGEST_RECORDS_BYTES: Final = 8 << 30
+_LARGEST_LINE_BYTES: Final = 256 << 20
+Id = TypeVar("Id", bound=str)
+_KINDS: Final[Mapping[str, type]] = {
+    "campaign": Campaign,
+    "device": DeviceFacts,
+    "model": Model,
+    "build": Build,
+    "run": RunRecord,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleContents:
+    """How much of what a bundle holds."""
+
+    campaigns: int
+    runs: int
+    virtual_runs: int
+    blobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenIn:
+    """What taking a bundle in did."""
+
+    #: Campaigns that the store didn't hold before.
+    new_campaigns: tuple[CampaignId, ...]
+    #: Campaigns of the bundle, new or known.
+    campaigns: tuple[CampaignId, ...]
+    new_runs: int
+    #: Runs that the store held already, the very same ones.
+    known_runs: int
+    #: Runs in whose place the store holds others, which were kept: run ids of the bundle's.
+    other_runs: tuple[RunId, ...] = ()
+    #: How the computers of other labs are called here: their name in the bundle's campaign -> serial number here.
+    renamed: Mapping[str, Serial] = dataclasses.field(default_factory=dict)
+
+
+def write_bundle(
+    path: Path, store: Store, campaign_ids: Sequence[CampaignId], *, run_ids: Collection[RunId] = (), at: datetime
+) -> BundleContents:
+    """Write campaigns, or only some of their runs, to a file that isn't there yet.
+
+    Paths of this computer are left out. Raises UsageError when the file is there or can't be written, StoreError for a
+    campaign or run that the store doesn't hold.
+    """
+    campaigns = [_campaign(store, campaign_id) for campaign_id in campaign_ids]
+    wanted = set(run_ids)
+    try:
+        with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive:
+            contents = _write(archive, store, campaigns, wanted, at)
+    except FileExistsError:
+        raise UsageError(f"{path}: is there already", hint="name a new file; bundles are never overwritten") from None
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    if wanted:
+        path.unlink()
+        raise StoreError(f"these campaigns have no run {', '.join(sorted(wanted))}")
+    return contents
+
+
+def _campaign(store: Store, campaign_id: CampaignId) -> Campaign:
+    campaign = store.campaign(campaign_id)
+    if campaign is None:
+        raise StoreError(f"campaign {campaign_id}: the store holds no such campaign")
+    return campaign
+
+
+def _write(
+    archive: zipfile.ZipFile, store: Store, campaigns: Sequence[Campaign], wanted: set[RunId], at: datetime
+) -> BundleContents:
+    chosen = frozenset(wanted)
+    blobs: set[str] = set()
+    planned: list[Case] = []
+    run_lines: list[str] = []
+    virtual_runs = 0
+    for run in store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns], with_attachments=True):
+        if chosen and run.run_id not in chosen:
+            continue
+        wanted.discard(run.run_id)
+        planned.append(run.case)
+        virtual_runs += run.is_virtual
+        left = [[item.name, item.sha256] for item in run.attachments]
+        for item in run.attachments:
+            if item.sha256 not in blobs:
+                blobs.add(item.sha256)
+                archive.writestr(f"blobs/{item.sha256}", item.data)
+        run_lines.append(_line("run", replace(run, attachments=()), left=left))
+    if not chosen:
+        planned += [invocation.case for campaign in campaigns for invocation in campaign.invocations]
+    lines = [_line("campaign", _portable_campaign(campaign, is_cut=bool(chosen))) for campaign in campaigns]
+    lines += _referred(store, planned)
+    digest = hashlib.sha256()
+    with archive.open(_RECORDS, "w", force_zip64=True) as stream:
+        for line in [*lines, *run_lines]:
+            data = line.encode("ascii") + b"\n"
+            digest.update(data)
+            stream.write(data)
+    contents = BundleContents(
+        campaigns=len(campaigns), runs=len(run_lines), virtual_runs=virtual_runs, blobs=len(blobs)
+    )
+    manifest = {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "benchfarm_version": __version__,
+        "written_at": at.isoformat(),
+        "records_sha256": digest.hexdigest(),
+        "has_virtual": virtual_runs > 0,
+        **dataclasses.asdict(contents),
+    }
+    archive.writestr(_MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    return contents
+
+
+def _line(kind: str, record: object, **beside: object) -> str:
+    return json.dumps({"kind": kind, **beside, "record": json.loads(dump_document(record))}, separators=(",", ":"))
+
+
+def _portable_campaign(campaign: Campaign, *, is_cut: bool) -> Campaign:
+    """Return a campaign without this computer's paths; of a part of its runs, without the plan of the others."""
+    return replace(
+        campaign,
+        terms=replace(campaign.terms, files={}),
+        invocations=() if is_cut else campaign.invocations,
+        skipped=() if is_cut else campaign.skipped,
+    )
+
+
+def _referred(store: Store, cases: Sequence[Case]) -> Iterator[str]:
+    """Yield the lines of everything that cases refer to."""
+    devices, models, builds = store.devices(), store.models(), store.builds()
+    for serial in dict.fromkeys(case.serial for case in cases):
+        yield _line("device", devices[serial])
+    for model_sha256 in dict.fromkeys(case.model_sha256 for case in cases):
+        yield _line("model", replace(models[model_sha256], path=None))
+    for build_sha256 in dict.fromkeys(case.build_sha256 for case in cases):
+        build = builds[build_sha256]
+        companions = tuple(replace(companion, path=None) for companion in build.companions)
+        yield _line("build", replace(build, path=None, companions=companions))
+
+
+class Bundle:
+    """A bundle that is open for reading; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a bundle and check that it is whole.
+
+        Raises UsageError when there is no such file or it is no bundle, StoreCorruptError when it is damaged,
+        StoreError when a newer benchfarm wrote it.
+        """
+        self.path = path
+        try:
+            self._archive = zipfile.ZipFile(path)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}") from error
+        except zipfile.BadZipFile:
+            raise UsageError(f"{path}: is no bundle", hint="'benchfarm export' writes bundles") from None
+        try:
+            self.manifest = self._read_manifest()
+            self._check_records()
+        except BaseException:
+            self._archive.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._archive.close()
+
+    def records(self, kind: str) -> Iterator[Any]:
+        """Yield the records of one kind; runs come with everything that they left behind."""
+        with self._open(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
+            for number, line in enumerate(iter(lambda: stream.readline(_LARGEST_LINE_BYTES), b""), start=1):
+                where = f"{self.path}: {_RECORDS}:{number}"
+                try:
+                    entry = json.loads(line)
+                    if entry["kind"] != kind:
+                        continue
+                    record: Any = load_document(_KINDS[kind], json.dumps(entry["record"]), where=where)
+                    left = entry.get("left", [])
+                    if kind == "run":
+                        record = replace(
+                            record, attachments=tuple(Attachment(name=str(n), data=self._blob(str(s))) for n, s in left)
+                        )
+                except (ValueError, TypeError, KeyError) as error:
+                    raise StoreCorruptError(f"{where}: can't be read: {error}") from error
+                yield record
+
+    def _read_manifest(self) -> Mapping[str, Any]:
+        with self._open(_MANIFEST, 1 << 20) as stream:
+            data = stream.read(1 << 20)
+        try:
+            manifest = json.loads(data)
+            if manifest["schema"] != SCHEMA:
+                raise ValueError(f"schema {manifest['schema']!r}")
+            version = int(manifest["schema_version"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise UsageError(f"{self.path}: is no bundle: {error}", hint="'benchfarm export' writes bundles") from error
+        if version > SCHEMA_VERSION:
+            raise StoreError(
+                f"{self.path}: was written by benchfarm {manifest.get('benchfarm_version', 'of a newer version')}",
+                hint="upgrade benchfarm and try again",
+            )
+        return dict(manifest)
+
+    def _check_records(self) -> None:
+        digest = hashlib.sha256()
+        with self._open(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
+            try:
+                for part in iter(lambda: stream.read(1 << 20), b""):
+                    digest.update(part)
+            except (zipfile.BadZipFile, EOFError, OSError) as error:
+                raise StoreCorruptError(f"{self.path}: is damaged: {error}") from error
+        if digest.hexdigest() != self.manifest.get("records_sha256"):
+            raise StoreCorruptError(f"{self.path}: is damaged: the records aren't those that were written")
+
+    def _blob(self, sha256: str) -> bytes:
+        if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+            raise StoreCorruptError(f"{self.path}: {sha256[:80]!r} is no sha256")
+        with self._open(f"blobs/{sha256}", _LARGEST_BLOB_BYTES) as stream:
+            try:
+                data = stream.read()
+            except (zipfile.BadZipFile, EOFError, OSError) as error:
+                raise StoreCorruptError(f"{self.path}: is damaged: {error}") from error
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise StoreCorruptError(f"{self.path}: is damaged: blobs/{sha256} has another content")
+        return data
+
+    def _open(self, name: str, largest_bytes: int) -> zipfile.ZipExtFile:
+        """Open a member; zipfile reads no more of it than its stated size."""
+        try:
+            info = self._archive.getinfo(name)
+        except KeyError:
+            what = UsageError if name == _MANIFEST else StoreCorruptError
+            raise what(f"{self.path}: is no whole bundle: it has no {name}") from None
+        if info.file_size > largest_bytes:
+            raise StoreCorruptError(f"{self.path}: {name} is said to have {info.file_size} bytes")
+        try:
+            member = self._archive.open(info)
+        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
+            raise StoreCorruptError(f"{self.path}: {name} can't be read: {error}") from error
+        assert isinstance(member, zipfile.ZipExtFile)
+        return member
+
+
+def take_in(bundle: Bundle, store: Store, *, here: str) -> TakenIn:
+    """Store what a bundle holds and the store doesn't; what the store holds already is never changed.
+
+    ``here`` is this computer's name: the computer of another lab, which calls itself ``host`` too, is stored as
+    ``host@<its name>``. An import that was cut off is gone on with by importing again.
+
+    Raises:
+        StoreCorruptError: the bundle is damaged; nothing was stored from the damaged place on.
+        StoreError: a campaign of this id is stored and is another one, or a record can't be stored as it is.
+    """
+    campaigns = {_plain(bundle, item.campaign_id): item for item in bundle.records("campaign")}
+    homes = {item.campaign_id: _host_here(item, here) for item in campaigns.values()}
+    runs_of: dict[CampaignId, list[RunRecord]] = {campaign_id: [] for campaign_id in campaigns}
+    new, known, others = 0, 0, []
+    stored_ids = {run.run_id for run in store.runs(campaign_ids=list(campaigns))} if campaigns else set()
+    begun = _begin(bundle, store, campaigns, homes)
+    for run in bundle.records("run"):
+        if run.campaign_id not in runs_of:
+            raise StoreCorruptError(f"{bundle.path}: run {run.run_id} is of a campaign that the bundle doesn't hold")
+        _plain(bundle, run.run_id)
+        if run.run_id in stored_ids:
+            known += 1
+        elif store.append_run(replace(run, case=_moved(run.case, homes[run.campaign_id]))):
+            new += 1
+        else:
+            others.append(run.run_id)
+    for campaign_id in begun:
+        # Whatever it was: it can't be gone on with here.
+        store.set_status(campaign_id, CampaignStatus.FINISHED, campaigns[campaign_id].finished_at)
+    renamed = {campaigns[key].host: serial for key, serial in homes.items() if serial != HOST_SERIAL}
+    return TakenIn(
+        new_campaigns=tuple(begun),
+        campaigns=tuple(campaigns),
+        new_runs=new,
+        known_runs=known,
+        other_runs=tuple(others),
+        renamed=renamed,
+    )
+
+
+def _plain(bundle: Bundle, name: Id) -> Id:
+    """Return an id that may become a part of a file's name; raises StoreCorruptError."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", name):
+        raise StoreCorruptError(f"{bundle.path}: {name[:80]!r} is no id of a campaign or run")
+    return name
+
+
+def _host_here(campaign: Campaign, here: str) -> Serial:
+    return HOST_SERIAL if campaign.host == here else Serial(f"{HOST_SERIAL}@{campaign.host}")
+
+
+def _moved(case: Case, host: Serial) -> Case:
+    return replace(case, serial=host) if case.serial == HOST_SERIAL and host != HOST_SERIAL else case
+
+
+def _begin(
+    bundle: Bundle, store: Store, campaigns: Mapping[CampaignId, Campaign], homes: Mapping[CampaignId, Serial]
+) -> list[CampaignId]:
+    """Begin the campaigns that the store doesn't hold; return their ids."""
+    begun = []
+    devices = list(bundle.records("device"))
+    # What the store knows of a model or a build, above all where its file is, stays as it is.
+    known_models, known_builds = store.models(), store.builds()
+    models = [known_models.get(item.sha256, item) for item in bundle.records("model")]
+    builds = [known_builds.get(item.sha256, item) for item in bundle.records("build")]
+    for campaign_id, campaign in campaigns.items():
+        stored = store.campaign(campaign_id)
+        if stored is not None:
+            if (stored.created_at, stored.host, stored.plan_text) != (
+                campaign.created_at,
+                campaign.host,
+                campaign.plan_text,
+            ):
+                raise StoreError(
+                    f"{bundle.path}: campaign {campaign_id} is stored here already and is another one",
+                    hint="import the bundle into a store of its own (--store FILE)",
+                )
+            continue
+        host = homes[campaign_id]
+        invocations = tuple(replace(item, case=_moved(item.case, host)) for item in campaign.invocations)
+        store.begin_campaign(
+            replace(campaign, status=CampaignStatus.RUNNING, finished_at=None, invocations=invocations),
+            devices=[replace(facts, serial=host) if facts.serial == HOST_SERIAL else facts for facts in devices],
+            models=models,
+            builds=builds,
+        )
+        begun.append(campaign_id)
+    return begun

@@ -1,0 +1,260 @@
+"""Out of a store and into another: bundles, and the formats of other programs, through the command line."""
+
+import hashlib
+import io
+import json
+import platform
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "samples"))
+from sample_lab import CAMPAIGN, MOBILENET, PIXEL_3, REAL_PIXEL, Lab, campaign_of, case, series, small_lab
+from stored_lab import stored
+
+from orchestrator.records.run import Attachment
+from orchestrator.records.workload import DelegateName
+from orchestrator.store.opening import open_store
+from orchestrator.tools.protos import decode_result
+
+BENCHFARM = Path(sys.executable).with_name("benchfarm")
+
+
+def benchfarm(home, *words, code=0):
+    done = subprocess.run([BENCHFARM, "--home", home, *words], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def runs_of(home):
+    store = open_store(home / "store.sqlite")
+    found = list(store.runs(with_attachments=True))
+    store.close()
+    return found
+
+
+@pytest.fixture
+def lab(tmp_path):
+    return stored(tmp_path / "lab", small_lab())
+
+
+@pytest.fixture
+def bundle(lab, tmp_path):
+    path = tmp_path / "evidence.zip"
+    benchfarm(lab, "export", "--out", path)
+    return path
+
+
+def changed(bundle, tmp_path, change):
+    """Return a copy of a bundle with another content in some members; the manifest's sha256 is right again."""
+    path = tmp_path / "changed.zip"
+    with zipfile.ZipFile(bundle) as old, zipfile.ZipFile(path, "w") as new:
+        members = change({name: old.read(name) for name in old.namelist()})
+        if "manifest.json" in members and "records.jsonl" in members:
+            manifest = json.loads(members["manifest.json"])
+            manifest["records_sha256"] = hashlib.sha256(members["records.jsonl"]).hexdigest()
+            members["manifest.json"] = json.dumps(manifest).encode()
+        for name, data in members.items():
+            new.writestr(name, data)
+    return path
+
+
+def test_another_lab_gets_every_run_byte_for_byte_and_can_read_and_compare_it(lab, bundle, tmp_path):
+    other = tmp_path / "other"
+    told = benchfarm(other, "import", bundle)
+    theirs, ours = runs_of(other), runs_of(lab)
+    assert f"{len(ours)} runs taken in" in told
+    assert {run.run_id: run.attachments for run in theirs} == {run.run_id: run.attachments for run in ours}
+    phones = {run.run_id: run for run in ours if run.case.serial != "host"}
+    assert phones
+    assert {run.run_id: run for run in theirs if run.run_id in phones} == phones
+    # Both labs have a computer that calls itself host: theirs keeps apart from ours.
+    assert {run.case.serial for run in theirs if run.run_id not in phones} == {"host@lab-01"}
+    benchfarm(other, "reparse")
+    assert "Pixel 3 (virtual)" in benchfarm(other, "report", "--format", "text")
+
+
+def test_importing_twice_changes_nothing(lab, bundle, tmp_path):
+    other = tmp_path / "other"
+    benchfarm(other, "import", bundle)
+    before = runs_of(other)
+    told = benchfarm(other, "import", bundle)
+    assert "0 runs taken in" in told
+    assert f"{len(before)} were there already" in told
+    assert runs_of(other) == before
+    # And into the very store that it comes from.
+    assert "0 runs taken in" in benchfarm(lab, "import", bundle)
+
+
+def test_an_import_never_changes_what_is_stored(lab, bundle, tmp_path):
+    mine = small_lab()
+    first = mine.runs[0]
+    mine.runs[0] = replace(first, run_id="mine", attachments=(Attachment(name="stdout", data=b"mine"),))
+    home = stored(tmp_path / "mine", mine)
+    told = benchfarm(home, "import", bundle, code=1)
+    assert "1 runs were left out" in told
+    assert runs_of(home)[0].attachments[0].data == b"mine"
+    another = Lab(
+        campaigns=[replace(campaign, plan_text="another plan") for campaign in mine.campaigns],
+        runs=mine.runs,
+        devices=mine.devices,
+        models=mine.models,
+    )
+    refused = benchfarm(stored(tmp_path / "another", another), "import", bundle, code=5)
+    assert "is another one" in refused
+
+
+def test_chosen_runs_come_with_what_they_refer_to_and_no_more(lab, tmp_path):
+    chosen = next(run for run in runs_of(lab) if run.case.delegate is DelegateName.GPU)
+    path = tmp_path / "one.zip"
+    benchfarm(lab, "export", "--run", chosen.run_id, "--out", path)
+    other = tmp_path / "other"
+    benchfarm(other, "import", path)
+    assert runs_of(other) == [chosen]
+    store = open_store(other / "store.sqlite")
+    assert set(store.devices()) == {chosen.case.serial}
+    assert set(store.models()) == {chosen.case.model_sha256}
+    store.close()
+    assert "no run" in benchfarm(lab, "export", "--run", "zzz", "--out", tmp_path / "none.zip", code=2)
+    assert not (tmp_path / "none.zip").exists()
+
+
+def test_a_bundle_says_what_is_in_it_and_holds_no_path_of_this_computer(lab, bundle):
+    with zipfile.ZipFile(bundle) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+        records = archive.read("records.jsonl").decode()
+    assert manifest["schema"] == "benchfarm-bundle"
+    assert manifest["has_virtual"] is True
+    assert manifest["runs"] == len(runs_of(lab))
+    assert str(lab) not in records
+
+
+def test_a_bundle_is_never_written_over_a_file(lab, bundle):
+    before = bundle.read_bytes()
+    assert "is there already" in benchfarm(lab, "export", "--out", bundle, code=2)
+    assert bundle.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "told"),
+    [
+        (lambda members: members | {"records.jsonl": b"{}\n"}, 5, "records.jsonl:1"),
+        (lambda members: {name: data for name, data in members.items() if "blobs" not in name}, 5, "blobs/"),
+        (lambda members: {name: data for name, data in members.items() if name != "records.jsonl"}, 5, "records.jsonl"),
+        (lambda members: members | dict.fromkeys([name for name in members if "blobs" in name], b"x"), 5, "content"),
+        (
+            lambda members: (
+                members | {"records.jsonl": members["records.jsonl"].replace(b'"run_id":"', b'"run_id":"../')}
+            ),
+            5,
+            "no id",
+        ),
+        (
+            lambda members: (
+                members
+                | {"manifest.json": members["manifest.json"].replace(b'"schema_version": 1', b'"schema_version": 99')}
+            ),
+            5,
+            "upgrade",
+        ),
+        (lambda members: {"readme.txt": b"hello"}, 2, "manifest.json"),
+    ],
+    ids=["no records", "no blobs", "no member", "other blobs", "path", "newer", "other zip"],
+)
+def test_a_damaged_or_hostile_bundle_is_refused_and_stores_no_run(bundle, tmp_path, change, code, told):
+    other = tmp_path / "other"
+    assert told in benchfarm(other, "import", changed(bundle, tmp_path, change), code=code)
+    if (other / "store.sqlite").exists():
+        assert all(run.attachments and run.run_id.startswith(CAMPAIGN) for run in runs_of(other))
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.9, 0.999])
+def test_a_bundle_that_was_cut_off_is_no_bundle(bundle, tmp_path, kept):
+    data = bundle.read_bytes()
+    cut = tmp_path / "cut.zip"
+    cut.write_bytes(data[: int(len(data) * kept)])
+    # Without its directory at the end it doesn't look like one, and the other kinds of results need to be named.
+    assert "error" in benchfarm(tmp_path / "other", "import", cut, code=2)
+
+
+def test_csv_and_parquet_hold_the_same_cases(lab, tmp_path):
+    for rows, least in (("cases", 10), ("invocations", 40)):
+        benchfarm(lab, "export", "--format", "parquet", "--rows", rows, "--out", tmp_path / f"{rows}.parquet")
+        benchfarm(lab, "export", "--format", "csv", "--rows", rows, "--out", tmp_path / f"{rows}.csv")
+        parquet = pd.read_parquet(tmp_path / f"{rows}.parquet")
+        csv = pd.read_csv(tmp_path / f"{rows}.csv")
+        assert len(parquet) == len(csv) >= least
+        assert list(parquet.columns) == list(csv.columns)
+        assert parquet["is_virtual"].tolist() == csv["is_virtual"].tolist()
+        column = "median_us" if rows == "cases" else "latency_us"
+        assert parquet[column].dropna().tolist() == pytest.approx(csv[column].dropna().tolist())
+
+
+def test_bencher_gets_own_figures_in_nanoseconds_under_names_that_say_virtual(lab, tmp_path):
+    path = tmp_path / "bencher.json"
+    benchfarm(lab, "export", "--format", "bencher", "--out", path)
+    document = json.loads(path.read_text("utf-8"))
+    name = next(name for name in document if "Pixel 3 (virtual)" in name and "gpu" in name)
+    latency = document[name]["latency"]
+    assert latency["value"] == pytest.approx(6_450_000, rel=0.02)
+    assert latency["lower_value"] < latency["value"] < latency["upper_value"]
+    # What fell back is no result under the delegate's name.
+    assert not any("Pixel 3" in name and "nnapi" in name for name in document)
+
+
+def test_asv_gets_a_machine_and_results_for_each_device(lab, tmp_path):
+    folder = tmp_path / "asv"
+    assert "--commit" in benchfarm(lab, "export", "--format", "asv", "--out", folder, code=2)
+    benchfarm(lab, "export", "--format", "asv", "--commit", "0123456789abcdef", "--out", folder)
+    benchmarks = json.loads((folder / "benchmarks.json").read_text("utf-8"))
+    machines = [path for path in folder.iterdir() if path.is_dir()]
+    assert len(machines) == 3
+    for machine in machines:
+        assert json.loads((machine / "machine.json").read_text("utf-8"))["machine"] == machine.name
+        results = json.loads((machine / "01234567-benchfarm.json").read_text("utf-8"))
+        assert results["commit_hash"] == "0123456789abcdef"
+        assert results["results"].keys() <= benchmarks.keys()
+        assert all(0 < values[0][0] < 1 for values in results["results"].values())
+
+
+def test_protos_hold_each_run_s_figures_under_a_name_that_says_virtual(lab, tmp_path):
+    folder = tmp_path / "protos"
+    benchfarm(lab, "export", "--format", "proto", "--out", folder)
+    runs = {run.run_id: run for run in runs_of(lab) if run.latency_us is not None}
+    assert {path.stem for path in folder.iterdir()} == set(runs)
+    for run_id, run in runs.items():
+        data = (folder / f"{run_id}.pb").read_bytes()
+        figures = decode_result(data)
+        assert figures.inference.median_us == pytest.approx(run.latency_us, rel=1e-6)
+        assert figures.inference.count == 50
+        assert (b"virtual" in data) == run.is_virtual
+
+
+def test_a_store_of_this_computer_keeps_its_host(tmp_path):
+    runs = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 9_000)
+    lab = Lab(
+        campaigns=[campaign_of(runs, host=platform.node())],
+        runs=runs,
+        devices={phone.serial: phone for phone in (REAL_PIXEL, PIXEL_3)},
+        models={MOBILENET.sha256: MOBILENET},
+    )
+    home = stored(tmp_path / "home", lab)
+    benchfarm(home, "export", "--out", tmp_path / "b.zip")
+    assert "is known here as" not in benchfarm(tmp_path / "other", "import", tmp_path / "b.zip")
+
+
+@pytest.mark.parametrize("words", [("--format", "xml"), ("--rows", "cells"), ("--format", "csv", "--run", "a")])
+def test_what_can_not_be_exported_is_refused(lab, tmp_path, words):
+    benchfarm(lab, "export", "--out", tmp_path / "x", *words, code=2)
+    assert not (tmp_path / "x").exists()
+
+
+def test_results_of_apps_still_need_a_device_and_a_model(tmp_path):
+    path = tmp_path / "report.json"
+    path.write_bytes(io.BytesIO(b"{}").read())
+    assert "--device" in benchfarm(tmp_path / "home", "import", path, code=2)
