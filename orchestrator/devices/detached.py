@@ -14,6 +14,7 @@ from orchestrator.clock import Deadline
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.processes import LIST_COMMAND, PhoneProcess, family, parse_processes
 from orchestrator.devices.run_folder import folder_name
+from orchestrator.devices.sampler import SAMPLED_RUN, SAMPLER_SCRIPT, SCRIPT_FILE
 from orchestrator.devices.shell import quote
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -48,7 +49,7 @@ _STARTED_S: Final = 0.3
 #: ... but so often all the same, for one that fails in the middle.
 _LONGEST_QUIET_S: Final = 5.0
 
-_WRAPPER: Final = 'echo $$ >pid.tmp; mv pid.tmp pid; sh -c "$1" >out 2>err </dev/null; echo $? >rc.tmp; mv rc.tmp rc'
+_WRAPPER: Final = f"echo $$ >pid.tmp; mv pid.tmp pid; {SAMPLED_RUN}echo $r >rc.tmp; mv rc.tmp rc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +64,9 @@ class _Look:
 class DetachedRuns:
     """The runs of ours on one phone, each in a folder of its own under ``folder``."""
 
-    def __init__(self, link: PhoneLink, folder: str) -> None:
+    def __init__(self, link: PhoneLink, folder: str, *, sampling: bool = True) -> None:
         self._link = link
+        self._sampler = SAMPLER_SCRIPT if sampling else ""
         self.folder = folder
 
     def path(self, run_id: RunId) -> str:
@@ -189,10 +191,11 @@ class DetachedRuns:
     def _start(self, command: str, folder: str, deadline: Deadline) -> str:
         """Start the run once, however often the link is lost meanwhile; return the phone's boot id."""
         token = secrets.token_hex(8)
+        sampler = f" echo {quote(self._sampler)} >{SCRIPT_FILE}\n" if self._sampler else ""
         script = (
             f"d={quote(folder)}; mkdir -p {quote(self.folder)}\n"
             'if mkdir "$d"; then\n'
-            f' echo {token} >"$d/token"; cd "$d" || exit 1\n'
+            f' echo {token} >"$d/token"; cd "$d" || exit 1\n{sampler}'
             " n=$(command -v nohup); s=$(command -v setsid)\n"
             f" {{ exec $n $s sh -c {quote(_WRAPPER)} {quote(LABEL + folder)} {quote(command)} "
             ">/dev/null 2>&1 </dev/null; } &\n"

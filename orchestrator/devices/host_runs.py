@@ -14,6 +14,7 @@ from typing import Final
 
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.run_folder import folder_name
+from orchestrator.devices.sampler import SAMPLED_RUN, SAMPLER_SCRIPT, SCRIPT_FILE
 from orchestrator.errors import DeviceCommandError, HostStorageError
 from orchestrator.ports import ProcessResult
 from orchestrator.records.identity import RunId
@@ -25,9 +26,11 @@ _PID_FILE: Final = "pid"
 class HostRuns:
     """The runs of ours on this computer, each in a folder under ``folder``."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, *, sampling: bool = True) -> None:
         self.folder = folder
         self._clock = clock
+        # Without /proc there is nothing to look at.
+        self._sampler = SAMPLER_SCRIPT if sampling and Path("/proc/stat").exists() else ""
 
     def path(self, run_id: RunId) -> Path:
         """Return a run's folder; raises UsageError for an id that can't be the name of one."""
@@ -42,14 +45,17 @@ class HostRuns:
         begun_s = self._clock.monotonic_s()
         try:
             folder.mkdir(parents=True)
+            if self._sampler:
+                (folder / SCRIPT_FILE).write_text(self._sampler)
         except FileExistsError:
             raise DeviceCommandError(f"there is a run {run_id} already in {folder}") from None
         except OSError as error:
             raise HostStorageError(f"{folder} can't be made: {error}") from error
         with (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
             process = subprocess.Popen(
-                ["/bin/sh", "-c", command],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, start_new_session=True,
+                ["/bin/sh", "-c", f"{SAMPLED_RUN}exit $r", "run", command],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
+                start_new_session=True,
             )  # fmt: skip
             try:
                 (folder / _PID_FILE).write_text(f"{process.pid} {start_time(process.pid)}")

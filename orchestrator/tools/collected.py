@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case
+from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.tools.arguments import PROFILE_FILE, RESULT_FILE, RUNTIME_INFO_FILE
 from orchestrator.tools.output import parse_run
+from orchestrator.tools.process_mode import in_mode, mode_files
 
 
 def run_and_collect(
@@ -27,6 +29,7 @@ def run_and_collect(
     Whatever its end, the folder is removed. Raises DeviceError kinds.
     """
     folder = device.run_folder(request.run_id)
+    command = in_mode(command, request)
     started_at = datetime.now(UTC)
     try:
         result = device.run_detached(
@@ -34,7 +37,7 @@ def run_and_collect(
         )
         written = [
             Attachment(name=name, data=data)
-            for name in files
+            for name in (*files, *mode_files(request), SAMPLES_FILE)
             if (data := device.read_file(f"{folder}/{name}")) is not None
         ]
     finally:

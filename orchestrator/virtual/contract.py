@@ -211,6 +211,15 @@ class Battery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuActivity:
+    """What a GPU's driver counts: the highest clock it may have now, its load, and milliseconds at each clock."""
+
+    limit_khz: int
+    busy_share: float
+    ticks_ms: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkEstimate:
     """One inference as the hardware would do it now: time and what it costs."""
 
@@ -239,6 +248,18 @@ class Hardware(Protocol):
 
     def gpu_khz(self) -> tuple[int, Sequence[int]]:
         """Return the GPU's clock now and all it has."""
+        ...
+
+    def gpu_activity(self) -> GpuActivity:
+        """Return the GPU's limit, load and residency."""
+        ...
+
+    def busy_s(self) -> float:
+        """Return the seconds of all cores together that loads have used since boot."""
+        ...
+
+    def cpu_s(self, pid: int) -> float:
+        """Return the processor time of one process, also after its end."""
         ...
 
     def set_cluster_limits(

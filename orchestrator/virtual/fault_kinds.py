@@ -32,6 +32,8 @@ class FaultKind(StrEnum):
     LOG_UTF8 = "log-utf8"
     CLOCK_JUMP = "clock-jump"
     OVERHEAT = "overheat"
+    THROTTLE = "throttle"
+    FOREIGN_LOAD = "foreign-load"
     BATTERY_LOW = "battery-low"
     SCREEN_LOCK = "screen-lock"
 
@@ -133,6 +135,16 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
     ),
     FaultKind.OVERHEAT: FaultNote(
         summary="The phone is at 'heat_c' degrees at once; it cools down from there.", args={"heat_c": 70.0}
+    ),
+    FaultKind.THROTTLE: FaultNote(
+        summary="Every clock loses 'steps' of its steps, as heat takes them, until the fault is removed.",
+        args={"steps": 4.0},
+        lasting=True,
+    ),
+    FaultKind.FOREIGN_LOAD: FaultNote(
+        summary="Something else keeps 'cores' of the fastest cores busy, until the fault is removed.",
+        args={"cores": 1.0},
+        lasting=True,
     ),
     FaultKind.BATTERY_LOW: FaultNote(summary="The battery is at 'percent' at once.", args={"percent": 4.0}),
     FaultKind.SCREEN_LOCK: FaultNote(summary="The screen goes off and the keyguard is shown at once."),

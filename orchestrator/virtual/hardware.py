@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.virtual.contract import Battery, CpuCluster, PhoneTime, ThermalZone
+from orchestrator.virtual.contract import Battery, CpuCluster, GpuActivity, PhoneTime, ThermalZone
 from orchestrator.virtual.profiles import ClusterSpec, VirtualProfile
 
 #: How long one step of the thermal governor is, and how far below the trip point clocks come back.
@@ -41,12 +41,14 @@ class Work:
     accelerator_watts: float = 0.0
     #: How much of the time the cores are busy.
     cpu_share: float = 1.0
+    #: Whose it is; 0 for what is no process of the phone's table.
+    pid: int = 0
 
 
 class _ClusterState:
     """One cluster's clocks: what users set, what heat took, and time spent at each frequency."""
 
-    __slots__ = ("governor", "max_khz", "min_khz", "spec", "steps_down", "ticks_s")
+    __slots__ = ("governor", "held_steps", "max_khz", "min_khz", "spec", "steps_down", "ticks_s")
 
     def __init__(self, spec: ClusterSpec, governor: str) -> None:
         self.spec = spec
@@ -54,12 +56,14 @@ class _ClusterState:
         self.min_khz = spec.available_khz[0]
         self.max_khz = spec.available_khz[-1]
         self.steps_down = 0
+        #: Steps that a fault takes, whatever the heat is.
+        self.held_steps = 0
         self.ticks_s: dict[int, float] = dict.fromkeys(spec.available_khz, 0.0)
 
     def limit_khz(self, *, fixed: bool) -> int:
         """Return the highest clock that it may have now."""
         available = self.spec.available_khz
-        top = available[max(0, len(available) - 1 - self.steps_down)]
+        top = available[max(0, len(available) - 1 - max(self.steps_down, self.held_steps))]
         if fixed:
             top = min(top, max(f for f in available if f <= max(available[0], available[-1] * _FIXED_SHARE)))
         return max(available[0], min(top, self.max_khz))
@@ -87,6 +91,13 @@ class VirtualHardware:
         self._work_ids = itertools.count(1)
         self._process_numbers = itertools.count(1)
         self._gpu_steps_down = 0
+        self._gpu_held_steps = 0
+        self._gpu_ticks_s: dict[int, float] = dict.fromkeys(profile.gpu.available_khz if profile.gpu else (), 0.0)
+        self._busy_s = 0.0
+        #: Time in which heat (or a fault) held a clock down while there was work.
+        self._throttled_s = 0.0
+        #: Processor time of the processes that registered loads, by pid; kept after their end, as rusage is.
+        self._cpu_s: dict[int, float] = {}
         self._fixed = False
         self._soc_rise_c = profile.thermal.idle_watts * profile.thermal.soc_c_per_watt
         self._body_c = self._resting_c
@@ -102,14 +113,15 @@ class VirtualHardware:
         return self.seed * 1_000_003 + next(self._process_numbers)
 
     def begin_work(
-        self, cpus: Sequence[int], *, gpu_share: float = 0.0, accelerator_watts: float = 0.0, cpu_share: float = 1.0
-    ) -> Work:
+        self, cpus: Sequence[int], *, gpu_share: float = 0.0, accelerator_watts: float = 0.0, cpu_share: float = 1.0,
+        pid: int = 0,
+    ) -> Work:  # fmt: skip
         """Register a load; it heats the phone until :meth:`end_work`."""
         with self._lock:
             self._advance()
             work = Work(
                 work_id=next(self._work_ids), cpus=tuple(cpus), gpu_share=gpu_share,
-                accelerator_watts=accelerator_watts, cpu_share=cpu_share,
+                accelerator_watts=accelerator_watts, cpu_share=cpu_share, pid=pid,
             )  # fmt: skip
             self._works[work.work_id] = work
             return work
@@ -196,9 +208,46 @@ class VirtualHardware:
             gpu = self.profile.gpu
             if gpu is None:
                 return 0, ()
-            top = len(gpu.available_khz) - 1
-            busy = any(work.gpu_share for work in self._works.values())
-            return gpu.available_khz[max(0, top - self._gpu_steps_down) if busy else 0], gpu.available_khz
+            return self._gpu_khz_now(), gpu.available_khz
+
+    def gpu_activity(self) -> GpuActivity:
+        """Return the GPU's limit, load and time at each clock; zeros for a phone without one."""
+        with self._lock:
+            self._advance()
+            gpu = self.profile.gpu
+            if gpu is None:
+                return GpuActivity(limit_khz=0, busy_share=0.0, ticks_ms={})
+            return GpuActivity(
+                limit_khz=gpu.available_khz[self._gpu_top()],
+                busy_share=min(1.0, sum(work.gpu_share for work in self._works.values())),
+                ticks_ms={khz: int(seconds * 1000) for khz, seconds in self._gpu_ticks_s.items()},
+            )
+
+    def busy_s(self) -> float:
+        """Return the seconds of all cores together that loads have used since boot."""
+        with self._lock:
+            self._advance()
+            return self._busy_s
+
+    def cpu_s(self, pid: int) -> float:
+        """Return the processor time of one process, also after its end."""
+        with self._lock:
+            self._advance()
+            return self._cpu_s.get(pid, 0.0)
+
+    def throttled_s(self) -> float:
+        """Return for how long clocks were held down while there was work: the truth that judges are tested with."""
+        with self._lock:
+            self._advance()
+            return self._throttled_s
+
+    def hold_clocks(self, steps: int) -> None:
+        """For faults: take ``steps`` clock steps from every cluster and the GPU, whatever the heat is; 0: none."""
+        with self._lock:
+            self._advance()
+            for state in self._clusters:
+                state.held_steps = steps
+            self._gpu_held_steps = steps
 
     def set_cluster_limits(
         self, cluster: int, *, min_khz: int | None = None, max_khz: int | None = None, governor: str | None = None
@@ -241,7 +290,12 @@ class VirtualHardware:
             self._advance()
             self._works.clear()
             self._fixed = False
+            self._busy_s = 0.0
+            self._gpu_ticks_s = dict.fromkeys(self._gpu_ticks_s, 0.0)
+            held = self._clusters[0].held_steps
             self._clusters = [_ClusterState(spec, self.profile.governors[-1]) for spec in self.profile.clusters]
+            for state in self._clusters:
+                state.held_steps = held
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
@@ -261,8 +315,17 @@ class VirtualHardware:
         gpu = self.profile.gpu
         if gpu is None:
             return 1.0
-        top = len(gpu.available_khz) - 1
-        return gpu.available_khz[max(0, top - self._gpu_steps_down)] / gpu.available_khz[-1]
+        return gpu.available_khz[self._gpu_top()] / gpu.available_khz[-1]
+
+    def _gpu_top(self) -> int:
+        """Return the place of the highest clock that the GPU may have now."""
+        top = len(self.profile.gpu.available_khz) - 1 if self.profile.gpu else 0
+        return max(0, top - max(self._gpu_steps_down, self._gpu_held_steps))
+
+    def _gpu_khz_now(self) -> int:
+        assert self.profile.gpu is not None
+        busy = any(work.gpu_share for work in self._works.values())
+        return self.profile.gpu.available_khz[self._gpu_top() if busy else 0]
 
     def _watts(self) -> float:
         watts = self.profile.thermal.idle_watts
@@ -306,6 +369,7 @@ class VirtualHardware:
         watts = self._watts()
         for state in self._clusters:
             state.ticks_s[state.khz(busy=self._busy(state), fixed=self._fixed)] += step_s
+        self._count(step_s)
         self._charge_uah += self._net_watts() / _BATTERY_VOLT * 1e6 * step_s / 3600
         self._charge_uah = max(0.0, min(self.profile.battery_mah * 1000.0, self._charge_uah))
         self._soc_rise_c = _toward(self._soc_rise_c, watts * thermal.soc_c_per_watt, step_s, thermal.soc_tau_s)
@@ -313,6 +377,23 @@ class VirtualHardware:
         self._body_c = _toward(self._body_c, target_c, step_s, thermal.body_tau_s)
         self._battery_c = _toward(self._battery_c, self._body_c, step_s, 1.6 * thermal.body_tau_s)
         self._govern(step_s)
+
+    def _count(self, step_s: float) -> None:
+        """Count processor time, whose it was, the GPU's time at its clock, and time with clocks held down."""
+        if self._gpu_ticks_s:
+            self._gpu_ticks_s[self._gpu_khz_now()] += step_s
+        if not self._works:
+            return
+        if any(state.steps_down or state.held_steps for state in self._clusters):
+            self._throttled_s += step_s
+        wanted: dict[int, float] = {}
+        for work in self._works.values():
+            for cpu in work.cpus:
+                wanted[cpu] = wanted.get(cpu, 0.0) + work.cpu_share
+        self._busy_s += step_s * sum(min(1.0, share) for share in wanted.values())
+        for work in self._works.values():
+            used = sum(work.cpu_share / max(1.0, wanted[cpu]) for cpu in work.cpus)
+            self._cpu_s[work.pid] = self._cpu_s.get(work.pid, 0.0) + step_s * used
 
     def _govern(self, step_s: float) -> None:
         trip_c = self.profile.thermal.soc_trip_c

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from orchestrator.virtual.connection import LinkState
 from orchestrator.virtual.faults import Fault, FaultKind, FaultTable
-from orchestrator.virtual.hardware import build_hardware
+from orchestrator.virtual.hardware import Work, build_hardware
 from orchestrator.virtual.loop import LinkLoop
 from orchestrator.virtual.moments import ProgramMoments
 from orchestrator.virtual.profiles import VirtualProfile
@@ -48,6 +48,7 @@ class Phone:
         self.faults = FaultTable()
         self.time = ScaledTime(time_factor)
         self.hardware = build_hardware(profile, self.time, seed)
+        self._foreign: Work | None = None
         self.userland = build_userland(
             folder=folder, props=profile.system_props(spec.serial), time=self.time, hardware=self.hardware,
             shelf=build_shelf(profile, self.hardware, self.faults), build=_build_of(profile, spec), faults=self.faults,
@@ -172,6 +173,9 @@ class Phone:
         handle(FaultKind.UNAUTHORIZED, lambda fault: self.drop_connections(), lambda fault: self._server.admit())
         handle(FaultKind.CLOCK_JUMP, lambda fault: self.time.jump(fault.number("seconds")))
         handle(FaultKind.OVERHEAT, lambda fault: self.hardware.force(heat_c=fault.number("heat_c")))
+        handle(FaultKind.THROTTLE, lambda fault: self.hardware.hold_clocks(int(fault.number("steps"))),
+               lambda fault: self.hardware.hold_clocks(0))  # fmt: skip
+        handle(FaultKind.FOREIGN_LOAD, self._load, lambda fault: self._unload())
         handle(FaultKind.BATTERY_LOW, lambda fault: self.hardware.force(battery_percent=int(fault.number("percent"))))
 
     def _hang(self, fault: Fault) -> None:
@@ -182,6 +186,17 @@ class Phone:
 
     def _end(self, fault: Fault) -> None:
         self.faults.remove(fault.fault_id)
+
+    def _load(self, fault: Fault) -> None:
+        """Keep the fastest cores busy with something that is no process of a user's."""
+        self._unload()
+        fastest = [cpu for cluster in reversed(self.hardware.clusters()) for cpu in reversed(cluster.cpus)]
+        self._foreign = self.hardware.begin_work(fastest[: round(fault.number("cores"))])
+
+    def _unload(self) -> None:
+        if self._foreign is not None:
+            self.hardware.end_work(self._foreign)
+            self._foreign = None
 
     def _set_hung(self, *, hung: bool) -> None:
         self._link.hung = hung

@@ -86,6 +86,8 @@ class Process:
         self.killed = threading.Event()
         self.done = threading.Event()
         self.status = 0
+        #: Every descendant that has ended, for the processor time that ``times`` tells.
+        self.ended_children: list[int] = []
         #: The contract's view of it, while a program runs in it.
         self.context: ProcessContext | None = None
         self._wakers: list[Callable[[], None]] = []
@@ -164,6 +166,8 @@ class ProcessTable:
         self._time = time
         self._lock = threading.Lock()
         self._pids = itertools.count(4211)
+        #: Processes made since boot, those of the boot included.
+        self.started = 4211
         self._processes: dict[int, Process] = {}
         self.all_cpus = (1 << cpu_count) - 1
         self._thread_process = threading.local()
@@ -174,6 +178,7 @@ class ProcessTable:
     ) -> Process:  # fmt: skip
         """Make a new process; it inherits affinity, niceness and ignored signals from ``parent``."""
         with self._lock:
+            self.started += 1
             pid = next(self._pids) % _MAX_PID
             while pid < 2000 or pid in self._processes:
                 pid = next(self._pids) % _MAX_PID
@@ -196,6 +201,9 @@ class ProcessTable:
             for other in self._processes.values():
                 if other.ppid == process.pid:
                     other.ppid = 1
+            parent = self._processes.get(process.ppid)
+            if parent is not None:
+                parent.ended_children += [process.pid, *process.ended_children]
         process.status = status
         process.done.set()
 

@@ -53,8 +53,9 @@ class RunLoop:
         cpus, cpu_share, gpu_share, watts = self._interpreter.load()
         duty = self._duty(hardware.core_shares(), hardware.gpu_share())
         work = hardware.begin_work(
-            cpus, gpu_share=gpu_share * duty, accelerator_watts=watts * duty, cpu_share=cpu_share * duty
-        )
+            cpus, gpu_share=gpu_share * duty, accelerator_watts=watts * duty, cpu_share=cpu_share * duty,
+            pid=self._run.process.pid,
+        )  # fmt: skip
         stat = Stat()
         try:
             now_us = 0.0

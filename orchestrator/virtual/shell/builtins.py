@@ -219,6 +219,15 @@ def _false(shell: Shell, args: Sequence[str]) -> int:
     return 1
 
 
+def _times(shell: Shell, args: Sequence[str]) -> int:
+    """Tell the processor time of the shell, and that of the children that it has waited for: user and system."""
+    hardware = shell.system.hardware
+    for used_s in (hardware.cpu_s(shell.process.pid), sum(map(hardware.cpu_s, shell.process.ended_children))):
+        parts = (f"{int(s // 60)}m{s % 60:05.2f}s" for s in (0.97 * used_s, 0.03 * used_s))
+        shell.write(1, (" ".join(parts) + "\n").encode())
+    return 0
+
+
 BUILTINS: Mapping[str, Builtin] = {
     ":": Builtin(_nothing, special=True),
     "true": Builtin(_nothing),
@@ -248,6 +257,7 @@ BUILTINS: Mapping[str, Builtin] = {
     "wait": Builtin(wait_builtin),
     "kill": Builtin(kill_builtin),
     "jobs": Builtin(jobs_builtin),
+    "times": Builtin(_times, special=True),
     "command": Builtin(_command),
     "type": Builtin(_type),
     "whence": Builtin(_type),

@@ -73,6 +73,7 @@ class Shell:
         self.options: set[str] = set()
         self.traps: dict[int, str] = {}
         self.status = 0
+        self._has_substituted = False
         self.last_background = 0
         self.jobs: list[Process] = []
         self.umask = 0o022
@@ -158,6 +159,7 @@ class Shell:
         collected = CollectHandle()
         child = self.fork({**self.fds, 1: collected})
         self.status = child.run_as_subshell(lambda: child.run_text(script))
+        self._has_substituted = True
         child.close()
         self.system.processes.end(child.process, self.status)
         return collected.collected.rstrip(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape")
@@ -481,10 +483,11 @@ class Shell:
         return (self.lookup(name) or "") + value if append else value
 
     def _assignments_only(self, command: Simple) -> int:
-        before, self.status = self.status, 0
+        # ``$?`` in a value is still that of the command before; a substitution in one is what the whole ends with.
+        before, self._has_substituted = self.status, False
         for name, word, append in command.assignments:
             self.assign(name, self._assigned_value(name, word, append))
-        status = self.status
+        status = self.status if self._has_substituted else 0
         self.status = before
         if command.redirects:
             return self._with_redirects(command.redirects, lambda: status)

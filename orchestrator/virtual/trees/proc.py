@@ -141,15 +141,26 @@ def _loadavg(system: PhoneSystem) -> bytes:
     return f"{load:.2f} {load * 0.9:.2f} {load * 0.8:.2f} {max(1, live)}/{1400 + live} {4210 + live}\n".encode()
 
 
+#: What an idle phone's own services take of each core, the kernel's part included.
+_SERVICES_SHARE: Final = 0.015
+
+
 def _stat(system: PhoneSystem) -> bytes:
+    """Work that was registered, spread over the cores, on top of what the phone's own services take."""
     ticks = int(system.time.uptime_s() * _TICKS_PER_S)
     cores = cpu_count(system)
+    loaded = int(system.hardware.busy_s() * _TICKS_PER_S)
     lines = []
     for name, share in (("cpu ", cores), *((f"cpu{n}", 1) for n in range(cores))):
-        user, kernel = ticks * share // 25, ticks * share // 40
+        services = int(ticks * share * _SERVICES_SHARE)
+        user, kernel = services * 2 // 3 + loaded * share // cores, services - services * 2 // 3
         lines.append(f"{name} {user} 0 {kernel} {max(0, ticks * share - user - kernel)} 0 0 0 0 0 0")
     boot_s = int(system.time.wall_s() - system.time.uptime_s())
-    lines += [f"ctxt {ticks * 40}", f"btime {boot_s}", "processes 4211", "procs_running 1", "procs_blocked 0"]
+    running = 1 + sum(1 for process in system.processes.live() if process.context is not None)
+    lines += [
+        f"ctxt {ticks * 40 + loaded * 3}", f"btime {boot_s}", f"processes {system.processes.started}",
+        f"procs_running {running}", "procs_blocked 0",
+    ]  # fmt: skip
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -175,7 +186,7 @@ def _process_folder(process: Process, system: PhoneSystem) -> Node:
         {
             "cmdline": lambda: FileNode(cmdline),
             "comm": text_file(lambda: process.name[:15]),
-            "stat": lambda: FileNode(lambda: _process_stat(process)),
+            "stat": lambda: FileNode(lambda: _process_stat(process, system)),
             "status": lambda: FileNode(lambda: _process_status(process, system)),
             "statm": text_file(lambda: f"{process.rss_bytes // 2048} {process.rss_bytes // 4096} 700 40 0 900 0"),
             "oom_score_adj": lambda: FileNode(
@@ -192,11 +203,13 @@ def _state(process: Process) -> str:
     return "T" if process.stopped else "R" if process.context is not None else "S"
 
 
-def _process_stat(process: Process) -> bytes:
+def _process_stat(process: Process, system: PhoneSystem) -> bytes:
+    used = 12 + int(system.hardware.cpu_s(process.pid) * _TICKS_PER_S)
+    waited = int(sum(map(system.hardware.cpu_s, process.ended_children)) * _TICKS_PER_S)
     start = int(process.started_s * _TICKS_PER_S)
     return (
         f"{process.pid} ({process.name[:15]}) {_state(process)} {process.ppid} {process.pid} {process.pid} 0 -1 "
-        f"4194560 500 0 0 0 12 6 0 0 {20 + process.nice} {process.nice} 1 0 {start} {process.rss_bytes * 4} "
+        f"4194560 500 0 0 0 {used} 6 {waited} 0 {20 + process.nice} {process.nice} 1 0 {start} {process.rss_bytes * 4} "
         f"{process.rss_bytes // 4096} 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
     ).encode()
 

@@ -10,7 +10,10 @@ from orchestrator.virtual.system import PhoneSystem
 from orchestrator.virtual.trees.node import DictFolder, FileNode, LinkNode, Node, as_line, folder, text_file
 from orchestrator.virtual.trees.proc import cpu_count, cpu_list
 
-_GOVERNORS = ("schedutil", "performance", "powersave", "userspace", "ondemand", "conservative")
+_GOVERNORS = (
+    "schedutil", "performance", "powersave", "userspace", "ondemand", "conservative", "sched_pixel", "walt",
+    "interactive", "energy_step",
+)  # fmt: skip
 
 
 def sysfs_tree(system: PhoneSystem) -> Node:
@@ -213,11 +216,12 @@ def _adreno_folder(system: PhoneSystem) -> Node:
             "max_gpuclk": text_file(lambda: all_hz()[0]),
             "gpu_model": text_file(lambda: system.build.gpu.replace(" (TM)", "").replace(" ", "")),
             "gpu_available_frequencies": text_file(lambda: " ".join(map(str, all_hz())) + " "),
-            "gpu_busy_percentage": text_file(lambda: "0 %"),
+            "gpu_busy_percentage": text_file(lambda: f"{round(100 * system.hardware.gpu_activity().busy_share)} %"),
             "devfreq": folder(
                 {
                     "cur_freq": text_file(now_hz),
-                    "max_freq": text_file(lambda: all_hz()[0]),
+                    "max_freq": text_file(lambda: system.hardware.gpu_activity().limit_khz * 1000),
+                    "trans_stat": lambda: FileNode(lambda: _transitions(system), size_bytes=4096),
                     "min_freq": text_file(lambda: all_hz()[-1]),
                     "available_frequencies": text_file(lambda: " ".join(map(str, sorted(all_hz())))),
                     "governor": text_file(lambda: "msm-adreno-tz"),
@@ -228,9 +232,25 @@ def _adreno_folder(system: PhoneSystem) -> Node:
     )
 
 
+def _transitions(system: PhoneSystem) -> bytes:
+    """The table of devfreq; how often clocks changed isn't counted here, how long each was held is."""
+    ticks = system.hardware.gpu_activity().ticks_ms
+    rows = [f"{khz * 1000:>12}:{'         0' * len(ticks)}{held_ms:>10}" for khz, held_ms in sorted(ticks.items())]
+    head = "".join(f"{khz * 1000:>10}" for khz in sorted(ticks))
+    return ("     From  :   To\n           :" + head + "   time(ms)\n" + "\n".join(rows) + "\n").encode()
+
+
 def _mali_folder(system: PhoneSystem) -> Node:
     return DictFolder(
         {
+            "scaling_max_freq": text_file(lambda: system.hardware.gpu_activity().limit_khz),
+            "utilization": text_file(lambda: round(100 * system.hardware.gpu_activity().busy_share)),
+            "time_in_state": lambda: FileNode(
+                lambda: "".join(
+                    f"{khz} {held_ms}\n" for khz, held_ms in sorted(system.hardware.gpu_activity().ticks_ms.items())
+                ).encode(),
+                size_bytes=4096,
+            ),
             "cur_freq": text_file(lambda: system.hardware.gpu_khz()[0]),
             "available_frequencies": text_file(
                 lambda: " ".join(map(str, sorted(system.hardware.gpu_khz()[1], reverse=True)))

@@ -14,6 +14,7 @@ from orchestrator.virtual.contract import (
     AppInfo,
     Battery,
     CpuCluster,
+    GpuActivity,
     ProcessContext,
     Program,
     ProgramDiedError,
@@ -73,6 +74,15 @@ class StillHardware:
 
     def gpu_khz(self) -> tuple[int, Sequence[int]]:
         return 257000, (257000, 710000)
+
+    def gpu_activity(self) -> GpuActivity:
+        return GpuActivity(limit_khz=710000, busy_share=0.0, ticks_ms={257000: 1000, 710000: 0})
+
+    def busy_s(self) -> float:
+        return 0.0
+
+    def cpu_s(self, pid: int) -> float:
+        return 0.0
 
     def set_cluster_limits(
         self, cluster: int, *, min_khz: int | None = None, max_khz: int | None = None, governor: str | None = None

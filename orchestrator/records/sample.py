@@ -1,0 +1,45 @@
+"""What a device was seen to be like while a run measured: a time series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+#: The file in a run's folder, and the attachment's name.
+SAMPLES_FILE: Final = "samples"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One look; None or an empty mapping is unknown."""
+
+    uptime_s: float
+    #: Time of all cores together since boot: worked, and all.
+    cpu_busy_s: float | None = None
+    cpu_total_s: float | None = None
+    #: Cluster (number of its cpufreq policy) -> kHz.
+    clock_khz: Mapping[int, int] = field(default_factory=dict)
+    clock_limit_khz: Mapping[int, int] = field(default_factory=dict)
+    #: Cluster -> {frequency in kHz: time in 10 ms ticks}.
+    time_in_state: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    #: Thermal zone name -> degrees Celsius.
+    heat_c: Mapping[str, float] = field(default_factory=dict)
+    gpu_khz: int | None = None
+    gpu_limit_khz: int | None = None
+    gpu_busy_percent: float | None = None
+    gpu_time_in_state: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSamples:
+    """The looks of one run in their order: the first right before the program, the last right after it."""
+
+    samples: tuple[Sample, ...] = ()
+    #: Processor time of the program and its children; None when it didn't come to its end.
+    own_cpu_s: float | None = None
+
+    @property
+    def duration_s(self) -> float:
+        """Device time from the first look to the last."""
+        return self.samples[-1].uptime_s - self.samples[0].uptime_s if self.samples else 0.0
