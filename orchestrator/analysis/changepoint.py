@@ -165,7 +165,8 @@ def clipped(logs: Floats, lengths: Integers, sigma: Floats) -> Floats:
     windows = np.lib.stride_tricks.sliding_window_view(np.hstack([edge, inside, edge]), _HAMPEL_NIGHTS, axis=1)
     middle = _row_median(windows.reshape(-1, _HAMPEL_NIGHTS)).reshape(count, width)
     reach = _HAMPEL_SIGMAS * sigma[:, None]
-    return np.nan_to_num(np.clip(inside, middle - reach, middle + reach))
+    found: Floats = np.nan_to_num(np.clip(inside, middle - reach, middle + reach))
+    return found
 
 
 def _row_median(values: Floats) -> Floats:

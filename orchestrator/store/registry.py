@@ -13,7 +13,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey
 from orchestrator.records.workload import Case
 from orchestrator.store import rows
-from orchestrator.store.tables import CASES, DEVICES, INVOCATIONS, SKIPS
+from orchestrator.store.tables import CASES, DEVICE_HISTORY, DEVICES, INVOCATIONS, SKIPS
 
 Value = TypeVar("Value")
 
@@ -25,11 +25,25 @@ def keep_device(connection: Connection, facts: DeviceFacts, *, seen_at: datetime
     """Insert a device, or bring it up to date unless it was seen later than this."""
     row = {**rows.device_to_row(facts), "last_seen_at": seen_at}
     is_known = DEVICES.c.serial == facts.serial
-    last_seen_at = connection.scalar(select(DEVICES.c.last_seen_at).where(is_known))
-    if last_seen_at is None:
-        connection.execute(insert(DEVICES), row)
-    elif last_seen_at <= seen_at:
+    known = connection.execute(select(DEVICES.c.device_no, DEVICES.c.last_seen_at, DEVICES.c.facts).where(is_known))
+    stored = known.one_or_none()
+    if stored is None:
+        device_no = insert_numbered(connection, DEVICES, row)
+        _keep_sighting(connection, device_no, row)
+    elif stored.last_seen_at <= seen_at:
         connection.execute(update(DEVICES).where(is_known).values(row))
+        if rows.sighting_of(stored.facts) != rows.sighting_of(row["facts"]):
+            _keep_sighting(connection, stored.device_no, row)
+
+
+def _keep_sighting(connection: Connection, device_no: int, row: rows.Row) -> None:
+    """Note what a device is from now on; of two within a microsecond the first is kept."""
+    at = {"device_no": device_no, "seen_at": row["last_seen_at"]}
+    there = select(DEVICE_HISTORY.c.device_no).where(
+        DEVICE_HISTORY.c.device_no == device_no, DEVICE_HISTORY.c.seen_at == row["last_seen_at"]
+    )
+    if connection.scalar(there) is None:
+        connection.execute(insert(DEVICE_HISTORY), {**at, "facts": row["facts"]})
 
 
 def keep_named(connection: Connection, table: Table, row: rows.Row) -> None:
@@ -101,7 +115,9 @@ def insert_numbered(connection: Connection, table: Table, row: rows.Row) -> int:
 
 def read_cases(connection: Connection, condition: ColumnElement[bool]) -> dict[int, Case]:
     """Return the cases that fit, by their number."""
-    found = connection.execute(select(CASES.c.case_no, CASES.c.case_key, CASES.c.document).where(condition))
+    found = connection.execute(
+        select(CASES.c.case_no, CASES.c.case_key, CASES.c.series_key, CASES.c.document).where(condition)
+    )
     return {row["case_no"]: rows.case_from_row(row) for row in found.mappings()}
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import RowMapping
 from orchestrator.errors import StoreCorruptError, StoreError
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts, DeviceState
-from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
+from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.run import Attachment, LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
@@ -111,6 +111,18 @@ def device_from_row(row: RowMapping) -> DeviceFacts:
     return load_document(DeviceFacts, row["facts"], where=f"device {row['serial']}")
 
 
+def sighting_of(document: str) -> dict[str, str]:
+    """Return what of a device's facts may change between two nights and its numbers with it, by the name people use."""
+    facts = load_document(DeviceFacts, document, where="device")
+    named = {
+        "Android": facts.os_version,
+        "system image": facts.fingerprint,
+        "security patch": facts.security_patch,
+        "GPU driver": facts.gpu_driver,
+    }
+    return {name: value for name, value in named.items() if value}
+
+
 def model_to_row(model: Model) -> Row:
     """Return a model's row; where its file lies on this host isn't kept."""
     document = dump_document(dataclasses.replace(model, path=None))
@@ -149,6 +161,7 @@ def case_to_row(case: Case) -> Row:
         "threads": case.threads,
         "tool": case.tool.value,
         "document": dump_document(case),
+        "series_key": case.series_key,
     }
 
 
@@ -160,6 +173,7 @@ def case_from_row(row: RowMapping) -> Case:
     """
     case = load_document(Case, row["document"], where=f"case {row['case_key']}")
     vars(case)["case_key"] = CaseKey(row["case_key"])
+    vars(case)["series_key"] = SeriesKey(row["series_key"])
     return case
 
 
@@ -173,10 +187,18 @@ def run_to_row(run: RunRecord) -> Row:
         "started_at": run.started_at,
         "duration_s": run.duration_s,
         "exit_code": run.exit_code,
+        **reading_to_row(run),
+    }
+
+
+def documents_of(run: RunRecord) -> dict[str, str | None]:
+    """Return what of a run lies in its body beside the raw output, by name."""
+    return {
         "command": run.command,
+        "report": None if run.report is None else dump_document(run.report),
+        "verdict": dump_document(run.verdict),
         "state_before": None if run.state_before is None else dump_document(run.state_before),
         "state_after": None if run.state_after is None else dump_document(run.state_after),
-        **reading_to_row(run),
     }
 
 
@@ -187,8 +209,6 @@ def reading_to_row(run: RunRecord) -> Row:
         "reason_code": run.reason_code,
         "reason": run.reason,
         "quality": run.verdict.quality.value,
-        "verdict": dump_document(run.verdict),
-        "report": None if run.report is None else dump_document(run.report),
         **summary_of(run),
     }
 
@@ -222,11 +242,16 @@ def summary_of(run: RunRecord) -> Row:
     }
 
 
-def run_from_row(row: RowMapping, *, case: Case, attachments: tuple[Attachment, ...]) -> RunRecord:
-    """Return a run of a case that was read already."""
+def run_from_row(
+    row: RowMapping, documents: Mapping[str, str | None], *, case: Case, attachments: tuple[Attachment, ...]
+) -> RunRecord:
+    """Return a run of a case that was read already, with the documents of its body."""
     run_id = row["run_id"]
     where = f"run {run_id}"
-    report, before, after = row["report"], row["state_before"], row["state_after"]
+    report, before, after = (documents.get(name) for name in ("report", "state_before", "state_after"))
+    command, verdict = documents.get("command"), documents.get("verdict")
+    if command is None or verdict is None:
+        raise StoreCorruptError(f"{where}: its command or verdict is missing")
     return RunRecord(
         run_id=RunId(run_id),
         campaign_id=CampaignId(row["campaign_id"]),
@@ -239,11 +264,11 @@ def run_from_row(row: RowMapping, *, case: Case, attachments: tuple[Attachment, 
         is_virtual=row["is_virtual"],
         started_at=row["started_at"],
         duration_s=row["duration_s"],
-        command=row["command"],
+        command=command,
         exit_code=row["exit_code"],
         attachments=attachments,
         report=None if report is None else load_document(ToolReport, report, where=where),
-        verdict=load_document(QualityVerdict, row["verdict"], where=where),
+        verdict=load_document(QualityVerdict, verdict, where=where),
         state_before=None if before is None else load_document(DeviceState, before, where=where),
         state_after=None if after is None else load_document(DeviceState, after, where=where),
     )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from array import array
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    RowMapping,
     ScalarSelect,
     Table,
     bindparam,
@@ -20,6 +24,7 @@ from sqlalchemy import (
     update,
 )
 
+from orchestrator.errors import StoreCorruptError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
@@ -27,8 +32,10 @@ from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass
 from orchestrator.store import admission, rows
-from orchestrator.store.blobs import PackedBlob, pack
+from orchestrator.store.blobs import pack
+from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
+from orchestrator.store.packing import Pattern
 from orchestrator.store.registry import (
     insert_case,
     insert_numbered,
@@ -105,6 +112,8 @@ class SqlStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        #: Patterns that the writer holds; only ever touched under the write lock.
+        self._held: OrderedDict[int, Pattern] = OrderedDict()
 
     def begin_campaign(
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
@@ -152,8 +161,7 @@ class SqlStore:
         this returns.
         """
         row = rows.run_to_row(run)
-        blobs = [(item.name, pack(item.data, item.sha256)) for item in run.attachments]
-        with self._database.writing() as connection:
+        with self._writing_bodies() as (connection, packer):
             standing = connection.execute(_STANDING, _questions(run)).mappings().one()
             if standing["campaign_no"] is None:
                 raise admission.no_campaign(run.campaign_id)
@@ -172,12 +180,30 @@ class SqlStore:
             row["case_no"] = standing["case_no"] or insert_case(
                 connection, run.case, device_no=standing["device_no"], is_virtual=standing["is_virtual"]
             )
+            row["pattern_no"], row["body"], large = packer.pack(
+                series_key=run.case.series_key,
+                run_pass=run.run_pass.value,
+                outcome=run.outcome.value,
+                run_id=run.run_id,
+                documents=rows.documents_of(run),
+                attachments=[(item.name, item.data) for item in run.attachments],
+            )
             if waiting:
                 _delete_run(connection, standing["stored_run_no"])
             run_no = insert_numbered(connection, RUNS, row)
             _insert_findings(connection, run_no, run.verdict)
-            _insert_attachments(connection, run_no, blobs)
+            _insert_attachments(connection, run_no, large)
             return True
+
+    @contextmanager
+    def _writing_bodies(self) -> Iterator[tuple[Connection, Packer]]:
+        try:
+            with self._database.writing() as connection:
+                yield connection, Packer(connection, self._held)
+        except BaseException:
+            # A pattern that was made in a transaction that failed isn't there, and its number will be another's.
+            self._held = OrderedDict()
+            raise
 
     def replace_reading(
         self,
@@ -190,21 +216,29 @@ class SqlStore:
         verdict: QualityVerdict,
     ) -> None:
         """Replace what was read from a run's raw output and what follows from it; the raw output never changes."""
-        with self._database.writing() as connection:
+        with self._writing_bodies() as (connection, packer):
             row = connection.execute(_RUN_ROWS.where(RUNS.c.run_id == run_id)).mappings().one_or_none()
             if row is None:
                 raise admission.no_run(run_id)
             run_no = row["run_no"]
             case = read_cases(connection, CASES.c.case_no == row["case_no"])[row["case_no"]]
             changed = dataclasses.replace(
-                rows.run_from_row(row, case=case, attachments=()),
+                rows.run_from_row(row, _documents(packer, row), case=case, attachments=()),
                 report=report,
                 outcome=outcome,
                 reason_code=reason_code,
                 reason=reason,
                 verdict=verdict,
             )
-            connection.execute(update(RUNS).where(RUNS.c.run_no == run_no).values(rows.reading_to_row(changed)))
+            body = packer.repack(
+                row["body"],
+                row["pattern_no"],
+                run_id=run_id,
+                documents=rows.documents_of(changed),
+                where=f"run {run_id}",
+            )
+            values = {**rows.reading_to_row(changed), "body": body}
+            connection.execute(update(RUNS).where(RUNS.c.run_no == run_no).values(values))
             connection.execute(delete(FINDINGS).where(FINDINGS.c.run_no == run_no))
             _insert_findings(connection, run_no, verdict)
 
@@ -247,20 +281,34 @@ class SqlStore:
         transaction stays open between two of them and the store may be written meanwhile.
         """
         cases: dict[int, Case] = {}
+        held: OrderedDict[int, Pattern] = OrderedDict()
         for page in pages(self._run_numbers(campaign_ids, case_keys)):
             with self._database.reading() as connection:
+                packer = Packer(connection, held)
                 found = _RUN_ROWS.where(RUNS.c.run_no.in_(page)).order_by(RUNS.c.run_no)
                 run_rows = connection.execute(found).mappings().all()
                 unread = {row["case_no"] for row in run_rows} - cases.keys()
                 if unread:
                     cases.update(read_cases(connection, CASES.c.case_no.in_(unread)))
-            for row in run_rows:
-                attachments = self._attachments(RUNS.c.run_no == row["run_no"]) if with_attachments else ()
-                yield rows.run_from_row(row, case=cases[row["case_no"]], attachments=attachments)
+                packer.fetch(row["pattern_no"] for row in run_rows)
+                documents = [_documents(packer, row) for row in run_rows]
+            for row, its_documents in zip(run_rows, documents, strict=True):
+                attachments = self.attachments(RunId(row["run_id"])) if with_attachments else ()
+                yield rows.run_from_row(row, its_documents, case=cases[row["case_no"]], attachments=attachments)
 
     def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:
         """Return everything that a run left behind, byte for byte; empty for an unknown run."""
-        return self._attachments(RUNS.c.run_id == run_id)
+        with self._database.reading() as connection:
+            query = select(RUNS.c.run_no, RUNS.c.pattern_no, RUNS.c.body).where(RUNS.c.run_id == run_id)
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                return ()
+            found = Packer(connection).attachments(row.body, row.pattern_no, run_id=run_id, where=f"run {run_id}")
+            large = _large_attachments(connection, row.run_no) if any(data is None for _, data in found) else {}
+        return tuple(
+            Attachment(name=name, data=data) if data is not None else _large(large, place, name, run_id)
+            for place, (name, data) in enumerate(found)
+        )
 
     def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:
         """Return which invocations of a campaign are stored, without those that were unfit."""
@@ -319,23 +367,34 @@ class SqlStore:
                     numbers.extend(connection.scalars(query))
         return array("q", sorted(numbers))
 
-    def _attachments(self, of_run: ColumnElement[bool]) -> tuple[Attachment, ...]:
-        query = (
-            select(
-                ATTACHMENTS.c.name,
-                ATTACHMENTS.c.blob_sha256.label("sha256"),
-                BLOBS.c.size_bytes,
-                BLOBS.c.packing,
-                BLOBS.c.data,
-            )
-            # An outer join: output that is missing has to be noticed.
-            .join_from(ATTACHMENTS, BLOBS, ATTACHMENTS.c.blob_sha256 == BLOBS.c.sha256, isouter=True)
-            .join(RUNS, ATTACHMENTS.c.run_no == RUNS.c.run_no)
-            .where(of_run)
-            .order_by(ATTACHMENTS.c.position)
+
+def _documents(packer: Packer, row: RowMapping) -> dict[str, str | None]:
+    run_id = row["run_id"]
+    return packer.documents(row["body"], row["pattern_no"], run_id=run_id, where=f"run {run_id}")
+
+
+def _large_attachments(connection: Connection, run_no: int) -> dict[int, Attachment]:
+    """Return a run's attachments that lie in the blobs, by their position."""
+    query = (
+        select(
+            ATTACHMENTS.c.position,
+            ATTACHMENTS.c.name,
+            ATTACHMENTS.c.blob_sha256.label("sha256"),
+            BLOBS.c.size_bytes,
+            BLOBS.c.packing,
+            BLOBS.c.data,
         )
-        with self._database.reading() as connection:
-            return tuple(rows.attachment_from_row(row) for row in connection.execute(query).mappings())
+        # An outer join: output that is missing has to be noticed.
+        .join_from(ATTACHMENTS, BLOBS, ATTACHMENTS.c.blob_sha256 == BLOBS.c.sha256, isouter=True)
+        .where(ATTACHMENTS.c.run_no == run_no)
+    )
+    return {row["position"]: rows.attachment_from_row(row) for row in connection.execute(query).mappings()}
+
+
+def _large(found: Mapping[int, Attachment], place: int, name: str, run_id: RunId) -> Attachment:
+    if place not in found:
+        raise StoreCorruptError(f"run {run_id}: its attachment {name!r} is missing")
+    return found[place]
 
 
 def _questions(run: RunRecord) -> rows.Row:
@@ -373,11 +432,12 @@ def _delete_run(connection: Connection, run_no: int) -> None:
         connection.execute(delete(table).where(table.c.run_no == run_no))
 
 
-def _insert_attachments(connection: Connection, run_no: int, named: Sequence[tuple[str, PackedBlob]]) -> None:
-    """Insert a run's raw output; content that is stored already isn't stored again."""
-    if not named:
+def _insert_attachments(connection: Connection, run_no: int, large: Sequence[tuple[int, str, bytes]]) -> None:
+    """Insert a run's large output; content that is stored already isn't stored again."""
+    if not large:
         return
-    blobs = {blob.sha256: blob for _, blob in named}
+    placed = [(position, name, pack(data, hashlib.sha256(data).hexdigest())) for position, name, data in large]
+    blobs = {blob.sha256: blob for _, _, blob in placed}
     stored = set(connection.scalars(select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(blobs))))
     new = [dataclasses.asdict(blob) for sha256, blob in blobs.items() if sha256 not in stored]
     if new:
@@ -386,7 +446,7 @@ def _insert_attachments(connection: Connection, run_no: int, named: Sequence[tup
         insert(ATTACHMENTS),
         [
             {"run_no": run_no, "position": position, "name": name, "blob_sha256": blob.sha256}
-            for position, (name, blob) in enumerate(named)
+            for position, name, blob in placed
         ],
     )
 

@@ -103,6 +103,8 @@ CASES = Table(
     Column("threads", Integer, nullable=False),
     Column("tool", Text, nullable=False),
     Column("document", Text, nullable=False),
+    # The case without the contents of model, program and libraries: what stays the same over the nights.
+    Column("series_key", AnyText, nullable=False, index=True),
     ForeignKeyConstraint(["device_no", "is_virtual"], ["devices.device_no", "devices.is_virtual"]),
     # What the foreign key of runs refers to.
     UniqueConstraint("case_no", "is_virtual"),
@@ -120,7 +122,8 @@ INVOCATIONS = Table(
     Column("run_pass", Text, nullable=False),
     Column("number", Integer, nullable=False),
     UniqueConstraint("campaign_no", "case_no", "run_pass", "number"),
-    Index("ix_invocations_case_no", "case_no"),
+    # The rows lie in the index of the primary key: a year of plans takes half the space.
+    sqlite_with_rowid=False,
 )
 
 SKIPS = Table(
@@ -160,6 +163,19 @@ SUMMARY_COLUMNS = (
     Column("delegate_truth", Text),
 )
 
+#: Sections of a run from which later runs of its series are told apart (see packing.py).
+PATTERNS = Table(
+    "patterns",
+    METADATA,
+    Column("pattern_no", ROW_NUMBER, Identity(), primary_key=True),
+    Column("series_key", AnyText, nullable=False),
+    Column("run_pass", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("ix_patterns_series", "series_key", "run_pass", "outcome", "pattern_no"),
+    sqlite_autoincrement=True,
+)
+
 RUNS = Table(
     "runs",
     METADATA,
@@ -179,17 +195,14 @@ RUNS = Table(
     Column("duration_s", Double, nullable=False),
     Column("exit_code", BigInteger),
     *SUMMARY_COLUMNS,
-    # The documents come last: SQLite reads a row from its front.
-    Column("command", AnyText, nullable=False),
-    Column("report", Text),
-    Column("verdict", Text, nullable=False),
-    Column("state_before", Text),
-    Column("state_after", Text),
+    # Command, report, verdict, states and raw output, as packing.py packs them.
+    Column("pattern_no", BigInteger, ForeignKey("patterns.pattern_no")),
+    Column("body", LargeBinary, nullable=False),
     UniqueConstraint("campaign_no", "case_no", "run_pass", "invocation"),
     ForeignKeyConstraint(["case_no", "is_virtual"], ["cases.case_no", "cases.is_virtual"]),
     # One series over time, and one night over all series, each answered from its index alone.
-    Index("ix_runs_series", "case_no", "run_pass", "started_at", "campaign_no", "outcome", "quality", "latency_us"),
-    Index("ix_runs_night", "campaign_no", "run_pass", "case_no", "outcome", "quality", "latency_us"),
+    Index("ix_runs_series", "case_no", "run_pass", "campaign_no", "quality", "latency_us"),
+    Index("ix_runs_night", "campaign_no", "run_pass", "case_no", "quality", "latency_us"),
     sqlite_autoincrement=True,
 )
 
@@ -214,6 +227,7 @@ BLOBS = Table(
     Column("data", LargeBinary, nullable=False),
 )
 
+#: Raw output that is too large to lie in its run.
 ATTACHMENTS = Table(
     "attachments",
     METADATA,
@@ -221,4 +235,39 @@ ATTACHMENTS = Table(
     Column("position", Integer, primary_key=True),
     Column("name", AnyText, nullable=False),
     Column("blob_sha256", Text, ForeignKey("blobs.sha256"), nullable=False, index=True),
+)
+
+#: What a device was, from then on: a row for each time that it came back changed.
+DEVICE_HISTORY = Table(
+    "device_history",
+    METADATA,
+    Column("device_no", BigInteger, ForeignKey("devices.device_no"), primary_key=True),
+    Column("seen_at", UtcTime, primary_key=True),
+    Column("facts", Text, nullable=False),
+)
+
+#: Changes that somebody expects.
+ANNOTATIONS = Table(
+    "annotations",
+    METADATA,
+    Column("annotation_no", ROW_NUMBER, Identity(), primary_key=True),
+    Column("annotation_id", AnyText, nullable=False, unique=True),
+    # Text that a series must fit, see records/history.py.
+    Column("selection", AnyText, nullable=False),
+    Column("night", Text, nullable=False),
+    Column("text", AnyText, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+#: What became of changes that were found: confirmed by an A/B rerun, refuted, or why that can't be told.
+CONFIRMATIONS = Table(
+    "confirmations",
+    METADATA,
+    Column("series_key", AnyText, primary_key=True),
+    Column("night", Text, primary_key=True),
+    Column("status", Text, nullable=False),
+    Column("detail", AnyText, nullable=False),
+    Column("ratio", Double),
+    Column("at", UtcTime, nullable=False),
 )

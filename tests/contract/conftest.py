@@ -259,6 +259,8 @@ class Samples:
                 Attachment(name="stdout", data=b""),
                 Attachment(name="stderr", data=b"Inference timings in us: 6012\n" * 40 + bytes([invocation % 256])),
                 Attachment(name="result.pb", data=bytes(range(256))),
+                # Too large to lie in its run.
+                Attachment(name="trace", data=b"one slice of a trace\n" * 4000 + bytes([invocation % 256])),
             ),
             "report": self.report(6000.5 + invocation),
             "verdict": QualityVerdict(

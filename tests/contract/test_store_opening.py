@@ -195,6 +195,19 @@ def test_raw_output_that_changed_on_the_disk_is_never_handed_out(filled: Path, s
     store.close()
 
 
+@pytest.mark.parametrize("statement", ["UPDATE runs SET body = zeroblob(length(body))", "DELETE FROM patterns"])
+def test_a_body_that_changed_on_the_disk_is_never_handed_out(filled: Path, samples, statement: str) -> None:
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        connection.execute(statement)
+    store = open_store(filled)
+
+    with pytest.raises(StoreCorruptError, match=r"run night-1-timing-0|pattern 1"):
+        store.attachments(samples.run(0).run_id)
+    with pytest.raises(StoreCorruptError, match=r"run night-1-timing-0|pattern 1"):
+        list(store.runs())
+    store.close()
+
+
 def test_raw_output_that_is_missing_is_told_and_only_when_it_is_wanted(filled: Path, samples) -> None:
     with closing(sqlite3.connect(filled)) as connection, connection:
         connection.execute("DELETE FROM blobs")

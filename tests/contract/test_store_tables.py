@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.records.run import DelegateTruth, LatencySummary
+from orchestrator.records.run import Attachment, DelegateTruth, LatencySummary
 from orchestrator.records.verdict import Finding, QualityVerdict, Severity
 from orchestrator.store.opening import open_store
 
@@ -102,7 +102,7 @@ def test_a_run_without_a_report_has_an_empty_summary(path: Path, connection, sam
 
     row = connection.execute("SELECT * FROM runs WHERE invocation = 2")
     values = dict(zip([column[0] for column in row.description], row.fetchone(), strict=True))
-    empty = {"latency_us", "init_us", "delegate_truth", "delegate_actual", "inference_count", "report", "state_before"}
+    empty = {"latency_us", "init_us", "delegate_truth", "delegate_actual", "inference_count"}
     assert {values[name] for name in empty} == {None}
 
 
@@ -129,16 +129,41 @@ def test_findings_can_be_asked_for_by_code_and_follow_a_new_reading(path: Path, 
     assert runs_with("fell-back") == [1]
 
 
-def test_equal_output_is_stored_once_and_packed(path: Path, connection, samples) -> None:
+def test_equal_large_output_is_stored_once_and_packed(path: Path, connection, samples) -> None:
     store = open_store(path)
     for number in range(2, 6):
         store.append_run(samples.run(number, attachments=samples.run(0).attachments))
     store.close()
 
-    assert connection.execute("SELECT count(*) FROM attachments").fetchone() == (18,)
-    assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (4,)
+    assert connection.execute("SELECT count(*) FROM attachments").fetchone() == (6,)
+    assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (2,)
     packed = connection.execute("SELECT length(data), size_bytes FROM blobs WHERE packing = 'zlib'").fetchall()
     assert all(length < size_bytes / 5 for length, size_bytes in packed)
+
+
+def test_the_runs_of_a_series_share_one_pattern_and_take_little_beside_it(path: Path, connection, samples) -> None:
+    store = open_store(path)
+    for number in range(2, 30):
+        store.append_run(samples.run(number))
+    store.append_run(samples.run(30, report=None, command="quite another program"))
+    store.close()
+
+    # One of the real phone and one of the virtual.
+    assert connection.execute("SELECT count(*) FROM patterns").fetchone() == (2,)
+    (largest,) = connection.execute("SELECT max(length(body)) FROM runs").fetchone()
+    assert largest < 200
+
+
+def test_a_series_whose_output_changes_gets_another_pattern(path: Path, connection, samples) -> None:
+    store = open_store(path)
+    lines = b"".join(b"line %d of a program that prints otherwise\n" % (number * 7919) for number in range(200))
+    for number in range(2, 5):
+        store.append_run(samples.run(number, attachments=(Attachment(name="stdout", data=lines),)))
+    store.close()
+
+    assert connection.execute("SELECT count(*) FROM patterns").fetchone() == (3,)
+    newest = connection.execute("SELECT pattern_no FROM runs ORDER BY run_no DESC LIMIT 3").fetchall()
+    assert newest == [(3,), (3,), (3,)]
 
 
 def test_readers_do_not_wait_for_the_writer(connection) -> None:

@@ -1,0 +1,103 @@
+"""A store's runs as history: points of series, annotations, and what became of a change that was found."""
+
+from __future__ import annotations
+
+import enum
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, RunId, Serial, SeriesKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSketch:
+    """What tells a series' cases apart, without the rest of the case."""
+
+    case_key: CaseKey
+    series_key: SeriesKey
+    serial: Serial
+    model_sha256: ModelSha
+    build_sha256: BuildSha
+    is_virtual: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignSketch:
+    """A campaign without its plan."""
+
+    campaign_id: CampaignId
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """The figures of timing invocations as columns of equal length; rejected and missing figures are left out."""
+
+    cases: tuple[CaseSketch, ...]
+    campaigns: tuple[CampaignSketch, ...]
+    #: Of each point: which of ``cases`` and ``campaigns`` (64-bit integers).
+    case: array[int]
+    campaign: array[int]
+    #: Of each point: the invocation's median in microseconds (64-bit floats).
+    latency_us: array[float]
+    #: Of each point: 1 when its run is trusted, 0 when it is suspect (64-bit integers).
+    trusted: array[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSketch:
+    """A run as a list shows it."""
+
+    run_id: RunId
+    campaign_id: CampaignId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """A change that somebody expects: in the series that fit, from that night on."""
+
+    annotation_id: str
+    #: A series key or its beginning, or words of which each must fit: ``delegate=gpu``, ``model=mobilenet``.
+    selection: str
+    #: The first night of the new level.
+    night: date
+    text: str
+    created_at: datetime
+
+
+class ConfirmationStatus(enum.StrEnum):
+    """What became of a change that was found."""
+
+    #: Nothing was run again yet.
+    UNCONFIRMED = "unconfirmed"
+    #: Old against new, side by side, differ as the nights did.
+    CONFIRMED = "confirmed"
+    #: Side by side they don't differ by as much as was looked for.
+    REFUTED = "refuted"
+    #: It can't be run again; the detail says why.
+    CANNOT = "cannot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """The A/B rerun of one change."""
+
+    series_key: SeriesKey
+    #: The night of the change.
+    night: date
+    status: ConfirmationStatus
+    detail: str
+    #: New time / old time, as the rerun measured it.
+    ratio: float | None = None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSighting:
+    """What changes on a device between two nights; from then on, until the next sighting."""
+
+    at: datetime
+    #: Name -> value, of those that are known: ``fingerprint``, ``GPU driver``, ``security patch`` ...
+    facts: Mapping[str, str]

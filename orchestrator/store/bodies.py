@@ -1,0 +1,149 @@
+"""The bodies of runs: their documents and small attachments, packed against patterns that lie in the database."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from sqlalchemy import Connection, insert, select
+
+from orchestrator.errors import StoreCorruptError
+from orchestrator.store.packing import NOTHING, Pattern, pack, unpack
+from orchestrator.store.tables import PATTERNS
+
+#: An attachment beyond this lies in the blobs, once for each content; the others lie in their run.
+LARGE_BYTES: Final = 64 * 1024
+#: A run whose difference takes more than this share of what it takes alone becomes the pattern of those to come.
+_WORTH: Final = 0.5
+#: Patterns that are held in memory, some 20 kB each.
+_HELD: Final = 1024
+#: Marks the documents, whose names are ours, from attachments, whose names are anything.
+_DOCUMENT: Final = "document:"
+_ATTACHMENT: Final = "attachment:"
+_LARGE: Final = "large:"
+
+
+class Packer:
+    """Packs and unpacks runs inside one transaction; ``held`` may outlive it (a pattern never changes)."""
+
+    def __init__(self, connection: Connection, held: OrderedDict[int, Pattern] | None = None) -> None:
+        self._connection = connection
+        self._held: OrderedDict[int, Pattern] = OrderedDict() if held is None else held
+
+    def pack(
+        self,
+        *,
+        series_key: str,
+        run_pass: str,
+        outcome: str,
+        run_id: str,
+        documents: Mapping[str, str | None],
+        attachments: Sequence[tuple[str, bytes]],
+    ) -> tuple[int | None, bytes, list[tuple[int, str, bytes]]]:
+        """Return the number of the pattern, the body, and the attachments (position, name, content) for the blobs."""
+        sections = [
+            (f"{_DOCUMENT}{name}", text.encode("utf-8", "surrogatepass"))
+            for name, text in documents.items()
+            if text is not None
+        ]
+        large = []
+        for position, (name, content) in enumerate(attachments):
+            if len(content) > LARGE_BYTES:
+                large.append((position, name, content))
+                sections.append((f"{_LARGE}{name}", b""))
+            else:
+                sections.append((f"{_ATTACHMENT}{name}", content))
+        known = [run_id.encode("utf-8", "surrogatepass")]
+        alone = pack(sections, NOTHING, known=known)
+        pattern_no = self._newest(series_key, run_pass, outcome)
+        if pattern_no is not None:
+            body = pack(sections, self.pattern(pattern_no), known=known)
+            if len(body) <= len(alone) * _WORTH or len(body) <= 64:
+                return pattern_no, body, large
+        pattern_no = self._insert(series_key, run_pass, outcome, sections)
+        return pattern_no, pack(sections, self.pattern(pattern_no), known=known), large
+
+    def repack(
+        self, body: bytes, pattern_no: int | None, *, run_id: str, documents: Mapping[str, str | None], where: str
+    ) -> bytes:
+        """Return a body with other documents and the very same attachments, against the same pattern."""
+        pattern, known = self.pattern(pattern_no), [run_id.encode("utf-8", "surrogatepass")]
+        kept = [
+            (name, content)
+            for name, content in unpack(body, pattern, known=known, where=where)
+            if not name.startswith(_DOCUMENT)
+        ]
+        new = [
+            (f"{_DOCUMENT}{name}", text.encode("utf-8", "surrogatepass"))
+            for name, text in documents.items()
+            if text is not None
+        ]
+        return pack([*new, *kept], pattern, known=known)
+
+    def documents(self, body: bytes, pattern_no: int | None, *, run_id: str, where: str) -> dict[str, str | None]:
+        """Return a run's documents by name; one that it hasn't got isn't there. Raises StoreCorruptError."""
+        sections = unpack(
+            body,
+            self.pattern(pattern_no),
+            known=[run_id.encode("utf-8", "surrogatepass")],
+            where=where,
+            wanted=lambda name: name.startswith(_DOCUMENT),
+        )
+        return {name.removeprefix(_DOCUMENT): text.decode("utf-8", "surrogatepass") for name, text in sections}
+
+    def attachments(
+        self, body: bytes, pattern_no: int | None, *, run_id: str, where: str
+    ) -> list[tuple[str, bytes | None]]:
+        """Return a run's attachments in their order; None stands for one that lies in the blobs."""
+        sections = unpack(body, self.pattern(pattern_no), known=[run_id.encode("utf-8", "surrogatepass")], where=where)
+        return [
+            (name.removeprefix(_LARGE), None) if name.startswith(_LARGE) else (name.removeprefix(_ATTACHMENT), content)
+            for name, content in sections
+            if not name.startswith(_DOCUMENT)
+        ]
+
+    def pattern(self, pattern_no: int | None) -> Pattern:
+        """Return a pattern; raises StoreCorruptError when it is damaged."""
+        if pattern_no is None:
+            return NOTHING
+        if pattern_no not in self._held:
+            self.fetch([pattern_no])
+        if pattern_no not in self._held:
+            raise StoreCorruptError(f"pattern {pattern_no}: it is missing, and with it the runs that were kept by it")
+        self._held.move_to_end(pattern_no)
+        return self._held[pattern_no]
+
+    def fetch(self, pattern_nos: Iterable[int | None]) -> None:
+        """Read those patterns that aren't held yet, in one question."""
+        wanted = {number for number in pattern_nos if number is not None} - self._held.keys()
+        if not wanted:
+            return
+        query = select(PATTERNS.c.pattern_no, PATTERNS.c.body).where(PATTERNS.c.pattern_no.in_(wanted))
+        for pattern_no, body in self._connection.execute(query):
+            sections = unpack(bytes(body), NOTHING, where=f"pattern {pattern_no}")
+            self._held[pattern_no] = Pattern(sections=sections)
+        while len(self._held) > max(_HELD, len(wanted)):
+            self._held.popitem(last=False)
+
+    def _newest(self, series_key: str, run_pass: str, outcome: str) -> int | None:
+        query = (
+            select(PATTERNS.c.pattern_no)
+            .where(PATTERNS.c.series_key == series_key, PATTERNS.c.run_pass == run_pass, PATTERNS.c.outcome == outcome)
+            .order_by(PATTERNS.c.pattern_no.desc())
+            .limit(1)
+        )
+        return self._connection.scalar(query)
+
+    def _insert(self, series_key: str, run_pass: str, outcome: str, sections: Sequence[tuple[str, bytes]]) -> int:
+        row = {
+            "series_key": series_key,
+            "run_pass": run_pass,
+            "outcome": outcome,
+            "body": pack(sections, NOTHING),
+        }
+        key = self._connection.execute(insert(PATTERNS), row).inserted_primary_key
+        assert key is not None, "a single INSERT always has one"
+        number: int = key[0]
+        self._held[number] = Pattern(sections=sections)
+        return number

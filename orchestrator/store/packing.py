@@ -1,0 +1,310 @@
+"""A run's documents and raw output as a few hundred bytes: what differs from an earlier run of its series.
+
+Two runs of a series print the same lines with other figures. A run is kept as its difference from a *pattern*,
+the sections of an earlier run: a section is the pattern's own, the pattern's with some tokens (figures, hashes, truth
+values) changed, or, when its lines differ, its bytes compressed with the pattern as dictionary (RFC 1950's preset
+dictionary). Every byte comes back as it was; a digest over all sections is kept and checked. Nothing is ever derived
+from a pattern that isn't stored beside the runs that need it.
+
+Layout: digest (8 bytes), length of the steps (varint), steps (hexadecimal digits, two in a byte), compressed bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from orchestrator.errors import StoreCorruptError
+
+#: (name, content) in an order that is part of the run: documents first, then attachments.
+Sections = Sequence[tuple[str, bytes]]
+
+_TOKEN: Final = re.compile(
+    rb"(?<![0-9a-f])(?:[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9a-f])"
+    rb"|true|false|null|-?[0-9]+(?:\.[0-9]+)?"
+)
+_SAME, _TOKENS, _BYTES = "0", "1", "2"
+_OWN_NAMES: Final = "1"
+_END, _REFERENCE, _REFERENCE_POINT_0, _RAW = "b", "c", "d", "e"
+_FIGURE: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?\Z")
+_TO_DIGITS: Final = str.maketrans(".-", "af")
+_FROM_DIGITS: Final = str.maketrans("af", ".-")
+_DIGEST_BYTES: Final = 8
+#: zlib looks back no further.
+_DICTIONARY_BYTES: Final = 32_768 - 512
+_LEVEL: Final = 9
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What runs are told apart from."""
+
+    sections: Sections
+
+    @cached_property
+    def named(self) -> dict[str, bytes]:
+        """The sections by name."""
+        return dict(self.sections)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The sections' names in their order."""
+        return [name for name, _ in self.sections]
+
+    @cached_property
+    def dictionary(self) -> bytes:
+        """The bytes that compression may refer to."""
+        return b"".join(content for _, content in self.sections)[-_DICTIONARY_BYTES:]
+
+    @cached_property
+    def tokens(self) -> dict[str, tuple[list[bytes], list[bytes]]]:
+        """The sections taken apart, as they are asked for."""
+        return {}
+
+    def taken_apart(self, name: str) -> tuple[list[bytes], list[bytes]]:
+        """Return a section's tokens, and what stands before, between and after them."""
+        found = self.tokens.get(name)
+        if found is None:
+            found = self.tokens[name] = _taken_apart(self.named[name])
+        return found
+
+
+#: A pattern without sections: everything is compressed on its own.
+NOTHING: Final = Pattern(sections=())
+
+
+def pack(sections: Sections, pattern: Pattern, *, known: Sequence[bytes] = ()) -> bytes:
+    """Return a run's sections as their difference from a pattern.
+
+    Args:
+        sections: all of them; names may repeat.
+        pattern: must be at hand, unchanged, when they are unpacked.
+        known: texts that the sections are likely to hold and the reader knows too, such as the run's id.
+    """
+    steps: list[str] = []
+    contents: list[bytes] = []
+    names = [name for name, _ in sections]
+    if names == pattern.names:
+        steps.append("0")
+    else:
+        steps.append(_OWN_NAMES + _number(len(names)))
+        for name in names:
+            encoded = name.encode("utf-8", "surrogatepass")
+            steps.append(_number(len(encoded)))
+            contents.append(encoded)
+    seen = {value: place for place, value in enumerate(known)}
+    for name, content in sections:
+        other = pattern.named.get(name)
+        if other == content:
+            steps.append(_SAME)
+            continue
+        changed = None if other is None else _changed_tokens(content, pattern.taken_apart(name), seen)
+        if changed is None:
+            steps.append(_BYTES + _number(len(content)))
+            contents.append(content)
+        else:
+            steps.append(_TOKENS + changed)
+    text = "".join(steps)
+    head = bytes.fromhex(text + "0" * (len(text) % 2))
+    joined = b"".join(contents)
+    return _digest(sections) + _varint(len(head)) + head + (_deflated(joined, pattern.dictionary) if joined else b"")
+
+
+def unpack(
+    body: bytes,
+    pattern: Pattern,
+    *,
+    known: Sequence[bytes] = (),
+    where: str,
+    wanted: Callable[[str], bool] | None = None,
+) -> list[tuple[str, bytes]]:
+    """Return the sections that :func:`pack` was given.
+
+    Args:
+        body: what it returned.
+        pattern: the same.
+        known: the same.
+        where: whose body it is, for errors.
+        wanted: told a section's name; reading stops, unchecked, before the first that isn't wanted.
+
+    Raises:
+        StoreCorruptError: the bytes aren't what was stored.
+    """
+    try:
+        found = list(_read(body, pattern, list(known), wanted))
+    except (ValueError, IndexError, KeyError, zlib.error, UnicodeDecodeError, StopIteration) as error:
+        raise StoreCorruptError(f"{where}: its stored bytes can't be unpacked ({error})") from error
+    if wanted is None and _digest(found) != body[:_DIGEST_BYTES]:
+        raise StoreCorruptError(f"{where}: the stored bytes aren't the ones that were kept")
+    return found
+
+
+def _read(
+    body: bytes, pattern: Pattern, seen: list[bytes], wanted: Callable[[str], bool] | None
+) -> Iterator[tuple[str, bytes]]:
+    size, start = _read_varint(body, _DIGEST_BYTES)
+    steps = _Steps(body[start : start + size].hex())
+    packed = body[start + size :]
+    contents = _inflated(packed, pattern.dictionary) if packed else b""
+    at = 0
+    if steps.take() == _OWN_NAMES:
+        names = []
+        for _ in range(steps.number()):
+            length = steps.number()
+            names.append(contents[at : at + length].decode("utf-8", "surrogatepass"))
+            at += length
+    else:
+        names = pattern.names
+    for name in names:
+        if wanted is not None and not wanted(name):
+            return
+        step = steps.take()
+        if step == _SAME:
+            yield name, pattern.named[name]
+        elif step == _TOKENS:
+            yield name, steps.with_changed_tokens(pattern.taken_apart(name), seen)
+        else:
+            length = steps.number()
+            if at + length > len(contents):
+                raise ValueError("bytes are missing")
+            yield name, contents[at : at + length]
+            at += length
+
+
+def _changed_tokens(content: bytes, other: tuple[list[bytes], list[bytes]], seen: dict[bytes, int]) -> str | None:
+    """Return the tokens that differ as steps; None when more than tokens differs."""
+    tokens, between = _taken_apart(content)
+    others, others_between = other
+    if between != others_between:
+        return None
+    steps: list[str] = []
+    same = 0
+    for token, was in zip(tokens, others, strict=True):
+        if token == was:
+            same += 1
+            continue
+        steps.append(_number(same + 1))
+        same = 0
+        if token in seen:
+            steps.append(_REFERENCE + _number(len(seen) - seen[token]))
+        elif token.endswith(b".0") and token[:-2] in seen:
+            steps.append(_REFERENCE_POINT_0 + _number(len(seen) - seen[token[:-2]]))
+        else:
+            seen[token] = len(seen)
+            if _FIGURE.match(token):
+                steps.append(token.decode().translate(_TO_DIGITS) + _END)
+            else:
+                steps.append(_RAW + _number(len(token)) + token.hex())
+    return "".join(steps) + _number(0)
+
+
+class _Steps:
+    """Reads steps one after the other; raises ValueError or IndexError where they don't fit."""
+
+    def __init__(self, digits: str) -> None:
+        self._digits = digits
+        self._at = 0
+
+    def take(self) -> str:
+        """Return the next digit."""
+        self._at += 1
+        return self._digits[self._at - 1]
+
+    def number(self) -> int:
+        """Return the next number."""
+        value = shift = 0
+        while True:
+            digit = int(self.take(), 16)
+            value |= (digit & 7) << shift
+            if digit < 8:
+                return value
+            shift += 3
+
+    def with_changed_tokens(self, pattern: tuple[list[bytes], list[bytes]], seen: list[bytes]) -> bytes:
+        """Return a section of the pattern with the tokens that the next steps say."""
+        tokens, between = list(pattern[0]), pattern[1]
+        place = -1
+        while (skip := self.number()) > 0:
+            place += skip
+            tokens[place] = self._token(seen)
+        parts = [b""] * (len(tokens) + len(between))
+        parts[::2], parts[1::2] = between, tokens
+        return b"".join(parts)
+
+    def _token(self, seen: list[bytes]) -> bytes:
+        step = self.take()
+        if step in (_REFERENCE, _REFERENCE_POINT_0):
+            back = self.number()
+            if not 0 < back <= len(seen):
+                raise ValueError("a reference leads nowhere")
+            return seen[-back] + (b".0" if step == _REFERENCE_POINT_0 else b"")
+        if step == _RAW:
+            length = 2 * self.number()
+            token = bytes.fromhex(self._digits[self._at : self._at + length])
+            self._at += length
+        else:
+            end = self._digits.index(_END, self._at)
+            token = self._digits[self._at - 1 : end].translate(_FROM_DIGITS).encode()
+            self._at = end + 1
+        seen.append(token)
+        return token
+
+
+def _taken_apart(content: bytes) -> tuple[list[bytes], list[bytes]]:
+    return _TOKEN.findall(content), _TOKEN.split(content)
+
+
+def _digest(sections: Sections) -> bytes:
+    hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for name, content in sections:
+        hashed.update(b"%d %d\n" % (len(name), len(content)))
+        hashed.update(name.encode("utf-8", "surrogatepass"))
+        hashed.update(content)
+    return hashed.digest()
+
+
+def _deflated(content: bytes, dictionary: bytes) -> bytes:
+    packer = (
+        zlib.compressobj(_LEVEL, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, dictionary)
+        if dictionary
+        else zlib.compressobj(_LEVEL, zlib.DEFLATED, -15, 9)
+    )
+    return packer.compress(content) + packer.flush()
+
+
+def _inflated(packed: bytes, dictionary: bytes) -> bytes:
+    unpacker = zlib.decompressobj(-15, dictionary) if dictionary else zlib.decompressobj(-15)
+    return unpacker.decompress(packed) + unpacker.flush()
+
+
+def _number(value: int) -> str:
+    """Return a number as digits of three bits, the lowest first; the fourth bit says that more follow."""
+    digits = ""
+    while value >= 8:
+        digits += f"{value & 7 | 8:x}"
+        value >>= 3
+    return digits + str(value)
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 128:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _read_varint(body: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        value |= (body[at] & 127) << shift
+        at += 1
+        if body[at - 1] < 128:
+            return value, at
+        shift += 7

@@ -1,0 +1,79 @@
+"""Runs kept as differences: exact, small for what is alike, and damage is noticed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import StoreCorruptError
+from orchestrator.store.packing import NOTHING, Pattern, pack, unpack
+
+LOG = (
+    b"INFO: count=369 first=2721 curr=2798 min=2688 max=3260 avg=2713.36 std=47 p5=2691 median=2704 p95=2754\n"
+    b"Inference timings in us: Init: 930753, First inference: 4209, Inference (avg): 2713.36\n"
+    b"saved to runs/d99b8bbf337a49388aaee58dc5f254e0/result.pb boot b5889c00-ac49-4e1b-af4a-b319a10d4a21\n"
+)
+TEXTS = st.lists(
+    st.sampled_from(
+        [b"count=", b" ", b"12", b"0.5", b"-7", b"1.0", b"1", b"true", b"\x00", b"\xff", b"null", b"a" * 16, b"\n"]
+    ),
+    max_size=20,
+).map(b"".join)
+SECTIONS = st.lists(
+    st.tuples(st.sampled_from(["stdout", "report", "é\ud800", ""]), TEXTS | st.binary(max_size=50)), max_size=5
+)
+
+
+@given(SECTIONS, SECTIONS, st.lists(TEXTS, max_size=2, unique=True))
+def test_any_run_comes_back_whatever_it_is_compared_with(
+    sections: list[tuple[str, bytes]], other: list[tuple[str, bytes]], known: list[bytes]
+) -> None:
+    pattern = Pattern(other)
+
+    assert unpack(pack(sections, pattern, known=known), pattern, known=known, where="here") == sections
+
+
+def test_figures_alone_cost_a_byte_for_two_digits() -> None:
+    pattern = Pattern([("stdout", LOG), ("pb", bytes(range(256)) * 20)])
+    other = LOG.replace(b"2713.36", b"2719.81").replace(b"930753", b"928112").replace(b"2704", b"2711")
+    other = other.replace(b"d99b8bbf337a49388aaee58dc5f254e0", b"7d1a3946d9b54c38bb1a8c818da9c4f1")
+
+    body = pack(
+        [("stdout", other), ("pb", bytes(range(256)) * 20)], pattern, known=[b"7d1a3946d9b54c38bb1a8c818da9c4f1"]
+    )
+
+    assert len(body) < 30
+
+
+def test_a_line_more_costs_little_more_than_the_line() -> None:
+    pattern = Pattern([("stdout", LOG)])
+
+    body = pack([("stdout", LOG + b"WARNING: never seen before\n")], pattern)
+
+    assert len(body) < 70
+    assert len(body) < len(pack([("stdout", LOG + b"WARNING: never seen before\n")], NOTHING)) / 3
+
+
+@pytest.mark.parametrize("place", range(0, 60, 3))
+def test_a_changed_byte_is_noticed(place: int) -> None:
+    pattern = Pattern([("stdout", LOG)])
+    sections = [("stdout", LOG.replace(b"2704", b"2999")), ("stderr", bytes(range(100)))]
+    body = bytearray(pack(sections, pattern))
+    body[place] ^= 0x24
+
+    with pytest.raises(StoreCorruptError, match="run 7"):
+        unpack(bytes(body), pattern, where="run 7")
+
+
+def test_another_pattern_is_noticed() -> None:
+    body = pack([("stdout", LOG.replace(b"2704", b"2999"))], Pattern([("stdout", LOG)]))
+
+    with pytest.raises(StoreCorruptError):
+        unpack(body, Pattern([("stdout", LOG.replace(b"3260", b"3261"))]), where="run 7")
+
+
+def test_reading_stops_before_what_is_not_wanted() -> None:
+    sections = [("report", b"{}"), ("stdout", LOG), ("stderr", b"x")]
+
+    assert unpack(pack(sections, NOTHING), NOTHING, where="", wanted=lambda name: name == "report") == sections[:1]
