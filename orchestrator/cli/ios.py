@@ -182,7 +182,7 @@ def import_results(
             reading.read(source, chosen)
     else:
         for item in made.cases:
-            if not wanted or _is_wanted(item, wanted):
+            if not wanted or is_wanted(item, wanted):
                 for source in _paired(_results(folder / item.folder)):
                     reading.read(source, item)
     if reading.faults:
@@ -250,16 +250,26 @@ def _paired(files: Sequence[Path]) -> Iterator[_Source]:
         yield _Source(text=path, proto=None)
 
 
-def _is_wanted(item: ExportedCase, wanted: str) -> bool:
+def is_wanted(item: ExportedCase, wanted: str) -> bool:
+    """Whether a case is meant by the beginning of its folder's name or key."""
     return item.folder.startswith(wanted) or item.case.case_key.startswith(wanted)
 
 
 def _chosen(made: IosExport, wanted: str) -> ExportedCase:
-    fitting = [item for item in made.cases if _is_wanted(item, wanted)]
+    fitting = [item for item in made.cases if is_wanted(item, wanted)]
     if len(fitting) != 1:
         what = "fits several cases" if fitting else "is no case of this folder"
         raise UsageError(f"{wanted!r} {what}", hint=f"there are {', '.join(item.folder for item in made.cases)}")
     return fitting[0]
+
+
+def faults_of(made: IosExport, item: ExportedCase, text: str, *, shown: Path) -> list[str]:
+    """Return why a console's text can't be one run of a case; nothing when it can. ``shown`` is its file's name."""
+    reading = _Reading(made)
+    reading.add_text(text.encode(), item, shown)
+    if not reading.faults and len(reading.runs) != 1:
+        return [f"{shown}: {len(reading.runs)} runs, one is wanted"]
+    return reading.faults
 
 
 class _Reading:
@@ -274,6 +284,13 @@ class _Reading:
         """Take in one file; ``expected`` is the case that it must be of, None when it must tell itself."""
         text = read_source(source.text) if source.text else b""
         proto = read_source(source.proto) if source.proto else b""
+        self._take(source, text, proto, expected)
+
+    def add_text(self, text: bytes, expected: ExportedCase, shown: Path) -> None:
+        """Take in a text that isn't a file yet."""
+        self._take(_Source(text=shown, proto=None), text, b"", expected)
+
+    def _take(self, source: _Source, text: bytes, proto: bytes, expected: ExportedCase | None) -> None:
         try:
             marks = [report.echoed.get("Benchmark name", "") for report in self._parse(text, proto, None)]
             for number, mark in enumerate(marks):

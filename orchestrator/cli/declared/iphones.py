@@ -9,7 +9,7 @@ import typer
 
 from orchestrator.cli.frame import Json, group, show
 
-ios_app = group("ios", "iPhones: export a plan's cases for the iOS benchmark app, import what it showed.")
+ios_app = group("ios", "iPhones: export a plan's cases for the iOS benchmark app, run them, import what it showed.")
 
 
 @ios_app.command("export")
@@ -43,3 +43,32 @@ def _ios_import(
     from orchestrator.cli import ios
 
     show(lambda settings: ios.import_results(settings, folder, tuple(files or ()), case, out), as_json=as_json)
+
+
+@ios_app.command("run")
+def _ios_run(
+    folder: Annotated[Path, typer.Argument(help="Folder that 'benchfarm ios export' wrote.")],
+    bundle_id: Annotated[str, typer.Option("--bundle", help="Bundle identifier of the app.")],
+    udid: Annotated[str, typer.Option("--udid", help="Which iPhone; the one that is plugged in else.")] = "",
+    package: Annotated[Path | None, typer.Option("--install", help="App (.ipa or .app) to install first.")] = None,
+    case: Annotated[str, typer.Option("--case", help="Case to run: folder or key, or its beginning.")] = "",
+    command: Annotated[str, typer.Option("--command", help="pymobiledevice3's program, where it isn't found.")] = "",
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that one run may take.")] = 600.0,
+    quiet: Annotated[float, typer.Option(min=0, help="Silent seconds after which a finished run is over.")] = 2.0,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run an export's cases on an iPhone that is plugged in, with pymobiledevice3, and import them."""
+    from orchestrator.cli import ios_running
+
+    request = ios_running.IPhoneRun(
+        folder=folder,
+        bundle_id=bundle_id,
+        udid=udid,
+        package=package,
+        wanted=case,
+        command=command,
+        timeout_s=timeout,
+        quiet_s=quiet,
+    )
+    show(lambda settings: ios_running.run(settings, request, out), as_json=as_json)
