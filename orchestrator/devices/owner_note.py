@@ -71,7 +71,7 @@ class OwnerNote:
         """Return the script that removes the note if it is ours."""
         return (
             f"cd {quote(folder)} 2>/dev/null || exit 0; t=; [ -f {_FILE} ] && read t rest <{_FILE}; "
-            f'[ "$t" != {self.token} ] || rm -f {_FILE}'
+            f'[ "$t" != {self.token} ] || rm -f {_FILE}; rm -f *.tmp; rmdir owner.lock 2>/dev/null; true'
         )
 
 

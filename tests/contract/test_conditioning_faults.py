@@ -1,0 +1,283 @@
+"""The ladder and its undoing under every fault at every step: the phone ends as it was, in every case."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.audit import SNAPSHOT_COMMANDS, differences, parse_snapshot
+from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.sections import SectionScript
+from orchestrator.devices.server import AdbServer
+from orchestrator.errors import BenchfarmError, DeviceBusyError, DeviceChangedError, DeviceStorageError
+from orchestrator.ports import ShellResult
+from orchestrator.records.plan import FitLimits, Quiet, Screen
+from orchestrator.virtual.faults import parse_fault
+
+if TYPE_CHECKING:
+    from orchestrator.virtual.phone import Phone
+
+pytestmark = pytest.mark.xdist_group("conditioning-faults")
+
+ANY = FitLimits(battery_percent_min=0, battery_heat_c_max=200.0, thermal_status_max=6, wait_s=0.0)
+EVERYTHING = Quiet(
+    airplane=True, no_doze=True, animations_off=True, sync_off=True, fixed_performance=True, pin_clocks=True,
+    pin_gpu=True, thermal_control_off=True,
+)  # fmt: skip
+#: Fewer, where every step is tried; none of them a kind of its own.
+SOME = Quiet(airplane=True, no_doze=True, fixed_performance=True)
+#: Phone seconds: the note of a process that was killed is soon nobody's.
+HOLD_S = 1.0
+
+
+class Tripwire(AdbDevice):
+    """A phone on which something happens at the n-th command of the shell."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.count = 0
+        self.trip_at = 0
+        self.trip = lambda: None
+
+    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
+        self.count += 1
+        if self.count == self.trip_at:
+            self.trip()
+        # A hung phone is given up quickly here.
+        return super().shell(command, timeout_s=min(timeout_s, 2.0), stdin=stdin)
+
+
+@pytest.fixture(scope="module")
+def phone(tmp_path_factory: pytest.TempPathFactory, adb_server: Any) -> Iterator[Phone]:
+    from orchestrator.virtual.farm import VirtualLab
+
+    folder = tmp_path_factory.mktemp("conditioning")
+    with VirtualLab(folder, adb_public_keys=[adb_server.public_key], time_factor=20.0) as lab:
+        yield lab.add("pixel-7", serial="CONDITIONED", rooted=True)
+
+
+@pytest.fixture
+def device(phone: Phone, adb_server: Any) -> Iterator[Tripwire]:
+    server = AdbServer(ServerAddress(port=adb_server.port))
+    server.connect_tcp(phone.address)
+    device = Tripwire(server, phone.address)
+    yield device
+    phone.faults.clear()
+
+
+def whole(device: AdbDevice) -> dict[str, str]:
+    script = SectionScript(SNAPSHOT_COMMANDS)
+    return parse_snapshot(script.split(device.shell(script.text).text))
+
+
+def as_before(device: AdbDevice, phone: Phone, before: dict[str, str]) -> None:
+    assert [item.text for item in differences(before, whole(device))] == []
+    assert phone.userland.state.fixed_performance is False
+    assert device.shell(f"ls {device.work_folder}").text.split() in ([], ["runs"])
+
+
+def prepare(conditioner: LadderConditioner, device: AdbDevice, quiet: Quiet = EVERYTHING) -> None:
+    conditioner.prepare(device, ANY, quiet=quiet, hold_s=HOLD_S)
+
+
+def take_over(conditioner: LadderConditioner, device: AdbDevice) -> None:
+    """Restore as soon as the note of whoever had the phone has expired."""
+    for _ in range(100):
+        try:
+            conditioner.restore(device)
+            return
+        except DeviceBusyError:
+            device.shell("sleep 0.5")
+    pytest.fail("the note on the phone never expired")
+
+
+def clear(phone: Phone, device: AdbDevice) -> None:
+    phone.faults.clear()
+    device.wait_until_ready(timeout_s=60.0)
+
+
+def test_every_wish_is_made_true_and_all_of_it_undone(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
+    before = whole(device)
+    conditioner = LadderConditioner(tmp_path)
+    notes: list[str] = []
+    conditioner.prepare(device, ANY, quiet=EVERYTHING, on_note=notes.append)
+    assert notes == ["the GPU's smallest clock can't be had: the phone doesn't have it"]
+    assert set(device.shell("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor").text.split()) == {
+        "performance"
+    }
+    assert device.shell("cmd connectivity airplane-mode; dumpsys deviceidle enabled").text.split() == ["enabled", "0"]
+    assert phone.userland.state.fixed_performance
+    assert not phone.userland.state.wifi
+    found = {item.what for item in conditioner.audit(device)}
+    assert {"settings global airplane_mode_on", "state doze deep", "settings global wifi_on"} <= found
+    left: list[str] = []
+    conditioner.restore(device, on_note=left.append)
+    assert left == []
+    as_before(device, phone, before)
+
+
+def test_a_quiet_phone_takes_no_further_commands_for_it_before_the_next_run(device: Tripwire, tmp_path: Path) -> None:
+    conditioner = LadderConditioner(tmp_path)
+    prepare(conditioner, device)
+    first = device.count
+    prepare(conditioner, device)
+    assert device.count - first == 1
+    conditioner.restore(device)
+
+
+def test_a_difference_that_is_left_is_told(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
+    conditioner = LadderConditioner(tmp_path)
+    prepare(conditioner, device)
+    device.shell("settings put system screen_brightness 7")
+    left: list[str] = []
+    conditioner.restore(device, on_note=left.append)
+    device.shell("settings put system screen_brightness 102")
+    assert left == ["not as before: settings system screen_brightness was '102' and is '7'"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [("cut",), ("output-cut", "bytes=20"), ("no-space",), ("reboot", "seconds=1"), ("hang", "seconds=0.2"), ("slow",)],
+    ids=lambda fault: fault[0],
+)
+def test_a_fault_at_any_step_leaves_nothing_behind(
+    device: Tripwire, phone: Phone, tmp_path: Path, fault: tuple[str, ...]
+) -> None:
+    before = whole(device)
+    step = 0
+    while True:
+        step += 1
+        conditioner = LadderConditioner(tmp_path / str(step))
+        device.count, device.trip_at = 0, step
+        device.trip = lambda: phone.faults.add(parse_fault(fault[0], list(fault[1:])))
+        try:
+            prepare(conditioner, device, SOME)
+            conditioner.restore(device)
+        except BenchfarmError:
+            pass
+        tripped = device.count >= step
+        device.trip_at = 0
+        clear(phone, device)
+        if not tripped:
+            break
+        take_over(conditioner, device)
+        as_before(device, phone, before)
+        assert conditioner.unrestored() == []
+    assert step > 12
+
+
+_KILLED = """
+import os, sys
+sys.path.insert(0, {tests!r})
+from test_conditioning_faults import *
+server = AdbServer(ServerAddress(port={port}))
+device = Tripwire(server, {address!r})
+device.trip_at = {step}
+device.trip = lambda: os.kill(os.getpid(), 9)
+prepare(LadderConditioner(Path({home!r})), device)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("step", [3, 4, 5, 6])
+@pytest.mark.parametrize("how", ["from its own home", "from another home", "after a reboot"])
+def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
+    device: Tripwire, phone: Phone, adb_server: Any, tmp_path: Path, step: int, how: str
+) -> None:
+    before = whole(device)
+    own = tmp_path / "own"
+    script = _KILLED.format(
+        tests=str(Path(__file__).parent), port=adb_server.port, address=phone.address, step=step, home=str(own)
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=60, check=False, env={**os.environ}
+    )
+    assert killed.returncode == -9, killed.stderr.decode()
+    if how == "after a reboot":
+        phone.reboot()
+        device.wait_until_ready(timeout_s=60.0)
+    home = tmp_path / "other" if how == "from another home" else own
+    take_over(LadderConditioner(home), device)
+    as_before(device, phone, before)
+
+
+def test_two_homes_refuse_each_other_a_phone_and_name_the_holder(device: Tripwire, tmp_path: Path) -> None:
+    first, second = LadderConditioner(tmp_path / "a"), LadderConditioner(tmp_path / "b")
+    first.prepare(device, ANY, hold_s=100_000.0)
+    with pytest.raises(DeviceBusyError, match=f"process {os.getpid()} on"):
+        second.prepare(device, ANY)
+    with pytest.raises(DeviceBusyError, match="valid for"):
+        second.restore(device)
+    assert first.restore(device)
+    second.prepare(device, ANY)
+    second.restore(device)
+
+
+def test_a_note_whose_owner_has_died_expires(device: Tripwire, tmp_path: Path) -> None:
+    LadderConditioner(tmp_path / "a").prepare(device, ANY, hold_s=1.0)
+    device.shell("sleep 2")
+    second = LadderConditioner(tmp_path / "b")
+    second.prepare(device, ANY)
+    assert second.restore(device) == ["staying awake while plugged in"]
+
+
+def test_a_boot_between_two_runs_is_seen_and_the_phone_made_quiet_again(
+    device: Tripwire, phone: Phone, tmp_path: Path
+) -> None:
+    before = whole(device)
+    conditioner = LadderConditioner(tmp_path)
+    prepare(conditioner, device)
+    phone.reboot()
+    device.wait_until_ready(timeout_s=60.0)
+    assert "performance" not in device.shell("cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor").text
+    prepare(conditioner, device)
+    assert "performance" in device.shell("cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor").text
+    conditioner.restore(device)
+    as_before(device, phone, before)
+
+
+def test_another_phone_under_the_same_address_is_refused(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
+    device.facts()
+    phone.userland.props.set("ro.serialno", "ANOTHER")
+    try:
+        with pytest.raises(DeviceChangedError, match="ANOTHER"):
+            prepare(LadderConditioner(tmp_path), device)
+    finally:
+        phone.userland.props.set("ro.serialno", "CONDITIONED")
+
+
+def test_a_screen_that_is_to_be_off_is_off_and_on_again_afterwards(device: Tripwire, tmp_path: Path) -> None:
+    conditioner = LadderConditioner(tmp_path)
+    assert device.state().screen_on
+    prepare(conditioner, device, Quiet(screen=Screen.OFF))
+    assert device.state().screen_on is False
+    conditioner.restore(device)
+    assert device.state().screen_on is True
+
+
+def test_a_plan_that_says_nothing_takes_what_tuning_found(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
+    conditioner = LadderConditioner(tmp_path, tuned=lambda serial: {"fixed_performance": True, "no_doze": True})
+    prepare(conditioner, device, Quiet(no_doze=False))
+    assert phone.userland.state.fixed_performance
+    assert device.shell("dumpsys deviceidle enabled").text.strip() == "1"
+    conditioner.restore(device)
+
+
+def test_a_full_phone_is_named_before_anything_is_measured(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
+    storage = phone.userland.system.storage
+    free_bytes = storage.free_bytes
+    storage.fill(free_bytes=10 << 20)
+    try:
+        with pytest.raises(DeviceStorageError, match="MiB are free"):
+            prepare(LadderConditioner(tmp_path), device)
+    finally:
+        storage.fill(free_bytes=free_bytes)
+        LadderConditioner(tmp_path).restore(device)
