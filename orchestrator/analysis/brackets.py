@@ -10,7 +10,7 @@ from typing import Final
 from orchestrator.analysis.sentinel import SentinelVerdict, sentinel_moved
 from orchestrator.analysis.sustained_runs import measured_us
 from orchestrator.records.identity import RunId
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Pass
 
@@ -37,7 +37,7 @@ def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
     """Return the checks among one device's runs of one campaign, in their order."""
     numbered: dict[int, list[RunRecord]] = {}
     for run in runs:
-        if run.run_pass is Pass.SENTINEL:
+        if run.run_pass is Pass.SENTINEL and run.outcome is not Outcome.UNFIT:
             numbered.setdefault(run.invocation // CHECK_INVOCATIONS, []).append(run)
     found = []
     for number, own in sorted(numbered.items()):
@@ -55,15 +55,25 @@ def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
     return tuple(found)
 
 
-def verdict_of(found: Sequence[Check], number: int, history_us: Sequence[float]) -> SentinelVerdict:
-    """Return what a check says against the campaign's first one; the history tells the device's own noise.
+def baseline_of(runs: Sequence[RunRecord]) -> Check | None:
+    """Return the check that a campaign's later ones are held against: the last one before any other run."""
+    others = [run.started_at for run in runs if run.run_pass is not Pass.SENTINEL and run.outcome is not Outcome.UNFIT]
+    begun_at = min(others, default=None)
+    usable = [check for check in checks(runs) if check.latencies_us]
+    before = [check for check in usable if begun_at is None or check.ended_at <= begun_at]
+    return before[-1] if before else next(iter(usable), None)
 
-    The first check itself is held against the last figures of earlier campaigns.
+
+def verdict_of(runs: Sequence[RunRecord], check: Check, history_us: Sequence[float]) -> SentinelVerdict:
+    """Return what a check says against the campaign's baseline; the history tells the device's own noise.
+
+    A check up to the baseline is held against the last figures of earlier campaigns. ``runs`` are one device's of one
+    campaign, ``history_us`` the reference workload's figures of earlier ones.
     """
-    check = next(item for item in found if item.number == number)
-    first = next((item for item in found if item.latencies_us), check)
-    before = history_us[-USUAL_COUNT:] if first is check else first.latencies_us
-    return sentinel_moved(before, check.latencies_us, history_us)
+    baseline = baseline_of(runs)
+    if baseline is None or check.number <= baseline.number:
+        return sentinel_moved(history_us[-USUAL_COUNT:], check.latencies_us, history_us)
+    return sentinel_moved(baseline.latencies_us, check.latencies_us, history_us)
 
 
 def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict[RunId, Finding]:
@@ -71,13 +81,15 @@ def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict
 
     ``runs`` are one device's of one campaign, ``history_us`` the reference workload's figures of earlier campaigns.
     """
-    found = checks(runs)
+    baseline = baseline_of(runs)
+    if baseline is None:
+        return {}
     result: dict[RunId, Finding] = {}
     good_at: datetime | None = None
     moved_before = False
-    for position, check in enumerate(found):
-        verdict = verdict_of(found, check.number, history_us)
-        moved = bool(verdict.moved) and position > 0
+    for check in checks(runs):
+        verdict = verdict_of(runs, check, history_us)
+        moved = bool(verdict.moved) and check.number > baseline.number
         if moved and not moved_before and good_at is not None and verdict.ratio is not None:
             change = f"{abs(verdict.ratio - 1):.1%} {'slower' if verdict.ratio > 1 else 'faster'}"
             for run in runs:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.engine.case_runner import CaseRunner, Services, Workload
+from orchestrator.analysis.rounds import Savings, savings
+from orchestrator.engine.device_queue import DeviceQueue, runs_of
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
+from orchestrator.engine.rounds import OpenWork, open_works
+from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import BenchfarmError, DeviceError, InterruptedByUserError
 from orchestrator.ports import Device, Executor, Lease
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.workload import Pass
+from orchestrator.records.identity import Serial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +26,10 @@ class CampaignResult:
     stored: int
     #: Devices that were given up or aren't there, with the reason; their open invocations wait for a resume.
     lost: Mapping[Serial, str] = field(default_factory=dict)
-    #: How many of the planned invocations aren't stored; what was found while running isn't among them.
+    #: At least so many invocations aren't stored; of what a stopping rule adds only the next round is known.
     left: int = 0
+    #: What the stopping rule came to; None without one.
+    savings: Savings | None = None
 
 
 class CampaignRunner:
@@ -48,11 +52,11 @@ class CampaignRunner:
         """
         campaign, store = workload.campaign, self._services.store
         done = store.done(campaign.campaign_id)
-        queues = _queues(campaign, done)
+        works = self._open(workload)
         lost: dict[Serial, str] = {
             serial: "not attached, or not usable"
-            for serial in queues
-            if serial not in {device.serial for device, _ in devices}
+            for serial, work in works.items()
+            if work.invocations and serial not in {device.serial for device, _ in devices}
         }
         self._services.observer.on_event(
             CampaignStarted(
@@ -63,9 +67,9 @@ class CampaignRunner:
             )
         )
         jobs = {
-            device: (str(device.serial), self._job(device, facts, workload, queues[device.serial], lost))
+            device: (str(device.serial), self._job(device, facts, workload, lost))
             for device, facts in devices
-            if device.serial in queues
+            if device.serial in works and works[device.serial].invocations
         }
         status = CampaignStatus.INTERRUPTED
         try:
@@ -74,47 +78,58 @@ class CampaignRunner:
                 self._executor.run([job for device, job in jobs.items() if (device.kind is DeviceKind.HOST) is is_host])
             if self._services.cancelled.is_set():
                 raise InterruptedByUserError
-            if _planned(campaign) <= store.done(campaign.campaign_id):
+            if not any(work.invocations for work in self._open(workload).values()):
                 status = CampaignStatus.FINISHED
         except KeyboardInterrupt:
             raise InterruptedByUserError from None
         finally:
-            result = self._end(campaign, status, lost)
+            result = self._end(workload, status, lost)
         return result
 
-    def _end(self, campaign: Campaign, status: CampaignStatus, lost: Mapping[Serial, str]) -> CampaignResult:
-        finished_at = self._services.clock.now()
+    def _open(self, workload: Workload) -> dict[Serial, OpenWork]:
+        return open_works(workload.campaign, runs_of(self._services, workload), self._services.tools)
+
+    def _end(self, workload: Workload, status: CampaignStatus, lost: Mapping[Serial, str]) -> CampaignResult:
+        campaign, finished_at = workload.campaign, self._services.clock.now()
         self._services.store.set_status(campaign.campaign_id, status, finished_at)
-        done = self._services.store.done(campaign.campaign_id)
-        stored = len(done)
-        left = len(_planned(campaign) - done)
-        ended = replace(campaign, status=status, finished_at=finished_at)
-        result = CampaignResult(campaign=ended, status=status, stored=stored, lost=lost, left=left)
-        self._services.observer.on_event(CampaignEnded(campaign=ended, status=status, stored=stored, left=result.left))
+        runs = runs_of(self._services, workload)
+        stored = len(self._services.store.done(campaign.campaign_id))
+        works = open_works(campaign, runs, self._services.tools)
+        result = CampaignResult(
+            campaign=replace(campaign, status=status, finished_at=finished_at),
+            status=status,
+            stored=stored,
+            lost=lost,
+            left=sum(len(work.invocations) for work in works.values()),
+            savings=savings(campaign, runs),
+        )
+        self._services.observer.on_event(
+            CampaignEnded(
+                campaign=result.campaign, status=status, stored=stored, left=result.left, savings=result.savings
+            )
+        )
         return result
 
     def _job(
-        self,
-        device: Device,
-        facts: DeviceFacts,
-        workload: Workload,
-        queue: Sequence[Invocation],
-        lost: dict[Serial, str],
+        self, device: Device, facts: DeviceFacts, workload: Workload, lost: dict[Serial, str]
     ) -> Callable[[], None]:
         def job() -> None:
             reason = ""
+            queue: DeviceQueue | None = None
             try:
                 with self._lease.acquire(device.serial):
+                    # Read under the lease: nobody else adds to it now.
+                    queue = DeviceQueue(device, facts, workload, self._services)
                     try:
-                        CaseRunner(device, facts, workload, self._services).run_all(queue)
+                        queue.run()
                     finally:
                         self._put_back(device)
             except DeviceError as error:
                 reason = str(error)
                 lost[device.serial] = reason
             finally:
-                stored = self._services.store.done(workload.campaign.campaign_id)
-                left = sum((item.case.case_key, item.run_pass, item.number) not in stored for item in queue)
+                work = queue.open_work() if queue is not None else self._open(workload)[facts.serial]
+                left = len(work.invocations)
                 self._services.observer.on_event(DeviceFinished(serial=device.serial, left=left, reason=reason))
 
         return job
@@ -129,15 +144,3 @@ class CampaignRunner:
 
     def _problem(self, device: Device, text: str) -> None:
         self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=True))
-
-
-def _planned(campaign: Campaign) -> set[tuple[CaseKey, Pass, int]]:
-    return {(item.case.case_key, item.run_pass, item.number) for item in campaign.invocations}
-
-
-def _queues(campaign: Campaign, done: set[tuple[CaseKey, Pass, int]]) -> dict[Serial, list[Invocation]]:
-    queues: dict[Serial, list[Invocation]] = {}
-    for invocation in campaign.invocations:
-        if (invocation.case.case_key, invocation.run_pass, invocation.number) not in done:
-            queues.setdefault(invocation.case.serial, []).append(invocation)
-    return queues

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import threading
+import math
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from orchestrator.analysis.outcome import Ending, ending_of
 from orchestrator.analysis.quality import judge
-from orchestrator.clock import Clock
-from orchestrator.engine.events import DeviceNote, FilePlaced, InvocationStarted, RunStored
+from orchestrator.engine.events import DeviceNote, InvocationStarted, RunStored
+from orchestrator.engine.placing import Placer
 from orchestrator.engine.sessions import covered, own_end
+from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
     BenchfarmError,
     DeviceChangedError,
@@ -24,13 +24,16 @@ from orchestrator.errors import (
     InterruptedByUserError,
     StoreError,
 )
-from orchestrator.ports import Conditioner, Device, InvocationRequest, Observer, Store, Tool
-from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.ports import Device, Fitness, InvocationRequest
+from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import CaseKey, RunId, content_key
+from orchestrator.records.identity import CaseKey, RunId
+from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
-from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+from orchestrator.records.workload import Case, Pass
 from orchestrator.units import format_duration
+
+__all__ = ["CaseRunner", "Services", "Workload"]
 
 #: How often one invocation is tried when the way to the device fails.
 ATTEMPTS: Final = 3
@@ -42,49 +45,37 @@ READY_S: Final = 120.0
 _NEEDS_FLEX: Final = "flex-ops-missing"
 #: After so many failures in a row with the same code, a case isn't tried further in this campaign.
 FAILURES_MAX: Final = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
-    """What every device of a campaign uses together."""
-
-    store: Store
-    tools: Mapping[ToolName, Tool]
-    conditioner: Conditioner
-    observer: Observer
-    clock: Clock
-    cancelled: threading.Event
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """What the cases of a campaign refer to, by content."""
-
-    campaign: Campaign
-    models: Mapping[str, Model]
-    builds: Mapping[str, Build]
-    #: The flags that a build has, by its sha256; those that weren't asked are left out.
-    known_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    #: A build's sha256 -> the build of the same program that has TensorFlow's operators, where there is one.
-    flex_builds: Mapping[str, Build] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Placed:
-    model_path: str
-    program_path: str
-    file_paths: Mapping[str, str]
+#: After so many waits in a row in vain, a device is given up for this campaign.
+UNFIT_MAX: Final = 2
+#: Seconds that an invocation of the pass ``sustained`` measures at the least.
+SUSTAINED_MIN_SECS: Final = 5.0
+#: Any state is fit.
+_NO_LIMITS: Final = FitLimits(battery_percent_min=0, battery_heat_c_max=math.inf, thermal_status_max=6, wait_s=0.0)
 
 
 class CaseRunner:
     """Runs invocations on one device, one after the other."""
 
-    def __init__(self, device: Device, facts: DeviceFacts, workload: Workload, services: Services) -> None:
+    def __init__(
+        self,
+        device: Device,
+        facts: DeviceFacts,
+        workload: Workload,
+        services: Services,
+        on_stored: Callable[[RunRecord], None] = lambda run: None,
+    ) -> None:
+        """``on_stored`` hears of every run once it is kept."""
         self._device = device
         self._facts = facts
         self._workload = workload
         self._services = services
-        self._placed: dict[tuple[object, ...], _Placed] = {}
+        self._on_stored = on_stored
+        self._placer = Placer(device, workload, services)
+        #: How many invocations were dealt with, and how many are known of.
+        self._position = 0
+        self._total = 0
+        #: Waits in vain since the last run.
+        self._unfit_in_row = 0
         #: When a state was last read, and what it was.
         self._last_state: tuple[float, DeviceState | None] = (0.0, None)
         #: Case -> the code it failed with last, and how often in a row.
@@ -96,31 +87,79 @@ class CaseRunner:
         #: What the last process left behind.
         self._last_raw: RawOutput | None = None
 
-    def run_all(self, invocations: Sequence[Invocation]) -> None:
-        """Run and store every invocation in this order.
+    def run_all(self, invocations: Sequence[Invocation], *, between: Callable[[], None] = lambda: None) -> None:
+        """Run and store every invocation in this order; ``between`` is called before each.
+
+        A device that isn't fit in time has the invocation stored as unfit, which leaves it open.
 
         Raises:
             InterruptedByUserError: cancelled; what ran before is stored.
-            DeviceError: the device is out of reach or can't be used; what ran before is stored.
+            DeviceError: the device is out of reach, can't be used, or was unfit too often; what ran before is stored.
             StoreError, HostStorageError: a run couldn't be kept; nothing further is run.
         """
-        for position, invocation in enumerate(invocations, start=1):
+        self._total += len(invocations)
+        for invocation in invocations:
             self._check_cancelled()
+            self._position += 1
             if (invocation.case.case_key, invocation.run_pass, invocation.number) in self._covered:
                 continue
-            for run in self._runs_of(invocation, invocations, position):
-                self._services.store.append_run(run)
-                self._services.observer.on_event(RunStored(run=run, position=position, total=len(invocations)))
+            between()
+            for run in self._runs_of(invocation, invocations):
+                self._keep(run)
 
-    def _runs_of(self, invocation: Invocation, queue: Sequence[Invocation], position: int) -> Iterator[RunRecord]:
+    def run_one(self, invocation: Invocation, *, at_rest: bool = True) -> RunRecord:
+        """Run and store one invocation; without ``at_rest`` it follows the last one directly. Raises as `run_all`."""
+        self._check_cancelled()
+        self._total += 1
+        self._position += 1
+        self._tell_started(invocation)
+        run = self._run_with_retries(invocation, at_rest=at_rest)
+        self._keep(run)
+        return run
+
+    def rest(self, limits: FitLimits) -> Fitness:
+        """Wait until the device is fit by these limits; raises DeviceError kinds."""
+        terms = self._workload.campaign.terms
+        fitness = self._services.conditioner.prepare(
+            self._device,
+            limits,
+            quiet=terms.quiet,
+            hold_s=terms.timeout_s + limits.wait_s,
+            on_wait=lambda reason: self._note(f"waits to be fit: {reason}"),
+            on_note=lambda text: self._note(text, is_problem=True),
+            cancelled=self._services.cancelled,
+        )
+        self._check_cancelled()
+        return fitness
+
+    def forget_files(self) -> None:
+        """Look again whether files are there before the next run."""
+        self._placer.forget()
+
+    def _keep(self, run: RunRecord) -> None:
+        self._services.store.append_run(run)
+        self._services.observer.on_event(RunStored(run=run, position=self._position, total=self._total))
+        self._on_stored(run)
+        if run.outcome is not Outcome.UNFIT:
+            self._unfit_in_row = 0 if run.outcome is not Outcome.SKIPPED else self._unfit_in_row
+            return
+        self._unfit_in_row += 1
+        if self._unfit_in_row >= UNFIT_MAX:
+            # Waiting as long before each of its invocations would hold the night; they stay open for a resume.
+            raise DeviceUnusableError(run.reason, serial=self._facts.serial)
+
+    def _tell_started(self, invocation: Invocation) -> None:
+        self._services.observer.on_event(
+            InvocationStarted(invocation=invocation, position=self._position, total=self._total)
+        )
+
+    def _runs_of(self, invocation: Invocation, queue: Sequence[Invocation]) -> Iterator[RunRecord]:
         """Yield the runs that an invocation comes to: its own last, so that a resume misses none of the others."""
         key = (invocation.case.case_key, invocation.run_pass)
         if key in self._hopeless:
             run = self._skipped(invocation, *self._hopeless[key])
         else:
-            self._services.observer.on_event(
-                InvocationStarted(invocation=invocation, position=position, total=len(queue))
-            )
+            self._tell_started(invocation)
             run = self._run_with_retries(invocation)
             self._learn(key, run)
         for other in self._others_covered(run, invocation, queue):
@@ -130,7 +169,7 @@ class CaseRunner:
         twin = self._workload.flex_builds.get(invocation.case.build_sha256)
         if twin is not None and _NEEDS_FLEX in {run.reason_code, self._hopeless.get(key, ("", ""))[0]}:
             with_flex = replace(invocation, case=replace(invocation.case, build_sha256=twin.sha256))
-            yield from self._runs_of(with_flex, (), position)
+            yield from self._runs_of(with_flex, ())
             run = replace(run, reason=f"{run.reason}; the case was run with {twin.name} instead")
         yield run
 
@@ -139,7 +178,7 @@ class CaseRunner:
     ) -> Iterator[RunRecord]:
         """Yield the runs of the other cases that the same process measured; they share its raw output."""
         raw = self._last_raw
-        if raw is None or run.report is None or run.outcome is Outcome.ABORTED:
+        if raw is None or run.report is None or run.outcome in (Outcome.ABORTED, Outcome.UNFIT):
             return
         tool = self._services.tools[invocation.case.tool]
         for other in covered(tool, raw, invocation, queue):
@@ -148,6 +187,8 @@ class CaseRunner:
 
     def _learn(self, key: tuple[CaseKey, Pass], run: RunRecord) -> None:
         """Give a case up that fails the same way again, or takes all its time: the phone has better things to do."""
+        if run.outcome is Outcome.UNFIT:
+            return
         if run.outcome is Outcome.FAILED:
             before, count = self._failures.get(key, ("", 0))
             count = count + 1 if before == run.reason_code else 1
@@ -163,14 +204,14 @@ class CaseRunner:
         if self._services.cancelled.is_set():
             raise InterruptedByUserError
 
-    def _run_with_retries(self, invocation: Invocation) -> RunRecord:
+    def _run_with_retries(self, invocation: Invocation, *, at_rest: bool = True) -> RunRecord:
         error: BenchfarmError | None = None
         started_at = self._services.clock.now()
         for attempt in range(1, ATTEMPTS + 1):
             self._check_cancelled()
             started_at = self._services.clock.now()
             try:
-                return self._run_once(invocation, started_at)
+                return self._run_once(invocation, started_at, at_rest=at_rest)
             except (StoreError, HostStorageError, InterruptedByUserError, DeviceUnusableError):
                 raise
             except BenchfarmError as caught:
@@ -181,37 +222,27 @@ class CaseRunner:
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
                 self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
                 # A device that doesn't come back is given up: its open invocations wait for a resume.
-                self._placed.clear()
+                self._placer.forget()
                 self._device.wait_until_ready(timeout_s=READY_S)
         assert error is not None
         return self._not_run(invocation, started_at, Outcome.ABORTED, error)
 
-    def _run_once(self, invocation: Invocation, started_at: datetime) -> RunRecord:
-        case = invocation.case
+    def _run_once(self, invocation: Invocation, started_at: datetime, *, at_rest: bool) -> RunRecord:
+        case = _as_run(invocation)
         tool = self._services.tools[case.tool]
-        placed = self._place(case)
-        fitness = self._services.conditioner.prepare(
-            self._device,
-            self._workload.campaign.terms.limits,
-            quiet=self._workload.campaign.terms.quiet,
-            hold_s=self._hold_s(invocation),
-            recent=self._recent_state(),
-            on_wait=lambda reason: self._note(f"waits to be fit: {reason}"),
-            on_note=lambda text: self._note(text, is_problem=True),
-            cancelled=self._services.cancelled,
-        )
-        self._check_cancelled()
-        if fitness.reason:
-            # Waiting as long before each of its invocations would hold the night; they stay open for a resume.
-            waited = format_duration(fitness.waited_s)
-            raise DeviceUnusableError(f"not fit after {waited}: {fitness.reason}", serial=self._facts.serial)
+        placed = self._placer.place(case)
+        fitness = self._prepare(invocation, at_rest=at_rest)
+        if fitness.reason and at_rest:
+            reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
+            ending = Ending(outcome=Outcome.UNFIT, reason_code=fitness.code or "unfit", reason=reason)
+            return self._record(invocation, started_at, ending, before=fitness.state)
         before = fitness.state or self._device.state()
         request = InvocationRequest(
             case=case,
             run_id=RunId(uuid.uuid4().hex),
             run_pass=invocation.run_pass,
             facts=self._facts,
-            build=self._build(case),
+            build=self._workload.build(case.build_sha256),
             model_path=placed.model_path,
             program_path=placed.program_path,
             file_paths=placed.file_paths,
@@ -227,11 +258,22 @@ class CaseRunner:
         self._last_raw = raw
         return self._judged(invocation, raw, tool.parse(raw, case), run_id=request.run_id, before=before, after=after)
 
-    def _hold_s(self, invocation: Invocation) -> float:
-        """Return how long the device is silent at most: for one invocation, with room for transfers and a wait."""
+    def _prepare(self, invocation: Invocation, *, at_rest: bool) -> Fitness:
+        """Bring the device to rest; without ``at_rest`` only look how it is."""
         terms = self._workload.campaign.terms
-        sustained_s = terms.sustained_s if invocation.run_pass is Pass.SUSTAINED else 0.0
-        return terms.timeout_s + 2 * invocation.case.max_secs + sustained_s + terms.limits.wait_s
+        fitness = self._services.conditioner.prepare(
+            self._device,
+            terms.limits if at_rest else _NO_LIMITS,
+            quiet=terms.quiet,
+            # The device is silent so long at most: one invocation, with room for transfers and a wait.
+            hold_s=terms.timeout_s + 2 * invocation.case.max_secs + terms.limits.wait_s,
+            recent=self._recent_state(),
+            on_wait=lambda reason: self._note(f"waits to be fit: {reason}"),
+            on_note=lambda text: self._note(text, is_problem=True),
+            cancelled=self._services.cancelled,
+        )
+        self._check_cancelled()
+        return fitness
 
     def _state_after(self, before: DeviceState) -> DeviceState | None:
         """Return the state after a run, None when the way to the device failed just now: the run itself is whole.
@@ -270,85 +312,6 @@ class CaseRunner:
         read_at_s, state = self._last_state
         age_s = self._services.clock.monotonic_s() - read_at_s
         return state if age_s < RECENT_S and self._device.kind is not DeviceKind.HOST else None
-
-    def _place(self, case: Case) -> _Placed:
-        key = (case.model_sha256, case.build_sha256, case.files)
-        known = self._placed.get(key)
-        if known is not None:
-            return known
-        model = self._workload.models[case.model_sha256]
-        build = self._build(case)
-        # What must lie together is known by all of its contents.
-        set_sha256 = content_key([build.sha256, *case.files]) if case.files else ""
-        hosts = self._workload.campaign.terms.files
-        placed = _Placed(
-            model_path=self._put(model.name + ".tflite", model.path, model.sha256, kind="models"),
-            program_path=self._put_program(case.tool, build, set_sha256),
-            file_paths={
-                name: self._put(name, Path(hosts[sha256]), sha256, kind="programs", set_sha256=set_sha256)
-                for name, sha256 in case.files
-            },
-        )
-        self._placed[key] = placed
-        return placed
-
-    def _put_program(self, tool: ToolName, build: Build, set_sha256: str) -> str:
-        if tool is ToolName.LITERT:
-            return str(build.path)
-        if tool is ToolName.APK:
-            assert build.path is not None
-            path = build.path
-            self._timed(build.name, lambda: self._device.install(path, sha256=build.sha256, package=build.package))
-            # An app of the same name has taken the place of the other build's.
-            for key in [key for key in self._placed if key[1] in self._replaced_by(build)]:
-                del self._placed[key]
-            return ""
-        return self._put(build.name, build.path, build.sha256, kind="programs", executable=True, set_sha256=set_sha256)
-
-    def _build(self, case: Case) -> Build:
-        twins = {twin.sha256: twin for twin in self._workload.flex_builds.values()}
-        return self._workload.builds.get(case.build_sha256) or twins[case.build_sha256]
-
-    def _replaced_by(self, build: Build) -> set[object]:
-        """Return the other builds of an app: only one of them can be installed."""
-        builds = (*self._workload.builds.values(), *self._workload.flex_builds.values())
-        return {b.sha256 for b in builds if b.package == build.package and b.sha256 != build.sha256}
-
-    def _put(
-        self,
-        name: str,
-        source: Path | None,
-        sha256: str,
-        *,
-        kind: str,
-        executable: bool = False,
-        set_sha256: str = "",
-    ) -> str:
-        assert source is not None, f"{name} is known from the store only"
-        paths: list[str] = []
-
-        def place() -> int:
-            placed = self._device.place(
-                source,
-                kind=kind,
-                sha256=sha256,
-                name=safe_name(name),
-                executable=executable,
-                set_sha256=set_sha256,
-            )
-            paths.append(placed.path)
-            return placed.pushed_bytes
-
-        self._timed(name, place)
-        return paths[0]
-
-    def _timed(self, name: str, place: Callable[[], int]) -> None:
-        start_s = self._services.clock.monotonic_s()
-        pushed_bytes = place()
-        duration_s = self._services.clock.monotonic_s() - start_s
-        self._services.observer.on_event(
-            FilePlaced(serial=self._facts.serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s)
-        )
 
     def _note(self, text: str, *, is_problem: bool = False) -> None:
         self._services.observer.on_event(DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem))
@@ -411,11 +374,13 @@ class CaseRunner:
         )
 
 
-def safe_name(name: str) -> str:
-    """Return a file name for the device: letters, digits, dot, dash and underscore only, not starting with a dash.
-
-    The content's hash is in the folder's name, so that two names which become equal here stay apart; the benchmark app
-    splits its arguments at white space and could not take the original.
-    """
-    kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in name)
-    return kept.lstrip("-.")[-80:].lstrip("-.") or "file"
+def _as_run(invocation: Invocation) -> Case:
+    """Return the case with what its pass changes in how it is measured; it is stored as it is."""
+    case = invocation.case
+    if invocation.run_pass is not Pass.SUSTAINED:
+        return case
+    # Many short processes, one directly after the other: what is warmed up is not the process but the phone.
+    min_secs = max(case.min_secs, SUSTAINED_MIN_SECS)
+    return replace(
+        case, num_runs=1, min_secs=min_secs, max_secs=max(case.max_secs, min_secs), warmup_runs=1, warmup_min_secs=0.0
+    )

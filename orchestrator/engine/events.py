@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.analysis.rounds import Savings
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
@@ -52,6 +53,16 @@ class DeviceNote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundAdded:
+    """Some cases' figures aren't certain enough: each of them gets another invocation."""
+
+    serial: Serial
+    #: The number that their invocations have, from 0.
+    number: int
+    cases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InvocationStarted:
     """A process is about to be started on a device."""
 
@@ -72,7 +83,7 @@ class RunStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFinished:
-    """A device's queue is through, or the device is given up; ``left`` invocations aren't stored then."""
+    """A device's queue is through, or the device is given up; at least ``left`` invocations aren't stored then."""
 
     serial: Serial
     left: int
@@ -86,4 +97,7 @@ class CampaignEnded:
     campaign: Campaign
     status: CampaignStatus
     stored: int
+    #: At least so many aren't stored; of what a stopping rule adds only the next round is known.
     left: int
+    #: What the stopping rule came to; None without one.
+    savings: Savings | None = None

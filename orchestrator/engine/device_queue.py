@@ -1,0 +1,73 @@
+"""One device's part of a campaign, from the first look at the reference workload to the last."""
+
+from __future__ import annotations
+
+from orchestrator.engine.case_runner import CaseRunner
+from orchestrator.engine.events import RoundAdded
+from orchestrator.engine.rounds import OpenWork, open_work, slim
+from orchestrator.engine.sentinel import Sentinel
+from orchestrator.engine.sustained import run_sustained
+from orchestrator.engine.workload import Services, Workload
+from orchestrator.ports import Device
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.run import RunRecord
+from orchestrator.records.workload import Pass
+
+
+class DeviceQueue:
+    """Runs all that a campaign still wants of one device."""
+
+    def __init__(self, device: Device, facts: DeviceFacts, workload: Workload, services: Services) -> None:
+        self._serial = facts.serial
+        self._workload = workload
+        self._services = services
+        campaign = workload.campaign
+        #: The device's runs of this campaign, as they are stored: all decisions are made from them.
+        self._runs = [
+            slim(run)
+            for run in list(services.store.runs(campaign_ids=[campaign.campaign_id]))
+            if run.case.serial == facts.serial
+        ]
+        self._runner = CaseRunner(device, facts, workload, services, on_stored=lambda run: self._runs.append(slim(run)))
+        marks = [
+            item for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial == facts.serial
+        ]
+        self._sentinel = Sentinel(device, workload, services, self._runner, self._runs, marks[0]) if marks else None
+
+    def run(self) -> None:
+        """Run what is open: the plan's invocations, what the stopping rule adds, sustained curves.
+
+        Raises what CaseRunner.run_all raises, and DeviceUnusableError for a device that was set aside.
+        """
+        work = self.open_work()
+        if not work.invocations:
+            return
+        if self._sentinel is not None:
+            self._sentinel.begin()
+        # Until nothing is open: an invocation that was unfit is tried again.
+        while (work := self.open_work()).planned or work.added:
+            if work.planned:
+                self._runner.run_all(work.planned, between=self._between)
+                continue
+            self._services.observer.on_event(
+                RoundAdded(serial=self._serial, number=work.added[0].number, cases=len(work.added))
+            )
+            self._runner.run_all(work.added, between=self._between)
+        for marker in work.sustained:
+            self._between()
+            run_sustained(self._runner, marker, self._runs, sustained_s=self._workload.campaign.terms.sustained_s)
+        if self._sentinel is not None:
+            self._sentinel.end()
+
+    def open_work(self) -> OpenWork:
+        """Return what is still to be run."""
+        return open_work(self._workload.campaign, self._runs, self._serial, self._services.tools)
+
+    def _between(self) -> None:
+        if self._sentinel is not None:
+            self._sentinel.between()
+
+
+def runs_of(services: Services, workload: Workload) -> list[RunRecord]:
+    """Return the campaign's runs, as decisions need them."""
+    return [slim(run) for run in services.store.runs(campaign_ids=[workload.campaign.campaign_id])]

@@ -1,0 +1,96 @@
+"""What of a campaign is still to be run, as its plan and what is stored say: planned, added, sustained, reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.analysis.brackets import checks
+from orchestrator.analysis.rounds import next_round
+from orchestrator.analysis.sustained_runs import is_over
+from orchestrator.ports import SessionTool, Tool
+from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.workload import Case, Pass, ToolName
+
+#: Passes of which a planned invocation stands for as many as there will be.
+_OPEN_ENDED = frozenset({Pass.SENTINEL, Pass.SUSTAINED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenWork:
+    """What a device still has to do."""
+
+    #: Invocations of the plan that aren't stored, in their order.
+    planned: tuple[Invocation, ...]
+    #: The next round beyond the plan; there may be more after it.
+    added: tuple[Invocation, ...]
+    #: Cases whose sustained measurement isn't whole.
+    sustained: tuple[Invocation, ...]
+    #: The reference workload, when nothing bracketed the last runs.
+    sentinel: tuple[Invocation, ...]
+
+    @property
+    def invocations(self) -> tuple[Invocation, ...]:
+        """All of it; at least so much is left."""
+        return (*self.planned, *self.added, *self.sustained, *self.sentinel)
+
+
+def open_work(
+    campaign: Campaign, runs: Sequence[RunRecord], serial: Serial, tools: Mapping[ToolName, Tool]
+) -> OpenWork:
+    """Return what is open on a device; ``runs`` are that device's of this campaign."""
+    mine = [item for item in campaign.invocations if item.case.serial == serial]
+    done = {(run.case.case_key, run.run_pass, run.invocation) for run in runs if run.outcome is not Outcome.UNFIT}
+    planned = tuple(
+        item
+        for item in mine
+        if item.run_pass not in _OPEN_ENDED and (item.case.case_key, item.run_pass, item.number) not in done
+    )
+    waits = any(item.run_pass is Pass.TIMING for item in planned) or campaign.terms.stopping is None
+    by_case: dict[CaseKey, list[RunRecord]] = {}
+    for run in runs:
+        if run.run_pass is Pass.SUSTAINED:
+            by_case.setdefault(run.case.case_key, []).append(run)
+    return OpenWork(
+        planned=planned,
+        added=() if waits else tuple(next_round(campaign, runs, serial, lambda case: session_of(tools, case))),
+        sustained=tuple(
+            item
+            for item in mine
+            if item.run_pass is Pass.SUSTAINED
+            and not is_over(by_case.get(item.case.case_key, ()), campaign.terms.sustained_s)
+        ),
+        sentinel=_open_sentinel(mine, runs),
+    )
+
+
+def open_works(campaign: Campaign, runs: Sequence[RunRecord], tools: Mapping[ToolName, Tool]) -> dict[Serial, OpenWork]:
+    """Return what is open on each of a campaign's devices; ``runs`` are the campaign's."""
+    by_serial: dict[Serial, list[RunRecord]] = {item.case.serial: [] for item in campaign.invocations}
+    for run in runs:
+        by_serial.setdefault(run.case.serial, []).append(run)
+    return {serial: open_work(campaign, own, serial, tools) for serial, own in by_serial.items()}
+
+
+def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
+    """Return what a case has in common with others that one process measures; empty when it is run alone."""
+    tool = tools[case.tool]
+    return tool.session(case, Pass.TIMING) if isinstance(tool, SessionTool) else ""
+
+
+def slim(run: RunRecord) -> RunRecord:
+    """Return a run with what decisions are made from: without its raw output and its operators."""
+    report = run.report
+    if report is not None and (report.operators or report.operator_types or report.profile_blocks):
+        report = replace(report, operators=(), operator_types=(), profile_blocks=())
+    return replace(run, attachments=(), report=report)
+
+
+def _open_sentinel(mine: Sequence[Invocation], runs: Sequence[RunRecord]) -> tuple[Invocation, ...]:
+    marks = [item for item in mine if item.run_pass is Pass.SENTINEL]
+    others = [run.started_at for run in runs if run.run_pass is not Pass.SENTINEL and run.outcome is not Outcome.UNFIT]
+    whole = [check.ended_at for check in checks(runs) if check.is_whole]
+    is_bracketed = bool(whole) and (not others or max(whole) >= max(others))
+    return () if is_bracketed else tuple(marks[:1])

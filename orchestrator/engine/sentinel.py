@@ -1,0 +1,170 @@
+"""The reference workload around and within a campaign on one device, and what is done when its figure moved.
+
+Cool it and ask again; boot it anew, where the plan allows that, and ask again; set it aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.analysis.brackets import CHECK_INVOCATIONS, Check, baseline_of, checks, verdict_of
+from orchestrator.analysis.sentinel import SentinelVerdict
+from orchestrator.analysis.sustained_runs import measured_us
+from orchestrator.clock import Deadline
+from orchestrator.engine.case_runner import READY_S, CaseRunner
+from orchestrator.engine.events import DeviceNote
+from orchestrator.engine.workload import Services, Workload
+from orchestrator.errors import DeviceError, DeviceUnusableError
+from orchestrator.ports import Device
+from orchestrator.records.campaign import Invocation
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.workload import Pass
+
+#: A device that measures is asked so often how it is.
+EVERY_S: Final = 900.0
+#: Cooled again is a phone whose battery is no more than this above what it was at the beginning.
+_WARMER_C: Final = 1.0
+
+
+class Sentinel:
+    """The checks of one device in one campaign."""
+
+    def __init__(
+        self,
+        device: Device,
+        workload: Workload,
+        services: Services,
+        runner: CaseRunner,
+        runs: Sequence[RunRecord],
+        marker: Invocation,
+    ) -> None:
+        """``runs`` are the device's of this campaign and grow as they are stored."""
+        self._device = device
+        self._workload = workload
+        self._services = services
+        self._runner = runner
+        self._runs = runs
+        self._case = marker.case
+        self._checked_at_s = 0.0
+        campaign_id = workload.campaign.campaign_id
+        #: Of earlier campaigns, in the order in which they were stored.
+        self._history_us = [
+            latency_us
+            for run in list(services.store.runs(case_keys=[self._case.case_key]))
+            if run.run_pass is Pass.SENTINEL
+            and run.campaign_id != campaign_id
+            and (latency_us := measured_us(run)) is not None
+        ]
+
+    def begin(self) -> None:
+        """Ask how the device is before anything else; raises DeviceUnusableError for one that is to be set aside."""
+        is_first = not any(run.run_pass is not Pass.SENTINEL for run in self._runs)
+        verdict = self._ask()
+        if not verdict.moved:
+            return
+        if not is_first:
+            self._act(verdict)
+            return
+        self._note(
+            f"the reference workload is {_change(verdict)} than in earlier campaigns; it is cooled and asked again"
+        )
+        self._cool()
+        verdict = self._ask()
+        if verdict.moved:
+            # A system update moves it for good, and a phone must not stay out for that.
+            self._note(f"the reference workload stays {_change(verdict)} than in earlier campaigns", is_problem=True)
+
+    def between(self) -> None:
+        """Ask again when the last time is long ago; raises DeviceUnusableError for a device to be set aside."""
+        if self._services.clock.monotonic_s() - self._checked_at_s < EVERY_S:
+            return
+        verdict = self._ask()
+        if verdict.moved:
+            self._act(verdict)
+
+    def end(self) -> None:
+        """Ask after the last run; what was moved is told, and nothing is left that could be kept from the device."""
+        verdict = self._ask()
+        if verdict.moved:
+            self._note(f"the reference workload is {_change(verdict)} than before the campaign", is_problem=True)
+
+    def _act(self, verdict: SentinelVerdict) -> None:
+        self._note(f"the reference workload is {_change(verdict)} than at the beginning; the phone is cooled")
+        self._cool()
+        verdict = self._ask()
+        tried = "after cooling"
+        if verdict.moved and self._workload.campaign.terms.may_reboot and self._device.kind is DeviceKind.ANDROID:
+            self._note(f"the reference workload is still {_change(verdict)}; the phone is booted anew")
+            self._reboot()
+            verdict = self._ask()
+            tried = "after cooling and a reboot"
+        if verdict.moved:
+            raise DeviceUnusableError(
+                f"set aside: {tried} its reference workload is {_change(verdict)} than at the beginning "
+                f"(more than {verdict.limit:.1%})",
+                serial=self._device.serial,
+            )
+        self._note(f"the reference workload is as at the beginning {tried}")
+
+    def _ask(self) -> SentinelVerdict:
+        """Run the reference workload, or what is left of a check that was cut off, and judge it."""
+        number = max((check.number for check in checks(self._runs) if check.is_whole), default=-1) + 1
+        for invocation in range(number * CHECK_INVOCATIONS, (number + 1) * CHECK_INVOCATIONS):
+            while not self._has(invocation):
+                self._runner.run_one(Invocation(case=self._case, run_pass=Pass.SENTINEL, number=invocation))
+        self._checked_at_s = self._services.clock.monotonic_s()
+        return verdict_of(self._runs, self._check(number), self._history_us)
+
+    def _has(self, number: int) -> bool:
+        return any(
+            run.run_pass is Pass.SENTINEL and run.invocation == number and run.outcome is not Outcome.UNFIT
+            for run in self._runs
+        )
+
+    def _check(self, number: int) -> Check:
+        return next(check for check in checks(self._runs) if check.number == number)
+
+    def _cool(self) -> None:
+        """Wait until the battery is as cool as at the beginning, and nothing limits the clocks."""
+        limits = self._workload.campaign.terms.limits
+        baseline = baseline_of(self._runs)
+        heat_c = baseline.battery_heat_c if baseline is not None else None
+        most_c = limits.battery_heat_c_max if heat_c is None else min(limits.battery_heat_c_max, heat_c + _WARMER_C)
+        fitness = self._runner.rest(replace(limits, battery_heat_c_max=most_c, thermal_status_max=0))
+        if fitness.reason:
+            self._note(f"didn't cool to what it was: {fitness.reason}")
+
+    def _reboot(self) -> None:
+        clock, before = self._services.clock, self._device.state().boot_id
+        # What was changed is put back first: some of it would be forgotten, and the rest left.
+        self._services.conditioner.restore(self._device)
+        try:
+            self._device.shell("reboot")
+        except DeviceError as error:
+            # The link ends with the phone's system.
+            if not error.transient:
+                raise
+        deadline = Deadline(READY_S, clock)
+        while True:
+            try:
+                self._device.wait_until_ready(timeout_s=deadline.remaining_s)
+                if self._device.state().boot_id != before:
+                    break
+            except DeviceError as error:
+                if not error.transient or deadline.expired:
+                    raise
+            if deadline.expired:
+                raise DeviceUnusableError("was told to boot anew and didn't", serial=self._device.serial)
+            clock.wait(0.5, self._services.cancelled)
+        self._runner.forget_files()
+
+    def _note(self, text: str, *, is_problem: bool = False) -> None:
+        self._services.observer.on_event(DeviceNote(serial=self._device.serial, text=text, is_problem=is_problem))
+
+
+def _change(verdict: SentinelVerdict) -> str:
+    ratio = verdict.ratio or 1.0
+    return f"{abs(ratio - 1):.1%} {'slower' if ratio > 1 else 'faster'}"

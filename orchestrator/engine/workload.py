@@ -1,0 +1,47 @@
+"""What the devices of a campaign use together, and what its cases refer to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.clock import Clock
+from orchestrator.ports import Conditioner, Observer, Store, Tool
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.workload import Build, Model, ToolName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What every device of a campaign uses together."""
+
+    store: Store
+    tools: Mapping[ToolName, Tool]
+    conditioner: Conditioner
+    observer: Observer
+    clock: Clock
+    cancelled: threading.Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What the cases of a campaign refer to, by content."""
+
+    campaign: Campaign
+    models: Mapping[str, Model]
+    builds: Mapping[str, Build]
+    #: The flags that a build has, by its sha256; those that weren't asked are left out.
+    known_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: A build's sha256 -> the build of the same program that has TensorFlow's operators, where there is one.
+    flex_builds: Mapping[str, Build] = field(default_factory=dict)
+
+    def build(self, sha256: str) -> Build:
+        """Return a build that a case names, also one that took another's place."""
+        twins: dict[str, Build] = {twin.sha256: twin for twin in self.flex_builds.values()}
+        return self.builds.get(sha256) or twins[sha256]
+
+    def of_package(self, package: str) -> set[str]:
+        """Return the builds of an app: only one of them can be installed."""
+        builds = (*self.builds.values(), *self.flex_builds.values())
+        return {build.sha256 for build in builds if build.package == package}
