@@ -1,9 +1,10 @@
-"""The hierarchical bootstrap of a mean of logarithms: invocations are drawn again, and each brings its own error.
+"""The hierarchical bootstrap of the middle of logarithms: invocations are drawn again, and each brings its own error.
 
 Two levels, after Kalibera & Jones, "Rigorous benchmarking in reasonable time" (ISMM 2013): processes are drawn with
 replacement, and within each drawn process its figure is drawn again. Benchmark programs print a summary of a process
 (count, deviation, percentiles) and seldom its single inferences, so the inner level is drawn from the standard error
-of the process's own median, which that summary gives.
+of the process's own median, which that summary gives. What processes differ by includes that error already; they are
+moved together first by as much (Davison & Hinkley 1997, section 3.8), or it would count twice.
 
 Plain percentile intervals of small samples are too short. The percentiles are moved outwards as Hesterberg, "What
 teachers should know about the bootstrap" (2015, section 5.3) says, so that they agree with Student's t for a normal
@@ -22,6 +23,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.trimming import degrees_of, middle, trimmed_each_side
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,13 +36,11 @@ HALF_DRAWS: Final = 4000
 _SEED: Final = 20130620
 
 
-def bootstrap_mean(logs: Sequence[float], errors: Sequence[float] | None, *, level: float) -> tuple[float, float]:
-    """Return the interval of the mean of ``logs``; ``errors`` are the standard errors of the single logs, or None."""
+def bootstrap_middle(logs: Sequence[float], errors: Sequence[float] | None, *, level: float) -> tuple[float, float]:
+    """Return the interval of the middle of ``logs``; ``errors`` are the standard errors of the single logs, or None."""
     import numpy as np
 
-    means = _means(logs, errors, stream=0)
-    # The mirrored draws take the sample from its other end, so that the interval of -x is minus the interval of x.
-    return _ends(np.concatenate(means), len(logs) - 1, level)
+    return _ends(np.concatenate(_middles(logs, errors, stream=0)), degrees_of(len(logs)), len(logs), level)
 
 
 def bootstrap_difference(
@@ -52,51 +52,69 @@ def bootstrap_difference(
     degrees: float,
     level: float,
 ) -> tuple[float, float]:
-    """Return the interval of mean(logs) - mean(minus), drawn apart; ``degrees`` of freedom widen it as t does."""
+    """Return the interval of middle(logs) - middle(minus), drawn apart; ``degrees`` of freedom widen it as t does."""
     import numpy as np
 
     parts = []
+    # Both ways round, so that the interval of the opposite difference is the opposite interval.
     for stream, other in ((0, 1), (1, 0)):
-        left, right = _means(logs, errors, stream=stream), _means(minus, minus_errors, stream=other)
+        left, right = _middles(logs, errors, stream=stream), _middles(minus, minus_errors, stream=other)
         parts += [left[0] - right[0], left[1] - right[1]]
-    return _ends(np.concatenate(parts), degrees, level)
+    return _ends(np.concatenate(parts), degrees, min(len(logs), len(minus)), level)
 
 
-def _means(
+def _middles(
     logs: Sequence[float], errors: Sequence[float] | None, *, stream: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the means of the draws and of their mirror images."""
+    """Return the middles of the draws and of their mirror images."""
     import numpy as np
 
     values = np.asarray(logs, dtype=float)
     order = np.argsort(values, kind="stable")
     values = values[order]
     weights, noise = _draws(len(values), stream)
+    variances = None
+    if errors is not None:
+        variances = np.square(np.asarray(errors, dtype=float))[order]
+        values = _without_own_errors(values, float(variances.mean()))
     both = []
-    variances = None if errors is None else np.square(np.asarray(errors, dtype=float))[order]
-    # A draw is its counts of each invocation; taken from the other end, it is a draw too.
-    for counts, sign in ((weights, 1.0), (weights[:, ::-1], -1.0)):
-        means = counts @ values
+    # A draw is its share of each invocation; taken from the sample's other end, it is a draw too.
+    for shares, sign in ((weights, 1.0), (weights[:, ::-1], -1.0)):
+        middles = shares @ values
         if variances is not None:
-            means = means + sign * noise * np.sqrt(counts @ variances)
-        both.append(means / len(values))
+            middles = middles + sign * noise * np.sqrt(shares**2 @ variances)
+        both.append(middles)
     return both[0], both[1]
+
+
+def _without_own_errors(values: NDArray[np.float64], own_variance: float) -> NDArray[np.float64]:
+    """Return the values moved together by as much as their own errors have moved them apart."""
+    found = middle(values.tolist())
+    variance = (found.std or 0.0) ** 2
+    share = math.sqrt(max(0.0, 1 - own_variance / variance)) if variance > 0 else 0.0
+    return found.value + share * (values - found.value)
 
 
 @lru_cache(maxsize=24)
 def _draws(count: int, stream: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how often each invocation is in each draw, HALF_DRAWS x count, and a standard normal for each draw."""
+    """Return the share of each invocation, by rank, in each draw's middle, and a standard normal for each draw.
+
+    The shares are HALF_DRAWS x count. How often each rank was drawn decides which copies are trimmed, whatever the
+    values are, so that the middle of every draw is one product.
+    """
     import numpy as np
 
     chance = np.random.default_rng((_SEED, count, stream))
-    weights = chance.multinomial(count, np.full(count, 1 / count), size=HALF_DRAWS).astype(float)
-    return weights, chance.standard_normal(HALF_DRAWS)
+    drawn = chance.multinomial(count, np.full(count, 1 / count), size=HALF_DRAWS)
+    upto, cut = drawn.cumsum(axis=1), trimmed_each_side(count)
+    kept = np.clip(np.minimum(upto, count - cut) - np.maximum(upto - drawn, cut), 0, None)
+    return kept / (count - 2 * cut), chance.standard_normal(HALF_DRAWS)
 
 
-def _ends(means: NDArray[np.float64], degrees: float, level: float) -> tuple[float, float]:
+def _ends(middles: NDArray[np.float64], degrees: float, count: int, level: float) -> tuple[float, float]:
     import numpy as np
 
-    wide = t_quantile(0.5 + level / 2, degrees) * math.sqrt((degrees + 1) / degrees)
+    wide = t_quantile(0.5 + level / 2, degrees) * math.sqrt(count / (count - 1))
     tail = NormalDist().cdf(-wide)
-    low, high = np.quantile(means, (tail, 1 - tail))
+    low, high = np.quantile(middles, (tail, 1 - tail))
     return float(low), float(high)

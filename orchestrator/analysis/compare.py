@@ -51,15 +51,11 @@ class BestOfSet(Generic[Key]):
 
 
 def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> Ratio:
-    """Return how many times as fast the candidate is: the ratio of geometric means with a Welch interval of its log.
-
-    The degrees of freedom are rounded down, which makes the interval a little wider, never narrower.
-    """
-    log_ratio = baseline.log_mean - candidate.log_mean
-    if baseline.log_std is None or candidate.log_std is None:
+    """Return how many times as fast the candidate is: the ratio of middles with a Welch interval of its log."""
+    log_ratio = baseline.log_middle.value - candidate.log_middle.value
+    if baseline.log_middle.error is None or candidate.log_middle.error is None:
         return Ratio(value=math.exp(log_ratio), interval=None)
-    parts = [(side.log_std or 0.0) ** 2 / side.count for side in (baseline, candidate)]
-    error, degrees = welch_error(parts, (baseline.count, candidate.count))
+    error, degrees = welch_error(baseline.log_middle, candidate.log_middle)
     reach = t_quantile(0.5 + level / 2, degrees) * error
     low, high = math.exp(log_ratio - reach), math.exp(log_ratio + reach)
     return Ratio(

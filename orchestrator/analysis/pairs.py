@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Final
 
-from orchestrator.analysis.bootstrap import BOOTSTRAP_FROM_COUNT, bootstrap_difference, bootstrap_mean
+from orchestrator.analysis.bootstrap import BOOTSTRAP_FROM_COUNT, bootstrap_difference, bootstrap_middle
 from orchestrator.analysis.student import t_quantile
-from orchestrator.analysis.summary import logs_of, sample_std
+from orchestrator.analysis.summary import logs_of
+from orchestrator.analysis.trimming import Middle, degrees_of, middle
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 
 #: How sure the interval is that a claim rests on.
@@ -24,6 +26,8 @@ THRESHOLD: Final = 0.02
 #: With which probability the minimum detectable effect would have been seen, and a planned one is.
 SEEN_POWER: Final = 0.8
 PLANNED_POWER: Final = 0.95
+#: How sure a deviation found in a pilot is to be large enough.
+PILOT_SURE: Final = 0.8
 #: The most pairs that are ever planned.
 PAIRS_MOST: Final = 10_000
 
@@ -37,7 +41,7 @@ def compare_pairs(
 ) -> ComparisonVerdict:
     """Return the verdict on invocations that were measured in pairs, the i-th of each side next to each other in time.
 
-    Latencies in microseconds, one for each invocation. The effect is the mean of the log ratios, which takes out what
+    Latencies in microseconds, one for each invocation. The effect is the middle of the log ratios, which takes out what
     both of a pair had in common (heat, clocks). Raises ValueError for sides of different length and for
     latencies that aren't positive numbers.
     """
@@ -47,15 +51,13 @@ def compare_pairs(
     counts = (len(logs), len(logs))
     if len(logs) < 2:
         return _untested(math.exp(logs[0]) if logs else None, counts, threshold=threshold, level=level)
-    mean = math.fsum(logs) / len(logs)
-    std = sample_std(logs, mean)
-    if len(logs) < BOOTSTRAP_FROM_COUNT or std == 0.0:
-        reach = t_quantile(0.5 + level / 2, len(logs) - 1) * std / math.sqrt(len(logs))
-        ends, method = (mean - reach, mean + reach), "paired-t"
+    found = middle(logs)
+    if len(logs) < BOOTSTRAP_FROM_COUNT or not found.error:
+        ends, method = _student_ends(found.value, found.error or 0.0, found.degrees, level), "paired-t"
     else:
-        ends, method = bootstrap_mean(logs, None, level=level), "paired-bootstrap"
-    seen = detectable(std, len(logs), level=level, paired=True, threshold=threshold)
-    return _verdict(mean, ends, counts, method, seen, threshold=threshold, level=level)
+        ends, method = bootstrap_middle(logs, None, level=level), "paired-bootstrap"
+    seen = _detectable(found.error or 0.0, found.degrees, SEEN_POWER, level, threshold)
+    return _verdict(found.value, ends, counts, method, seen, threshold=threshold, level=level)
 
 
 def compare_samples(
@@ -75,15 +77,15 @@ def compare_samples(
     """
     before, after = logs_of(baseline_us), logs_of(candidate_us)
     counts = (len(before), len(after))
-    means = [math.fsum(logs) / len(logs) if logs else math.nan for logs in (before, after)]
-    mean = means[1] - means[0]
     if min(counts) < 2:
-        return _untested(math.exp(mean) if min(counts) else None, counts, threshold=threshold, level=level)
-    parts = [sample_std(logs, own) ** 2 / len(logs) for logs, own in zip((before, after), means, strict=True)]
-    error, degrees = welch_error(parts, counts)
+        has_both = min(counts) > 0
+        ratio = math.exp(middle(after).value - middle(before).value) if has_both else None
+        return _untested(ratio, counts, threshold=threshold, level=level)
+    sides = middle(before), middle(after)
+    mean = sides[1].value - sides[0].value
+    error, degrees = welch_error(*sides)
     if min(counts) < BOOTSTRAP_FROM_COUNT or error == 0.0:
-        reach = t_quantile(0.5 + level / 2, degrees) * error
-        ends, method = (mean - reach, mean + reach), "welch"
+        ends, method = _student_ends(mean, error, degrees, level), "welch"
     else:
         ends = bootstrap_difference(after, before, candidate_errors, baseline_errors, degrees=degrees, level=level)
         method = "hierarchical-bootstrap"
@@ -91,17 +93,18 @@ def compare_samples(
     return _verdict(mean, ends, counts, method, seen, threshold=threshold, level=level)
 
 
-def welch_error(parts: Sequence[float], counts: Sequence[int]) -> tuple[float, int]:
-    """Return the standard error of a difference of means and its degrees of freedom, rounded down (never too narrow).
+def welch_error(baseline: Middle, candidate: Middle) -> tuple[float, int]:
+    """Return the standard error of the difference of two middles and its degrees of freedom, rounded down.
 
-    ``parts`` are the two squared standard errors.
+    Rounding down makes an interval a little wider, never narrower.
     """
-    error = math.sqrt(sum(parts))
-    if error == 0.0:
-        return 0.0, max(1, min(counts) - 1)
-    freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
+    sides = baseline, candidate
+    parts = [(side.error or 0.0) ** 2 for side in sides]
+    if sum(parts) == 0.0:
+        return 0.0, min(side.degrees for side in sides)
+    freedom = sum(parts) ** 2 / sum(part**2 / side.degrees for part, side in zip(parts, sides, strict=True))
     # The last digits of the sum must not decide between two whole numbers.
-    return error, max(1, math.floor(freedom + 1e-6))
+    return math.sqrt(sum(parts)), max(1, math.floor(freedom + 1e-6))
 
 
 def detectable(
@@ -121,7 +124,7 @@ def detectable(
     if count < 2:
         raise ValueError("a single invocation shows no effect, however large")
     error = log_std * math.sqrt((1 if paired else 2) / count)
-    return _detectable(error, count - 1 if paired else 2 * (count - 1), power, level, threshold)
+    return _detectable(error, (1 if paired else 2) * degrees_of(count), power, level, threshold)
 
 
 def pairs_for(
@@ -131,22 +134,26 @@ def pairs_for(
     power: float = PLANNED_POWER,
     level: float = CLAIM_LEVEL,
     threshold: float | None = None,
+    pilot: int | None = None,
 ) -> int:
     """Return how many pairs are needed to claim a relative change of ``detect`` with ``power``; at most PAIRS_MOST.
 
-    ``log_std`` is the deviation of the log ratios of pairs. ``threshold`` None takes :func:`threshold_for`; the
-    comparison must then be made with that. Raises ValueError when the threshold isn't below the change.
+    ``log_std`` is the deviation of the log ratios of pairs. When it was found from few, ``pilot`` says from how many:
+    the plan is then made for its upper 80 % bound, because half of all pilots see less noise than there is.
+    ``threshold`` None takes :func:`threshold_for`; the comparison must then be made with that. Raises ValueError when
+    the threshold isn't below the change.
     """
     least = threshold_for(detect) if threshold is None else threshold
     if detect <= 0 or least >= detect:
         raise ValueError(f"a change of {detect:.1%} can't be claimed with a threshold of {least:.1%}")
+    log_std *= 1.0 if pilot is None else _upper_bound(degrees_of(pilot))
     low, high = 2, PAIRS_MOST
     while low < high:
-        middle = (low + high) // 2
-        if detectable(log_std, middle, power=power, level=level, paired=True, threshold=least) <= detect:
-            high = middle
+        half = (low + high) // 2
+        if detectable(log_std, half, power=power, level=level, paired=True, threshold=least) <= detect:
+            high = half
         else:
-            low = middle + 1
+            low = half + 1
     return low
 
 
@@ -155,11 +162,23 @@ def threshold_for(detect: float) -> float:
     return min(THRESHOLD, detect * 2 / 3)
 
 
+def _upper_bound(degrees: int) -> float:
+    """Return how far a deviation of ``degrees`` of freedom may be too small, 80 % sure (Wilson & Hilferty)."""
+    spread = 2 / (9 * degrees)
+    chi_squared = degrees * max(0.05, 1 - spread - NormalDist().inv_cdf(PILOT_SURE) * math.sqrt(spread)) ** 3
+    return math.sqrt(degrees / chi_squared)
+
+
 def _detectable(error: float, degrees: float, power: float, level: float, threshold: float) -> float:
     by_chance = t_quantile(0.5 + level / 2, degrees) * error
     missed = t_quantile(power, degrees) * error if power != 0.5 else 0.0
     # Both halves of the rule must hold: the interval leaves out 1, and the ratio passes the threshold.
     return math.expm1(max(by_chance, math.log1p(threshold)) + missed)
+
+
+def _student_ends(mean: float, error: float, degrees: int, level: float) -> tuple[float, float]:
+    reach = t_quantile(0.5 + level / 2, degrees) * error
+    return mean - reach, mean + reach
 
 
 def _untested(ratio: float | None, counts: tuple[int, int], *, threshold: float, level: float) -> ComparisonVerdict:

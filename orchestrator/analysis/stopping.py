@@ -9,6 +9,7 @@ from typing import Final
 
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import LEVEL, Summary, summarize
+from orchestrator.analysis.trimming import degrees_of
 from orchestrator.records.plan import StoppingRule
 
 #: A process never needs more inferences than this, however much its inferences differ.
@@ -94,11 +95,12 @@ def runs_per_invocation(setup_s: float, run_s: float, var_run: float, var_invoca
 
 def _wanted(summary: Summary | None, rule: StoppingRule) -> int:
     """Return the count at which the noise seen so far would give the interval that is wanted."""
-    if summary is None or summary.log_std is None:
+    std = None if summary is None else summary.log_middle.std
+    if summary is None or std is None:
         return min(rule.most, max(2, rule.first))
     count = summary.count + 1
     while count < rule.most:
-        reach = t_quantile(0.5 + LEVEL / 2, count - 1) * summary.log_std / math.sqrt(count)
+        reach = t_quantile(0.5 + LEVEL / 2, degrees_of(count)) * std / math.sqrt(count)
         if math.sinh(reach) < rule.half_width:
             break
         count += 1

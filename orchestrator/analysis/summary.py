@@ -13,16 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.analysis.bootstrap import BOOTSTRAP_FROM_COUNT, bootstrap_mean
+from orchestrator.analysis.bootstrap import BOOTSTRAP_FROM_COUNT, bootstrap_middle
 from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.trimming import Middle, middle
 from orchestrator.records.run import LatencySummary
 
 #: How sure the intervals are, unless a caller says otherwise.
 LEVEL = 0.95
 #: The standard error of a normal sample's median against that of its mean.
 MEDIAN_COST = math.sqrt(math.pi / 2)
-#: From p5 to p95 of a normal sample, in standard deviations.
-P5_TO_P95 = 3.2897
+#: From the median of a normal sample to p5 or p95, in standard deviations.
+MEDIAN_TO_P95 = 1.6449
 
 
 class IntervalMethod(StrEnum):
@@ -36,7 +37,7 @@ class IntervalMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A confidence interval, in the unit of what it is about; of latencies, it is that of their geometric mean."""
+    """A confidence interval, in the unit of what it is about; of latencies, that of their :class:`Middle`."""
 
     low: float
     high: float
@@ -60,9 +61,8 @@ class Summary:
     max_us: float
     #: Of the sample (n - 1); None for one invocation.
     std_us: float | None
-    #: Mean and standard deviation (n - 1) of the natural logarithms.
-    log_mean: float
-    log_std: float | None
+    #: The middle of the natural logarithms; of it the interval is, and ratios are made.
+    log_middle: Middle
     #: None for one invocation: nothing is known about how another one would differ.
     interval: Interval | None
 
@@ -87,8 +87,7 @@ def summarize(
         raise ValueError("there is nothing to summarise")
     logs = logs_of(latencies_us)
     many = len(latencies_us) > 1
-    log_mean = math.fsum(logs) / len(logs)
-    log_std = sample_std(logs, log_mean) if many else None
+    log_middle = middle(logs)
     mean_us = math.fsum(latencies_us) / len(latencies_us)
     return Summary(
         count=len(latencies_us),
@@ -97,24 +96,24 @@ def summarize(
         min_us=min(latencies_us),
         max_us=max(latencies_us),
         std_us=sample_std(latencies_us, mean_us) if many else None,
-        log_mean=log_mean,
-        log_std=log_std,
-        interval=_interval(logs, own_errors, log_mean, log_std, level),
+        log_middle=log_middle,
+        interval=_interval(logs, own_errors, log_middle, level),
     )
 
 
 def own_error(inference: LatencySummary) -> float | None:
     """Return the relative standard error of a process's median, from what the process printed of its inferences.
 
-    From the percentiles, which single slow inferences don't move, else from the deviation; as if the inferences were
-    independent, so it is rather too small. None when neither was printed.
+    From the percentile that is nearer to the median, because slow inferences say nothing of how sure the median is,
+    else from the deviation; as if the inferences were independent, so it is rather too small. None when neither was
+    printed.
     """
     median_us, p5_us, p95_us = inference.median_us, inference.p5_us, inference.p95_us
     middle_us = median_us or inference.mean_us
     if inference.count < 2 or not middle_us or middle_us <= 0:
         return None
-    if p5_us is not None and p95_us is not None:
-        std_us: float | None = (p95_us - p5_us) / P5_TO_P95
+    if median_us and p5_us is not None and p95_us is not None:
+        std_us: float | None = min(median_us - p5_us, p95_us - median_us) / MEDIAN_TO_P95
     else:
         std_us = inference.std_us
     if std_us is None or not math.isfinite(std_us) or std_us < 0:
@@ -130,24 +129,19 @@ def logs_of(latencies_us: Sequence[float]) -> list[float]:
 
 
 def sample_std(values: Sequence[float], mean: float) -> float:
-    """Return the sample's standard deviation (n - 1); ``statistics`` computes it in fractions, 20 times as slowly."""
+    """Return the standard deviation (n - 1); ``statistics`` computes it in fractions, 20 times as slowly."""
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def _interval(
-    logs: list[float],
-    own_errors: Sequence[float | None] | None,
-    log_mean: float,
-    log_std: float | None,
-    level: float,
+    logs: list[float], own_errors: Sequence[float | None] | None, log_middle: Middle, level: float
 ) -> Interval | None:
-    if log_std is None:
+    if log_middle.error is None:
         return None
-    count = len(logs)
-    if count >= BOOTSTRAP_FROM_COUNT and log_std > 0:
+    if len(logs) >= BOOTSTRAP_FROM_COUNT and log_middle.error > 0:
         errors = None if own_errors is None else [error or 0.0 for error in own_errors]
-        low, high = bootstrap_mean(logs, errors, level=level)
-        return Interval(low=math.exp(low), high=math.exp(high), level=level, method=IntervalMethod.BOOTSTRAP)
-    reach = t_quantile(0.5 + level / 2, count - 1) * log_std / math.sqrt(count)
-    low, high = math.exp(log_mean - reach), math.exp(log_mean + reach)
-    return Interval(low=low, high=high, level=level, method=IntervalMethod.LOG_T)
+        ends, method = bootstrap_middle(logs, errors, level=level), IntervalMethod.BOOTSTRAP
+    else:
+        reach = t_quantile(0.5 + level / 2, log_middle.degrees) * log_middle.error
+        ends, method = (log_middle.value - reach, log_middle.value + reach), IntervalMethod.LOG_T
+    return Interval(low=math.exp(ends[0]), high=math.exp(ends[1]), level=level, method=method)

@@ -1,13 +1,13 @@
 import math
 import random
-import statistics
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.bootstrap import bootstrap_difference, bootstrap_mean
+from orchestrator.analysis.bootstrap import bootstrap_difference, bootstrap_middle
 from orchestrator.analysis.summary import own_error, summarize
+from orchestrator.analysis.trimming import middle
 from orchestrator.records.run import LatencySummary
 
 logs = st.lists(st.floats(-2, 2), min_size=20, max_size=45)
@@ -16,8 +16,8 @@ logs = st.lists(st.floats(-2, 2), min_size=20, max_size=45)
 @settings(deadline=None)
 @given(logs)
 def test_the_negative_of_a_sample_has_the_negative_interval(values):
-    low, high = bootstrap_mean(values, None, level=0.99)
-    back_low, back_high = bootstrap_mean([-value for value in values], None, level=0.99)
+    low, high = bootstrap_middle(values, None, level=0.99)
+    back_low, back_high = bootstrap_middle([-value for value in values], None, level=0.99)
     assert (back_low, back_high) == pytest.approx((-high, -low), abs=1e-9)
 
 
@@ -33,26 +33,26 @@ def test_turned_round_the_difference_has_the_negative_interval(left, right):
 @given(logs, st.randoms())
 def test_order_doesnt_matter_and_the_same_sample_has_the_same_interval(values, chance):
     errors = [abs(value) / 10 for value in values]
-    there = bootstrap_mean(values, errors, level=0.95)
+    there = bootstrap_middle(values, errors, level=0.95)
     both = list(zip(values, errors, strict=True))
     chance.shuffle(both)
-    again = bootstrap_mean([value for value, _ in both], [error for _, error in both], level=0.95)
+    again = bootstrap_middle([value for value, _ in both], [error for _, error in both], level=0.95)
     assert again == pytest.approx(there, abs=1e-2 * (there[1] - there[0]) + 1e-12)
-    assert bootstrap_mean(values, errors, level=0.95) == there
+    assert bootstrap_middle(values, errors, level=0.95) == there
 
 
 def test_processes_that_are_unsure_of_themselves_widen_the_interval():
     values = [math.sin(step) / 100 for step in range(25)]
-    sure = bootstrap_mean(values, [0.0] * 25, level=0.95)
-    unsure = bootstrap_mean(values, [0.01] * 25, level=0.95)
+    sure = bootstrap_middle(values, [0.0] * 25, level=0.95)
+    unsure = bootstrap_middle(values, [0.01] * 25, level=0.95)
     assert unsure[1] - unsure[0] > 1.2 * (sure[1] - sure[0])
 
 
 def test_skew_makes_the_interval_reach_further_to_the_long_side():
     chance = random.Random(2)
     values = [chance.expovariate(1) ** 2 for _ in range(40)]
-    low, high = bootstrap_mean(values, None, level=0.95)
-    assert high - statistics.mean(values) > 1.1 * (statistics.mean(values) - low)
+    low, high = bootstrap_middle(values, None, level=0.95)
+    assert high - middle(values).value > 1.1 * (middle(values).value - low)
 
 
 def test_a_process_s_own_error_comes_from_its_percentiles_and_not_from_its_slowest_inference():

@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.analysis.stopping import RUNS_MOST, decide, runs_per_invocation, saved
+from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.trimming import degrees_of, middle
 from orchestrator.records.plan import StoppingRule
 
 RULE = StoppingRule()
@@ -33,14 +35,17 @@ def test_a_steady_case_gets_no_more():
 
 
 def test_a_noisy_case_wants_as_many_as_its_noise_asks_for():
-    decision = decide([1000.0, 1100.0] * 4, RULE)
+    latencies = [1000 * math.exp(0.03 * step) for step in (-1.4, -0.9, -0.5, -0.1, 0.1, 0.5, 0.9, 1.4)]
+    decision = decide(latencies, RULE)
     assert (decision.is_enough, decision.reason) == (False, "noisy")
-    # Deviation of the logs 0.051: t(n - 1) * 0.051 / sqrt(n) falls below 2 % at 28.
-    assert decision.wanted == 28
+    std = middle([math.log(us) for us in latencies]).std
+    reaches = [t_quantile(0.975, degrees_of(count)) * std / math.sqrt(count) for count in range(2, 41)]
+    assert decision.wanted == next(count for count in range(9, 41) if math.sinh(reaches[count - 2]) < 0.02)
+    assert 9 < decision.wanted < 40
 
 
 def test_the_most_is_the_most_and_says_that_it_wasnt_enough():
-    decision = decide([1000.0, 2000.0] * 20, RULE)
+    decision = decide([1000.0, 2000.0, 4000.0, 8000.0] * 10, RULE)
     assert (decision.is_enough, decision.wanted, decision.reason) == (True, 40, "most")
     assert decision.half_width > RULE.half_width
 
