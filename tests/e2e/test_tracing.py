@@ -1,0 +1,167 @@
+"""``benchfarm trace`` over a real adb server: new phones with perfetto, an old one with atrace."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+from tests.e2e.conftest import SPEED, Cli, Lab
+
+pytestmark = pytest.mark.xdist_group("tracing")
+PROPERTY = "debug.tflite.trace"
+
+
+@pytest.fixture(scope="module")
+def tracing_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    home = tmp_path_factory.mktemp("lab") / "home"
+    command = Cli(home=home)
+    try:
+        up = command("lab", "up", "pixel-4", "moto-e5-play", "--speed", SPEED, "--json").ok().json
+        yield Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
+    finally:
+        command("lab", "down")
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def lab(tracing_lab: Lab) -> Iterator[Lab]:
+    yield tracing_lab
+    tracing_lab.clear()
+
+
+def traced(lab: Lab, *words: object) -> Any:
+    (found,) = lab.cli("trace", *words, "--json").ok().json["traces"]
+    return found
+
+
+def leftovers(lab: Lab, serial: str) -> str:
+    """What a recording would leave on a phone."""
+    return lab.shell(
+        serial,
+        f"getprop {PROPERTY}; ls /data/misc/perfetto-traces /data/local/tmp/benchfarm/traces; pidof perfetto; "
+        "getprop debug.atrace.app_number",
+    )
+
+
+def clean(text: str) -> bool:
+    lines = [line for line in text.split() if not line.startswith("/data/")]
+    return lines in (["0"], [])
+
+
+def operators(found: Any) -> dict[str, Any]:
+    return {f"{item['name']}@{item['node']}/{item['subgraph']}": item for item in found["summary"]["operators"]}
+
+
+@pytest.mark.parametrize("tool", ["native", "apk"])
+def test_perfetto_records_each_operator_of_each_inference(lab: Lab, model: Path, tmp_path: Path, tool: str) -> None:
+    found = traced(lab, model, "-s", lab.serials[0], "--tool", tool, "--num-runs", "7", "--out", tmp_path / "traces")
+    trace = Trace()
+    trace.ParseFromString(Path(found["file"]).read_bytes())
+    kinds = {event.WhichOneof("event") for packet in trace.packet for event in packet.ftrace_events.event}
+    assert kinds == {"print", "sched_switch", "cpu_frequency"}
+    found_operators = operators(found)
+    counts = {item["count"] for item in found_operators.values()}
+    assert len(counts) == 1
+    assert counts.pop() > 7
+    assert "CONV_2D@0/0" in found_operators
+    assert sum(item["share"] for item in found_operators.values()) == pytest.approx(1.0)
+    assert found["summary"]["unmatched"] == found["summary"]["lost_events"] == 0
+    assert clean(leftovers(lab, lab.serials[0]))
+
+
+def test_a_phone_without_perfetto_is_traced_with_atrace(lab: Lab, model: Path, tmp_path: Path) -> None:
+    found = traced(lab, model, "-s", lab.serials[1], "--out", tmp_path)
+    text = Path(found["file"]).read_text()
+    assert text.startswith("TRACE:\n# tracer: nop\n")
+    assert "CONV_2D@0/0" in operators(found)
+    assert clean(leftovers(lab, lab.serials[1]))
+
+
+def test_a_traced_run_is_stored_and_its_latency_is_no_result(lab: Lab, model: Path, tmp_path: Path) -> None:
+    made = lab.cli("trace", model, "-s", lab.serials[0], "--out", tmp_path, "--json").ok().json
+    (run,) = lab.cli("runs", made["campaign_id"], "--json").ok().json
+    assert run["run_pass"] == "trace"
+    report = lab.cli("report", made["campaign_id"], "--format", "json").ok().json
+    assert [row["median_us"] for row in report["results"]] == [None]
+    page = lab.cli("trace", model, "-s", lab.serials[0], "--out", tmp_path).ok().stdout
+    assert "(virtual)" in page
+    assert "no result" in page
+
+
+def test_names_that_lead_elsewhere_stay_in_the_folder(lab: Lab, model: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "..$(reboot)`id`;<b>.tflite"
+    shutil.copy(model, odd)
+    found = traced(lab, odd, "-s", lab.serials[0], "--out", tmp_path / "traces")
+    path = Path(found["file"])
+    assert path.parent == tmp_path / "traces"
+    assert not set(path.name) & set("$(`;<>/ ")
+    assert found["summary"]["operators"]
+
+
+def test_a_value_that_was_there_before_comes_back(lab: Lab, model: Path, tmp_path: Path) -> None:
+    lab.shell(lab.serials[0], f'setprop {PROPERTY} "it\'s 0"')
+    try:
+        traced(lab, model, "-s", lab.serials[0], "--out", tmp_path)
+        assert lab.shell(lab.serials[0], f"getprop {PROPERTY}") == "it's 0"
+    finally:
+        lab.shell(lab.serials[0], f"setprop {PROPERTY} ''")
+
+
+@pytest.mark.parametrize("phone", [0, 1], ids=["perfetto", "atrace"])
+def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(lab: Lab, model: Path, phone: int) -> None:
+    serial = lab.serials[phone]
+    lab.fault(serial, "program-hang")
+    process = lab.cli.start("trace", model, "-s", serial)
+    try:
+        wait_for(lab, serial, process)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert lab.shell(serial, f"getprop {PROPERTY}") == "1"
+    assert not clean(leftovers(lab, serial))
+    lab.clear()
+    restored = json.loads(lab.cli("restore", serial, "--json").ok().stdout)["restored"][serial]
+    assert {"a trace being recorded", f"operators being traced ({PROPERTY})"} <= set(restored)
+    assert clean(leftovers(lab, serial))
+
+
+def test_ctrl_c_puts_everything_back(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[0], "program-hang")
+    process = lab.cli.start("trace", model, "-s", lab.serials[0])
+    wait_for(lab, lab.serials[0], process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert clean(leftovers(lab, lab.serials[0]))
+
+
+def test_a_plan_may_have_a_trace_beside_timing(lab: Lab, model: Path) -> None:
+    done = lab.cli("bench", model, "-s", lab.serials[0], "--pass", "trace,timing", "-n", "2", "--json")
+    runs = done.ok().json["runs"]
+    assert sorted(run["run_pass"] for run in runs) == ["timing", "timing", "trace"]
+    assert clean(leftovers(lab, lab.serials[0]))
+
+
+def test_what_cannot_be_traced_is_refused_at_once(lab: Lab, model: Path) -> None:
+    for tool in ("ios-app", "litert"):
+        done = lab.cli("trace", model, "-s", lab.serials[0], "--tool", tool)
+        assert done.exit_code == 2
+        assert "can't be traced" in done.stderr
+    done = lab.cli("trace", model, "-s", lab.serials[0], "--out", model)
+    assert done.exit_code == 2
+    assert "is no folder" in done.stderr
+
+
+def wait_for(lab: Lab, serial: str, process: Any) -> None:
+    """Wait until the traced program runs on the phone."""
+    while process.poll() is None:
+        if lab.shell(serial, f"getprop {PROPERTY}; pidof virtual_benchmark_model").split()[1:]:
+            return
+    raise AssertionError(process.communicate())
