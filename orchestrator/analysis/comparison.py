@@ -185,9 +185,14 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
     check(Fact.FLAGS, "set of flags", _flag_text(one), _flag_text(other))
     for name in SETTINGS:
         check(Fact.SETTINGS, f"setting {name}", getattr(one, name), getattr(other, name))
-    if before.grade is not None and after.grade is not None:
+    # Two sides in turns on one device met the same conditions: a run of a lesser grade is told beside the figure.
+    if before.grade is not None and after.grade is not None and not _same_place(before, after):
         check(Fact.GRADE, "grade of control", before.grade.value, after.grade.value)
     return found
+
+
+def _same_place(before: Measured, after: Measured) -> bool:
+    return before.campaign_id == after.campaign_id and before.case.serial == after.case.serial
 
 
 def _figure_faults(name: str, item: Measured) -> list[Difference]:
@@ -220,8 +225,9 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
         notes.append(f"The programs differ: {before.build} and {after.build}.")
     if before.case.files != after.case.files:
         notes.append("The libraries beside the programs differ.")
-    if (before.grade is None) != (after.grade is None):
-        notes.append("Only one side has a grade of control.")
+    if before.grade is not after.grade and (_same_place(before, after) or None in {before.grade, after.grade}):
+        grades = [grade.value if grade is not None else "unknown" for grade in (before.grade, after.grade)]
+        notes.append(f"The least grades of control differ: {grades[0]} and {grades[1]}.")
     if rule.axis is Axis.DEVICE and before.system != after.system:
         notes.append(f"The systems differ: {before.system or 'unknown'} and {after.system or 'unknown'}.")
     return notes
@@ -255,7 +261,7 @@ def are_interleaved(before: Measured, after: Measured) -> bool:
 
     One campaign, one device, and no round begun before the one before it had begun on both sides.
     """
-    if before.campaign_id != after.campaign_id or before.case.serial != after.case.serial:
+    if not _same_place(before, after):
         return False
     rounds: dict[int, list[RunRecord]] = defaultdict(list)
     for run in (*before.runs, *after.runs):

@@ -19,6 +19,7 @@ from orchestrator.cli.frame import app, run
 __all__ = [
     "app",
     "bundling",
+    "comparing",
     "iphones",
     "measuring",
     "models",

@@ -109,7 +109,7 @@ def to_github(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str
 
 
 def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
-    """Return JUnit XML: a test case for each compared case; what ``fail_on`` fails is a failure, other doubt skipped."""
+    """Return JUnit XML: a test case for each compared case; what ``fail_on`` fails is a failure, doubt is skipped."""
     name = _xml_text(f"benchfarm compare: {comparison.candidate} against {comparison.baseline}")
     suite = ElementTree.Element("testsuite", name=name)
     counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}

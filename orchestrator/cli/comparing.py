@@ -1,0 +1,302 @@
+"""``benchfarm compare``: what is stored against what is stored, case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from orchestrator.analysis.comparison import ABSOLUTE, Comparison, FailOn, compare_sides, is_failure
+from orchestrator.analysis.matching import Axis, Fact, Measured, Rule, measured_cases
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.files import check_writable, write_file
+from orchestrator.cli.result import CommandResult, to_json
+from orchestrator.cli.stored import find_campaign
+from orchestrator.errors import ArtifactError, UsageError
+from orchestrator.ports import Store
+from orchestrator.quantities import parse_percent
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.run import RunRecord
+from orchestrator.records.workload import Case
+from orchestrator.report import comparisons
+
+FORMATS: Final = ("text", "markdown", "json", "junit", "github")
+_SHORTEST_SHA: Final = 4
+#: What a configuration is chosen by, and which fact that frees; any other name is a flag's.
+_CONFIG_KEYS: Final[Mapping[str, tuple[Fact, Callable[[Case], str]]]] = {
+    "delegate": (Fact.DELEGATE, lambda case: case.delegate.value),
+    "threads": (Fact.THREADS, lambda case: str(case.threads)),
+    "tool": (Fact.TOOL, lambda case: case.tool.value),
+    "mode": (Fact.MODE, lambda case: case.process_mode.value),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """How a comparison is shown, and when it is a failure."""
+
+    form: str = "text"
+    out: Path | None = None
+    fail_on: str = "slower"
+
+    def check(self) -> None:
+        """Raise UsageError for an unknown format or word, and for a file that can't be written."""
+        if self.form not in FORMATS:
+            raise UsageError(f"there is no format {self.form!r}", hint=f"choose one of {', '.join(FORMATS)}")
+        if self.fail_on not in list(FailOn):
+            raise UsageError(f"--fail-on {self.fail_on!r} isn't known", hint=f"choose one of {', '.join(FailOn)}")
+        if self.out is not None:
+            check_writable(self.out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRequest:
+    """The options of ``benchfarm compare``, as they were typed."""
+
+    sides: tuple[str, ...]
+    by: str
+    campaigns: tuple[str, ...]
+    threshold: str
+    level: str
+    allowed: tuple[str, ...]
+
+
+def compare(settings: Settings, request: CompareRequest, output: Output) -> CommandResult:
+    """Compare two campaigns, or two builds, models, devices, delegates or configurations within campaigns.
+
+    Raises:
+        UsageError: a side, fact or number that isn't known.
+    """
+    output.check()
+    rule = rule_of(request)
+    with Farm(settings) as farm:
+        if rule.axis is Axis.CAMPAIGN:
+            pair = _paired_campaign(farm.store, request.sides)
+            if pair is not None:
+                from orchestrator.cli.pairing import pair_comparison
+
+                return rendered(pair_comparison(farm, pair), output)
+            comparison = _between_campaigns(farm, request.sides, rule)
+        else:
+            comparison = _within_campaigns(farm, request, rule)
+    return rendered(comparison, output)
+
+
+def rule_of(request: CompareRequest) -> Rule:
+    """Return the rule that the options mean; raises UsageError."""
+    if request.by not in list(Axis):
+        raise UsageError(f"--by {request.by!r} isn't known", hint=f"choose one of {', '.join(Axis)}")
+    for name in request.allowed:
+        if name not in list(Fact) or name in ABSOLUTE:
+            known = ", ".join(fact for fact in Fact if fact not in ABSOLUTE)
+            raise UsageError(f"--allow {name!r} can't be let pass", hint=f"choose of {known}")
+    axis = Axis(request.by)
+    varied: frozenset[Fact] = frozenset()
+    if axis is Axis.CONFIG:
+        for side in request.sides:
+            varied |= {_CONFIG_KEYS[key][0] if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in config_parts(side)}
+    return Rule(
+        axis=axis,
+        threshold=share_of(request.threshold, "--threshold", most=0.5),
+        level=share_of(request.level, "--level", least=0.5, most=0.9999),
+        allowed=frozenset(Fact(name) for name in request.allowed),
+        varied=varied,
+    )
+
+
+def share_of(text: str, option: str, *, least: float = 0.0, most: float = 1.0) -> float:
+    """Return a percentage as a share, 0.02 for ``2%``; raises UsageError outside of the limits."""
+    try:
+        share = parse_percent(text) / 100
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
+    if not least < share <= most:
+        raise UsageError(f"{option} {text} isn't between {least:.4g} and {most:.4g}", hint="for example 2%")
+    return share
+
+
+def rendered(
+    comparison: Comparison,
+    output: Output,
+    *,
+    further: Mapping[str, object] | None = None,
+    lines: Sequence[str] = (),
+    is_incomplete: bool = False,
+) -> CommandResult:
+    """Return a comparison in the wanted form; ``further`` goes to the JSON, ``lines`` to the text beside it."""
+    fail_on = FailOn(output.fail_on)
+    data = {**comparisons.to_data(comparison), **(further or {})}
+    fails = is_failure(comparison, fail_on) or (is_incomplete and fail_on is not FailOn.NEVER)
+    data["fails"] = fails
+    text = {
+        "text": lambda: "\n".join([comparisons.to_text(comparison), *lines]),
+        "markdown": lambda: comparisons.to_markdown(comparison),
+        "json": lambda: to_json(data),
+        "junit": lambda: comparisons.to_junit(comparison, fail_on=fail_on),
+        "github": lambda: comparisons.to_github(comparison, fail_on=fail_on),
+    }[output.form]()
+    if output.out is not None:
+        write_file(output.out, text if text.endswith("\n") else text + "\n")
+        text = "\n".join([comparisons.summary_line(comparison), *lines, str(output.out)])
+        data["path"] = output.out
+    return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))
+
+
+def load_measured(
+    farm: Farm, campaigns: Sequence[Campaign], wanted: Callable[[RunRecord], bool] | None = None
+) -> list[Measured]:
+    """Return the measured cases of some campaigns, without the pairs that only warmed a device."""
+    pairings = {campaign.campaign_id: campaign.terms.pairing for campaign in campaigns}
+
+    def counts(run: RunRecord) -> bool:
+        pairing = pairings[run.campaign_id]
+        is_warmup = pairing is not None and run.invocation < pairing.warmup
+        return not is_warmup and (wanted is None or wanted(run))
+
+    return measured_cases(
+        farm.store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns]) if campaigns else (),
+        devices={str(serial): facts for serial, facts in farm.store.devices().items()},
+        builds=farm.store.builds(),
+        systems={
+            (campaign.campaign_id, serial): fingerprint
+            for campaign in campaigns
+            for serial, fingerprint in campaign.terms.fingerprints.items()
+        },
+        wanted=counts,
+    )
+
+
+def _paired_campaign(store: Store, sides: Sequence[str]) -> Campaign | None:
+    """Return the A/B campaign that is the only side named, else None."""
+    if len(sides) != 1:
+        return None
+    campaign = _campaign(store, sides[0])
+    return campaign if campaign.terms.pairing is not None else None
+
+
+def _campaign(store: Store, word: str) -> Campaign:
+    """Return the campaign that a word means: ``newest``, ``previous``, or the beginning of its id."""
+    if word == "newest":
+        return find_campaign(store, "")
+    if word == "previous":
+        known = store.campaigns()
+        if len(known) < 2:
+            raise UsageError("there is no previous campaign", hint="'benchfarm campaigns' lists what is stored")
+        namesake = next((item for item in known[1:] if item.name == known[0].name), known[1])
+        return find_campaign(store, namesake.campaign_id)
+    return find_campaign(store, word)
+
+
+def _between_campaigns(farm: Farm, words: Sequence[str], rule: Rule) -> Comparison:
+    named = {0: ("previous", "newest"), 1: (*words, "newest"), 2: tuple(words)}.get(len(words))
+    if named is None:
+        raise UsageError("two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE")
+    before, after = (_campaign(farm.store, word) for word in named)
+    if before.campaign_id == after.campaign_id:
+        raise UsageError(
+            f"both sides are the campaign {before.campaign_id}",
+            hint="name two campaigns, or what differs within one: --by build|model|device|delegate|config A B",
+        )
+    names = (f"{before.name} {before.campaign_id}", f"{after.name} {after.campaign_id}")
+    return compare_sides(load_measured(farm, [before]), load_measured(farm, [after]), rule, names=names)
+
+
+def _within_campaigns(farm: Farm, request: CompareRequest, rule: Rule) -> Comparison:
+    if len(request.sides) != 2:
+        raise UsageError(
+            f"--by {request.by} needs two sides", hint=f"benchfarm compare --by {request.by} BASELINE CANDIDATE"
+        )
+    before, after = (_selector(farm, rule.axis, word) for word in request.sides)
+    if request.campaigns:
+        campaigns = [_campaign(farm.store, word) for word in request.campaigns]
+        chosen = [campaigns, campaigns]
+    else:
+        chosen = _campaigns_with(farm.store, before, after, request)
+    sides = [
+        load_measured(farm, campaigns, lambda run, fits=fits: fits(run.case))  # type: ignore[misc]
+        for campaigns, fits in zip(chosen, (before, after), strict=True)
+    ]
+    for word, side in zip(request.sides, sides, strict=True):
+        if not side:
+            raise UsageError(f"nothing was measured of {request.by} {word!r} there", hint="see 'benchfarm runs'")
+    names = (f"{request.by} {request.sides[0]}", f"{request.by} {request.sides[1]}")
+    return compare_sides(sides[0], sides[1], rule, names=names)
+
+
+def _campaigns_with(
+    store: Store, before: Callable[[Case], bool], after: Callable[[Case], bool], request: CompareRequest
+) -> list[list[Campaign]]:
+    """Return the newest campaign that has both sides, else the newest of each."""
+    newest: list[Campaign | None] = [None, None]
+    for listed in store.campaigns():
+        campaign = store.campaign(listed.campaign_id)
+        assert campaign is not None, "it has just been listed"
+        has = [any(fits(item.case) for item in campaign.invocations) for fits in (before, after)]
+        if all(has):
+            return [[campaign], [campaign]]
+        newest = [known or (campaign if there else None) for known, there in zip(newest, has, strict=True)]
+        if all(newest):
+            break
+    for word, known in zip(request.sides, newest, strict=True):
+        if known is None:
+            raise UsageError(f"no campaign has the {request.by} {word!r}", hint="'benchfarm runs' lists what is stored")
+    return [[known] for known in newest if known is not None]
+
+
+def _selector(farm: Farm, axis: Axis, word: str) -> Callable[[Case], bool]:
+    """Return whether a case is of the side that a word means."""
+    if not word:
+        raise UsageError("an empty word names no side")
+    match axis:
+        case Axis.BUILD:
+            shas = _build_shas(farm, word)
+            return lambda case: case.build_sha256 in shas
+        case Axis.MODEL:
+            return lambda case: case.model_name == word or _begins(case.model_sha256, word)
+        case Axis.DEVICE:
+            return lambda case: case.serial == word
+        case Axis.DELEGATE:
+            return lambda case: case.delegate.value == word
+        case _:
+            parts = config_parts(word)
+            return lambda case: all(_has(case, key, value) for key, value in parts)
+
+
+def _build_shas(farm: Farm, word: str) -> set[str]:
+    name, _, digits = word.partition("@")
+    stored = farm.store.builds()
+    found = {sha for sha, build in stored.items() if _begins(sha, word) or (build.name == name and not digits)}
+    found |= {sha for sha, build in stored.items() if digits and build.name == name and sha.startswith(digits)}
+    if not found and digits:
+        try:
+            found = {farm.library.find_release(word).program.sha256}
+        except ArtifactError as error:
+            raise UsageError(str(error), hint=error.hint) from error
+    if not found:
+        known = ", ".join(sorted(f"{build.name} {sha[:12]}" for sha, build in stored.items()))
+        raise UsageError(f"no build {word!r} is stored", hint=f"there are {known or 'none'}")
+    return found
+
+
+def _begins(sha256: str, word: str) -> bool:
+    return len(word) >= _SHORTEST_SHA and sha256.startswith(word)
+
+
+def config_parts(word: str) -> list[tuple[str, str]]:
+    """Return the parts of ``delegate=gpu,threads=1``; raises UsageError for one that isn't name=value."""
+    parts = []
+    for part in word.split(","):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(
+                f"{part!r} isn't name=value", hint="for example --by config delegate=xnnpack,threads=1 delegate=gpu"
+            )
+        parts.append((key.strip(), value.strip()))
+    return parts
+
+
+def _has(case: Case, key: str, value: str) -> bool:
+    if key in _CONFIG_KEYS:
+        return _CONFIG_KEYS[key][1](case) == value
+    return dict(case.flags).get(key) == value

@@ -1,0 +1,268 @@
+"""An A/B campaign: on every device a pilot, then as many pairs as its noise asks for, without letting the device go.
+
+What is planned beyond the pilot follows from the stored pilot alone, so that a resume plans the same pairs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from orchestrator.analysis.pairing import (
+    PairCount,
+    count_pairs,
+    log_ratios,
+    pair_round,
+    pair_seconds,
+    usable_pairs,
+)
+from orchestrator.engine.campaign import CampaignResult
+from orchestrator.engine.case_runner import CaseRunner, Services, Workload
+from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
+from orchestrator.errors import BenchfarmError, DeviceError, InterruptedByUserError
+from orchestrator.ports import Device, Executor, Lease, Store
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.records.pairing import Pairing
+from orchestrator.records.run import RunRecord
+from orchestrator.records.workload import Case, Pass
+from orchestrator.units import format_duration, format_percent
+
+
+def first_invocations(pairing: Pairing, cases: Mapping[CaseKey, Case], *, seed: int) -> tuple[Invocation, ...]:
+    """Return warm-up and pilot of all devices, each device's in the order in which it runs them."""
+    found: list[Invocation] = []
+    for serial, sides in _by_device(pairing, cases).items():
+        for number in pairing.first_numbers:
+            found += pair_round(pairing, cases, number, sides, seed=seed, serial=serial)
+    return tuple(found)
+
+
+def _by_device(pairing: Pairing, cases: Mapping[CaseKey, Case]) -> dict[Serial, list[int]]:
+    devices: dict[Serial, list[int]] = {}
+    for side, (baseline, _) in enumerate(pairing.sides):
+        devices.setdefault(cases[baseline].serial, []).append(side)
+    return devices
+
+
+class PairProgress:
+    """What is stored of one device's pairs, and what is to come next."""
+
+    def __init__(self, store: Store, campaign: Campaign, serial: Serial) -> None:
+        assert campaign.terms.pairing is not None, "an A/B campaign has its pairing"
+        self._store = store
+        self._campaign = campaign
+        self._serial = serial
+        self._pairing = campaign.terms.pairing
+        self._cases = {item.case.case_key: item.case for item in campaign.invocations}
+        self._sides = _by_device(self._pairing, self._cases).get(serial, [])
+
+    def counts(self) -> dict[int, PairCount]:
+        """Return how many pairs each side needs, as the stored pilot says; empty before the pilot is whole."""
+        runs = self._runs()
+        first = set(self._pairing.first_numbers)
+        keys = [key for side in self._sides for key in self._pairing.sides[side]]
+        if any({run.invocation for run in runs.get(key, ())} & first != first for key in keys):
+            return {}
+        pilot = [run for key in keys for run in runs[key] if run.invocation in first]
+        pair_s = pair_seconds(pilot)
+        return {
+            side: count_pairs(
+                self._pairing,
+                log_ratios(pair for number, pair in self._usable(runs, side).items() if number in first),
+                pair_s=pair_s,
+                sides=len(self._sides),
+            )
+            for side in self._sides
+        }
+
+    def pair_s(self) -> float | None:
+        """Return what one pair takes on this device."""
+        return pair_seconds([run for runs in self._runs().values() for run in runs])
+
+    def left(self) -> list[Invocation]:
+        """Return the next invocations; none when there is nothing left to do.
+
+        First the pilot. Then up to the planned pairs, then as many as were lost to runs that can't be used, until those
+        run out too: the pairs are of one device in one state, and not for ever.
+        """
+        done = self._store.done(self._campaign.campaign_id)
+        counts = self.counts()
+        if not counts:
+            return self._open(done, dict.fromkeys(self._pairing.first_numbers, self._sides))
+        runs = self._runs()
+        wanted: dict[int, list[int]] = {}
+        for side, count in counts.items():
+            tried = self._tried(runs, side)
+            missing = count.pairs - len(self._usable(runs, side))
+            if count.limit == "pilot" or missing <= 0:
+                continue
+            last = min(tried + missing, count.most_tried)
+            for pair in range(last):
+                wanted.setdefault(self._pairing.warmup + pair, []).append(side)
+        return self._open(done, dict(sorted(wanted.items())))
+
+    def _open(self, done: set[tuple[CaseKey, Pass, int]], wanted: Mapping[int, Sequence[int]]) -> list[Invocation]:
+        planned = [
+            item
+            for number, sides in wanted.items()
+            for item in pair_round(
+                self._pairing, self._cases, number, sides, seed=self._campaign.seed, serial=self._serial
+            )
+        ]
+        return [item for item in planned if (item.case.case_key, item.run_pass, item.number) not in done]
+
+    def _runs(self) -> dict[CaseKey, list[RunRecord]]:
+        keys = [key for side in self._sides for key in self._pairing.sides[side]]
+        found: dict[CaseKey, list[RunRecord]] = {}
+        for run in self._store.runs(campaign_ids=(self._campaign.campaign_id,), case_keys=keys):
+            found.setdefault(run.case.case_key, []).append(run)
+        return found
+
+    def _usable(self, runs: Mapping[CaseKey, Sequence[RunRecord]], side: int) -> dict[int, tuple[RunRecord, RunRecord]]:
+        baseline, candidate = self._pairing.sides[side]
+        return usable_pairs(runs.get(baseline, ()), runs.get(candidate, ()), warmup=self._pairing.warmup)
+
+    def _tried(self, runs: Mapping[CaseKey, Sequence[RunRecord]], side: int) -> int:
+        """Return how many counted pairs have both runs stored."""
+        numbers = [
+            {run.invocation for run in runs.get(key, ()) if run.invocation >= self._pairing.warmup}
+            for key in self._pairing.sides[side]
+        ]
+        return len(numbers[0] & numbers[1])
+
+
+class AbRunner:
+    """Runs what a stored A/B campaign still lacks, a job for each device as in any campaign."""
+
+    def __init__(self, services: Services, lease: Lease, executor: Executor) -> None:
+        self._services = services
+        self._lease = lease
+        self._executor = executor
+
+    def run(self, workload: Workload, devices: Sequence[tuple[Device, DeviceFacts]]) -> CampaignResult:
+        """Run all pairs that the devices' pilots ask for; raises as ``CampaignRunner.run``."""
+        campaign, store = workload.campaign, self._services.store
+        serials = dict.fromkeys(item.case.serial for item in campaign.invocations)
+        there = {device.serial for device, _ in devices}
+        open_first = {serial: PairProgress(store, campaign, serial).left() for serial in serials}
+        lost: dict[Serial, str] = {
+            serial: "not attached, or not usable" for serial, left in open_first.items() if left and serial not in there
+        }
+        done = len(store.done(campaign.campaign_id))
+        self._services.observer.on_event(
+            CampaignStarted(
+                campaign=campaign,
+                devices=tuple(facts for _, facts in devices),
+                total=max(len(campaign.invocations), done),
+                done=done,
+            )
+        )
+        jobs = [
+            (device, self._job(device, facts, workload, lost))
+            for device, facts in devices
+            if open_first.get(facts.serial)
+        ]
+        status = CampaignStatus.INTERRUPTED
+        try:
+            # This computer drives the phones: measured at the same time, its figures would be adb's.
+            for is_host in (False, True):
+                self._executor.run(
+                    [(str(device.serial), job) for device, job in jobs if (device.kind is DeviceKind.HOST) is is_host]
+                )
+            if self._services.cancelled.is_set():
+                raise InterruptedByUserError
+            if not lost:
+                status = CampaignStatus.FINISHED
+        except KeyboardInterrupt:
+            raise InterruptedByUserError from None
+        finally:
+            result = self._end(campaign, status, lost, list(serials))
+        return result
+
+    def _end(
+        self, campaign: Campaign, status: CampaignStatus, lost: Mapping[Serial, str], serials: Sequence[Serial]
+    ) -> CampaignResult:
+        store, finished_at = self._services.store, self._services.clock.now()
+        store.set_status(campaign.campaign_id, status, finished_at)
+        stored = len(store.done(campaign.campaign_id))
+        left = sum(len(PairProgress(store, campaign, serial).left()) for serial in serials)
+        ended = replace(campaign, status=status, finished_at=finished_at)
+        self._services.observer.on_event(CampaignEnded(campaign=ended, status=status, stored=stored, left=left))
+        return CampaignResult(campaign=ended, status=status, stored=stored, lost=lost, left=left)
+
+    def _job(
+        self, device: Device, facts: DeviceFacts, workload: Workload, lost: dict[Serial, str]
+    ) -> Callable[[], None]:
+        progress = PairProgress(self._services.store, workload.campaign, facts.serial)
+
+        def job() -> None:
+            reason = ""
+            try:
+                with self._lease.acquire(device.serial):
+                    try:
+                        self._run_pairs(CaseRunner(device, facts, workload, self._services), progress, facts.serial)
+                    finally:
+                        self._put_back(device)
+            except DeviceError as error:
+                reason = str(error)
+                lost[device.serial] = reason
+            finally:
+                left = len(progress.left())
+                self._services.observer.on_event(DeviceFinished(serial=device.serial, left=left, reason=reason))
+
+        return job
+
+    def _run_pairs(self, runner: CaseRunner, progress: PairProgress, serial: Serial) -> None:
+        told = False
+        while queue := progress.left():
+            counts = progress.counts()
+            if counts and not told:
+                told = True
+                self._tell(progress, counts, serial)
+            runner.run_all(queue)
+
+    def _tell(self, progress: PairProgress, counts: Mapping[int, PairCount], serial: Serial) -> None:
+        """Say what the pilot means: how many pairs, how long."""
+        pairs = sum(count.pairs for count in counts.values())
+        noises = [count.log_std for count in counts.values() if count.log_std is not None]
+        pair_s = progress.pair_s()
+        left = len(progress.left())
+        lasts = f", about {format_duration(left / 2 * pair_s)} more" if pair_s else ""
+        noise = f", as pairs differ by {format_percent(max(noises))}" if noises else ""
+        text = f"{pairs} pairs are planned{noise}{lasts}"
+        limits = {count.limit: count.needed for count in counts.values() if count.limit in {"most", "budget"}}
+        for limit, needed in limits.items():
+            word = "the most that was allowed" if limit == "most" else "what the budget allows"
+            text += f"; that is {word}, {needed} would be needed"
+        self._services.observer.on_event(DeviceNote(serial=serial, text=text))
+
+    def _put_back(self, device: Device) -> None:
+        """Undo what was changed; what can't be undone now stays in the journal and is named."""
+        try:
+            self._services.conditioner.restore(device)
+        except BenchfarmError as error:
+            text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
+            self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=True))
+
+
+def pair_counts(store: Store, campaign: Campaign) -> dict[int, PairCount]:
+    """Return how many pairs each of a campaign's sides is planned to have; those without a whole pilot are left out."""
+    serials = dict.fromkeys(item.case.serial for item in campaign.invocations)
+    return {side: count for serial in serials for side, count in PairProgress(store, campaign, serial).counts().items()}
+
+
+def equal_campaign(campaigns: Sequence[Campaign], pairing: Pairing) -> Campaign | None:
+    """Return the first of some campaigns that compares just these cases at least as finely, None when there is none."""
+    for campaign in campaigns:
+        known = campaign.terms.pairing
+        if (
+            known is not None
+            and set(known.sides) == set(pairing.sides)
+            and known.detect <= pairing.detect
+            and (known.level, known.threshold) == (pairing.level, pairing.threshold)
+            and (known.most, known.budget_s) == (pairing.most, pairing.budget_s)
+        ):
+            return campaign
+    return None

@@ -1,0 +1,168 @@
+"""The first slow one of a row of builds, by comparing each that is looked at with the one that is known to be good."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
+
+#: A step that explains less than this share of the whole change isn't all there is.
+_WHOLE_SHARE: Final = 0.6
+
+
+class Judgement(enum.StrEnum):
+    """What a build is, beside the good one."""
+
+    GOOD = "good"
+    BAD = "bad"
+    #: Measured, and the figures don't say.
+    UNCLEAR = "unclear"
+    #: It couldn't be measured.
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What comparing a build with the good one (or with another) gave."""
+
+    #: The gravest of the cases' verdicts; None when nothing was measured.
+    verdict: ComparisonVerdict | None
+    #: Why nothing was measured.
+    reason: str = ""
+    #: Where it is stored.
+    campaign_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One build of the row that was looked at; ``index`` counts from the good build, 0."""
+
+    index: int
+    judgement: Judgement
+    compared: Compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectResult:
+    """What a search found."""
+
+    #: In the order in which they were measured.
+    probes: tuple[Probe, ...]
+    #: None when the ends don't differ, or when builds that couldn't be judged lie before it.
+    first_bad: int | None = None
+    last_good: int | None = None
+    #: Without a first bad one: it is among these.
+    suspects: tuple[int, ...] = ()
+    #: The last good one against the first one known to be bad.
+    step: Compared | None = None
+    #: What to know beside it, as sentences.
+    remarks: tuple[str, ...] = ()
+
+
+#: Compares two builds of the row, baseline and candidate, by their indices.
+Compare = Callable[[int, int], Compared]
+
+
+def bisect(count: int, compare: Compare, *, on_probe: Callable[[Probe], None] | None = None) -> BisectResult:
+    """Return the first bad one of ``count`` builds, the first of which is good and the last bad.
+
+    Builds that can't be measured or judged are gone around, as long as others are left between; the result then names
+    those among which the first bad one is. Raises ValueError for fewer than two builds.
+    """
+    if count < 2:
+        raise ValueError("a good and a bad build are needed")
+    probes: list[Probe] = []
+
+    def look(index: int, whole: float | None) -> Judgement:
+        compared = compare(0, index)
+        probes.append(Probe(index=index, judgement=judgement_of(compared.verdict, whole), compared=compared))
+        if on_probe is not None:
+            on_probe(probes[-1])
+        return probes[-1].judgement
+
+    if look(count - 1, None) is not Judgement.BAD:
+        return BisectResult(probes=tuple(probes), remarks=(_ends_alike(probes[0]),))
+    whole = _log_ratio(probes[0].compared.verdict)
+    low, high = 0, count - 1
+    passed: set[int] = set()
+    while between := [index for index in range(low + 1, high) if index not in passed]:
+        middle = min(between, key=lambda index: (abs(2 * index - low - high), index))
+        match look(middle, whole):
+            case Judgement.BAD:
+                high = middle
+            case Judgement.GOOD:
+                low = middle
+            case _:
+                passed.add(middle)
+    step = probes_of(probes, high).compared if low == 0 else compare(low, high)
+    suspects = (*(index for index in sorted(passed) if low < index < high), high)
+    return BisectResult(
+        probes=tuple(probes),
+        first_bad=high if len(suspects) == 1 else None,
+        last_good=low,
+        suspects=suspects if len(suspects) > 1 else (),
+        step=step,
+        remarks=tuple(_remarks(probes, step, whole, suspects)),
+    )
+
+
+def probes_of(probes: Sequence[Probe], index: int) -> Probe:
+    """Return the probe of a build that was looked at."""
+    return next(probe for probe in probes if probe.index == index)
+
+
+def judgement_of(verdict: ComparisonVerdict | None, whole: float | None) -> Judgement:
+    """Return what a verdict against the good build means.
+
+    ``whole`` is the logarithm of the whole change. Where a verdict is inconclusive, a build is still good when its
+    interval lies below half of the change.
+    """
+    if verdict is None or verdict.outcome is ComparisonOutcome.INCOMPARABLE:
+        return Judgement.SKIPPED
+    if verdict.outcome is ComparisonOutcome.SLOWER:
+        return Judgement.BAD
+    if verdict.outcome in {ComparisonOutcome.SAME, ComparisonOutcome.FASTER}:
+        return Judgement.GOOD
+    if whole is not None and verdict.high is not None and math.log(verdict.high) < whole / 2:
+        return Judgement.GOOD
+    return Judgement.UNCLEAR
+
+
+def _log_ratio(verdict: ComparisonVerdict | None) -> float:
+    return math.log(verdict.ratio) if verdict is not None and verdict.ratio is not None else 0.0
+
+
+def _ends_alike(probe: Probe) -> str:
+    verdict = probe.compared.verdict
+    if verdict is None or verdict.ratio is None:
+        why = probe.compared.reason or " ".join(verdict.reasons if verdict is not None else ())
+        return f"The bad build could not be compared with the good one: {why}"
+    seen = f"; {verdict.detectable:.1%} would have been seen" if verdict.detectable is not None else ""
+    return f"The bad build isn't slower than the good one: {verdict.outcome}, {verdict.ratio - 1:+.1%}{seen}."
+
+
+def _remarks(probes: Sequence[Probe], step: Compared, whole: float, suspects: Sequence[int]) -> list[str]:
+    remarks = []
+    if len(suspects) > 1:
+        remarks.append(f"{len(suspects) - 1} builds before the first one known to be bad couldn't be judged.")
+    known = [probe.compared.verdict for probe in probes if probe.compared.verdict is not None]
+    if any(verdict.outcome is ComparisonOutcome.FASTER for verdict in known):
+        remarks.append("A build between was faster than the good one: there is more than one change.")
+    bad = [probe.compared.verdict for probe in probes if probe.judgement is Judgement.BAD]
+    ends = [(v.low, v.high) for v in bad if v is not None and v.low is not None and v.high is not None]
+    if ends and max(low for low, _ in ends) > min(high for _, high in ends):
+        remarks.append("The slow builds aren't equally slow: there is more than one change.")
+    verdict = step.verdict
+    if verdict is None or verdict.outcome is not ComparisonOutcome.SLOWER:
+        what = verdict.outcome.value if verdict is not None else "not measured"
+        remarks.append(
+            f"The last good and the first bad build, against each other, are {what}: the change came in small steps, "
+            "or a verdict was wrong; measure again with a smaller --detect."
+        )
+    elif _log_ratio(verdict) < _WHOLE_SHARE * whole:
+        remarks.append("This step is only a part of the whole change; bisect on from the first bad build.")
+    return remarks
