@@ -50,6 +50,8 @@ OWNERS = {
     "psycopg": {"store"},
     "pandas": {"report/frames.py"},
     "jinja2": {"report/render.py"},
+    "altair": {"report/charts.py"},
+    "vl_convert": {"report/pictures.py"},
     "typer": {"cli"},
     "click": {"cli"},
     "rich": {"cli"},
@@ -81,6 +83,8 @@ HEAVY = (
     "yaml",
     "pydantic",
     "jinja2",
+    "altair",
+    "vl_convert",
 )
 
 

@@ -106,7 +106,8 @@ def imported(farm: Farm, result: ImportResult, out: Path | None, *, notes: Seque
     if result.campaign is not None:
         shown = report_data(farm, [result.campaign])
         path = out or farm.settings.data_folder / "reports" / f"{result.campaign.campaign_id}.html"
-        write_html(shown, path, title=report_title([result.campaign]))
+        title = report_title([result.campaign])
+        write_html(shown, path, title=title, cache_folder=farm.settings.cache_folder)
         doubtful = sum(
             run.outcome is not Outcome.COMPLETED or run.verdict.quality is Quality.REJECTED for run in result.runs
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator import __version__
+from orchestrator.analysis.rounds import standings
 from orchestrator.bootstrap import Farm, Settings, litert_build
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import NamedFile, host_files
@@ -20,21 +21,24 @@ from orchestrator.cli.reports import report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.cli.stored import find_campaign
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
-from orchestrator.engine.case_runner import Services, Workload
 from orchestrator.engine.events import DeviceNote, FileMoving
 from orchestrator.engine.flag_check import check_flags, learn_flags
+from orchestrator.engine.rounds import open_works
+from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.executors.local import ThreadExecutor
-from orchestrator.planning import Expansion, expand
+from orchestrator.planning import Expansion, expand, sentinel_case
 from orchestrator.ports import Device
-from orchestrator.records.campaign import Campaign, CampaignStatus, Terms
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Build, Case, Model, ToolName
+from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 
+#: A plan that keeps its busiest device busy for so long is bracketed by the reference workload, unless it says else.
+SENTINEL_FROM_S = 600.0
 _Known = TypeVar("_Known", Model, Build)
 
 
@@ -176,7 +180,8 @@ def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
         if not expansion.cases:
             reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
             raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
-        queues = expansion.invocations.values()
+        sentinels, reference = _sentinels(farm, plan, expansion, devices)
+        models = list({model.sha256: model for model in (*reference, *models)}.values())
         twins = farm.flex_builds(builds)
         campaign = Campaign(
             campaign_id=CampaignId(f"{farm.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"),
@@ -189,6 +194,11 @@ def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
             terms=Terms(
                 limits=plan.limits,
                 timeout_s=plan.timeout_s,
+                stopping=plan.stopping,
+                budget_s=plan.budget_s,
+                quiet=plan.quiet,
+                sustained_s=plan.sustained_s,
+                may_reboot=plan.may_reboot,
                 files={model.sha256: str(model.path) for model in models}
                 | {build.sha256: str(build.path) for build in (*builds, *twins.values())}
                 | {item.sha256: str(item.path) for build in builds for item in build.companions}
@@ -196,13 +206,37 @@ def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
                 fingerprints={facts.serial: facts.fingerprint for _, facts in devices if facts.fingerprint},
             ),
             host=f"{socket.gethostname()} ({platform.system()} {platform.machine()})",
-            invocations=tuple(invocation for queue in queues for invocation in queue),
+            invocations=tuple(
+                invocation
+                for serial, queue in expansion.invocations.items()
+                for invocation in (*sentinels.get(serial, ()), *queue)
+            ),
             skipped=expansion.skipped,
         )
         farm.store.begin_campaign(
             campaign, devices=[facts for _, facts in devices], models=models, builds=[*builds, *twins.values()]
         )
         return _run(farm, campaign, models, builds, devices, out)
+
+
+def _sentinels(
+    farm: Farm, plan: Plan, expansion: Expansion, devices: Sequence[tuple[Device, DeviceFacts]]
+) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
+    """Return the reference workload of each device that has work, with its model; none where it isn't wanted."""
+    wanted = plan.sentinel if plan.sentinel is not None else expansion.estimate_s(plan)[0] >= SENTINEL_FROM_S
+    if not wanted:
+        return {}, []
+    from orchestrator.models.inspect import identify_model
+    from orchestrator.models.zoo import sample_models
+
+    model = identify_model(sample_models()[0])
+    builds = farm.builds_for(plan, [facts for _, facts in devices])
+    found: dict[Serial, tuple[Invocation, ...]] = {}
+    for _, facts in devices:
+        case = sentinel_case(plan, facts, model, builds)
+        if case is not None and expansion.invocations.get(facts.serial):
+            found[facts.serial] = (Invocation(case=case, run_pass=Pass.SENTINEL, number=0),)
+    return found, [model] if found else []
 
 
 def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
@@ -215,9 +249,10 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
             from orchestrator.cli.pairing import resume_pairs
 
             return resume_pairs(farm, campaign)
-        done = farm.store.done(campaign.campaign_id)
-        cases = [
-            item.case for item in campaign.invocations if (item.case.case_key, item.run_pass, item.number) not in done
+        works = open_works(campaign, list(farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
+        busy = {serial for serial, work in works.items() if work.invocations}
+        cases = [item.case for work in works.values() for item in work.invocations] + [
+            item.case for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial in busy
         ]
         models, builds, devices = reopen(farm, campaign, cases)
         return _run(farm, campaign, models, builds, devices, out)
@@ -329,7 +364,7 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     path = out or farm.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
     unwritten = ""
     try:
-        write_html(data, path, title=report_title([campaign]))
+        write_html(data, path, title=report_title([campaign]), cache_folder=farm.settings.cache_folder)
     except (UsageError, HostStorageError) as error:
         # What was measured is stored; a report can be rendered again.
         unwritten = str(error)
@@ -341,8 +376,11 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     )
     lines += [one_line(line) for line in skips]
     lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
+    if result.savings is not None and result.savings.text:
+        lines.append(result.savings.text)
     if result.left:
-        lines.append(f"{result.left} invocations are left; 'benchfarm run --resume' goes on")
+        least = "at least " if campaign.terms.stopping is not None else ""
+        lines.append(f"{least}{result.left} invocations are left; 'benchfarm run --resume' goes on")
     if unwritten:
         lines.append(f"the report could not be written: {unwritten}")
         lines.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
@@ -355,6 +393,18 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
             "status": campaign.status,
             "stored": result.stored,
             "left": result.left,
+            "saved": result.savings,
+            "stopped": [
+                {
+                    "case_key": key,
+                    "reason": item.reason,
+                    "text": item.text,
+                    "stored": item.stored,
+                    "used": item.used,
+                    "half_width": item.half_width,
+                }
+                for key, item in standings(campaign, runs).items()
+            ],
             "without_result": doubtful,
             "lost": result.lost,
             "left_out": farm.left_out,

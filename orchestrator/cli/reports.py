@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
@@ -16,30 +18,78 @@ FORMATS = ("html", "text", "markdown", "csv", "json")
 
 
 def render(
-    settings: Settings, prefixes: tuple[str, ...], *, form: str, out: Path | None, published: bool
+    settings: Settings,
+    prefixes: tuple[str, ...],
+    *,
+    form: str,
+    out: Path | None,
+    published: bool,
+    pictures: Path | None = None,
+    accuracy: Path | None = None,
 ) -> CommandResult:
     """Render a report of the named campaigns, or of the newest.
 
     HTML always goes to a file (the data folder's ``reports`` when none is named), the other forms to standard output
-    unless a file is named.
+    unless a file is named. With ``pictures``, each chart is written to that folder too.
     """
     if form not in FORMATS:
         raise UsageError(f"there is no report format {form!r}", hint=f"choose one of {', '.join(FORMATS)}")
+    known = load_accuracy(accuracy) if accuracy is not None else {}
     with Farm(settings) as farm:
         chosen = [find_campaign(farm.store, prefix) for prefix in prefixes or ("",)]
-        data = report_data(farm, chosen, published=published)
+        data = report_data(farm, chosen, published=published, accuracy=known)
+    named = {"campaigns": [item.campaign_id for item in chosen]}
+    drawn = _write_pictures(data, pictures) if pictures is not None else ()
+    more = {"pictures": list(drawn)} if pictures is not None else {}
+    note = f"\n{len(drawn)} pictures in {pictures}" if pictures is not None else ""
     if form == "html":
         path = out or settings.data_folder / "reports" / f"{chosen[0].campaign_id}.html"
-        write_html(data, path, title=report_title(chosen))
-        return CommandResult(text=str(path), data={"path": path, "campaigns": [item.campaign_id for item in chosen]})
+        write_html(data, path, title=report_title(chosen), cache_folder=settings.cache_folder)
+        return CommandResult(text=f"{path}{note}", data={"path": path, **named, **more})
     text = _rendered(data, form)
     if out is not None:
         write_file(out, text)
-        return CommandResult(text=str(out), data={"path": out, "campaigns": [item.campaign_id for item in chosen]})
-    return CommandResult(text=text.rstrip("\n"), data={"format": form, "content": text})
+        return CommandResult(text=f"{out}{note}", data={"path": out, **named, **more})
+    return CommandResult(text=text.rstrip("\n") + note, data={"format": form, "content": text, **more})
 
 
-def report_data(farm: Farm, campaigns: list[Campaign], *, published: bool = False) -> ReportData:
+def load_accuracy(path: Path) -> Mapping[str, float]:
+    """Return accuracies in percent by model, from a CSV file with the columns model and accuracy.
+
+    Raises UsageError naming file and line when it can't be read.
+    """
+    found: dict[str, float] = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = csv.reader(stream)
+            if [name.strip() for name in next(rows, [])][:2] != ["model", "accuracy"]:
+                raise UsageError(f"{path}:1: the columns must be model,accuracy", hint="accuracy is in percent")
+            for row in filter(None, rows):
+                found[row[0].strip()] = _percent(row, f"{path}:{rows.line_num}")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"the accuracies can't be read from {path}: {error}") from error
+    return found
+
+
+def _percent(row: list[str], where: str) -> float:
+    try:
+        value = float(row[1])
+    except (IndexError, ValueError):
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise UsageError(f"{where}: there is no accuracy from 0 to 100 in this row", hint="write it in percent: 71.8")
+    return value
+
+
+def _write_pictures(data: ReportData, folder: Path) -> tuple[Path, ...]:
+    from orchestrator.report.pictures import write_pictures
+
+    return write_pictures(data, folder)
+
+
+def report_data(
+    farm: Farm, campaigns: list[Campaign], *, published: bool = False, accuracy: Mapping[str, float] | None = None
+) -> ReportData:
     """Gather what a report shows of some campaigns."""
     from orchestrator.report.assembly import build_report_data
     from orchestrator.tools.failure_codes import FAILURE_CODES
@@ -51,15 +101,16 @@ def report_data(farm: Farm, campaigns: list[Campaign], *, published: bool = Fals
         models=farm.store.models(),
         builds=farm.store.builds(),
         published=published,
+        accuracy=accuracy,
         failure_steps={code: failure.next_step for code, failure in FAILURE_CODES.items()},
     )
 
 
-def write_html(data: ReportData, path: Path, *, title: str) -> None:
-    """Write the HTML report."""
+def write_html(data: ReportData, path: Path, *, title: str, cache_folder: Path | None = None) -> None:
+    """Write the HTML report; what it takes long to make of it is kept in ``cache_folder``."""
     from orchestrator.report.render import render_html
 
-    write_file(path, render_html(data, title=title))
+    write_file(path, render_html(data, title=title, cache_folder=cache_folder))
 
 
 def report_title(campaigns: list[Campaign]) -> str:

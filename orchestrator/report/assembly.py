@@ -12,10 +12,11 @@ from orchestrator.analysis.case_result import CaseResult, CaseStatus, figure_us,
 from orchestrator.analysis.compare import best_of, speed_up
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.records.identity import CaseKey, ModelSha, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord, ToolReport
 from orchestrator.records.verdict import Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
+from orchestrator.report.curves import diff_pairs, sustained_rows, worst_grade
 from orchestrator.report.data import (
     BestMark,
     CampaignRow,
@@ -32,6 +33,7 @@ from orchestrator.report.headline import headline_of, totals_of
 from orchestrator.report.labels import configuration_labels, configuration_order, is_cpu, unique_labels
 from orchestrator.report.logs import excerpt, log_rank
 from orchestrator.report.next_steps import finding_step, next_step
+from orchestrator.report.operators import profiles_of
 from orchestrator.report.published import load_published
 from orchestrator.report.starts import start_rows
 
@@ -48,6 +50,7 @@ def build_report_data(
     builds: Mapping[str, Build],
     published: bool = False,
     failure_steps: Mapping[str, str] | None = None,
+    accuracy: Mapping[str, float] | None = None,
 ) -> ReportData:
     """Derive the figures of a report over some campaigns.
 
@@ -59,12 +62,13 @@ def build_report_data(
         builds: by sha256; builds that no case names are left out.
         published: whether to show the public reference table beside the results.
         failure_steps: what to do next by the failure codes of the programs' output, where a caller knows them.
+        accuracy: in percent by model name (with or without ``.tflite``) or sha256, where somebody measured it.
     """
     gathered = _Gathered(campaigns, runs)
     cases = gathered.cases
     skips = _unique_skips(campaigns)
     device_rows = _device_rows(gathered, [skip.serial for skip in skips], devices)
-    model_rows = _model_rows(cases.values(), models)
+    model_rows = _model_rows(cases.values(), models, accuracy or {})
     labels = configuration_labels(cases.values(), builds)
     rows = [
         _result_row(
@@ -113,6 +117,7 @@ def build_report_data(
         published=load_published() if published else (),
         totals=totals,
         headline=headline_of(campaign_rows, shown_devices, results, totals),
+        diffs=diff_pairs(results, {row.campaign_id: row.title for row in campaign_rows}),
     )
 
 
@@ -181,6 +186,9 @@ def _result_row(
         delegate=_evidence(result, trusted),
         invocations=tuple(_invocation_row(run, run.run_id in used, gathered.log_of(run)) for run in runs),
         starts=start_rows(runs),
+        profiles=profiles_of(runs),
+        sustained=sustained_rows(runs),
+        grade=worst_grade([run.verdict.grade for run in runs if run.run_id in used]),
         findings=_findings(runs),
         next_step=next_step(result, failure_steps),
     )
@@ -313,11 +321,19 @@ def _device_rows(
     }
 
 
-def _model_rows(cases: Iterable[Case], models: Mapping[str, Model]) -> dict[str, ModelRow]:
+def _model_rows(
+    cases: Iterable[Case], models: Mapping[str, Model], accuracy: Mapping[str, float]
+) -> dict[str, ModelRow]:
     names = {case.model_sha256: case.model_name.removesuffix(_MODEL_SUFFIX) or case.model_name for case in cases}
     labels = unique_labels({str(sha256): name for sha256, name in names.items()})
+    by_name = {name.removesuffix(_MODEL_SUFFIX): value for name, value in accuracy.items()}
     return {
-        sha256: ModelRow(sha256=sha256, label=label, size_bytes=models[sha256].size_bytes if sha256 in models else None)
+        sha256: ModelRow(
+            sha256=sha256,
+            label=label,
+            size_bytes=models[sha256].size_bytes if sha256 in models else None,
+            accuracy=accuracy.get(sha256, by_name.get(names[ModelSha(sha256)])),
+        )
         for sha256, label in labels.items()
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from orchestrator.records.device import DeviceState
 from orchestrator.report.tables import NOTHING
 
@@ -12,12 +14,17 @@ _KHZ_PER_MHZ = 1000
 
 def hottest_text(state: DeviceState | None) -> str:
     """Return the hottest plausible zone: ``41.0 (cpu-1-0)``, in degrees Celsius."""
-    low, high = _PLAUSIBLE_C
-    zones = [] if state is None else [(heat, zone) for zone, heat in state.heat_c.items() if low < heat < high]
+    zones = [] if state is None else [(heat, zone) for zone, heat in plausible_heat_c(state).items()]
     if not zones:
         return NOTHING
     heat, zone = max(zones)
     return f"{heat:.1f} ({zone})"
+
+
+def plausible_heat_c(state: DeviceState) -> Mapping[str, float]:
+    """Return the zones that show a temperature, in degrees Celsius."""
+    low, high = _PLAUSIBLE_C
+    return {zone: heat for zone, heat in state.heat_c.items() if low < heat < high}
 
 
 def battery_text(state: DeviceState | None) -> str:

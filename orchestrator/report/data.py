@@ -11,11 +11,13 @@ from datetime import datetime
 
 from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.compare import Ratio
+from orchestrator.analysis.sustained import SustainedCurve
 from orchestrator.records.device import DeviceFacts, DeviceState
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, Outcome
 from orchestrator.records.start import StartStage
-from orchestrator.records.verdict import Quality, Severity
+from orchestrator.records.verdict import Grade, Quality, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from orchestrator.report.operators import Profile, ProfileDiff
 
 
 class BestMark(enum.StrEnum):
@@ -40,6 +42,11 @@ class CampaignRow:
     host: str
     benchfarm_version: str
     seed: int
+
+    @property
+    def title(self) -> str:
+        """The name with the moment of its start, which tells two nights of one plan apart."""
+        return f"{self.name or self.campaign_id}, {self.created_at:%Y-%m-%d %H:%M}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +73,8 @@ class ModelRow:
     label: str
     #: None for a model that is named by a run and isn't in the store's list.
     size_bytes: int | None
+    #: In percent, as somebody else measured it on the model's own test data; None where nobody said.
+    accuracy: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +145,16 @@ class StartRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SustainedRow:
+    """One campaign's sustained run of a case: invocations directly one after the other."""
+
+    campaign_id: str
+    #: Seconds since its start, and the latency then in microseconds; of invocations of the delegate itself.
+    points: tuple[tuple[float, float], ...]
+    curve: SustainedCurve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
     """One case: what was asked for, what came of it, and everything that shows it."""
 
@@ -164,6 +183,12 @@ class ResultRow:
     invocations: tuple[InvocationRow, ...]
     #: By stage, where the plan has the pass ``cold``.
     starts: tuple[StartRow, ...]
+    #: By campaign, where the plan has the pass ``profile``.
+    profiles: tuple[Profile, ...]
+    #: By campaign, where the plan has the pass ``sustained``.
+    sustained: tuple[SustainedRow, ...]
+    #: How controlled the device was: the worst of the invocations used; None where no grade is stored.
+    grade: Grade | None
     findings: tuple[FindingRow, ...]
     #: What to do about a case without a figure of its own; empty when there is nothing to do.
     next_step: str
@@ -234,6 +259,17 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiffPair:
+    """Two profiled runs of one model on one device, and what explains the change from the first to the second."""
+
+    row: ResultRow
+    #: What each of them is, for example the configuration, or the campaign.
+    before: str
+    after: str
+    diff: ProfileDiff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
     """The report in a few sentences."""
 
@@ -261,6 +297,8 @@ class ReportData:
     published: tuple[PublishedFigure, ...]
     totals: Totals
     headline: Headline
+    #: Where profiles were taken: of one case over campaigns, and of a delegate against the CPU.
+    diffs: tuple[DiffPair, ...] = ()
 
     @property
     def has_virtual(self) -> bool:

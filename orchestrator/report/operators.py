@@ -130,9 +130,7 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileDiff:
     Operators are matched by type, name and how often that name came before; a delegate's partitions by their place.
     """
     old, new = _keyed(before), _keyed(after)
-    rows = []
-    for key in dict.fromkeys([*old, *new]):
-        rows.append(_diff_row(old.get(key), new.get(key), before, after))
+    rows = [_diff_row(old.get(key), new.get(key), before, after) for key in dict.fromkeys([*old, *new])]
     rows.sort(key=lambda row: (-abs(row.difference_us), row.node_type, row.name))
     return ProfileDiff(rows=tuple(rows), sentences=tuple(_sentences(rows, before, after)))
 

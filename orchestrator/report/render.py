@@ -3,47 +3,56 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import jinja2
+from markupsafe import Markup
 
 from orchestrator import __version__
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.device import CpuCluster
 from orchestrator.records.verdict import Severity
+from orchestrator.report.chart_rows import ChartRow, chart_rows
+from orchestrator.report.charts import ChartSpec, chart_specs
 from orchestrator.report.conditions import battery_text, clocks_text, hottest_text
 from orchestrator.report.data import BestMark, FindingRow, LogExcerpt, ReportData, ResultRow
-from orchestrator.report.escapes import csv_text, visible, visible_block
+from orchestrator.report.escapes import visible, visible_block
+from orchestrator.report.grids import Grid
 from orchestrator.report.guide_table import GuideTable
 from orchestrator.report.labels import SHORT_HASH, STATUS_WORDS, column_decimals, fallback_words
 from orchestrator.report.logs import LOG_CHARACTERS, shorter
-from orchestrator.report.matrix import OWN_FIGURE, figures_decimals, matrix_tables
+from orchestrator.report.matrix import OWN_FIGURE, MatrixTable, figures_decimals, matrix_tables
+from orchestrator.report.packing import pack
+from orchestrator.report.pictures import has_chart_data, packed_runtime
 from orchestrator.report.published import SOURCE
+from orchestrator.report.sections import grids_of
 from orchestrator.report.tables import (
     NOTHING,
     delegate_text,
     figure_ms,
-    flat_record,
     quality_text,
     reference_lines,
-    result_cells,
     spread_text,
-    start_cells,
 )
+from orchestrator.report.traces import condition_traces
 from orchestrator.resources import data_folder
 from orchestrator.units import US_PER_MS, format_bytes, format_duration
 
-#: Cases whose evidence stands on the page itself, to be read without scripts and to be printed. Beyond, it is kept
-#: aside in the page and shown when a cell is opened, so that a browser doesn't lay out what nobody looks at.
-_LAID_OUT_CASES: Final = 400
+#: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be printed. Beyond,
+#: they are folded into the page and unfolded when they are looked at.
+_LAID_OUT_CASES: Final = 60
+#: Cases whose evidence is folded together: enough for it to fold well, few enough to unfold at once.
+_EVIDENCE_SIZE: Final = 25
 #: Characters of logs in one report, shared among its cases; what is left of a share below the least isn't worth it.
-_LOG_BUDGET: Final = 500_000
+_LOG_BUDGET: Final = 3_000_000
 _LEAST_LOG: Final = 400
 _SHOWN_CASES: Final = 8
+_MOST_TROUBLED: Final = 200
 _REFERENCE_WORDS: Final = {
     "cpu_4_threads": "CPU, 4 threads",
     "cpu_2_threads": "CPU, 2 threads",
@@ -66,13 +75,38 @@ class _FindingGroup:
     rows: Sequence[ResultRow]
 
 
-def render_html(data: ReportData, *, title: str) -> str:
-    """Return the report as one HTML file: no reference to anything outside of it, styles and script of our own inside.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MatrixBlock:
+    """One model's matrix: its HTML, or the fold that holds it."""
+
+    model: str
+    html: Markup | None
+    fold: str
+    lines: int
+
+
+def render_html(data: ReportData, *, title: str, cache_folder: Path | None = None) -> str:
+    """Return the report as one HTML file: no reference to anything outside of it, styles and scripts inside.
 
     The same data and title give the same bytes. Every text is escaped; controls and direction marks are made visible.
+    The charts' library is kept in ``cache_folder`` for the next report.
     """
+    is_laid_out = len(data.results) <= _LAID_OUT_CASES
+    grids, sets = grids_of(data), chart_rows(data)
+    charts = {chart.name: chart for chart in chart_specs() if has_chart_data(chart, sets.get(chart.dataset, ()))}
+    decimals = _decimals(data.results)
+    folds = _data_folds(grids, sets, charts)
+    blocks = list(_matrix_blocks(data, folds, decimals=decimals, is_laid_out=is_laid_out))
+    evidence = list(_evidence(data.results, decimals))
+    if not is_laid_out:
+        folds |= {
+            f"evidence-{place}": pack(evidence[place * _EVIDENCE_SIZE : (place + 1) * _EVIDENCE_SIZE])
+            for place in range(-(-len(evidence) // _EVIDENCE_SIZE))
+        }
+    if charts:
+        folds["vega"] = packed_runtime(cache_folder)
     reference_columns, references = reference_lines(data.published)
-    log_characters = _log_characters(len(data.results))
+    troubled = [row for row in data.results if row.next_step and row.result.status is not CaseStatus.MEASURED]
     return (
         _environment()
         .get_template("report.html.j2")
@@ -80,19 +114,23 @@ def render_html(data: ReportData, *, title: str) -> str:
             title=title,
             version=__version__,
             data=data,
-            tables=matrix_tables(data),
+            blocks=blocks,
+            baselines=_baselines(data),
+            grids=grids,
+            charts=charts,
             findings=_finding_groups(data.results),
-            troubled=[row for row in data.results if row.next_step and row.result.status is not CaseStatus.MEASURED],
-            memory_rows=[row for row in data.results if row.result.status in OWN_FIGURE],
-            start_rows=[row for row in data.results if row.starts],
+            troubled=troubled[:_MOST_TROUBLED],
+            troubled_count=len(troubled),
             reference_columns=reference_columns,
             references=references,
             reference_words=_REFERENCE_WORDS,
             source=SOURCE,
-            is_laid_out=len(data.results) <= _LAID_OUT_CASES,
-            log_of=lambda log: _log_for_page(log, log_characters),
-            decimals=_decimals(data.results),
-            download=_download(data.results),
+            evidence=[(row, Markup(html)) for row, (_, html) in zip(data.results, evidence, strict=True)]  # noqa: S704
+            if is_laid_out
+            else [],
+            settings={"evidence_size": _EVIDENCE_SIZE},
+            folds=folds,
+            modes=sorted({row.case.process_mode.value for row in data.results}),
         )
     )
 
@@ -102,14 +140,74 @@ def render_guide_html(table: GuideTable, *, title: str) -> str:
     return _environment().get_template("guide_table.html.j2").render(title=title, version=__version__, table=table)
 
 
-def _download(rows: Sequence[ResultRow]) -> Mapping[str, object]:
-    """Return the flat records by column, for the page's own CSV download; text as it may stand in a CSV cell."""
-    records = [flat_record(row) for row in rows]
+def _data_folds(
+    grids: Mapping[str, Grid], sets: Mapping[str, Sequence[ChartRow]], charts: Mapping[str, ChartSpec]
+) -> dict[str, str]:
+    folds = {name: pack(grid.to_page()) for name, grid in grids.items()}
+    if charts:
+        folds["charts"] = pack(
+            {
+                name: {
+                    "name": name,
+                    "title": chart.title,
+                    "description": chart.description,
+                    "dataset": chart.dataset,
+                    "by": chart.by,
+                    "needs": chart.needs,
+                    "spec": chart.spec,
+                }
+                for name, chart in charts.items()
+            }
+        )
+        for name in {chart.dataset for chart in charts.values()}:
+            rows = sets[name]
+            folds[f"rows-{name}"] = pack({field: [row[field] for row in rows] for field in rows[0]})
+    return folds
+
+
+def _matrix_blocks(
+    data: ReportData, folds: dict[str, str], *, decimals: Mapping[str, int], is_laid_out: bool
+) -> Iterable[_MatrixBlock]:
+    """Yield each model's matrix; those of a large report are put among the folds."""
+    template = _environment().get_template("matrix.html.j2")
+    places = {row.key: place for place, row in enumerate(data.results)}
+    for number, table in enumerate(matrix_tables(data)):
+        html = template.render(table=table, places=places, decimals=decimals)
+        fold = "" if is_laid_out else f"matrix-{number}"
+        if fold:
+            folds[fold] = pack(html)
+        yield _MatrixBlock(
+            model=_title_of(table),
+            html=None if fold else Markup(html),  # noqa: S704
+            fold=fold,
+            lines=len(table.lines),
+        )
+
+
+def _title_of(table: MatrixTable) -> str:
+    return table.model.label
+
+
+def _evidence(rows: Sequence[ResultRow], decimals: Mapping[str, int]) -> Iterable[tuple[str, str]]:
+    """Yield the title and the HTML of each case's evidence."""
+    template = _environment().get_template("evidence.html.j2")
+    characters = _log_characters(len(rows))
+
+    def log_of(log: LogExcerpt) -> LogExcerpt | None:
+        return _log_for_page(log, characters)
+
+    for row in rows:
+        html = template.render(row=row, decimals=decimals, log_of=log_of, traces=condition_traces(row.invocations))
+        yield visible(row.model.label), html
+
+
+def _baselines(data: ReportData) -> Mapping[str, Sequence[str]]:
+    """Return what figures can be compared with: the configurations and the devices that have a judged figure."""
+    judged = [row for row in data.results if row.result.is_judged]
+    devices = dict.fromkeys(visible(row.device.title) for row in judged)
     return {
-        "columns": list(records[0]) if records else [],
-        "rows": [
-            [csv_text(value) if isinstance(value, str) else value for value in record.values()] for record in records
-        ],
+        "configurations": list(dict.fromkeys(visible(row.configuration) for row in judged)),
+        "devices": list(devices) if len(devices) > 1 else [],
     }
 
 
@@ -163,7 +261,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.filters |= {
+    filters: Mapping[str, Callable[..., object]] = {
         "ms": figure_ms,
         "size": format_bytes,
         "duration": format_duration,
@@ -177,6 +275,7 @@ def _environment() -> jinja2.Environment:
         "clocks": clocks_text,
         "clusters": _clusters_text,
     }
+    environment.filters |= filters
     environment.globals |= {
         "BestMark": BestMark,
         "CaseStatus": CaseStatus,
@@ -185,8 +284,6 @@ def _environment() -> jinja2.Environment:
         "SHOWN_CASES": _SHOWN_CASES,
         "STATUS_WORDS": STATUS_WORDS,
         "fallback_words": fallback_words,
-        "result_cells": result_cells,
-        "start_cells": start_cells,
     }
     return environment
 

@@ -50,7 +50,7 @@ def thread_steps(rows: Iterable[ResultRow]) -> tuple[ThreadStep, ...]:
             # Affinity follows the number of threads where a plan leaves it open; a fixed one parts two groups.
             key = (str(aspects), row.case.affinity if row.case.affinity not in ("big", "all") else "")
             groups[key].setdefault(row.case.threads, row)
-    steps = []
+    steps: list[ThreadStep] = []
     for group in groups.values():
         if len(group) > 1:
             steps += _steps(group)

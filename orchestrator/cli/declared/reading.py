@@ -17,13 +17,27 @@ def _report(
     out: Out = None,
     form: Annotated[str, typer.Option("--format", "-f", help="html, text, markdown, csv or json.")] = "html",
     published: Annotated[bool, typer.Option("--published", help="Show the public reference figures beside.")] = False,
+    pictures: Annotated[
+        Path | None, typer.Option("--pictures", help="Write each chart to this folder too, as SVG and PNG.")
+    ] = None,
+    accuracy: Annotated[
+        Path | None, typer.Option("--accuracy", help="CSV of model,accuracy (in percent), for the trade-off charts.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Render a report of one campaign or several."""
     from orchestrator.cli import reports
 
     show(
-        lambda settings: reports.render(settings, tuple(campaigns or ()), form=form, out=out, published=published),
+        lambda settings: reports.render(
+            settings,
+            tuple(campaigns or ()),
+            form=form,
+            out=out,
+            published=published,
+            pictures=pictures,
+            accuracy=accuracy,
+        ),
         as_json=as_json,
     )
 

@@ -1,0 +1,193 @@
+"""The data sets that the charts draw: plain rows, times in milliseconds, names as they may be shown."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from orchestrator.report.data import ReportData, ResultRow
+from orchestrator.report.escapes import visible
+from orchestrator.report.operators import Profile
+from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
+from orchestrator.report.sections import own_summary
+from orchestrator.report.tables import delegate_text
+from orchestrator.units import US_PER_MS
+
+ChartRow = dict[str, str | float | bool | None]
+_BYTES_PER_MB: Final = 1_000_000
+#: A type with less of a profile's time than this goes into "other types".
+_LEAST_SHARE: Final = 0.02
+_START_PARTS: Final = ("initialisation", "first inference", "steady inference")
+_MEMORY_PARTS: Final = ("after initialisation", "overall", "peak")
+
+
+def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
+    """Return the data sets by name; those without a row are left out."""
+    own = [row for row in data.results if own_summary(row) is not None]
+    sets = {
+        "cases": [_case(row, order) for order, row in enumerate(own)],
+        "threads": _threads(own),
+        "delegates": _delegates(data.results),
+        "pareto": _pareto(own),
+        "operators": _operators(data.results),
+        "starts": _parts(own, _START_PARTS, _start_amounts),
+        "memory": _parts(own, _MEMORY_PARTS, _memory_amounts),
+        "sustained": _sustained(data.results),
+    }
+    return {name: rows for name, rows in sets.items() if rows}
+
+
+def _who(row: ResultRow) -> ChartRow:
+    return {
+        "model": visible(row.model.label),
+        "device": visible(
+            row.device.title if row.device.is_virtual or not row.is_virtual else f"{row.device.label} (virtual)"
+        ),
+        "configuration": visible(row.configuration),
+        "delegate": row.case.delegate.value,
+        "is_virtual": row.is_virtual,
+    }
+
+
+def _case(row: ResultRow, order: int) -> ChartRow:
+    summary = own_summary(row)
+    assert summary is not None
+    interval = summary.interval
+    return _who(row) | {
+        "order": order,
+        "key": row.key,
+        "value": _ms(summary.median_us),
+        "low": _ms(interval.low if interval is not None else None),
+        "high": _ms(interval.high if interval is not None else None),
+        "delegate_truth": visible(delegate_text(row)),
+        "is_judged": row.result.is_judged,
+    }
+
+
+def _threads(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
+    return [
+        _who(step.row)
+        | {
+            "threads": step.row.case.threads,
+            "value": _median_ms(step.row),
+            "efficiency": round(step.efficiency * 100, 1),
+            "group": visible(f"{step.row.device.title}, {step.row.case.delegate}, {step.row.case.flags}"),
+        }
+        for step in thread_steps(rows)
+    ]
+
+
+def _delegates(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
+    return [
+        _who(step.row)
+        | {
+            "order": order,
+            "speed_up": round(step.speed_up, 3),
+            "delegate_truth": visible(delegate_text(step.row)),
+            "fallen_off": visible(step.fallen_off),
+        }
+        for order, step in enumerate(delegate_steps(rows))
+        if step.speed_up is not None
+    ]
+
+
+def _pareto(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
+    """Return judged cases of devices with several models; one model has no trade-off to show."""
+    devices: dict[str, list[ResultRow]] = defaultdict(list)
+    for row in rows:
+        if row.result.is_judged and (row.model.size_bytes is not None or row.model.accuracy is not None):
+            devices[row.device.serial].append(row)
+    found: list[ChartRow] = []
+    for members in devices.values():
+        if len({row.model.sha256 for row in members}) > 1:
+            found += _fronts(members)
+    return found
+
+
+def _fronts(members: Sequence[ResultRow]) -> Sequence[ChartRow]:
+    latency, size, accuracy = (
+        {row.key: value for row in members if (value := of(row)) is not None}
+        for of in (_median_ms, _size_mb, lambda row: row.model.accuracy)
+    )
+    fronts = {
+        "front_size_latency": on_front({key: (size[key], latency[key]) for key in size}),
+        "front_accuracy_size": on_front({key: (size[key], -accuracy[key]) for key in size if key in accuracy}),
+        "front_accuracy_latency": on_front({key: (latency[key], -accuracy[key]) for key in accuracy}),
+    }
+    return [
+        _who(row)
+        | {"key": row.key, "value": latency[row.key], "size_mb": size.get(row.key), "accuracy": accuracy.get(row.key)}
+        | {name: row.key in keys for name, keys in fronts.items()}
+        for row in members
+    ]
+
+
+def _operators(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
+    found: list[ChartRow] = []
+    for order, row in enumerate(rows):
+        for profile in row.profiles[-1:]:
+            label = f"{row.device.title}, {row.configuration}"
+            found += [
+                _who(row)
+                | {"profile": visible(label), "order": order, "type": visible(name), "where": where, "time": time_ms}
+                for (name, where), time_ms in _type_times(profile).items()
+            ]
+    return found
+
+
+def _type_times(profile: Profile) -> Mapping[tuple[str, str], float]:
+    times: dict[tuple[str, str], float] = defaultdict(float)
+    for kind in profile.by_type():
+        is_small = kind.share < _LEAST_SHARE and not kind.is_delegate
+        place = "delegate" if kind.is_delegate else "CPU"
+        times["other types" if is_small else kind.node_type, place] += kind.mean_us / US_PER_MS
+    return {key: round(value, 4) for key, value in times.items()}
+
+
+def _parts(
+    rows: Sequence[ResultRow], parts: Sequence[str], amounts_of: Callable[[ResultRow], Sequence[float | None]]
+) -> Sequence[ChartRow]:
+    return [
+        _who(row)
+        | {
+            "place": visible(f"{row.device.title}, {row.configuration}"),
+            "order": order,
+            "part": part,
+            "part_order": place,
+            "amount": amount,
+        }
+        for order, row in enumerate(rows)
+        for place, (part, amount) in enumerate(zip(parts, amounts_of(row), strict=True))
+        if amount is not None
+    ]
+
+
+def _start_amounts(row: ResultRow) -> Sequence[float | None]:
+    return (_ms(row.init_us), _ms(row.first_us), _median_ms(row))
+
+
+def _memory_amounts(row: ResultRow) -> Sequence[float | None]:
+    return (row.init_memory_mib, row.overall_memory_mib, row.peak_memory_mib)
+
+
+def _sustained(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
+    return [
+        _who(row) | {"group": f"{row.key} {run.campaign_id}", "at": round(at_s, 1), "value": _ms(latency_us)}
+        for row in rows
+        for run in row.sustained
+        for at_s, latency_us in run.points
+    ]
+
+
+def _median_ms(row: ResultRow) -> float | None:
+    summary = own_summary(row)
+    return None if summary is None else _ms(summary.median_us)
+
+
+def _size_mb(row: ResultRow) -> float | None:
+    return None if row.model.size_bytes is None else round(row.model.size_bytes / _BYTES_PER_MB, 3)
+
+
+def _ms(value_us: float | None) -> float | None:
+    return None if value_us is None else round(value_us / US_PER_MS, 4)

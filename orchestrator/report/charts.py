@@ -1,0 +1,343 @@
+"""The charts of a report as Vega-Lite specifications, without their data; the page and the pictures draw the same ones.
+
+Every chart reads the data set ``rows`` (report/chart_rows.py). What the page may change is named in the specification's
+``usermeta``: ``measure`` is the channel with the figure that can be relative and logarithmic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Literal
+
+import altair as alt
+
+#: Okabe and Ito's colours, which people with any kind of colour vision tell apart; the black of the eight is a grey
+#: here, so that it is seen on dark ground too.
+PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B3A125", "#8A8F98")
+_SHAPES: Final = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
+#: Pixels of one line, and the least height of a chart; the page's script has the same.
+_STEP: Final = 14
+_LEAST_HEIGHT: Final = 70
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartSpec:
+    """One chart."""
+
+    name: str
+    title: str
+    #: What it shows, for those who don't see it, and as the text under it.
+    description: str
+    #: Which data set of report/chart_rows.py it draws.
+    dataset: str
+    #: The field that one drawing shows one value of; empty when a drawing shows all rows.
+    by: str
+    spec: Mapping[str, Any]
+    #: Fields without which a row can't be drawn.
+    needs: tuple[str, ...] = ()
+
+
+@cache
+def chart_specs() -> tuple[ChartSpec, ...]:
+    """Return all charts, in the page's order."""
+    return (
+        _latency(),
+        _threads(),
+        _efficiency(),
+        _delegates(),
+        _pareto("size-latency", "size", "latency", "Model size against latency"),
+        _pareto("accuracy-size", "size", "accuracy", "Accuracy against model size"),
+        _pareto("accuracy-latency", "latency", "accuracy", "Accuracy against latency"),
+        _operators(),
+        _starts(),
+        _memory(),
+        _sustained(),
+    )
+
+
+def _data() -> alt.NamedData:
+    return alt.NamedData(name="rows")
+
+
+def _device_colour() -> alt.Color:
+    return alt.Color(
+        "device:N", title=None, scale=alt.Scale(range=list(PALETTE)), legend=alt.Legend(orient="top", columns=3)
+    )
+
+
+def _device_shape() -> alt.Shape:
+    return alt.Shape("device:N", title=None, scale=alt.Scale(range=_SHAPES))
+
+
+def _finish(
+    chart: alt.Chart | alt.LayerChart | alt.FacetChart,
+    *,
+    measure: str = "",
+    height: int | None = None,
+    lines: tuple[str, ...] = (),
+) -> Mapping[str, Any]:
+    """Return the specification; its height is fixed, or so many lines of the fields in ``lines`` as there are."""
+    properties: dict[str, Any] = {
+        "width": "container",
+        "autosize": alt.AutoSizeParams(type="fit-x", contains="padding"),
+    }
+    if height is not None:
+        properties["height"] = height
+    spec: dict[str, Any] = chart.properties(**properties).to_dict()
+    # The page brings its own colours, light or dark, and says itself which Vega-Lite it has.
+    for name in ("config", "$schema"):
+        spec.pop(name, None)
+    return spec | {"usermeta": {"measure": measure, "lines": list(lines)}}
+
+
+def drawn_height(chart: ChartSpec, rows: Sequence[Mapping[str, object]]) -> int | None:
+    """Return the height in pixels of a chart whose height follows its rows; None for any other."""
+    lines = chart.spec["usermeta"]["lines"]
+    if not lines:
+        return None
+    count = 1
+    for field in lines:
+        count *= max(1, len({row[field] for row in rows}))
+    return max(_LEAST_HEIGHT, count * _STEP)
+
+
+def _x(field: str, title: str, *, zero: bool = True) -> alt.X:
+    return alt.X(f"{field}:Q", title=title, axis=alt.Axis(tickCount=8), scale=alt.Scale(type="linear", zero=zero))
+
+
+def _y(field: str, title: str, *, zero: bool = True, padding: int = 0) -> alt.Y:
+    return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type="linear", zero=zero, padding=padding))
+
+
+_CASE_TOOLTIP: Final = ["model:N", "device:N", "configuration:N"]
+
+
+def _latency() -> ChartSpec:
+    base = alt.Chart(_data()).encode(
+        y=alt.Y("configuration:N", title=None, sort=alt.EncodingSortField("order", op="min")),
+        yOffset=alt.YOffset("device:N"),
+        color=_device_colour(),
+        tooltip=[*_CASE_TOOLTIP, alt.Tooltip("value:Q", format=".4g"), "low:Q", "high:Q", "delegate_truth:N"],
+    )
+    interval = base.mark_rule(strokeWidth=2).encode(x=_x("low", "median latency in ms"), x2="high:Q")
+    point = base.mark_point(filled=True, size=70, opacity=1).encode(
+        x=_x("value", "median latency in ms"), shape=_device_shape()
+    )
+    chart = alt.layer(interval, point)
+    spec = _finish(chart, measure="x", lines=("configuration", "device"))
+    return ChartSpec(
+        name="latency",
+        title="Latency by configuration and device",
+        description="Each point is the median latency of one configuration on one device, its line the 95 % interval. "
+        "Only figures of the delegate that was asked for.",
+        dataset="cases",
+        by="model",
+        spec=spec,
+    )
+
+
+def _threads() -> ChartSpec:
+    base = alt.Chart(_data()).encode(
+        x=alt.X("threads:Q", title="threads", axis=alt.Axis(tickMinStep=1, format="d"), scale=alt.Scale(zero=False)),
+        y=_y("value", "median latency in ms"),
+        color=_device_colour(),
+        detail="group:N",
+        tooltip=[*_CASE_TOOLTIP, "threads:Q", alt.Tooltip("value:Q", format=".4g")],
+    )
+    line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("delegate:N", title="delegate"))
+    chart = alt.layer(line, base.mark_point(filled=True, size=60, opacity=1).encode(shape=_device_shape()))
+    return ChartSpec(
+        name="threads",
+        title="Latency by number of threads",
+        description="Median latency of cases that differ in nothing but the number of threads.",
+        dataset="threads",
+        by="model",
+        spec=_finish(chart, measure="y", height=260),
+    )
+
+
+def _efficiency() -> ChartSpec:
+    base = alt.Chart(_data()).encode(
+        x=alt.X("threads:Q", title="threads", axis=alt.Axis(tickMinStep=1, format="d"), scale=alt.Scale(zero=False)),
+        y=alt.Y("efficiency:Q", title="efficiency per thread in %", scale=alt.Scale(domainMin=0)),
+        color=_device_colour(),
+        detail="group:N",
+        tooltip=[*_CASE_TOOLTIP, "threads:Q", alt.Tooltip("efficiency:Q", format=".0f")],
+    )
+    ideal = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.7).encode(y=alt.YDatum(100))
+    line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("delegate:N", title="delegate"))
+    chart = alt.layer(ideal, line, base.mark_point(filled=True, size=60, opacity=1).encode(shape=_device_shape()))
+    return ChartSpec(
+        name="efficiency",
+        title="Efficiency per thread",
+        description="Speed-up over the fewest threads, divided by how many times as many threads it took; 100 % is "
+        "ideal.",
+        dataset="threads",
+        by="model",
+        spec=_finish(chart, height=260),
+    )
+
+
+def _delegates() -> ChartSpec:
+    base = alt.Chart(_data()).encode(
+        y=alt.Y("configuration:N", title=None, sort=alt.EncodingSortField("order", op="min")),
+        yOffset=alt.YOffset("device:N"),
+        tooltip=[*_CASE_TOOLTIP, alt.Tooltip("speed_up:Q", format=".2f"), "delegate_truth:N", "fallen_off:N"],
+    )
+    bar = base.mark_bar(height={"band": 0.75}).encode(x=_x("speed_up", "speed-up over the CPU"), color=_device_colour())
+    even = alt.Chart().mark_rule(strokeDash=[4, 4]).encode(x=alt.XDatum(1))
+    spec = _finish(alt.layer(bar, even), lines=("configuration", "device"))
+    return ChartSpec(
+        name="delegates",
+        title="Speed-up of delegates over the CPU",
+        description="How many times as fast each delegate is as the fastest trusted CPU configuration of the same tool "
+        "on the same device; left of the dashed line it is slower.",
+        dataset="delegates",
+        by="model",
+        spec=spec,
+    )
+
+
+_AXES: Final = {
+    "size": ("size_mb", "model size in MB"),
+    "latency": ("value", "median latency in ms"),
+    "accuracy": ("accuracy", "accuracy in %"),
+}
+
+
+def _pareto(name: str, x: Literal["size", "latency"], y: Literal["latency", "accuracy"], title: str) -> ChartSpec:
+    (x_field, x_title), (y_field, y_title) = _AXES[x], _AXES[y]
+    base = alt.Chart(_data()).encode(
+        x=_x(x_field, x_title), y=_y(y_field, y_title, zero=y != "accuracy", padding=18 if y == "accuracy" else 0)
+    )
+    front_field = f"front_{name.replace('-', '_')}"
+    is_front = alt.FieldEqualPredicate(field=front_field, equal=True)
+    front = (
+        base.mark_line(interpolate="step-after", strokeDash=[5, 3], strokeWidth=1.5)
+        .encode(order=f"{x_field}:Q")
+        .transform_filter(is_front)
+    )
+    tooltip = [
+        *_CASE_TOOLTIP,
+        alt.Tooltip("size_mb:Q", format=".2f"),
+        alt.Tooltip("value:Q", format=".4g"),
+        "accuracy:Q",
+    ]
+    point = base.mark_point(filled=True, size=90, opacity=0.9).encode(
+        color=alt.Color(
+            "delegate:N", title=None, scale=alt.Scale(range=list(PALETTE)), legend=alt.Legend(orient="top", columns=4)
+        ),
+        shape=alt.Shape("delegate:N", title=None, scale=alt.Scale(range=_SHAPES)),
+        tooltip=tooltip,
+    )
+    label = (
+        base.mark_text(align="left", dx=8, dy=-6, limit=170, fontSize=11)
+        .encode(text="model:N")
+        .transform_filter(is_front)
+    )
+    return ChartSpec(
+        name=name,
+        title=title,
+        description="Each point is one configuration of one model on this device. The dashed line joins those that no "
+        "other beats in both figures.",
+        dataset="pareto",
+        by="device",
+        needs=(x_field, y_field),
+        # Room for the names of the points furthest to the right.
+        spec={**_finish(alt.layer(front, point, label), height=320), "padding": {"right": 90}},
+    )
+
+
+def _operators() -> ChartSpec:
+    chart = (
+        alt.Chart(_data())
+        .mark_bar()
+        .encode(
+            y=alt.Y("profile:N", title=None, sort=alt.EncodingSortField("order", op="min")),
+            x=alt.X("sum(time):Q", title="time of one inference in ms, by type of operator"),
+            color=alt.Color(
+                "type:N",
+                title=None,
+                scale=alt.Scale(range=list(PALETTE)),
+                sort=alt.EncodingSortField("time", op="sum", order="descending"),
+                legend=alt.Legend(orient="top", columns=4, labelLimit=220),
+            ),
+            order=alt.Order("sum(time):Q", sort="descending"),
+            tooltip=["profile:N", "type:N", "where:N", alt.Tooltip("sum(time):Q", format=".4g")],
+        )
+    )
+    return ChartSpec(
+        name="operators",
+        title="Where the time goes",
+        description="Time of one profiled inference by type of operator; what a delegate ran is one part. Types below "
+        "2 % of a profile are put together.",
+        dataset="operators",
+        by="model",
+        spec=_finish(chart, lines=("profile",)),
+    )
+
+
+def _grouped_bars(name: str, title: str, description: str, dataset: str, unit: str) -> ChartSpec:
+    chart = (
+        alt.Chart(_data())
+        .mark_bar()
+        .encode(
+            y=alt.Y("place:N", title=None, sort=alt.EncodingSortField("order", op="min")),
+            yOffset=alt.YOffset("part:N", sort=alt.EncodingSortField("part_order", op="min")),
+            x=_x("amount", unit),
+            color=alt.Color(
+                "part:N",
+                title=None,
+                scale=alt.Scale(range=list(PALETTE)),
+                sort=alt.EncodingSortField("part_order", op="min"),
+                legend=alt.Legend(orient="top", columns=4),
+            ),
+            tooltip=["place:N", "part:N", alt.Tooltip("amount:Q", format=".4g")],
+        )
+    )
+    spec = _finish(chart, measure="x", lines=("place", "part"))
+    return ChartSpec(name=name, title=title, description=description, dataset=dataset, by="model", spec=spec)
+
+
+def _starts() -> ChartSpec:
+    return _grouped_bars(
+        "starts",
+        "Initialisation, first inference, steady inference",
+        "Medians over the invocations that the latency comes from.",
+        "starts",
+        "ms",
+    )
+
+
+def _memory() -> ChartSpec:
+    return _grouped_bars(
+        "memory",
+        "Memory",
+        "Memory after initialisation, overall and at its peak, as the programs print it.",
+        "memory",
+        "MB",
+    )
+
+
+def _sustained() -> ChartSpec:
+    base = alt.Chart(_data()).encode(
+        x=alt.X("at:Q", title="seconds since the start"),
+        y=_y("value", "latency in ms"),
+        color=_device_colour(),
+        detail="group:N",
+        tooltip=[*_CASE_TOOLTIP, alt.Tooltip("at:Q", format=".0f"), alt.Tooltip("value:Q", format=".4g")],
+    )
+    chart = alt.layer(
+        base.mark_line(strokeWidth=1.5).encode(strokeDash=alt.StrokeDash("configuration:N", title=None)),
+        base.mark_point(filled=True, size=18, opacity=0.7),
+    )
+    return ChartSpec(
+        name="sustained",
+        title="Latency while it runs on and on",
+        description="Invocations directly one after the other: a line that rises is a phone that gets hot.",
+        dataset="sustained",
+        by="model",
+        spec=_finish(chart, measure="y", height=280),
+    )

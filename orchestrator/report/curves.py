@@ -1,0 +1,106 @@
+"""What a report derives beside single figures: sustained runs, the grade of a case, pairs of profiles to compare."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from orchestrator.analysis.case_result import truth_of
+from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
+from orchestrator.analysis.sustained import sustained
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.verdict import Grade
+from orchestrator.records.workload import Pass
+from orchestrator.report.data import DiffPair, ResultRow, SustainedRow
+from orchestrator.report.labels import is_cpu
+from orchestrator.report.operators import compare_profiles
+
+#: More pairs than this aren't read by anybody, and each costs a table.
+_MOST_PAIRS: Final = 300
+_LEAST_POINTS: Final = 2
+
+
+def sustained_rows(runs: Iterable[RunRecord]) -> tuple[SustainedRow, ...]:
+    """Return the sustained runs of one case by campaign; invocations of another delegate are no points of it."""
+    campaigns: dict[str, list[RunRecord]] = defaultdict(list)
+    for run in runs:
+        is_point = run.run_pass is Pass.SUSTAINED and run.outcome is Outcome.COMPLETED and _latency_us(run) is not None
+        if is_point and truth_of(run) not in NOT_WHAT_WAS_ASKED:
+            campaigns[str(run.campaign_id)].append(run)
+    rows = []
+    for campaign_id, members in campaigns.items():
+        if len(members) < _LEAST_POINTS:
+            continue
+        start = min(run.started_at for run in members)
+        points = sorted(
+            ((run.started_at - start).total_seconds(), latency_us)
+            for run in members
+            if (latency_us := _latency_us(run)) is not None
+        )
+        rows.append(SustainedRow(campaign_id=campaign_id, points=tuple(points), curve=sustained(points)))
+    return tuple(rows)
+
+
+def worst_grade(grades: Sequence[Grade | None]) -> Grade | None:
+    """Return the worst of the grades; None when one of them isn't known, or there is none."""
+    known = [grade for grade in grades if grade is not None]
+    return max(known) if known and len(known) == len(grades) else None
+
+
+def diff_pairs(rows: Sequence[ResultRow], campaign_titles: Mapping[str, str]) -> tuple[DiffPair, ...]:
+    """Return the profiles that are worth comparing, at most 300 pairs.
+
+    First one series over campaigns, as stored, also where model or program changed in between; then each delegate's
+    newest profile against that of the CPU with as many threads, or of the only CPU configuration that has one.
+    """
+    pairs = [*_over_campaigns(rows, campaign_titles), *_over_delegates(rows)]
+    return tuple(pairs[:_MOST_PAIRS])
+
+
+def _over_campaigns(rows: Sequence[ResultRow], titles: Mapping[str, str]) -> Iterable[DiffPair]:
+    order = list(titles)
+    series: dict[str, list[ResultRow]] = defaultdict(list)
+    for row in rows:
+        if row.profiles:
+            series[str(row.case.series_key)].append(row)
+    for members in series.values():
+        found = [(row, profile) for row in members for profile in row.profiles]
+        found.sort(key=lambda item: order.index(item[1].campaign_id) if item[1].campaign_id in order else -1)
+        for (_, before), (row, after) in pairwise(found):
+            if before.campaign_id != after.campaign_id:
+                yield DiffPair(
+                    row=row,
+                    before=titles.get(before.campaign_id, before.campaign_id),
+                    after=titles.get(after.campaign_id, after.campaign_id),
+                    diff=compare_profiles(before, after),
+                )
+
+
+def _over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
+    places: dict[tuple[str, str, str], list[ResultRow]] = defaultdict(list)
+    for row in rows:
+        if row.profiles:
+            places[row.model.sha256, row.device.serial, row.case.tool.value].append(row)
+    for members in places.values():
+        on_cpu = [row for row in members if is_cpu(row.case.delegate)]
+        for row in members:
+            if is_cpu(row.case.delegate) or not on_cpu:
+                continue
+            alike = [other for other in on_cpu if other.case.threads == row.case.threads] or on_cpu
+            yield DiffPair(
+                row=row,
+                before=alike[0].configuration,
+                after=row.configuration,
+                diff=compare_profiles(alike[0].profiles[-1], row.profiles[-1]),
+            )
+
+
+def _latency_us(run: RunRecord) -> float | None:
+    report = run.report
+    if report is None:
+        return None
+    if report.inference is not None and report.inference.median_us:
+        return report.inference.median_us
+    return report.inference_mean_us or None

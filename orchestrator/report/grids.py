@@ -1,0 +1,103 @@
+"""The tables of a page that people sort and search, by column: the page's script draws the rows that are in view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
+
+from orchestrator.report.escapes import visible
+from orchestrator.report.labels import column_decimals
+
+Row = TypeVar("Row")
+#: How a column's cells are drawn: as text, a name that opens the case's evidence, a figure, or a coloured word.
+Kind = Literal["text", "case", "number", "badge"]
+#: A column with more different words than this has no list to choose from: searching finds them.
+_MOST_CHOICES: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column. Words are as phones and users wrote them; figures are in the unit of the head."""
+
+    label: str
+    kind: Kind = "text"
+    #: In the head, not in the cells.
+    unit: str = ""
+    values: Sequence[str | float | None]
+    #: Beside a badge's word: the class that colours it.
+    classes: Sequence[str] = ()
+    #: Decimals of a figure; None lets the column's smallest figure decide.
+    digits: int | None = None
+    #: Whether its words can be chosen from a list.
+    is_choice: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table under the identity that its place on the page has."""
+
+    name: str
+    #: For readers of the page that see no table at a glance.
+    caption: str
+    columns: Sequence[Column]
+    #: The case whose evidence a row opens.
+    keys: Sequence[str]
+    #: Rows whose figures come from virtual phones.
+    virtual: Sequence[bool]
+    #: Further marks of each row that the page filters by: ``judged``.
+    judged: Sequence[bool] = ()
+    #: The group that a row belongs to, where only one group is shown at a time.
+    groups: Sequence[str] = ()
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return len(self.keys)
+
+    def to_page(self) -> Mapping[str, object]:
+        """Return the table as the page's script reads it."""
+        page: dict[str, object] = {
+            "caption": self.caption,
+            "columns": [_column(column) for column in self.columns],
+            "keys": _words(self.keys),
+            "virtual": [int(flag) for flag in self.virtual],
+        }
+        if self.judged:
+            page["judged"] = [int(flag) for flag in self.judged]
+        if self.groups:
+            page["groups"] = _words(self.groups)
+        return page
+
+
+def column_of(rows: Iterable[Row], label: str, of: Callable[[Row], str | float | None], **other: object) -> Column:
+    """Return a column with one value for each row."""
+    return Column(label=label, values=[of(row) for row in rows], **other)  # type: ignore[arg-type]
+
+
+def _column(column: Column) -> Mapping[str, object]:
+    page: dict[str, object] = {"label": column.label, "kind": column.kind, "unit": column.unit}
+    if column.kind == "number":
+        figures = [value for value in column.values if isinstance(value, int | float)]
+        digits = column.digits if column.digits is not None else column_decimals(figures)
+        page |= {
+            "digits": digits,
+            # More digits than are shown only make the page larger.
+            "values": [round(value, digits + 2) if isinstance(value, int | float) else None for value in column.values],
+        }
+        return page
+    words = [visible(str(value)) if value is not None else "" for value in column.values]
+    if column.kind == "badge":
+        words = [f"{name}|{word}" for name, word in zip(column.classes, words, strict=True)]
+    page |= _words(words)
+    distinct = page["words"]
+    assert isinstance(distinct, list)
+    page["choice"] = int(column.is_choice and 1 < len(distinct) <= _MOST_CHOICES)
+    return page
+
+
+def _words(words: Sequence[str]) -> dict[str, object]:
+    """Return words once each, and which of them stands where."""
+    places: dict[str, int] = {}
+    indices = [places.setdefault(word, len(places)) for word in words]
+    return {"words": list(places), "places": indices}

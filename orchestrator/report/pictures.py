@@ -1,0 +1,136 @@
+"""What Vega draws: its script for the page, and each chart as an SVG or PNG file, without a browser or a network."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import vl_convert
+
+from orchestrator.errors import HostStorageError
+from orchestrator.report.chart_rows import ChartRow, chart_rows
+from orchestrator.report.charts import ChartSpec, chart_specs, drawn_height
+from orchestrator.report.data import ReportData
+from orchestrator.report.packing import pack_bytes
+
+#: Vega-Embed alone: it holds Vega and Vega-Lite, which this bundle doesn't hand out under names of their own.
+_SNIPPET: Final = "window.vegaEmbed=vegaEmbed;"
+_BEST_LEVEL: Final = 9
+_PICTURE_WIDTH: Final = 900
+_PNG_SCALE: Final = 2.0
+#: Pictures are for slides: nobody puts hundreds of them there, and each takes a fraction of a second.
+_MOST_OF_ONE_KIND: Final = 40
+_VIRTUAL_NOTE: Final = "Virtual phones: no measurement"
+
+
+def packed_runtime(cache_folder: Path | None = None) -> str:
+    """Return Vega-Embed with Vega and Vega-Lite as a script, folded as packing.pack_bytes does.
+
+    Putting it together takes more than a second; with a folder, it is kept there for the next report. Nothing is
+    downloaded. A folder that can't be read or written is passed over.
+    """
+    if cache_folder is None:
+        return _bundle()
+    path = cache_folder / f"vega-{version('vl-convert-python')}.js.gz.txt"
+    try:
+        kept = path.read_text("ascii")
+    except (OSError, UnicodeDecodeError):
+        kept = ""
+    if kept.startswith("H4sI") and kept.endswith("\n"):
+        return kept.strip()
+    packed = _bundle()
+    try:
+        cache_folder.mkdir(parents=True, exist_ok=True)
+        # Another report may be made at the same time: whole under its name, or not at all.
+        with tempfile.NamedTemporaryFile("w", dir=cache_folder, encoding="ascii", delete=False) as stream:
+            stream.write(f"{packed}\n")
+        os.replace(stream.name, path)  # noqa: PTH105
+    except OSError:
+        return packed
+    return packed
+
+
+@cache
+def _bundle() -> str:
+    return pack_bytes(vl_convert.javascript_bundle(_SNIPPET).encode(), _BEST_LEVEL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """One chart, drawn for one model or device."""
+
+    stem: str
+    title: str
+    spec: Mapping[str, Any]
+
+
+def pictures_of(data: ReportData) -> Iterable[Picture]:
+    """Yield each chart that has data: one for each model or device, of at most forty of them."""
+    sets = chart_rows(data)
+    used: set[str] = set()
+    for chart in chart_specs():
+        for value, rows in list(_parted(chart, sets.get(chart.dataset, ())).items())[:_MOST_OF_ONE_KIND]:
+            stem = _file_stem(f"{chart.name}-{value}" if value else chart.name, used)
+            yield Picture(
+                stem=stem, title=f"{chart.title}: {value}" if value else chart.title, spec=_whole(chart, value, rows)
+            )
+
+
+def write_pictures(data: ReportData, folder: Path) -> tuple[Path, ...]:
+    """Write each chart as SVG and PNG and return the files; raises HostStorageError when they can't be written."""
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for picture in pictures_of(data):
+            svg, png = folder / f"{picture.stem}.svg", folder / f"{picture.stem}.png"
+            svg.write_text(vl_convert.vegalite_to_svg(dict(picture.spec)), encoding="utf-8")
+            png.write_bytes(vl_convert.vegalite_to_png(dict(picture.spec), scale=_PNG_SCALE))
+            written += [svg, png]
+    except OSError as error:
+        raise HostStorageError(f"the pictures can't be written to {folder}: {error}") from error
+    return tuple(written)
+
+
+def has_chart_data(chart: ChartSpec, rows: Sequence[ChartRow]) -> bool:
+    """Whether a chart has something to draw: the accuracy charts need accuracies, for example."""
+    return any(all(row[field] is not None for field in chart.needs) for row in rows)
+
+
+def _parted(chart: ChartSpec, rows: Sequence[ChartRow]) -> Mapping[str, list[ChartRow]]:
+    parts: dict[str, list[ChartRow]] = {}
+    for row in rows:
+        if all(row[field] is not None for field in chart.needs):
+            parts.setdefault(str(row[chart.by]) if chart.by else "", []).append(row)
+    return parts
+
+
+def _whole(chart: ChartSpec, value: str, rows: Sequence[ChartRow]) -> Mapping[str, Any]:
+    title: dict[str, Any] = {"text": f"{chart.title}: {value}" if value else chart.title, "anchor": "start"}
+    if any(row["is_virtual"] for row in rows):
+        title["subtitle"] = _VIRTUAL_NOTE
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        **chart.spec,
+        "title": title,
+        "width": _PICTURE_WIDTH,
+        "background": "white",
+        "datasets": {"rows": list(rows)},
+        **({"height": height} if (height := drawn_height(chart, rows)) is not None else {}),
+    }
+
+
+def _file_stem(name: str, used: set[str]) -> str:
+    """Return a name that is safe in any folder and that no other picture has."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:100] or "chart"
+    stem, number = plain, 2
+    while stem.lower() in used:
+        stem, number = f"{plain}-{number}", number + 1
+    used.add(stem.lower())
+    return stem

@@ -1,0 +1,70 @@
+"""Temperature and clocks over the time of a case, as small drawings; from what was read before and after each run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from orchestrator.records.device import DeviceState
+from orchestrator.report.conditions import plausible_heat_c
+from orchestrator.report.data import InvocationRow
+
+#: The drawing's size in its own units; the page stretches it in length.
+WIDTH: Final = 300.0
+HEIGHT: Final = 60.0
+_KHZ_PER_MHZ: Final = 1000
+_LEAST_POINTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One quantity over time."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    last: float
+    #: How long from the first point to the last.
+    duration_s: float
+    #: As SVG's ``points`` has them.
+    points: str
+
+
+def condition_traces(invocations: Sequence[InvocationRow]) -> tuple[Trace, ...]:
+    """Return the hottest zone and each cluster's clock and limit over time; nothing where they aren't known twice."""
+    states = [state for run in invocations for state in (run.state_before, run.state_after) if state is not None]
+    series: dict[tuple[str, str], list[tuple[datetime, float]]] = defaultdict(list)
+    for state in sorted(states, key=lambda state: state.at):
+        for key, value in _figures(state).items():
+            series[key].append((state.at, value))
+    return tuple(_trace(name, unit, points) for (name, unit), points in series.items() if len(points) >= _LEAST_POINTS)
+
+
+def _figures(state: DeviceState) -> Mapping[tuple[str, str], float]:
+    figures = {}
+    zones = plausible_heat_c(state)
+    if zones:
+        figures["hottest zone", "°C"] = max(zones.values())
+    for cpu in sorted(state.clock_limit_khz):
+        figures[f"limit of cpu{cpu}", "MHz"] = state.clock_limit_khz[cpu] / _KHZ_PER_MHZ
+    for cpu in sorted(state.clock_khz):
+        figures[f"clock of cpu{cpu}", "MHz"] = state.clock_khz[cpu] / _KHZ_PER_MHZ
+    return figures
+
+
+def _trace(name: str, unit: str, points: Sequence[tuple[datetime, float]]) -> Trace:
+    values = [value for _, value in points]
+    low, high = min(values), max(values)
+    duration_s = (points[-1][0] - points[0][0]).total_seconds()
+    places = []
+    for at, value in points:
+        x = (at - points[0][0]).total_seconds() / duration_s * WIDTH if duration_s > 0 else 0.0
+        y = HEIGHT - 4 - (value - low) / (high - low) * (HEIGHT - 8) if high > low else HEIGHT / 2
+        places.append(f"{x:.1f},{y:.1f}")
+    return Trace(
+        name=name, unit=unit, low=low, high=high, last=values[-1], duration_s=duration_s, points=" ".join(places)
+    )

@@ -1,0 +1,314 @@
+/* Tables to sort, search and filter. The data come by column; only the rows in view are drawn, so that their number doesn't matter. */
+(function () {
+  var make = report.element;
+  var ALL_DRAWN = 300, BEYOND = 15, PRINTED = 1000, ROW = 34, KEPT = 28, FEW = 12, TALL = 40;
+  var collator = new Intl.Collator(undefined, { numeric: true });
+  var grids = [];
+
+  function Grid(host, page) {
+    this.host = host;
+    this.page = page;
+    this.columns = page.columns;
+    this.count = page.virtual.length;
+    this.isLong = this.count > ALL_DRAWN;
+    this.sorted = null;
+    this.group = null;
+    this.rows = null;
+    this.build();
+    this.refresh();
+    grids.push(this);
+  }
+  Grid.prototype.word = function (column, row) { return column.words[column.places[row]]; };
+  Grid.prototype.key = function (row) { return this.page.keys.words[this.page.keys.places[row]]; };
+  Grid.prototype.text = function (column, row) {
+    if (column.kind === "number") {
+      var value = column.values[row];
+      return value === null ? "---" : value.toFixed(column.digits);
+    }
+    var word = this.word(column, row);
+    return column.kind === "badge" ? word.slice(word.indexOf("|") + 1) : word;
+  };
+
+  Grid.prototype.build = function () {
+    var grid = this;
+    var form = make("form", "filter");
+    form.setAttribute("role", "search");
+    form.setAttribute("aria-label", this.page.caption);
+    this.search = make("input");
+    this.search.type = "search";
+    this.search.autocomplete = "off";
+    this.search.placeholder = "any words";
+    form.append(labelled("Search", this.search));
+    this.choices = [];
+    var choices = make("div");
+    this.columns.forEach(function (column) {
+      if (!column.choice || grid.count < FEW) { return; }
+      var select = make("select");
+      var words = column.words.map(function (word, place) { return [column.kind === "badge" ? word.slice(word.indexOf("|") + 1) : word, place]; });
+      words.sort(function (a, b) { return collator.compare(a[0], b[0]); });
+      select.append(new Option("all", ""));
+      words.forEach(function (pair) { if (pair[0]) { select.append(new Option(pair[0], pair[1])); } });
+      grid.choices.push([column, select]);
+      choices.append(labelled(column.label, select));
+    });
+    if (this.page.judged) {
+      this.judged = make("select");
+      [["all", ""], ["trusted", "1"], ["not trusted", "0"]].forEach(function (pair) { grid.judged.append(new Option(pair[0], pair[1])); });
+      form.append(labelled("Show", this.judged));
+    }
+    if (new Set(this.page.virtual).size > 1) {
+      this.real = make("input");
+      this.real.type = "checkbox";
+      var label = make("label");
+      label.append(this.real, " real devices only");
+      form.append(label);
+    }
+    this.sortBy = make("select");
+    this.sortBy.append(new Option("as measured", ""));
+    this.columns.forEach(function (column, place) {
+      var name = column.unit ? column.label + " (" + column.unit + ")" : column.label;
+      grid.sortBy.append(new Option(name + " ▲", place + " 1"), new Option(name + " ▼", place + " -1"));
+    });
+    var sortLabel = labelled("Sort by", this.sortBy);
+    sortLabel.classList.add("narrow-only");
+    form.append(sortLabel);
+    if (choices.childElementCount) {
+      var folded = make("details", "choices");
+      folded.append(make("summary", "", "Choose by " + this.choices.map(function (pair) { return pair[0].label; }).join(", ")), choices);
+      this.folded = folded;
+    }
+    this.shown = make("output");
+    this.shown.setAttribute("aria-live", "polite");
+    var saver = make("button", "", "Save as CSV");
+    saver.type = "button";
+    saver.addEventListener("click", function () { grid.saveCsv(); });
+    form.append(this.shown, saver);
+    if (this.folded) { form.append(this.folded); }
+    form.addEventListener("input", function (event) { if (event.target !== grid.sortBy) { grid.refresh(); } });
+    form.addEventListener("submit", function (event) { event.preventDefault(); });
+    this.sortBy.addEventListener("change", function () {
+      var parts = grid.sortBy.value.split(" ").map(Number);
+      grid.sortOn(grid.sortBy.value ? parts[0] : null, parts[1]);
+    });
+
+    this.view = make("div", this.count > TALL ? "scroll view tall" : "scroll view");
+    this.view.tabIndex = 0;
+    this.view.setAttribute("role", "region");
+    this.view.setAttribute("aria-label", this.page.caption);
+    this.table = make("table", this.isLong ? "grid-table long" : "grid-table");
+    this.table.setAttribute("aria-rowcount", this.count + 1);
+    this.table.append(make("caption", "unseen", this.page.caption));
+    var head = make("thead"), line = make("tr");
+    if (this.isLong) {
+      var widths = make("colgroup");
+      this.columns.forEach(function (column) {
+        var col = make("col");
+        col.style.width = width(column) + "ch";
+        widths.append(col);
+      });
+      this.table.append(widths);
+      this.table.style.width = this.columns.reduce(function (sum, column) { return sum + width(column); }, 0) + "ch";
+    }
+    this.heads = this.columns.map(function (column, place) {
+      var cell = make("th", column.kind === "number" ? "n" : "");
+      cell.scope = "col";
+      var button = make("button", "sort", column.label);
+      button.type = "button";
+      if (column.unit) { button.append(" ", make("small", "", column.unit)); }
+      button.addEventListener("click", function () {
+        var isAscending = cell.getAttribute("aria-sort") === "ascending";
+        grid.sortOn(place, isAscending ? -1 : 1);
+      });
+      cell.append(button);
+      line.append(cell);
+      return cell;
+    });
+    head.append(line);
+    this.body = make("tbody");
+    this.table.append(head, this.body);
+    this.view.append(this.table);
+    var pending = false;
+    this.view.addEventListener("scroll", function () {
+      if (!grid.isLong || pending) { return; }
+      pending = true;
+      requestAnimationFrame(function () { pending = false; grid.draw(); });
+    }, { passive: true });
+    this.host.replaceChildren(form, this.view);
+    this.host.classList.add("drawn");
+  };
+
+  function labelled(text, control) {
+    var label = make("label", "", text + " ");
+    label.append(control);
+    return label;
+  }
+  function width(column) {
+    var longest = column.label.length + (column.unit ? column.unit.length + 1 : 0) + 2;
+    if (column.kind === "number") { return Math.max(longest, 9) + 3; }
+    for (var i = 0; i < column.words.length; i += 1) { longest = Math.max(longest, column.words[i].length); }
+    return Math.min(longest, 40) + 3;
+  }
+
+  Grid.prototype.sortOn = function (place, direction) {
+    this.sorted = place === null ? null : [place, direction];
+    this.heads.forEach(function (head, index) {
+      if (index === place) { head.setAttribute("aria-sort", direction === 1 ? "ascending" : "descending"); }
+      else { head.removeAttribute("aria-sort"); }
+    });
+    this.sortBy.value = place === null ? "" : place + " " + direction;
+    this.refresh();
+  };
+
+  /* Which rows fit, in which order; rows without a figure stay at the end. */
+  Grid.prototype.refresh = function () {
+    var page = this.page, rows = [], row;
+    var words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    var matches = words.length ? this.matching(words) : null;
+    var chosen = this.choices.filter(function (pair) { return pair[1].value !== ""; });
+    var judged = this.judged && this.judged.value, real = this.real && this.real.checked;
+    var group = this.group === null ? -1 : page.groups.words.indexOf(this.group);
+    next: for (row = 0; row < this.count; row += 1) {
+      if (this.group !== null && page.groups.places[row] !== group) { continue; }
+      if (real && page.virtual[row]) { continue; }
+      if (judged && String(page.judged[row]) !== judged) { continue; }
+      for (var c = 0; c < chosen.length; c += 1) {
+        if (chosen[c][0].places[row] !== Number(chosen[c][1].value)) { continue next; }
+      }
+      if (matches && !matches(row)) { continue; }
+      rows.push(row);
+    }
+    if (this.sorted) { this.order(rows); }
+    this.rows = rows;
+    this.view.scrollTop = 0;
+    var whole = this.group === null ? this.count : page.groups.places.filter(function (place) { return place === group; }).length;
+    this.shown.textContent = rows.length + " of " + whole;
+    this.drawnFrom = -1;
+    this.draw();
+  };
+  Grid.prototype.matching = function (words) {
+    var columns = this.columns.filter(function (column) { return column.kind !== "number"; });
+    /* Each different word is searched once, not once for each row. */
+    var hits = words.map(function (word) {
+      return columns.map(function (column) {
+        return column.words.map(function (text) { return text.toLowerCase().indexOf(word) !== -1; });
+      });
+    });
+    return function (row) {
+      return hits.every(function (byColumn) {
+        return byColumn.some(function (fits, index) { return fits[columns[index].places[row]]; });
+      });
+    };
+  };
+  Grid.prototype.order = function (rows) {
+    var column = this.columns[this.sorted[0]], direction = this.sorted[1], ranks = null;
+    if (column.kind !== "number") {
+      var words = column.words.map(function (word, place) { return [word.slice(word.indexOf("|") + 1), place]; });
+      words.sort(function (a, b) { return collator.compare(a[0], b[0]); });
+      ranks = [];
+      words.forEach(function (pair, rank) { ranks[pair[1]] = rank; });
+    }
+    var value = function (row) { return ranks ? ranks[column.places[row]] : column.values[row]; };
+    rows.sort(function (a, b) {
+      var first = value(a), second = value(b);
+      if (first === null || second === null) { return (first === null) - (second === null) || a - b; }
+      return direction * (first - second) || a - b;
+    });
+  };
+
+  Grid.prototype.draw = function () {
+    if (!this.isLong) { this.fill(0, this.rows.length); return; }
+    var from = Math.max(0, Math.floor(this.view.scrollTop / ROW) - BEYOND);
+    var to = Math.min(this.rows.length, from + Math.ceil((this.view.clientHeight || 700) / ROW) + 2 * BEYOND);
+    if (from !== this.drawnFrom || to !== this.drawnTo) { this.fill(from, to); }
+  };
+  Grid.prototype.fill = function (from, to) {
+    this.drawnFrom = from;
+    this.drawnTo = to;
+    var lines = document.createDocumentFragment();
+    if (from > 0) { lines.append(spacer(from, this.columns.length)); }
+    for (var place = from; place < to; place += 1) { lines.append(this.line(this.rows[place], place)); }
+    if (to < this.rows.length) { lines.append(spacer(this.rows.length - to, this.columns.length)); }
+    if (!this.rows.length) {
+      var line = make("tr"), cell = make("td", "empty", "No row fits.");
+      cell.colSpan = this.columns.length;
+      line.append(cell);
+      lines.append(line);
+    }
+    this.body.replaceChildren(lines);
+  };
+  function spacer(count, columns) {
+    var line = make("tr", "spacer"), cell = make("td");
+    line.setAttribute("aria-hidden", "true");
+    cell.colSpan = columns;
+    cell.style.height = count * ROW + "px";
+    line.append(cell);
+    return line;
+  }
+  Grid.prototype.line = function (row, place) {
+    var grid = this, isVirtual = this.page.virtual[row] === 1;
+    var line = make("tr", isVirtual ? "virtual-ground" : "");
+    line.setAttribute("aria-rowindex", place + 2);
+    this.columns.forEach(function (column, index) {
+      var cell = make(index ? "td" : "th"), text = grid.text(column, row);
+      if (!index) { cell.scope = "row"; }
+      if (column.kind === "number") {
+        cell.className = column.values[row] === null ? "n nothing" : "n";
+        cell.textContent = text;
+      } else if (column.kind === "badge") {
+        if (text) { cell.append(make("span", "badge " + grid.word(column, row).split("|")[0], text)); }
+      } else {
+        var name = make("bdi", text.length > KEPT ? "name" : "name keep", text);
+        if (column.kind === "case") {
+          var link = make("a", "open");
+          link.href = "#c-" + grid.key(row);
+          link.append(name);
+          cell.append(link);
+        } else { cell.append(name); }
+        if (grid.isLong) { cell.title = text; }
+      }
+      if (!index && isVirtual) { cell.append(" ", make("span", "badge virtual", "virtual")); }
+      line.append(cell);
+    });
+    return line;
+  };
+
+  Grid.prototype.saveCsv = function () {
+    var grid = this;
+    var field = function (text) { return /[",\n\r]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text; };
+    /* A spreadsheet takes a cell that begins like this as a formula. */
+    var word = function (text) { return field(/^[=+\-@\t\r]/.test(text) ? "'" + text : text); };
+    var heads = this.columns.map(function (column) { return word(column.unit ? column.label + " (" + column.unit + ")" : column.label); });
+    var lines = [heads.concat("is virtual", "case").join(",")];
+    this.rows.forEach(function (row) {
+      var cells = grid.columns.map(function (column) {
+        if (column.kind === "number") { return column.values[row] === null ? "" : String(column.values[row]); }
+        return word(grid.text(column, row));
+      });
+      lines.push(cells.concat(grid.page.virtual[row] ? "true" : "false", grid.key(row)).join(","));
+    });
+    report.save("benchfarm-" + this.host.dataset.grid + ".csv", "text/csv", lines.join("\n") + "\n");
+  };
+
+  document.querySelectorAll("[data-grid]").forEach(function (host) {
+    report.whenSeen(host, function () {
+      report.data(host.dataset.grid).then(function (page) {
+        var grid = new Grid(host, page);
+        var chooser = host.dataset.groups && report.byId(host.dataset.groups);
+        if (!chooser) { return; }
+        var choose = function () {
+          grid.group = chooser.value;
+          grid.refresh();
+          document.querySelectorAll("[data-pair]").forEach(function (item) { item.hidden = item.dataset.pair !== chooser.value; });
+        };
+        chooser.addEventListener("change", choose);
+        choose();
+      });
+    });
+  });
+  window.addEventListener("beforeprint", function () {
+    grids.forEach(function (grid) { if (grid.isLong) { grid.fill(0, Math.min(grid.rows.length, PRINTED)); } });
+  });
+  window.addEventListener("afterprint", function () {
+    grids.forEach(function (grid) { grid.drawnFrom = -1; grid.draw(); });
+  });
+})();

@@ -1,0 +1,129 @@
+"use strict";
+/* The page's frame: unpacking, theme, printing, the dialog with a case's evidence. */
+var report = (function () {
+  var root = document.documentElement;
+  var byId = function (id) { return document.getElementById(id); };
+  root.classList.add("has-script");
+
+  /* Data and text that the page holds folded (base64 of gzip), each unfolded once, when it is asked for. */
+  var unfolded = {};
+  function has(name) { return byId("pack-" + name) !== null; }
+  function unfold(name) {
+    if (!unfolded[name]) {
+      var bytes = Uint8Array.from(atob(byId("pack-" + name).textContent.trim()), function (char) { return char.charCodeAt(0); });
+      unfolded[name] = new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+    }
+    return unfolded[name];
+  }
+  var parsed = {};
+  function data(name) {
+    if (!parsed[name]) { parsed[name] = unfold(name).then(JSON.parse); }
+    return parsed[name];
+  }
+
+  /* What is far down the page is drawn when it comes near the window. */
+  var waiting = new Map();
+  var watcher = new IntersectionObserver(function (entries) {
+    entries.forEach(function (entry) {
+      if (!entry.isIntersecting) { return; }
+      watcher.unobserve(entry.target);
+      var draw = waiting.get(entry.target);
+      waiting.delete(entry.target);
+      if (draw) { draw(); }
+    });
+  }, { rootMargin: "300px" });
+  function whenSeen(element, draw) {
+    waiting.set(element, draw);
+    watcher.observe(element);
+  }
+
+  /* Dark and light: as the system says until the reader chooses; the choice is kept where the browser allows it. */
+  function stored() {
+    try { return localStorage.getItem("benchfarm-theme"); } catch (error) { return null; }
+  }
+  function isDark() {
+    return root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  }
+  function setTheme(theme) {
+    root.dataset.theme = theme;
+    byId("theme").setAttribute("aria-pressed", String(theme === "dark"));
+  }
+  function tellTheme() { document.dispatchEvent(new Event("report-theme")); }
+  if (stored() === "dark" || stored() === "light") { setTheme(stored()); }
+  byId("theme").addEventListener("click", function () {
+    var theme = isDark() ? "light" : "dark";
+    setTheme(theme);
+    try { localStorage.setItem("benchfarm-theme", theme); } catch (error) { /* a page from a file may not keep anything */ }
+    tellTheme();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tellTheme);
+  byId("print").addEventListener("click", function () { window.print(); });
+
+  function element(name, className, text) {
+    var made = document.createElement(name);
+    if (className) { made.className = className; }
+    if (text !== undefined) { made.textContent = text; }
+    return made;
+  }
+
+  function save(name, type, content) {
+    var link = element("a");
+    link.href = URL.createObjectURL(new Blob([content], { type: type }));
+    link.download = name;
+    link.click();
+    setTimeout(function () { URL.revokeObjectURL(link.href); }, 1000);
+  }
+
+  /* A case's evidence, in a dialog. Small reports have it on the page, so that it is there without scripts too. */
+  var dialog = byId("dialog");
+  var settings = JSON.parse(byId("settings").textContent);
+  var order = null;
+  function placeOf(key) {
+    if (!order) {
+      order = data("results").then(function (page) {
+        var places = new Map();
+        page.keys.places.forEach(function (place, index) { places.set(page.keys.words[place], index); });
+        return places;
+      });
+    }
+    return order.then(function (places) { return places.get(key); });
+  }
+  function open(title, content) {
+    byId("dialog-title").textContent = title;
+    byId("dialog-body").replaceChildren(content);
+    if (!dialog.open) { dialog.showModal(); }
+    dialog.scrollTop = 0;
+  }
+  function evidence(key) {
+    var source = byId("c-" + key);
+    if (source) {
+      var copy = document.createDocumentFragment();
+      source.childNodes.forEach(function (node) { copy.appendChild(node.cloneNode(true)); });
+      open(source.dataset.title, copy);
+      return Promise.resolve(true);
+    }
+    return placeOf(key).then(function (place) {
+      if (place === undefined) { return false; }
+      return data("evidence-" + Math.floor(place / settings.evidence_size)).then(function (cases) {
+        var item = cases[place % settings.evidence_size];
+        var holder = element("template");
+        holder.innerHTML = item[1];   /* written and escaped by benchfarm, as the rest of the page */
+        open(item[0], holder.content);
+        return true;
+      });
+    });
+  }
+  document.addEventListener("click", function (event) {
+    var link = event.target.closest("a.open");
+    var isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey;
+    if (link && isPlain) {
+      event.preventDefault();
+      evidence(link.getAttribute("href").slice(3));
+    }
+  });
+  byId("dialog-close").addEventListener("click", function () { dialog.close(); });
+  dialog.addEventListener("click", function (event) { if (event.target === dialog) { dialog.close(); } });
+  if (location.hash.indexOf("#c-") === 0) { evidence(location.hash.slice(3)); }
+
+  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, isDark: isDark, element: element, save: save };
+})();
