@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import enum
 import math
+import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from orchestrator.analysis.conditions import derive_conditions
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
 from orchestrator.analysis.summary import Summary, summarize
-from orchestrator.records.identity import RunId
+from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
-from orchestrator.records.verdict import Quality, Severity
-from orchestrator.records.workload import Pass
+from orchestrator.records.verdict import Finding, Grade, Quality, Severity
+from orchestrator.records.workload import DelegateName, Pass
 
 
 class CaseStatus(enum.StrEnum):
@@ -35,6 +39,10 @@ class CaseStatus(enum.StrEnum):
     NOT_RUN = "not-run"
 
 
+#: An invocation whose mean clock is below this share of its siblings' median one ran at lower clocks.
+CLOCKS_LOW_MAX: Final = 0.92
+#: Fewer siblings have no median that says which of them is the odd one.
+SIBLINGS_MIN: Final = 4
 #: The operators, or as many of them as the delegate takes, ran where they were meant to.
 OWN_TRUTHS = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 _STATUS_OF_OUTCOME = {
@@ -65,6 +73,10 @@ class CaseResult:
     reason: str = ""
     #: What takes from the figure at this level, as sentences.
     notes: tuple[str, ...] = ()
+    #: The worst grade of the invocations used; None when one of them has none. A comparison tells it.
+    grade: Grade | None = None
+    #: What only the invocations together show: ``clocks-low``, ``mixed-grades``.
+    findings: tuple[Finding, ...] = ()
 
     @property
     def is_judged(self) -> bool:
@@ -151,6 +163,11 @@ def _with_figure(
     quality = max((run.verdict.quality for run in used), key=order.index)
     if notes and quality is Quality.TRUSTED:
         quality = Quality.SUSPECT
+    findings = (*clocks_low(used), *_mixed_grades(used))
+    notes += [finding.message for finding in findings]
+    if quality is Quality.TRUSTED and any(finding.severity is Severity.WARNING for finding in findings):
+        quality = Quality.SUSPECT
+    grades = [run.verdict.grade for run in used]
     reason_code, reason = _objection(status, used[-1])
     return CaseResult(
         status=status,
@@ -162,7 +179,48 @@ def _with_figure(
         used=tuple(run.run_id for run in used),
         ended=len(ended),
         notes=tuple(notes),
+        grade=max((grade for grade in grades if grade is not None), default=None) if all(grades) else None,
+        findings=findings,
     )
+
+
+def clocks_low(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:
+    """Return a finding for each invocation whose fastest cluster ran slower than in the others of its campaign.
+
+    The clocks are the means between the states before and after, which hold some idle time as well; the siblings' do
+    too. Only the CPU's own work is judged so: a phone lowers the CPU's clocks as it likes while an accelerator works.
+    """
+    shares: dict[CampaignId, list[tuple[RunRecord, float]]] = {}
+    for run in runs:
+        busiest = max(
+            (one.share or 0.0 for one in derive_conditions(run.state_before, run.state_after).clusters), default=0
+        )
+        if busiest > 0 and run.case.delegate in (DelegateName.CPU, DelegateName.XNNPACK):
+            shares.setdefault(run.campaign_id, []).append((run, busiest))
+    found = []
+    for siblings in shares.values():
+        middle = statistics.median(share for _, share in siblings)
+        slow = [(run, share) for run, share in siblings if share < CLOCKS_LOW_MAX * middle]
+        if len(siblings) >= SIBLINGS_MIN and slow:
+            numbers = ", ".join(f"invocation {run.invocation} at {share:.0%}" for run, share in slow)
+            found.append(
+                Finding(
+                    code="clocks-low",
+                    severity=Severity.WARNING,
+                    message=f"{len(slow)} of {len(siblings)} invocations ran at lower clocks than the others",
+                    evidence=f"{numbers}; half of the invocations at {middle:.0%} or more",
+                )
+            )
+    return tuple(found)
+
+
+def _mixed_grades(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:
+    counts = Counter("no grade" if run.verdict.grade is None else run.verdict.grade.value for run in runs)
+    if len(counts) < 2:
+        return ()
+    told = ", ".join(f"{count} of {grade}" for grade, count in sorted(counts.items()))
+    message = f"The invocations were made under differently controlled conditions: {told}."
+    return (Finding(code="mixed-grades", severity=Severity.INFO, message=message),)
 
 
 def _objection(status: CaseStatus, run: RunRecord) -> tuple[str, str]:

@@ -18,6 +18,9 @@ _TEMPERATURE: Final = re.compile(
     r"Temperature\{mValue=(?P<value>[-+\d.eE]+|NaN), mType=(?P<type>-?\d+), "
     r"mName=(?P<name>[^,}]*), mStatus=(?P<status>\d+)"
 )
+_COOLING: Final = re.compile(r"CoolingDevice\{mValue=(?P<value>\d+), mType=(?P<type>-?\d+), mName=(?P<name>[^,}]*)")
+#: Android's types of cooling devices that take clocks: CPU, GPU, NPU.
+_CLOCK_COOLERS: Final = frozenset({2, 3, 5})
 #: Android's temperature type of the sensor that PowerManager's thermal status is derived from.
 _SKIN: Final = 3
 _BATTERY: Final = 2
@@ -147,6 +150,8 @@ class ThermalService:
     heat_c: Mapping[str, float] = field(default_factory=dict)
     battery_c: float | None = None
     skin_c: Mapping[str, float] = field(default_factory=dict)
+    #: Cooling devices of CPU, GPU and NPU -> the state that they are in; 0 doesn't cool.
+    cooling: Mapping[str, int] = field(default_factory=dict)
     #: The highest status that one of the HAL's skin sensors reports for itself.
     skin_status: int | None = None
 
@@ -162,7 +167,10 @@ def parse_thermalservice(text: str) -> ThermalService:
     status = re.search(r"Thermal Status: (\d+)", text)
     ready = re.search(r"HAL Ready: (true|false)", text)
     _, found, current = text.partition("Current temperatures from HAL:")
-    current = current.partition("Current cooling devices")[0] if found else ""
+    current, _, devices = current.partition("Current cooling devices") if found else ("", "", "")
+    cooling = {
+        one["name"]: int(one["value"]) for one in _COOLING.finditer(devices) if int(one["type"]) in _CLOCK_COOLERS
+    }
     heat: dict[str, float] = {}
     skin: dict[str, float] = {}
     battery: float | None = None
@@ -184,6 +192,7 @@ def parse_thermalservice(text: str) -> ThermalService:
         heat_c=heat,
         battery_c=battery,
         skin_c=skin,
+        cooling=cooling,
         skin_status=skin_status,
     )
 

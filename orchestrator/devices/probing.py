@@ -134,6 +134,7 @@ def state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
         # Many phones hide sysfs' zones from the shell: what the thermal HAL tells comes in their place.
         heat_c={**thermal.heat_c, **probes.parse_thermal_zones(files)},
         thermal_status=thermal.worst_status,
+        cooling=thermal.cooling,
         battery_percent=battery.percent,
         battery_heat_c=battery.heat_c if battery.heat_c is not None else thermal.battery_c,
         battery_current_ua=probes.parse_current_ua(_content(files, "/sys/class/power_supply/battery/current_now")),

@@ -102,6 +102,17 @@ class DeviceFacts:
         return f"{name} (virtual)" if self.is_virtual else name
 
     @property
+    def versions(self) -> dict[str, str]:
+        """What an update changes, and the figures with it: name -> value, of those that are known."""
+        named = {
+            "Android": self.os_version,
+            "system image": self.fingerprint,
+            "security patch": self.security_patch,
+            "GPU driver": self.gpu_driver,
+        }
+        return {name: value for name, value in named.items() if value}
+
+    @property
     def big_cores(self) -> tuple[int, ...]:
         """The cores of all clusters but the slowest; every core when there is one cluster or clocks are unknown."""
         known = [cluster for cluster in self.clusters if cluster.max_khz is not None]
@@ -122,6 +133,8 @@ class DeviceState:
     heat_c: Mapping[str, float] = field(default_factory=dict)
     #: PowerManager's thermal status: 0 none, 1 light, 2 moderate, 3 severe, 4 critical, 5 emergency, 6 shutdown.
     thermal_status: int | None = None
+    #: What holds clocks of CPU, GPU or NPU down because of heat -> by how many steps, as the thermal HAL tells it.
+    cooling: Mapping[str, int] = field(default_factory=dict)
     battery_percent: int | None = None
     battery_heat_c: float | None = None
     battery_current_ua: int | None = None

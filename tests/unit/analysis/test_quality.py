@@ -11,7 +11,7 @@ from orchestrator.analysis.quality import CODES, judge
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, Outcome, ToolReport
-from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -62,7 +62,7 @@ def with_delegate(**changes: object) -> ToolReport:
 
 
 def test_a_calm_full_run_is_trusted_without_a_finding() -> None:
-    assert verdict() == QualityVerdict(quality=Quality.TRUSTED)
+    assert verdict() == QualityVerdict(quality=Quality.TRUSTED, grade=Grade.D)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,155 @@
+"""Deriving what a device was like during an invocation: clocks, loads, heat. Pure.
+
+The mean clock of a cluster is that of its ``time_in_state`` between two moments. It counts the time in which the cores
+idle too, so that it says something of a run only for the clusters that the run kept busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from orchestrator.analysis.samples import parse_samples
+from orchestrator.records.conditions import ClusterConditions, RunConditions
+from orchestrator.records.device import DeviceState
+from orchestrator.records.run import RunRecord
+from orchestrator.records.sample import SAMPLES_FILE, RunSamples, Sample
+
+#: Each half of a run needs this much device time before halves are compared.
+HALF_MIN_S: Final = 1.5
+Ticks = Mapping[int, int]
+
+
+def conditions_of(run: RunRecord) -> RunConditions:
+    """Return the conditions of a stored run; its looks count when its attachments were read with it."""
+    data = next((item.data for item in run.attachments if item.name == SAMPLES_FILE), b"")
+    return derive_conditions(run.state_before, run.state_after, parse_samples(data))
+
+
+def derive_conditions(
+    before: DeviceState | None, after: DeviceState | None, looks: RunSamples | None = None
+) -> RunConditions:
+    """Return what the two states and the looks between them show."""
+    samples = looks.samples if looks is not None and len(looks.samples) > 1 else ()
+    own_cpu_s = looks.own_cpu_s if looks is not None else None
+    first: Sample | DeviceState | None = samples[0] if samples else before
+    last: Sample | DeviceState | None = samples[-1] if samples else after
+    span_s = _difference(_uptime_s(first), _uptime_s(last))
+    own = own_cpu_s / span_s if samples and own_cpu_s is not None and span_s else None
+    busy_s = None if first is None or last is None else _difference(first.cpu_busy_s, last.cpu_busy_s)
+    heats = [state.heat_c for state in (before, *samples, after) if state is not None and state.heat_c]
+    gpu_khz, gpu_share = _gpu_clock(first, last)
+    return RunConditions(
+        is_sampled=bool(samples),
+        span_s=span_s,
+        clusters=_clusters(before, after, samples),
+        own_cores=own,
+        foreign_cores=None if own is None or busy_s is None or not span_s else max(0.0, busy_s / span_s - own),
+        context_switches_per_s=_rate(before, after, "context_switches"),
+        processes_per_s=_rate(before, after, "processes_started"),
+        gpu_mhz=None if gpu_khz is None else gpu_khz / 1000,
+        gpu_share=gpu_share,
+        gpu_busy_percent=max(
+            (s.gpu_busy_percent for s in (*samples, after) if s is not None and s.gpu_busy_percent is not None),
+            default=None,
+        ),
+        heat_before_c=max(before.heat_c.values(), default=None) if before is not None else None,
+        heat_after_c=max(after.heat_c.values(), default=None) if after is not None else None,
+        heat_highest_c=max((max(heat.values()) for heat in heats), default=None),
+        heat_rise_c=_rises(before, after),
+        clock_jump_s=_clock_jump_s(before, after),
+        battery_percent_change=_whole_difference(before, after),
+        battery_current_ua=after.battery_current_ua if after is not None else None,
+    )
+
+
+def mean_khz(earlier: Ticks, later: Ticks) -> float | None:
+    """Return the mean clock between two readings of ``time_in_state``; None where no time passed or it began anew."""
+    spent = {khz: ticks - earlier.get(khz, 0) for khz, ticks in later.items()}
+    total = sum(spent.values())
+    if total <= 0 or min(spent.values()) < 0:
+        return None
+    return sum(khz * ticks for khz, ticks in spent.items()) / total
+
+
+def _clusters(
+    before: DeviceState | None, after: DeviceState | None, samples: Sequence[Sample]
+) -> tuple[ClusterConditions, ...]:
+    moments: list[Sample | DeviceState] = [s for s in (before, *samples, after) if s is not None]
+    measured = samples or moments
+    found = []
+    for cpu in sorted({cpu for moment in moments for cpu in (*moment.time_in_state, *moment.clock_limit_khz)}):
+        tables = [moment.time_in_state[cpu] for moment in measured if cpu in moment.time_in_state]
+        limits = [moment.clock_limit_khz[cpu] for moment in moments if cpu in moment.clock_limit_khz]
+        highest = max((khz for table in tables for khz in table), default=None)
+        khz = mean_khz(tables[0], tables[-1]) if len(tables) > 1 else None
+        found.append(
+            ClusterConditions(
+                cpu=cpu,
+                effective_mhz=None if khz is None else khz / 1000,
+                share=None if khz is None or not highest else khz / highest,
+                limit_low=min(limits) / highest if limits and highest else None,
+                limit_high=max(limits) / highest if limits and highest else None,
+                second_half=_second_half(cpu, samples),
+            )
+        )
+    return tuple(found)
+
+
+def _second_half(cpu: int, samples: Sequence[Sample]) -> float | None:
+    """Return the second half's mean clock against the first's; halves are parted at the look nearest to the middle."""
+    seen = [sample for sample in samples if cpu in sample.time_in_state]
+    if len(seen) < 3:
+        return None
+    middle_s = (seen[0].uptime_s + seen[-1].uptime_s) / 2
+    middle = min(seen[1:-1], key=lambda sample: abs(sample.uptime_s - middle_s))
+    if min(middle.uptime_s - seen[0].uptime_s, seen[-1].uptime_s - middle.uptime_s) < HALF_MIN_S:
+        return None
+    earlier = mean_khz(seen[0].time_in_state[cpu], middle.time_in_state[cpu])
+    later = mean_khz(middle.time_in_state[cpu], seen[-1].time_in_state[cpu])
+    return later / earlier if earlier and later else None
+
+
+def _gpu_clock(
+    first: Sample | DeviceState | None, last: Sample | DeviceState | None
+) -> tuple[float | None, float | None]:
+    if first is None or last is None or not last.gpu_time_in_state:
+        return None, None
+    khz = mean_khz(first.gpu_time_in_state, last.gpu_time_in_state)
+    return khz, None if khz is None else khz / max(last.gpu_time_in_state)
+
+
+def _uptime_s(moment: Sample | DeviceState | None) -> float | None:
+    return None if moment is None else moment.uptime_s
+
+
+def _difference(first: float | None, last: float | None) -> float | None:
+    return None if first is None or last is None or last < first else last - first
+
+
+def _rate(before: DeviceState | None, after: DeviceState | None, name: str) -> float | None:
+    if before is None or after is None:
+        return None
+    span_s = _difference(before.uptime_s, after.uptime_s)
+    count = _difference(getattr(before, name), getattr(after, name))
+    return count / span_s if span_s and count is not None else None
+
+
+def _rises(before: DeviceState | None, after: DeviceState | None) -> Mapping[str, float]:
+    if before is None or after is None:
+        return {}
+    return {zone: after.heat_c[zone] - heat for zone, heat in before.heat_c.items() if zone in after.heat_c}
+
+
+def _clock_jump_s(before: DeviceState | None, after: DeviceState | None) -> float | None:
+    if before is None or after is None or before.boot_id != after.boot_id:
+        return None
+    if before.boot_at_s is None or after.boot_at_s is None:
+        return None
+    return float(after.boot_at_s - before.boot_at_s)
+
+
+def _whole_difference(before: DeviceState | None, after: DeviceState | None) -> int | None:
+    if before is None or after is None or before.battery_percent is None or after.battery_percent is None:
+        return None
+    return after.battery_percent - before.battery_percent

@@ -1,0 +1,152 @@
+"""What the device's state before, during and after an invocation says against its number. Pure.
+
+Clocks are judged by what took them: a limit that fell while the run went on, a cooling device of the CPU, GPU or NPU
+that was at work, a thermal status, or cores that worked as hard in the second half and were clocked lower. A limit
+that was low all along, with nothing that says it was heat, is told and weighs nothing: some phones ship so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.analysis.grading import is_held
+from orchestrator.records.conditions import RunConditions
+from orchestrator.records.device import DeviceKind, DeviceState
+from orchestrator.records.sample import RunSamples, Sample
+from orchestrator.records.verdict import Finding, Severity
+from orchestrator.records.workload import Case, DelegateName, ToolName
+
+#: A clock limit that fell below this share of what it was before the run is throttling.
+CLOCK_LIMIT_MIN: Final = 0.98
+#: A cluster that worked at more than this share of its highest clock was kept busy by the run.
+WORKING_SHARE: Final = 0.6
+#: The second half's mean clock against the first's, below which a busy cluster was slowed down.
+SECOND_HALF_MIN: Final = 0.93
+#: Cores that other work may keep busy: on a computer right before a run, on a phone during it. An idle phone with its
+#: screen on uses 0.1 to 0.3 of a core itself.
+FOREIGN_CORES_MAX: Final = 0.3
+FOREIGN_CORES_MAX_PHONE: Final = 0.5
+#: The kernel tells the time of boot in whole seconds, so that it may come out one second apart.
+CLOCK_JUMP_S: Final = 3.0
+_CPU_DELEGATES: Final = frozenset({DelegateName.CPU, DelegateName.XNNPACK})
+
+
+def state_findings(
+    before: DeviceState | None,
+    after: DeviceState | None,
+    *,
+    case: Case,
+    kind: DeviceKind,
+    looks: RunSamples,
+    conditions: RunConditions,
+    is_median: bool,
+) -> Iterator[Finding]:
+    """Yield what the states and the looks say; what is unknown is no finding.
+
+    ``is_median``: the run's figure is a median, which one inference that is measured wrongly doesn't move.
+    """
+    if before is not None and after is not None:
+        if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
+            evidence = f"boot id {before.boot_id}, then {after.boot_id}"
+            yield _finding("rebooted", Severity.ERROR, "the phone was booted anew during the run", evidence)
+            return
+        yield from _heat_findings(before, after, looks)
+    jump_s = conditions.clock_jump_s
+    if jump_s is not None and abs(jump_s) >= CLOCK_JUMP_S:
+        message = f"the phone's clock was moved by {jump_s:+.0f} s during the run; programs measure with it"
+        yield _finding("clock-jumped", Severity.WARNING if is_median else Severity.ERROR, message)
+    yield from _clock_findings(case, before, after, looks, conditions)
+    yield from _load_findings(before, conditions, kind)
+    if before is not None and after is not None:
+        yield from _screen_findings(before, after, case)
+        yield from _battery_findings(before, after)
+
+
+def _finding(code: str, severity: Severity, message: str, evidence: str = "") -> Finding:
+    return Finding(code=code, severity=severity, message=message, evidence=evidence)
+
+
+def _heat_findings(before: DeviceState, after: DeviceState, looks: RunSamples) -> Iterator[Finding]:
+    status = max(before.thermal_status or 0, after.thermal_status or 0)
+    if status > 0:
+        yield _finding("throttled", Severity.WARNING, f"thermal status {status}", _heat_text(after))
+    cooling = {name: max(steps, before.cooling.get(name, 0)) for name, steps in after.cooling.items()}
+    if at_work := [f"{name} by {steps}" for name, steps in cooling.items() if steps > 0]:
+        yield _finding("throttled", Severity.WARNING, "clocks were held down because of heat", ", ".join(at_work))
+    moments: tuple[Sample | DeviceState, ...] = (*looks.samples, after)
+    lowest = {
+        cpu: min(limits)
+        for cpu in before.clock_limit_khz
+        if (limits := [m.clock_limit_khz[cpu] for m in moments if cpu in m.clock_limit_khz])
+    }
+    for cpu, limit in lowest.items():
+        earlier = before.clock_limit_khz[cpu]
+        if limit < CLOCK_LIMIT_MIN * earlier:
+            evidence = f"cpu{cpu}: {earlier // 1000} MHz, then {limit // 1000} MHz"
+            yield _finding("throttled", Severity.WARNING, "a clock limit fell during the run", evidence)
+    gpu = [m.gpu_limit_khz for m in moments if m.gpu_limit_khz]
+    if gpu and before.gpu_limit_khz and min(gpu) < CLOCK_LIMIT_MIN * before.gpu_limit_khz:
+        evidence = f"GPU: {before.gpu_limit_khz // 1000} MHz, then {min(gpu) // 1000} MHz"
+        yield _finding("throttled", Severity.WARNING, "the GPU's clock limit fell during the run", evidence)
+
+
+def _clock_findings(
+    case: Case, before: DeviceState | None, after: DeviceState | None, looks: RunSamples, conditions: RunConditions
+) -> Iterator[Finding]:
+    capped = [
+        f"cpu{one.cpu} at {one.limit_high:.0%}"
+        for one in conditions.clusters
+        if one.limit_high is not None and one.limit_high < CLOCK_LIMIT_MIN
+    ]
+    if capped and not is_held(before, after, looks):
+        message = "clocks were limited all along, and nothing says whether by heat"
+        yield _finding("clocks-capped", Severity.INFO, message, ", ".join(capped))
+    if case.delegate not in _CPU_DELEGATES:
+        return
+    for one in conditions.clusters:
+        if one.second_half is None or one.share is None or one.share < WORKING_SHARE:
+            continue
+        if one.second_half < SECOND_HALF_MIN:
+            evidence = f"cpu{one.cpu}: {one.second_half:.0%} of the first half's clock"
+            yield _finding("throttled", Severity.WARNING, "clocks fell in the run's second half", evidence)
+
+
+def _load_findings(before: DeviceState | None, conditions: RunConditions, kind: DeviceKind) -> Iterator[Finding]:
+    if before is not None and before.busy_cores is not None and before.busy_cores > FOREIGN_CORES_MAX:
+        message = f"{before.busy_cores:.1f} cores were busy before the run"
+        yield _finding("foreign-load", Severity.WARNING, message)
+    elif kind is DeviceKind.ANDROID and (conditions.foreign_cores or 0.0) > FOREIGN_CORES_MAX_PHONE:
+        message = f"other work kept {conditions.foreign_cores:.1f} cores busy during the run"
+        own = "" if conditions.own_cores is None else f"the run itself used {conditions.own_cores:.1f} cores"
+        yield _finding("foreign-load", Severity.WARNING, message, own)
+
+
+def _screen_findings(before: DeviceState, after: DeviceState, case: Case) -> Iterator[Finding]:
+    if after.screen_on is False:
+        yield _finding("screen-off", Severity.WARNING, "the screen was off at the run's end; phones slow down then")
+    # The benchmark's app takes the screen itself.
+    has_changed = before.foreground and after.foreground and before.foreground != after.foreground
+    if has_changed and case.tool is not ToolName.APK:
+        evidence = f"{before.foreground}, then {after.foreground}"
+        yield _finding(
+            "foreground-changed", Severity.WARNING, "another app came to the screen during the run", evidence
+        )
+
+
+def _battery_findings(before: DeviceState, after: DeviceState) -> Iterator[Finding]:
+    if after.battery_percent is not None and after.battery_percent < 15:
+        yield _finding("battery-low", Severity.WARNING, f"{after.battery_percent} % left")
+    if before.plugged and after.plugged and before.plugged != after.plugged:
+        evidence = f"{before.plugged}, then {after.plugged}"
+        yield _finding("charging-changed", Severity.INFO, "the charger came or went during the run", evidence)
+    elif after.plugged not in {"", "none"} and (after.battery_percent or 0) < (before.battery_percent or 0):
+        evidence = f"{before.battery_percent} %, then {after.battery_percent} %"
+        yield _finding(
+            "battery-draining", Severity.INFO, "the battery was emptied though the phone was plugged in", evidence
+        )
+
+
+def _heat_text(state: DeviceState) -> str:
+    hottest = sorted(state.heat_c.items(), key=lambda item: -item[1])[:3]
+    return ", ".join(f"{name} {heat:.1f} C" for name, heat in hottest)
