@@ -30,6 +30,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CaseKey, RunId
 from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
+from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import Case, Pass
 from orchestrator.units import format_duration
 
@@ -351,6 +352,7 @@ class CaseRunner:
             facts=self._facts,
             before=before,
             after=after,
+            samples=raw.data(SAMPLES_FILE) if raw else b"",
         )
         return RunRecord(
             run_id=run_id or RunId(uuid.uuid4().hex),

@@ -11,6 +11,7 @@ from orchestrator.engine.sessions import own_end
 from orchestrator.ports import Store, Tool
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome, RawOutput, RunRecord
+from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import ToolName
 
 #: Endings that were decided by what a program printed, not by the way to the device.
@@ -54,6 +55,7 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
             facts=devices[run.case.serial],
             before=run.state_before,
             after=run.state_after,
+            samples=raw.data(SAMPLES_FILE),
         )
         if (report, verdict, ending.outcome) != (run.report, run.verdict, run.outcome):
             store.replace_reading(
