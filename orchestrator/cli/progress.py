@@ -158,6 +158,7 @@ def describe_run(run: RunRecord) -> str:
         share = f"{delegate.delegated_nodes} of {delegate.total_nodes}" if counted else "not all"
         nodes = f", {share} operators delegated"
     codes = ", ".join(finding.code for finding in run.verdict.findings if finding.severity.value != "info")
-    worth = f"{run.verdict.quality}{f' ({codes})' if codes else ''}"
+    grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
+    worth = f"{run.verdict.quality}{grade}{f' ({codes})' if codes else ''}"
     virtual = " [virtual]" if run.is_virtual else ""
     return f"{what}: {figure}{nodes}, {worth}{virtual}"

@@ -1,0 +1,175 @@
+"""``benchfarm sustained``: latency against time, minute by minute, and phones ranked by both ends of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from orchestrator.analysis.sustained import SustainedCurve
+from orchestrator.analysis.sustained_runs import Attempt, attempts, curve_of, worst_quality
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.stored import find_campaign
+from orchestrator.errors import UsageError
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.records.run import RunRecord
+from orchestrator.records.workload import Case, Pass
+from orchestrator.units import format_duration, format_latency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseCurve:
+    """What the store holds of one case's sustained measurement."""
+
+    case: Case
+    attempt: Attempt
+    curve: SustainedCurve
+    #: Whether the attempt came to its end.
+    is_whole: bool
+    device: str
+    #: Minute -> the battery's highest heat in it.
+    heat_c: Mapping[int, float]
+
+
+def show(settings: Settings, prefix: str) -> CommandResult:
+    """Show the sustained curves of a campaign, the newest one with the pass when none is named.
+
+    Raises UsageError when there is none.
+    """
+    with Farm(settings) as farm:
+        if prefix:
+            candidates = [find_campaign(farm.store, prefix)]
+        else:
+            candidates = [found for item in farm.store.campaigns() if (found := farm.store.campaign(item.campaign_id))]
+        for campaign in candidates:
+            if any(item.run_pass is Pass.SUSTAINED for item in campaign.invocations):
+                runs = farm.store.runs(campaign_ids=[campaign.campaign_id])
+                return _result(campaign, curves(campaign, runs, farm.store.devices()))
+    what = f"campaign {prefix!r} has no" if prefix else "no campaign has a"
+    raise UsageError(f"{what} sustained measurement", hint="benchfarm bench MODEL --sustained 30m")
+
+
+def curves(campaign: Campaign, runs: Iterable[RunRecord], devices: Mapping[Serial, DeviceFacts]) -> list[CaseCurve]:
+    """Return each case's latest whole attempt, or its latest one at all; cases without two figures are left out."""
+    by_case: dict[CaseKey, list[RunRecord]] = {}
+    for run in runs:
+        if run.run_pass is Pass.SUSTAINED:
+            by_case.setdefault(run.case.case_key, []).append(run)
+    found = []
+    for own in by_case.values():
+        tried = attempts(own)
+        whole = [attempt for attempt in tried if attempt.is_over(campaign.terms.sustained_s)]
+        attempt = (whole or tried)[-1] if tried else None
+        curve = curve_of(attempt) if attempt is not None else None
+        if attempt is None or curve is None:
+            continue
+        case = own[0].case
+        facts = devices.get(case.serial)
+        found.append(
+            CaseCurve(
+                case=case,
+                attempt=attempt,
+                curve=curve,
+                is_whole=bool(whole),
+                device=facts.title if facts is not None else case.serial,
+                heat_c=_heat_by_minute(attempt),
+            )
+        )
+    return found
+
+
+def _heat_by_minute(attempt: Attempt) -> dict[int, float]:
+    heat_c: dict[int, float] = {}
+    begin = attempt.runs[0].started_at
+    for run in attempt.runs:
+        state = run.state_after or run.state_before
+        if state is not None and state.battery_heat_c is not None:
+            minute = int((run.started_at - begin) / timedelta(minutes=1))
+            heat_c[minute] = max(heat_c.get(minute, state.battery_heat_c), state.battery_heat_c)
+    return heat_c
+
+
+def _result(campaign: Campaign, found: Sequence[CaseCurve]) -> CommandResult:
+    groups: dict[tuple[str, str], list[CaseCurve]] = {}
+    for item in found:
+        groups.setdefault((item.case.model_name, item.case.configuration), []).append(item)
+    parts = [f"campaign {campaign.campaign_id} '{campaign.name}', {format_duration(campaign.terms.sustained_s)} each"]
+    for (model, configuration), items in groups.items():
+        parts.append(f"{model}, {configuration}\n{_ranking(items)}")
+        parts += [f"{item.device} ({item.case.serial}), minute by minute\n{_minutes(item)}" for item in items]
+    if not found:
+        parts.append("nothing was measured yet")
+    return CommandResult(
+        text="\n\n".join(parts),
+        data={
+            "campaign_id": campaign.campaign_id,
+            "sustained_s": campaign.terms.sustained_s,
+            "curves": [row for items in groups.values() for row in _rows(items)],
+        },
+    )
+
+
+def _rank(items: Sequence[CaseCurve], item: CaseCurve, *, steady: bool) -> int:
+    def figure(one: CaseCurve) -> float:
+        return one.curve.steady_us if steady else one.curve.burst_us
+
+    return 1 + sum(figure(other) < figure(item) for other in items)
+
+
+def _ranking(items: Sequence[CaseCurve]) -> str:
+    rows = []
+    for item in sorted(items, key=lambda one: one.curve.steady_us):
+        curve = item.curve
+        onset = "none seen" if curve.onset_s is None else f"after {format_duration(curve.onset_s)}"
+        note = "" if item.is_whole else f"cut after {format_duration(item.attempt.elapsed_s)}"
+        rows.append(
+            (
+                str(_rank(items, item, steady=False)), str(_rank(items, item, steady=True)), item.device,
+                format_latency(curve.burst_us), format_latency(curve.steady_us), f"{curve.slowdown - 1:+.1%}", onset,
+                str(curve.count), note,
+            )
+        )  # fmt: skip
+    heads = ("burst rank", "steady rank", "device", "burst", "steady", "change", "slower", "processes", "")
+    return table(heads, rows, right=(0, 1, 3, 4, 5, 7))
+
+
+def _minutes(item: CaseCurve) -> str:
+    rows = [
+        (
+            str(row.minute), format_latency(row.median_us), format_latency(row.min_us), format_latency(row.max_us),
+            f"{row.slowdown - 1:+.1%}", str(row.count),
+            f"{item.heat_c[row.minute]:.1f} C" if row.minute in item.heat_c else "",
+        )
+        for row in item.curve.minutes
+    ]  # fmt: skip
+    heads = ("minute", "median", "fastest", "slowest", "against burst", "processes", "battery")
+    return table(heads, rows, right=(0, 1, 2, 3, 4, 5, 6))
+
+
+def _rows(items: Sequence[CaseCurve]) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for item in items:
+        runs = item.attempt.runs
+        rows.append(
+            {
+                "case_key": item.case.case_key,
+                "serial": item.case.serial,
+                "device": item.device,
+                "is_virtual": any(run.is_virtual for run in runs),
+                "model": item.case.model_name,
+                "configuration": item.case.configuration,
+                "is_whole": item.is_whole,
+                "elapsed_s": item.attempt.elapsed_s,
+                "quality": worst_quality(item.attempt),
+                "rank_burst": _rank(items, item, steady=False),
+                "rank_steady": _rank(items, item, steady=True),
+                "curve": item.curve,
+                "battery_heat_c": {str(minute): heat for minute, heat in item.heat_c.items()},
+                "process_s": statistics.median(run.duration_s for run in runs),
+            }
+        )
+    return rows
