@@ -13,7 +13,8 @@ from typing import Protocol, runtime_checkable
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.flag import FlagFault
-from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
+from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points
+from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.plan import FitLimits, Quiet
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
@@ -387,6 +388,46 @@ class Store(Protocol):
 
     def builds(self) -> Mapping[str, Build]:
         """Return the builds by sha256."""
+        ...
+
+    def points(self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()) -> Points:
+        """Return the figures of timing invocations of campaigns begun since then, of some series or of all."""
+        ...
+
+    def series(self, series_keys: Sequence[SeriesKey] = ()) -> Mapping[SeriesKey, Case]:
+        """Return the newest case of each series, of some or of all."""
+        ...
+
+    def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
+        """Return what each device was and from when on, oldest first."""
+        ...
+
+    def run_ids(self, prefix: str, *, limit: int = 4) -> Sequence[RunId]:
+        """Return the ids of runs that begin so, in their order, no more than ``limit``."""
+        ...
+
+    def run(self, run_id: RunId) -> RunRecord | None:
+        """Return one run without its attachments, None when there is none."""
+        ...
+
+    def annotations(self) -> Sequence[Annotation]:
+        """Return the changes that somebody expects, oldest night first."""
+        ...
+
+    def annotate(self, annotation: Annotation) -> None:
+        """Keep that a change is expected."""
+        ...
+
+    def delete_annotation(self, annotation_id: str) -> bool:
+        """Forget an annotation; False when there is none."""
+        ...
+
+    def confirmations(self) -> Sequence[Confirmation]:
+        """Return what became of changes that were run again."""
+        ...
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        """Keep what became of a change, in the place of what was kept of it before."""
         ...
 
     def close(self) -> None:

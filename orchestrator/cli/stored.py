@@ -12,6 +12,7 @@ from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, RunRecord
 
 #: Attachments that are protocol buffers: shown only when they are asked for by name.
@@ -122,12 +123,14 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
 
 
 def _find_run(store: Store, prefix: str) -> RunRecord:
-    matching = [run for run in store.runs() if run.run_id.startswith(prefix)]
+    matching = store.run_ids(prefix)
     if not matching:
         raise UsageError(f"there is no run {prefix!r}", hint="'benchfarm runs' lists them")
-    if len(matching) > 1:
-        raise UsageError(f"{prefix!r} fits {_listed([run.run_id for run in matching])}", hint="give more letters")
-    return matching[0]
+    if len(matching) > 1 and prefix not in matching:
+        raise UsageError(f"{prefix!r} fits {_listed(matching)}", hint="give more letters")
+    found = store.run(RunId(prefix) if prefix in matching else matching[0])
+    assert found is not None
+    return found
 
 
 def _listed(identities: Sequence[str]) -> str:

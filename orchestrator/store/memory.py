@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
+from orchestrator.records.history import (
+    Annotation,
+    CampaignSketch,
+    CaseSketch,
+    Confirmation,
+    DeviceSighting,
+    Points,
+)
+from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
-from orchestrator.records.verdict import QualityVerdict
-from orchestrator.records.workload import Build, Model, Pass
+from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.records.workload import Build, Case, Model, Pass
 from orchestrator.store import admission
 
 _RunKey = tuple[CampaignId, CaseKey, Pass, int]
@@ -32,6 +41,9 @@ class MemoryStore:
         #: In the order in which they were stored.
         self._runs: dict[_RunKey, RunRecord] = {}
         self._key_of_run: dict[RunId, _RunKey] = {}
+        self._sightings: dict[Serial, list[DeviceSighting]] = {}
+        self._annotations: dict[str, Annotation] = {}
+        self._confirmations: dict[tuple[SeriesKey, date], Confirmation] = {}
 
     def begin_campaign(
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
@@ -54,6 +66,10 @@ class MemoryStore:
                 seen = self._devices.get(facts.serial)
                 if seen is None or seen[0] <= campaign.created_at:
                     self._devices[facts.serial] = (campaign.created_at, facts)
+                    sighting = DeviceSighting(at=campaign.created_at, facts=facts.versions)
+                    known = self._sightings.setdefault(facts.serial, [])
+                    if not known or known[-1].facts != sighting.facts:
+                        known.append(sighting)
             self._models.update(given_models)
             self._builds.update(given_builds)
             self._campaigns[campaign.campaign_id] = campaign
@@ -180,6 +196,90 @@ class MemoryStore:
         with self._locked():
             return dict(self._builds)
 
+    def points(self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()) -> Points:
+        """Return the figures of timing invocations of campaigns begun since then, of some series or of all."""
+        with self._locked():
+            campaigns = sorted(
+                (item for item in self._campaigns.values() if since is None or item.created_at >= since),
+                key=lambda item: item.created_at,
+            )
+            runs = list(self._runs.values())
+        wanted = set(series_keys)
+        place_of_campaign = {item.campaign_id: place for place, item in enumerate(campaigns)}
+        cases: dict[CaseKey, tuple[int, CaseSketch]] = {}
+        case, campaign, latency_us, trusted = array("q"), array("q"), array("d"), array("q")
+        for run in runs:
+            figure, quality = run.latency_us, run.verdict.quality
+            is_figure = figure is not None and figure > 0 and quality is not Quality.REJECTED
+            if (wanted and run.case.series_key not in wanted) or not is_figure:
+                continue
+            if figure is None or run.campaign_id not in place_of_campaign:
+                continue
+            place, _ = cases.setdefault(run.case.case_key, (len(cases), _sketch(run)))
+            case.append(place)
+            campaign.append(place_of_campaign[run.campaign_id])
+            latency_us.append(figure)
+            trusted.append(int(quality is Quality.TRUSTED))
+        return Points(
+            cases=tuple(sketch for _, sketch in cases.values()),
+            campaigns=tuple(
+                CampaignSketch(campaign_id=item.campaign_id, created_at=item.created_at) for item in campaigns
+            ),
+            case=case,
+            campaign=campaign,
+            latency_us=latency_us,
+            trusted=trusted,
+        )
+
+    def series(self, series_keys: Sequence[SeriesKey] = ()) -> Mapping[SeriesKey, Case]:
+        """Return the newest case of each series, of some or of all."""
+        wanted = set(series_keys)
+        with self._locked():
+            planned = [item.case for campaign in self._campaigns.values() for item in campaign.invocations]
+            known = [*planned, *(run.case for run in self._runs.values())]
+        return {case.series_key: case for case in known if not wanted or case.series_key in wanted}
+
+    def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
+        """Return what each device was and from when on, oldest first."""
+        with self._locked():
+            return {serial: list(seen) for serial, seen in self._sightings.items()}
+
+    def run_ids(self, prefix: str, *, limit: int = 4) -> Sequence[RunId]:
+        """Return the ids of runs that begin so, in their order, no more than ``limit``."""
+        with self._locked():
+            return sorted(run_id for run_id in self._key_of_run if run_id.startswith(prefix))[:limit]
+
+    def run(self, run_id: RunId) -> RunRecord | None:
+        """Return one run without its attachments, None when there is none."""
+        with self._locked():
+            key = self._key_of_run.get(run_id)
+            return None if key is None else dataclasses.replace(self._runs[key], attachments=())
+
+    def annotations(self) -> Sequence[Annotation]:
+        """Return the changes that somebody expects, oldest night first."""
+        with self._locked():
+            return sorted(self._annotations.values(), key=lambda item: item.night)
+
+    def annotate(self, annotation: Annotation) -> None:
+        """Keep that a change is expected."""
+        with self._locked():
+            self._annotations[annotation.annotation_id] = annotation
+
+    def delete_annotation(self, annotation_id: str) -> bool:
+        """Forget an annotation; False when there is none."""
+        with self._locked():
+            return self._annotations.pop(annotation_id, None) is not None
+
+    def confirmations(self) -> Sequence[Confirmation]:
+        """Return what became of changes that were run again."""
+        with self._locked():
+            return list(self._confirmations.values())
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        """Keep what became of a change, in the place of what was kept of it before."""
+        with self._locked():
+            self._confirmations[confirmation.series_key, confirmation.night] = confirmation
+
     def close(self) -> None:
         """Refuse any further use."""
         self._is_open = False
@@ -188,3 +288,15 @@ class MemoryStore:
         if not self._is_open:
             raise admission.closed()
         return self._lock
+
+
+def _sketch(run: RunRecord) -> CaseSketch:
+    case = run.case
+    return CaseSketch(
+        case_key=case.case_key,
+        series_key=case.series_key,
+        serial=case.serial,
+        model_sha256=case.model_sha256,
+        build_sha256=case.build_sha256,
+        is_virtual=run.is_virtual,
+    )

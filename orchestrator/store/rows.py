@@ -113,14 +113,7 @@ def device_from_row(row: RowMapping) -> DeviceFacts:
 
 def sighting_of(document: str) -> dict[str, str]:
     """Return what of a device's facts may change between two nights and its numbers with it, by the name people use."""
-    facts = load_document(DeviceFacts, document, where="device")
-    named = {
-        "Android": facts.os_version,
-        "system image": facts.fingerprint,
-        "security patch": facts.security_patch,
-        "GPU driver": facts.gpu_driver,
-    }
-    return {name: value for name, value in named.items() if value}
+    return load_document(DeviceFacts, document, where="device").versions
 
 
 def model_to_row(model: Model) -> Row:

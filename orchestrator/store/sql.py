@@ -27,11 +27,12 @@ from sqlalchemy import (
 from orchestrator.errors import StoreCorruptError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
+from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points
+from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass
-from orchestrator.store import admission, rows
+from orchestrator.store import admission, history, rows
 from orchestrator.store.blobs import pack
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
@@ -348,6 +349,60 @@ class SqlStore:
         """Return the builds by sha256."""
         with self._database.reading() as connection:
             return {row["sha256"]: rows.build_from_row(row) for row in connection.execute(select(BUILDS)).mappings()}
+
+    def points(self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()) -> Points:
+        """Return the figures of timing invocations of campaigns begun since then, of some series or of all."""
+        with self._database.reading() as connection:
+            return history.read_points(connection, since=since, series_keys=series_keys)
+
+    def series(self, series_keys: Sequence[SeriesKey] = ()) -> Mapping[SeriesKey, Case]:
+        """Return the newest case of each series, of some or of all."""
+        with self._database.reading() as connection:
+            return history.read_series(connection, series_keys)
+
+    def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
+        """Return what each device was and from when on, oldest first."""
+        with self._database.reading() as connection:
+            return history.sightings_of(history.read_sightings(connection))
+
+    def run_ids(self, prefix: str, *, limit: int = 4) -> Sequence[RunId]:
+        """Return the ids of runs that begin so, in their order, no more than ``limit``."""
+        with self._database.reading() as connection:
+            return history.read_run_ids(connection, prefix, limit)
+
+    def run(self, run_id: RunId) -> RunRecord | None:
+        """Return one run without its attachments, None when there is none."""
+        with self._database.reading() as connection:
+            row = connection.execute(_RUN_ROWS.where(RUNS.c.run_id == run_id)).mappings().one_or_none()
+            if row is None:
+                return None
+            case = read_cases(connection, CASES.c.case_no == row["case_no"])[row["case_no"]]
+            return rows.run_from_row(row, _documents(Packer(connection), row), case=case, attachments=())
+
+    def annotations(self) -> Sequence[Annotation]:
+        """Return the changes that somebody expects, oldest night first."""
+        with self._database.reading() as connection:
+            return history.read_annotations(connection)
+
+    def annotate(self, annotation: Annotation) -> None:
+        """Keep that a change is expected."""
+        with self._database.writing() as connection:
+            history.insert_annotation(connection, annotation)
+
+    def delete_annotation(self, annotation_id: str) -> bool:
+        """Forget an annotation; False when there is none."""
+        with self._database.writing() as connection:
+            return history.delete_annotation(connection, annotation_id)
+
+    def confirmations(self) -> Sequence[Confirmation]:
+        """Return what became of changes that were run again."""
+        with self._database.reading() as connection:
+            return history.read_confirmations(connection)
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        """Keep what became of a change, in the place of what was kept of it before."""
+        with self._database.writing() as connection:
+            history.put_confirmation(connection, confirmation)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -1,0 +1,159 @@
+"""The light questions over many nights, annotations and confirmations: the same on every store."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import date, timedelta
+
+from orchestrator.ports import Store
+from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
+from orchestrator.records.identity import BuildSha, CampaignId, RunId
+from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.records.workload import Pass
+
+TRUSTED = QualityVerdict(quality=Quality.TRUSTED)
+
+
+def fill(store: Store, samples, nights: int = 3) -> None:
+    """Two series over some nights, with runs that are no point of any."""
+    for night in range(nights):
+        created = samples.campaign().created_at + timedelta(days=night)
+        campaign = samples.campaign(f"night-{night}", created_at=created, invocations=(), skipped=())
+        samples.begin(store, campaign)
+        name = CampaignId(f"night-{night}")
+
+        def keep(invocation: int, name: CampaignId = name, night: int = night, **changes: object) -> None:
+            values: dict[str, object] = {"report": samples.report(1000.0 * (night + 1) + invocation), **changes}
+            run_id = RunId(f"{night}{invocation:03d}")
+            store.append_run(samples.run(invocation, campaign_id=name, run_id=run_id, **values))
+
+        keep(0, verdict=TRUSTED)
+        keep(1)
+        keep(2, case=samples.case(threads=1), verdict=TRUSTED)
+        keep(3, verdict=QualityVerdict(quality=Quality.REJECTED))
+        keep(4, outcome=Outcome.FAILED)
+        keep(5, run_pass=Pass.MEMORY)
+        keep(6, report=None)
+
+
+def points(found) -> list[tuple[str, str, float, int]]:
+    return sorted(
+        (
+            found.campaigns[campaign].campaign_id,
+            found.cases[case].series_key,
+            latency_us,
+            trusted,
+        )
+        for case, campaign, latency_us, trusted in zip(
+            found.case, found.campaign, found.latency_us, found.trusted, strict=True
+        )
+    )
+
+
+def test_points_are_the_figures_that_count_and_nothing_else(store: Store, samples) -> None:
+    fill(store, samples)
+    four, one = samples.case().series_key, samples.case(threads=1).series_key
+
+    assert points(store.points()) == sorted(
+        point
+        for night in range(3)
+        for point in (
+            (f"night-{night}", four, 1000.0 * (night + 1), 1),
+            (f"night-{night}", four, 1000.0 * (night + 1) + 1, 0),
+            (f"night-{night}", one, 1000.0 * (night + 1) + 2, 1),
+        )
+    )
+
+
+def test_points_can_be_asked_for_by_time_and_series(store: Store, samples) -> None:
+    fill(store, samples)
+    one = samples.case(threads=1).series_key
+    since = samples.campaign().created_at + timedelta(days=1)
+
+    assert points(store.points(since=since, series_keys=[one])) == [
+        ("night-1", one, 2002.0, 1),
+        ("night-2", one, 3002.0, 1),
+    ]
+    assert len(store.points(since=since).latency_us) == 6
+    assert [item.campaign_id for item in store.points(since=since).campaigns] == ["night-1", "night-2"]
+    assert points(store.points(since=since + timedelta(days=9))) == []
+
+
+def test_a_series_goes_on_under_another_build(store: Store, samples) -> None:
+    fill(store, samples, nights=1)
+    newer = dataclasses.replace(samples.build, sha256=BuildSha("cc" * 32))
+    campaign = samples.campaign("later", invocations=(), skipped=())
+    store.begin_campaign(campaign, devices=[samples.phone], models=[], builds=[newer])
+    case = samples.case(build_sha256=newer.sha256)
+    store.append_run(samples.run(campaign_id=campaign.campaign_id, case=case))
+
+    found = store.points(series_keys=[case.series_key])
+
+    assert {found.cases[place].build_sha256 for place in found.case} == {samples.build.sha256, newer.sha256}
+    assert store.series([case.series_key]) == {case.series_key: case}
+    assert set(store.series()) == {case.series_key, samples.case(threads=1).series_key}
+
+
+def test_runs_are_found_by_the_beginning_of_their_id(store: Store, samples) -> None:
+    fill(store, samples)
+
+    assert store.run_ids("0002") == ["0002"]
+    assert store.run_ids("1") == ["1000", "1001", "1002", "1003"]
+    assert store.run_ids("1", limit=1) == ["1000"]
+    assert store.run_ids("%") == store.run_ids("_") == store.run_ids("nowhere") == []
+    run = store.run(RunId("1002"))
+    assert run == next(item for item in store.runs() if item.run_id == "1002")
+    assert store.run(RunId("nowhere")) is None
+
+
+def test_what_a_device_was_is_kept_from_when_it_changed(store: Store, samples) -> None:
+    start = samples.campaign().created_at
+    for night, driver in enumerate(["V@490", "V@490", "V@502", "V@490"]):
+        facts = dataclasses.replace(samples.phone, gpu_driver=driver, boot_id=f"boot {night}")
+        created = start + timedelta(days=night)
+        campaign = samples.campaign(f"n{night}", created_at=created, invocations=(), skipped=())
+        store.begin_campaign(campaign, devices=[facts], models=[], builds=[])
+
+    seen = store.sightings()[samples.phone.serial]
+
+    assert [(item.at, item.facts["GPU driver"]) for item in seen] == [
+        (start, "V@490"),
+        (start + timedelta(days=2), "V@502"),
+        (start + timedelta(days=3), "V@490"),
+    ]
+
+
+def test_annotations_are_kept_until_they_are_deleted(store: Store, samples) -> None:
+    later, earlier = (
+        Annotation(
+            annotation_id=name,
+            selection="delegate=gpu \x00",
+            night=date(2026, 3, day),
+            text="new driver 'é'\x00",
+            created_at=samples.campaign().created_at,
+        )
+        for name, day in (("a1", 9), ("a2", 3))
+    )
+    store.annotate(later)
+    store.annotate(earlier)
+
+    assert list(store.annotations()) == [earlier, later]
+    assert store.delete_annotation("a2")
+    assert not store.delete_annotation("a2")
+    assert list(store.annotations()) == [later]
+
+
+def test_a_change_has_one_confirmation_the_newest(store: Store, samples) -> None:
+    first = Confirmation(
+        series_key=samples.case().series_key,
+        night=date(2026, 3, 9),
+        status=ConfirmationStatus.CANNOT,
+        detail="phone away",
+        at=samples.campaign().created_at,
+    )
+    second = dataclasses.replace(first, status=ConfirmationStatus.CONFIRMED, ratio=1.05, detail="")
+    store.confirm(first)
+    store.confirm(second)
+
+    assert list(store.confirmations()) == [second]
