@@ -17,7 +17,7 @@ from orchestrator.analysis.case_result import CaseResult, judge_case
 from orchestrator.analysis.pairs import CLAIM_LEVEL, THRESHOLD
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Grade
 from orchestrator.records.workload import Build, Case, Pass
 
@@ -97,9 +97,7 @@ class Measured:
     @property
     def grade(self) -> Grade | None:
         """The worst grade among the runs used; None when one of them has none."""
-        grades = [run.verdict.grade for run in self.used.values()]
-        known = [grade for grade in grades if grade is not None]
-        return max(known) if known and len(known) == len(grades) else None
+        return self.result.grade
 
     @property
     def actual(self) -> str:
@@ -145,7 +143,8 @@ def measured_cases(
     """
     groups: dict[tuple[CampaignId, str], list[RunRecord]] = defaultdict(list)
     for run in runs:
-        if run.run_pass is Pass.TIMING and (wanted is None or wanted(run)):
+        is_counted = run.run_pass is Pass.TIMING and run.outcome is not Outcome.UNFIT
+        if is_counted and (wanted is None or wanted(run)):
             groups[run.campaign_id, run.case.case_key].append(run)
     found = []
     for (campaign_id, _), members in groups.items():

@@ -17,15 +17,16 @@ from orchestrator.analysis.pairing import (
     usable_pairs,
 )
 from orchestrator.engine.campaign import CampaignResult
-from orchestrator.engine.case_runner import CaseRunner, Services, Workload
+from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
+from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import BenchfarmError, DeviceError, InterruptedByUserError
 from orchestrator.ports import Device, Executor, Lease, Store
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.pairing import Pairing
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Case, Pass
 from orchestrator.units import format_duration, format_percent
 
@@ -117,7 +118,9 @@ class PairProgress:
         keys = [key for side in self._sides for key in self._pairing.sides[side]]
         found: dict[CaseKey, list[RunRecord]] = {}
         for run in self._store.runs(campaign_ids=(self._campaign.campaign_id,), case_keys=keys):
-            found.setdefault(run.case.case_key, []).append(run)
+            # One that the device wasn't fit for is still open.
+            if run.outcome is not Outcome.UNFIT:
+                found.setdefault(run.case.case_key, []).append(run)
         return found
 
     def _usable(self, runs: Mapping[CaseKey, Sequence[RunRecord]], side: int) -> dict[int, tuple[RunRecord, RunRecord]]:
@@ -241,10 +244,13 @@ class AbRunner:
     def _put_back(self, device: Device) -> None:
         """Undo what was changed; what can't be undone now stays in the journal and is named."""
         try:
-            self._services.conditioner.restore(device)
+            self._services.conditioner.restore(device, on_note=lambda text: self._problem(device, text))
         except BenchfarmError as error:
             text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
-            self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=True))
+            self._problem(device, text)
+
+    def _problem(self, device: Device, text: str) -> None:
+        self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=True))
 
 
 def pair_counts(store: Store, campaign: Campaign) -> dict[int, PairCount]:

@@ -216,7 +216,8 @@ def _rest(comparison: Comparison) -> list[str]:
     lines += comparison.notes
     lines.append(
         f"A change is claimed when its {comparison.level:.0%} interval leaves out 0 and it is at least "
-        f"{format_percent(comparison.threshold)}; 'detectable' is what would have been found 8 times of 10."
+        f"{format_percent(comparison.threshold)}; 'detectable' is what would have been found 8 times of 10. "
+        "Figures are medians; changes are measured on pairs or trimmed means, so that a quotient of medians may differ."
     )
     return [visible(line) for line in lines]
 
