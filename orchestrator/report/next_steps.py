@@ -40,7 +40,7 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "unsteady-two-modes": "Pin the program to one cluster: it probably moved between fast and slow cores.",
     "outliers": "Close what runs beside it; the median is little changed, p95 and the maximum are not.",
     "clocks-capped": "Let the phone cool, and end its battery saver: something keeps the clocks below their limit.",
-    "clocks-low": "Raise warm-up, or use a fixed performance mode: the governor didn't give the cores their full clock.",
+    "clocks-low": "Raise warm-up, or use a fixed performance mode: the governor held the clocks back.",
     "clock-jumped": "Keep the phone's clock from being set during a run; times taken over the jump are wrong.",
     "screen-off": "Keep the screen on for an app on it: with the screen off it isn't scheduled as it is in use.",
     "foreground-changed": "Keep other apps from coming to the front, then measure again.",
