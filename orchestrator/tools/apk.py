@@ -173,6 +173,10 @@ class _Watch:
             self._pid = begun["pid"]
         ours = bool(self._pid) and header["pid"] == self._pid
         about_us = tag.startswith(_DEATH_TAGS) and (PACKAGE.encode() in text or _names_pid(text, self._pid))
+        # Why it doesn't respond stands in a line of its own, after the one with its number; what SELinux denies is
+        # logged by others.
+        about_us |= tag == b"ActivityManager" and text.lstrip().startswith(b"Reason: ")
+        about_us |= b"avc:" in text and _names_pid(text, self._pid)
         # A native crash is told by crash_dump, in lines of which only the first names the process.
         if not (ours or about_us or tag == b"DEBUG" or (tag == b"AndroidRuntime" and header["level"] == b"E")):
             return False

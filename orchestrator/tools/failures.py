@@ -66,6 +66,17 @@ RULES: Final[tuple[tuple[int, str, re.Pattern[str]], ...]] = tuple(
         (4, "flex-ops-missing", r"(Select TensorFlow op\(s\), included in the given model.*)"),
         (4, "flex-ops-missing", r"(Encountered unresolved custom op: Flex\w+).*"),
         (4, "unresolved-custom-op", r"(Encountered unresolved custom op: [\w.:-]+)"),
+        # Qualcomm's QNN, MediaTek's Neuron, and LiteRT's own dispatch interface; a library that is only newer is a
+        # warning and runs ("... is used. The version LiteRT using is ...").
+        (4, "npu-version-skew", r".*?(Qnn (?:\w+ )?library version \S+ is (?:mismatched|not supported)\..*)"),
+        (4, "npu-version-skew", r".*?(Stub lib id mismatch: expected .*)"),
+        (
+            4,
+            "npu-version-skew",
+            r".*?(Failed to create context from context binary: Unsupported context binary version.*)",
+        ),
+        (4, "npu-version-skew", r".*?(Incompatible Neuron SDK major version: .*)"),
+        (4, "npu-version-skew", r".*?(Unsupported dispatch runtime version.*)"),
         (5, "nnapi-failed", r"(NN API returned error .*)"),
         (5, "npu-init-failed", r"(Failed to create a dispatch delegate kernel: .*)"),
         (6, "npu-init-failed", r"(No usable Dispatch runtime.*|Failed to initialize Dispatch API.*)"),
@@ -114,6 +125,14 @@ _FRAME: Final = re.compile(r"#(\d\d) pc \S+\s+(.*)")
 _DIED: Final = re.compile(r"Process (\S+) \(pid (\d{1,9})\) has died")
 _LMK: Final = re.compile(r"(?:Killing|Kill|killing) '?([\w.:/-]+)'? \((\d{1,9})\)")
 _ANR: Final = re.compile(r"ANR in (\S+)")
+#: What follows it, each in a line of its own.
+_ANR_PID: Final = re.compile(r"\s*PID: (\d{1,9})\s*", re.ASCII)
+_ANR_REASON: Final = re.compile(r"\s*Reason: (.{1,300})")
+#: One denial of SELinux; with ``permissive=1`` it is only noted, and what was asked for is allowed.
+_DENIAL: Final = re.compile(r"avc: {1,2}denied {1,2}(\{[^}]{1,200}\} for .{1,600})")
+_DENIED_PID: Final = re.compile(r"\bpid=(\d{1,9})", re.ASCII)
+_DENIED_OBJECT: Final = re.compile(r"\b(?:name|path)=\"([^\"]{1,300})\"")
+_MOST_DENIALS: Final = 1000
 _JAVA: Final = re.compile(r"Process: (\S+), PID: (\d{1,9})", re.ASCII)
 
 
@@ -223,13 +242,20 @@ class SystemLog:
     """What other parts of the phone logged about processes that ended."""
 
     crashes: list[Crash] = field(default_factory=list)
+    #: What SELinux denied; most denials are harmless, so that one alone ends nothing.
+    denials: list[Crash] = field(default_factory=list)
 
     #: Words of which a line must hold one to be of use here.
-    WORDS = (b"Fatal signal", b"DEBUG   :", b"has died", b"AndroidRuntime", b"lowmemorykiller", b"lmkd", b"ANR in ")
+    WORDS = (
+        b"Fatal signal", b"DEBUG   :", b"has died", b"AndroidRuntime", b"lowmemorykiller", b"lmkd", b"ANR in ", b"avc:",
+        b"ActivityManager: PID: ", b"ActivityManager: Reason: ",
+    )  # fmt: skip
 
     def feed(self, text: str, *, tag: str, pid: int | None, severity: str) -> None:
         """Read one logcat line of another tag than the benchmark's."""
-        if tag in {"libc", "DEBUG"}:
+        if "avc:" in text:
+            self._read_denial(text, pid)
+        elif tag in {"libc", "DEBUG"}:
             self._read_native_crash(text, tag=tag, pid=pid)
         elif tag == "AndroidRuntime" and severity == "E":
             self._read_java_crash(text)
@@ -272,10 +298,41 @@ class SystemLog:
             )
         elif match := _ANR.search(text):
             self.crashes.append(Crash(code="app-not-responding", reason=match[0], process=match[1]))
+        elif self.crashes and self.crashes[-1].code == "app-not-responding":
+            self._read_anr(text, self.crashes[-1])
+
+    @staticmethod
+    def _read_anr(text: str, anr: Crash) -> None:
+        if (match := _ANR_PID.fullmatch(text)) and anr.pid is None:
+            anr.pid = int(match[1])
+        elif (match := _ANR_REASON.match(text)) and ": " not in anr.reason:
+            anr.reason = f"{anr.reason}: {match[1].strip()}"
+
+    def _read_denial(self, text: str, pid: int | None) -> None:
+        match = _DENIAL.search(text)
+        if match is None or "permissive=1" in match[1] or len(self.denials) >= _MOST_DENIALS:
+            return
+        named = _DENIED_PID.search(match[1])
+        self.denials.append(
+            Crash(
+                code="selinux-denied",
+                reason=f"avc: denied {match[1].strip()}"[:300],
+                pid=int(named[1]) if named else pid,
+            )
+        )
+
+    def denial_of(self, pid: int | None, told: str = "") -> Crash | None:
+        """Return what SELinux denied a process: of what ``told`` names by its path, or the first where it is empty."""
+        for denial in self.denials:
+            thing = _DENIED_OBJECT.search(denial.reason)
+            name = thing[1].rpartition("/")[2] if thing else ""
+            if pid is not None and denial.pid == pid and (not told or (name and name in told)):
+                return denial
+        return None
 
     def end_of(self, pid: int | None, processes: Iterable[str] = ()) -> Crash | None:
         """Return how a process ended, the most telling line first; None when the log doesn't say."""
-        order = ["low-memory-kill", "app-crashed", "segfault", "aborted", "app-not-responding"]
+        order = ["low-memory-kill", "app-crashed", "segfault", "aborted", "app-not-responding", "process-died"]
         names = tuple(processes)
         own = [crash for crash in self.crashes if pid is not None and crash.pid == pid]
         # Another process of the same name is another run, unless the line names no process number.

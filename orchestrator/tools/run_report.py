@@ -255,8 +255,13 @@ def _find_failure(
             return Failure(code=code, reason=by_code.reason, outcome="ok")
         return None
     if ending.timed_out:
-        return Failure(code="timed-out", reason="stopped at its time limit", outcome="truncated")
+        hung = f"; {logged.reason}" if logged is not None and logged.code == "app-not-responding" else ""
+        return Failure(code="timed-out", reason=f"stopped at its time limit{hung}", outcome="truncated")
     if told is not None:
+        denial = system.denial_of(transcript.pid, told.reason) if system is not None else None
+        if denial is not None:
+            # The program names the file that it couldn't have, and SELinux says why.
+            return Failure(code=denial.code, reason=f"{denial.reason}; {told.reason}")
         if by_code is not None and by_code.outcome == "crashed" and not transcript.failures.is_fatal:
             return Failure(code=told.code, reason=f"{told.reason} then {by_code.reason}", outcome="crashed")
         return told
@@ -266,6 +271,9 @@ def _find_failure(
         return by_code
     if ending.exit_code == 124:
         return Failure(code="timed-out", reason="stopped at its time limit", outcome="truncated")
+    denial = system.denial_of(transcript.pid) if system is not None else None
+    if denial is not None:
+        return Failure(code=denial.code, reason=denial.reason)
     if ending.exit_code:
         return Failure(code="benchmark-failed", reason=f"exit code {ending.exit_code}")
     return Failure(code="no-result", reason="no result line", outcome="truncated")

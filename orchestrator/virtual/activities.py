@@ -107,6 +107,7 @@ class ActivityService:
 
         def run() -> None:
             status = 0
+            system.processes.enter(process)
             try:
                 status = program.run(context)
             except ProgramDiedError as exc:

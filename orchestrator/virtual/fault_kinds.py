@@ -24,6 +24,8 @@ class FaultKind(StrEnum):
     SEGV = "segv"
     LOW_MEMORY = "low-memory"
     PROGRAM_HANG = "program-hang"
+    SELINUX_DENIAL = "selinux-denial"
+    NOT_RESPONDING = "not-responding"
     DELEGATE_MISSING = "delegate-missing"
     DELEGATE_PARTIAL = "delegate-partial"
     DELEGATE_FAILING = "delegate-failing"
@@ -108,6 +110,17 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
     FaultKind.PROGRAM_HANG: FaultNote(
         summary="A benchmark program stops at the moment (default: run) and does nothing until it is killed.",
         moment="run",
+    ),
+    FaultKind.SELINUX_DENIAL: FaultNote(
+        summary="SELinux denies a benchmark program the subject path: opening it fails with 'Permission denied', and "
+        "the log has the denial.",
+        lasting=True,
+    ),
+    FaultKind.NOT_RESPONDING: FaultNote(
+        summary="The benchmark app doesn't respond (ANR) at the moment (default: run): the log says so, and Android "
+        "ends it after 'seconds' phone seconds (0: never).",
+        moment="run",
+        args={"seconds": 5.0},
     ),
     FaultKind.DELEGATE_MISSING: FaultNote(
         summary="The delegate (subject) isn't on the phone: its library or driver can't be opened."

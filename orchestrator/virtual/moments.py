@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NoReturn
 
-from orchestrator.virtual.contract import ByteSink, ProcessContext, ProgramDiedError
+from orchestrator.virtual.contract import ByteSink, LogPriority, ProcessContext, ProgramDiedError
 from orchestrator.virtual.faults import FaultKind, FaultTable
 
 SIGKILL: Final = 9
@@ -12,6 +12,8 @@ SIGSEGV: Final = 11
 #: Under whose names the system itself writes to the log.
 _LMKD_PID: Final = 497
 _LMKD_UID: Final = 1069
+_SYSTEM_PID: Final = 1003
+_FOR_EVER_S: Final = 1e6
 
 
 class CutOutput:
@@ -50,6 +52,10 @@ class ProgramMoments:
         if self._faults.take(FaultKind.PROGRAM_HANG, name, subject=program):
             process.killed.wait()
             raise ProgramDiedError(process.signal or SIGKILL)
+        if process.group == "top-app":
+            anr = self._faults.take(FaultKind.NOT_RESPONDING, name, subject=program)
+            if anr is not None:
+                self._stop_responding(process, anr.number("seconds"))
         if self._faults.take(FaultKind.SEGV, name, subject=program):
             self._log_crash(process, program)
             raise ProgramDiedError(SIGSEGV)
@@ -60,6 +66,28 @@ class ProgramMoments:
                 pid=_LMKD_PID, uid=_LMKD_UID, buffer="system",
             )  # fmt: skip
             raise ProgramDiedError(SIGKILL)
+
+    @staticmethod
+    def _stop_responding(process: ProcessContext, seconds: float) -> NoReturn:
+        """Log what the activity manager logs, wait for somebody to end the app, and end it after a while."""
+        package = process.argv[0]
+        component = f"{package}/.BenchmarkModelActivity"
+
+        def log(priority: LogPriority, text: str) -> None:
+            process.logs.log(priority, "ActivityManager", text, pid=_SYSTEM_PID, uid=1000, buffer="system")
+
+        for line in (
+            f"ANR in {package} ({component})",
+            f"PID: {process.pid}",
+            f"Reason: Input dispatching timed out (3f1c2a {component} is not responding. Waited 5003ms for FocusEvent)",
+            f"Parent: {component}",
+            "Load: 6.4 / 4.17 / 3.4",
+        ):
+            log("E", line)
+        if process.time.sleep(seconds or _FOR_EVER_S, process.killed):
+            raise ProgramDiedError(process.signal or SIGKILL)
+        log("I", f"Killing {process.pid}:{package}/u0a{process.uid - 10000} (adj 0): user request after error")
+        raise ProgramDiedError(SIGKILL)
 
     @staticmethod
     def _log_crash(process: ProcessContext, program: str) -> None:

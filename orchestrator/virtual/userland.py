@@ -21,7 +21,7 @@ from orchestrator.virtual.launching import DEFAULT_PATH
 from orchestrator.virtual.logs import PhoneLogs
 from orchestrator.virtual.packages import PackageStore
 from orchestrator.virtual.pipes import ClientSink, ClientSource
-from orchestrator.virtual.processes import ProcessTable
+from orchestrator.virtual.processes import FIRST_APP_UID, ProcessTable
 from orchestrator.virtual.props import PhoneProps
 from orchestrator.virtual.settings import PhoneSettings
 from orchestrator.virtual.shell.interpreter import Shell
@@ -29,6 +29,7 @@ from orchestrator.virtual.shell.variables import Variables
 from orchestrator.virtual.space import Storage
 from orchestrator.virtual.state import PhoneState
 from orchestrator.virtual.system import PhoneBuild, PhoneSystem
+from orchestrator.virtual.trace_formats import comm_of
 from orchestrator.virtual.tracing import TraceService
 from orchestrator.virtual.trees.rootfs import root_mounts
 
@@ -162,7 +163,7 @@ def build_userland(
     }
     files = PhoneTree(
         folder, mounts=mounts, storage=storage, app_uid=packages.uid_of,
-        denied=lambda operation, path: _denied(faults, operation, path),
+        denied=lambda operation, path: _denied(faults, operation, path) or _denied_by_selinux(parts[0], faults, path),
         passing=lambda path, size: faults.advance(FaultKind.NO_SPACE, size, subject=path)[0],
     )  # fmt: skip
     activities = ActivityService()
@@ -184,6 +185,23 @@ def build_userland(
 def _denied(faults: FaultTable, operation: str, path: str) -> int:
     if operation == "stat" or faults.active(FaultKind.PERMISSION_DENIED, path) is None:
         return 0
+    return 13
+
+
+def _denied_by_selinux(system: PhoneSystem, faults: FaultTable, path: str) -> int:
+    """Return 13 for a benchmark program that a fault keeps from a path, and log the denial as the kernel does."""
+    process = system.processes.current()
+    if process is None or process.context is None or faults.active(FaultKind.SELINUX_DENIAL, path) is None:
+        return 0
+    is_app = process.uid >= FIRST_APP_UID
+    who = "u:r:untrusted_app:s0:c120,c256,c512,c768" if is_app else "u:r:shell:s0"
+    app = f" app={process.argv[0]}" if is_app else ""
+    number, name = system.logs.last_number() + 1, path.rpartition("/")[2]
+    text = (
+        f'type=1400 audit(0.0:{number}): avc: denied {{ read }} for name="{name}" dev="dm-5" ino=81374 '
+        f"scontext={who} tcontext=u:object_r:shell_data_file:s0 tclass=file permissive=0{app}"
+    )
+    system.logs.append("W", comm_of(process.argv[0]), text, pid=process.pid, uid=process.uid)
     return 13
 
 

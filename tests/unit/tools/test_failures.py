@@ -36,6 +36,25 @@ def test_every_code_that_a_rule_or_signal_gives_is_known() -> None:
         ("Failed to fetch Hexagon NN version. This might be because you're using incompatible", "hexagon-init-failed"),
         ("terminate called after throwing an instance of 'std::bad_alloc'", "out-of-memory"),
         ("write failed: No space left on device", "storage-full"),
+        # As people met them: QNN of another release, its stub and skel apart, a context binary, Neuron, the ABI.
+        (
+            "Qnn System library version 1.6.0 is mismatched. The minimum supported version is 1.8.0.",
+            "npu-version-skew",
+        ),
+        (
+            "Qnn library version 2.25.0 is not supported. The minimum supported version is 2.26.0.",
+            "npu-version-skew",
+        ),
+        (
+            "<E> Stub lib id mismatch: expected (v2.28.0.241029232508_102474), detected (v2.25.17.241017130936_18858)",
+            "npu-version-skew",
+        ),
+        ("Failed to create context from context binary: Unsupported context binary version.", "npu-version-skew"),
+        (
+            "Incompatible Neuron SDK major version: bytecode compiled with 8.2.30, but runtime is 9.2.0",
+            "npu-version-skew",
+        ),
+        ("[litert_dispatch.cc:210] Unsupported dispatch runtime version", "npu-version-skew"),
         ("adb: failed to install x.apk: Failure [INSTALL_FAILED_OLDER_SDK]", "install-failed"),
         ("Error: Activity class {a/b.C} does not exist.", "activity-missing"),
     ],
@@ -115,3 +134,107 @@ def test_another_process_s_death_is_not_ours() -> None:
     log = SystemLog()
     log.feed("Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0", tag="libc", pid=99, severity="F")
     assert log.end_of(4, ("org.tensorflow.lite.benchmark",)) is None
+
+
+QNN_TEXT = (
+    "ERROR: [qnn_manager.cc:349] Qnn System library version 1.8.0 is mismatched. The minimum supported version is "
+    "1.11.0.\nERROR: [dispatch_api.cc:139] Failed to set up QNN manager\n"
+    "ERROR: [dispatch_delegate.cc:131] Failed to create a dispatch delegate kernel: No usable Dispatch runtime found\n"
+    "ERROR: Benchmarking failed.\n"
+)
+
+
+def test_the_version_explains_a_dispatch_runtime_that_cannot_be_used() -> None:
+    report = parse_run(stdout=b"", stderr=QNN_TEXT.encode(), exit_code=1, timed_out=False)
+    assert report.failure_code == "npu-version-skew"
+    assert "1.11.0" in report.failure_reason
+
+
+def test_a_newer_qnn_library_that_is_used_is_no_failure() -> None:
+    clues = FailureClues()
+    clues.feed(
+        "[qnn_manager.cc:278] Qnn System library version 1.10.0 is used. The version LiteRT using is 1.6.0.", "W"
+    )
+    assert clues.text_failure() is None
+
+
+DENIAL = (
+    'avc: denied { read } for name="net.tflite" dev="dm-5" ino=81374 scontext=u:r:untrusted_app:s0:c120,c256 '
+    "tcontext=u:object_r:shell_data_file:s0 tclass=file permissive=0 app=org.tensorflow.lite.benchmark"
+)
+
+
+def app_log(*lines: tuple[str, str, str]) -> bytes:
+    """A log of the app, process 4242: (level, tag, text) each."""
+    start = ("I", "tflite_BenchmarkModelActivity", "Running TensorFlow Lite benchmark with args: --graph=/d/net.tflite")
+    return "".join(
+        f"05-14 19:55:39.{number:03d}  4242  4242 {level} {tag}: {text}\n"
+        for number, (level, tag, text) in enumerate((start, *lines))
+    ).encode()
+
+
+def test_a_file_that_selinux_denied_is_told_as_a_denial() -> None:
+    log = app_log(
+        ("W", "lite.benchmark", f"type=1400 audit(0.0:1984): {DENIAL}"),
+        ("E", "tflite", "Could not open '/d/net.tflite'."),
+        ("E", "tflite", "Benchmarking failed."),
+    )
+    report = parse_run(stdout=b"", stderr=b"", logcat=log, exit_code=None, timed_out=False)
+    assert report.failure_code == "selinux-denied"
+    assert report.failure_reason.startswith('avc: denied { read } for name="net.tflite"')
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [
+        DENIAL.replace("net.tflite", "tethering"),
+        DENIAL.replace("permissive=0", "permissive=1"),
+        DENIAL.replace("for name", 'for pid=99 comm="other" name'),
+    ],
+    ids=["another file", "only noted", "another process"],
+)
+def test_a_denial_that_is_not_the_reason_changes_no_code(denial: str) -> None:
+    log = app_log(
+        ("W", "lite.benchmark", f"type=1400 audit(0.0:1984): {denial}"),
+        ("E", "tflite", "Could not open '/d/net.tflite'."),
+    )
+    report = parse_run(stdout=b"", stderr=b"", logcat=log, exit_code=None, timed_out=False)
+    assert report.failure_code == "model-not-found"
+
+
+def test_a_denial_explains_a_run_that_says_nothing_else() -> None:
+    for line in (
+        ("W", "lite.benchmark", f"type=1400 audit(0.0:1984): {DENIAL}"),
+        ("E", "audit", "type=1400 audit(1709019390.134:12783): " + DENIAL.replace("for ", 'for  pid=4242 comm="x" ')),
+    ):
+        report = parse_run(stdout=b"", stderr=b"", logcat=app_log(line), exit_code=None, timed_out=False)
+        assert report.failure_code == "selinux-denied"
+
+
+ANR_LINES = (
+    "ANR in org.tensorflow.lite.benchmark (org.tensorflow.lite.benchmark/.BenchmarkModelActivity)",
+    "PID: 4242",
+    "Reason: Input dispatching timed out (Waiting because no window has focus but there is a focused application ...)",
+    "Load: 11.07 / 10.82 / 11.04",
+)
+
+
+def test_an_anr_is_told_with_its_process_and_reason() -> None:
+    system = SystemLog()
+    for text in ANR_LINES:
+        system.feed(text, tag="ActivityManager", pid=1003, severity="E")
+    anr = system.end_of(4242)
+    assert anr is not None
+    assert (anr.code, anr.pid) == ("app-not-responding", 4242)
+    assert anr.reason == f"ANR in org.tensorflow.lite.benchmark: {ANR_LINES[2].removeprefix('Reason: ')}"
+    assert system.end_of(77) is None
+
+
+@pytest.mark.parametrize(("timed_out", "code"), [(False, "app-not-responding"), (True, "timed-out")])
+def test_an_app_that_did_not_respond_is_told_also_when_its_time_was_over(timed_out: bool, code: str) -> None:
+    log = app_log(("I", "tflite", "Loaded model /d/net.tflite")) + b"".join(
+        f"05-14 19:55:49.000  1003  1060 E ActivityManager: {text}\n".encode() for text in ANR_LINES
+    )
+    report = parse_run(stdout=b"", stderr=b"", logcat=log, exit_code=None, timed_out=timed_out)
+    assert report.failure_code == code
+    assert "no window has focus" in report.failure_reason
