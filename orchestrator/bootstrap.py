@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.fetching import BuildFetcher
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.inventory import Labels
+    from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.discovery import Seen
+    from orchestrator.devices.experiments import ExperimentBook
     from orchestrator.devices.server import AdbServer
-    from orchestrator.ports import Conditioner, Device, Lease, Store, Tool
+    from orchestrator.ports import Device, Lease, Store, Tool
     from orchestrator.tools.flag_book import HelpFlagBook
 
 
@@ -206,7 +208,7 @@ class Farm:
         return HelpFlagBook(self.settings.cache_folder / "flags")
 
     @cached_property
-    def conditioner(self) -> Conditioner:
+    def conditioner(self) -> LadderConditioner:
         """Brings phones into a fit state and back."""
         from orchestrator.devices.conditioning import LadderConditioner
         from orchestrator.tools.apk import PACKAGE
@@ -216,8 +218,19 @@ class Farm:
             return profile.thermal_limits_c if profile is not None else {}
 
         return LadderConditioner(
-            self.settings.state_folder / "journals", zone_limits=zone_limits, stray_apps=(PACKAGE,), clock=self.clock
+            self.settings.state_folder / "journals",
+            zone_limits=zone_limits,
+            stray_apps=(PACKAGE,),
+            tuned=lambda facts: self.experiments.options(facts.serial, facts.fingerprint),
+            clock=self.clock,
         )
+
+    @cached_property
+    def experiments(self) -> ExperimentBook:
+        """What experiments found about phones."""
+        from orchestrator.devices.experiments import ExperimentBook
+
+        return ExperimentBook(self.settings.data_folder / "tuning")
 
     @cached_property
     def lease(self) -> Lease:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from orchestrator.cli.declared import (
     bundling,
     comparing,
+    history,
+    device,
     iphones,
     measuring,
     models,
     phones,
     programs,
     reading,
+    sustained,
     tabling,
     tracing,
 )
@@ -20,6 +23,8 @@ __all__ = [
     "app",
     "bundling",
     "comparing",
+    "history",
+    "device",
     "iphones",
     "measuring",
     "models",
@@ -27,6 +32,7 @@ __all__ = [
     "programs",
     "reading",
     "run",
+    "sustained",
     "tabling",
     "tracing",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from orchestrator.bootstrap import Attached, Farm, Settings
-from orchestrator.cli.result import CommandResult, table
-from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceError
+from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceBusyError, DeviceError
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection
 
@@ -64,21 +66,41 @@ def restore(settings: Settings, serials: tuple[str, ...]) -> CommandResult:
     """Undo what is still open in the journals of these phones, or of all; one that is away does not hold the rest."""
     restored: dict[str, list[str]] = {}
     failed: dict[str, str] = {}
+    notes: dict[str, list[str]] = {}
     with Farm(settings) as farm:
-        for serial in serials or tuple(farm.conditioner.unrestored()):
+        own = set(farm.conditioner.unrestored())
+        for serial in serials or _changed(farm):
+            told = notes.setdefault(serial, [])
             try:
                 for device, facts in farm.open_devices(DeviceSelection(serials=(serial,))):
                     with farm.lease.acquire(facts.serial):
-                        restored[facts.serial] = list(farm.conditioner.restore(device))
+                        restored[facts.serial] = list(farm.conditioner.restore(device, on_note=told.append))
             except DeviceError as error:
+                if isinstance(error, DeviceBusyError) and not serials and serial not in own:
+                    told.append("left alone: " + str(error).removeprefix(f"{serial}: "))
+                    continue
                 failed[serial] = str(error).removeprefix(f"{serial}: ")
     lines = [f"{serial}: {', '.join(undone) or 'nothing to put back'}" for serial, undone in restored.items()]
+    lines += [one_line(f"{serial}: {note}") for serial, told in notes.items() for note in told]
     lines += [f"{serial}: not restored: {reason}" for serial, reason in failed.items()]
     return CommandResult(
         text="\n".join(lines) or "nothing to put back",
-        data={"restored": restored, "failed": failed},
+        data={"restored": restored, "failed": failed, "notes": notes},
         exit_code=DeviceError.exit_code if failed else 0,
     )
+
+
+def _changed(farm: Farm) -> tuple[str, ...]:
+    """Return the phones with open changes: by this computer's journal, or by the phone's own file."""
+    serials = dict.fromkeys(map(str, farm.conditioner.unrestored()))
+    with contextlib.suppress(AdbUnavailableError):
+        for item in farm.attached(start_server=False):
+            if item.seen.usable and item.seen.serial not in serials:
+                with contextlib.suppress(BenchfarmError):
+                    device, facts = farm.open_phone(item)
+                    if farm.conditioner.pending(device):
+                        serials[facts.serial] = None
+    return tuple(serials)
 
 
 def adb_status(settings: Settings) -> CommandResult:

@@ -33,7 +33,7 @@ __all__ = ["LadderConditioner", "unfit_reasons"]
 #: Zone name (regular expression) -> limit in degrees, as the device's profile declares.
 ZoneLimits = Callable[[DeviceFacts], Mapping[str, float]]
 #: The options of Quiet that tuning found good for a phone.
-TunedOptions = Callable[[Serial], Mapping[str, bool]]
+TunedOptions = Callable[[DeviceFacts], Mapping[str, bool]]
 _Tell = Callable[[str], None]
 
 _UNDO_FILE: Final = "undo"
@@ -79,7 +79,7 @@ class LadderConditioner:
         if device.kind is not DeviceKind.ANDROID:
             device.kill_strays()
         else:
-            wanted = self.resolved(wanted, device.serial)
+            wanted = self.resolved(wanted, device.facts())
             boot_id = self._clean(device, hold_s)
             if self._quiet.get(device.serial) != (wanted, boot_id):
                 # What a crashed process of ours left changed must not be taken for the phone's own settings; and a
@@ -94,15 +94,21 @@ class LadderConditioner:
             cancelled=cancelled,
         )  # fmt: skip
 
-    def resolved(self, quiet: Quiet, serial: Serial) -> Quiet:
+    def resolved(self, quiet: Quiet, facts: DeviceFacts) -> Quiet:
         """Return a plan's wishes with what tuning found for the phone where they say nothing."""
-        found = self._tuned(serial) if self._tuned is not None else {}
+        found = self._tuned(facts) if self._tuned is not None else {}
         open_options = {name: value for name, value in found.items() if getattr(quiet, name, True) is None}
         return replace(quiet, **open_options)  # type: ignore[arg-type]
 
     def unrestored(self) -> Sequence[Serial]:
         """Return the devices on which a change is still to be undone."""
         return self.journal.serials()
+
+    def pending(self, device: Device) -> Sequence[str]:
+        """Return what is still to be undone on a phone, by this journal or by the phone's own file."""
+        changes = self.journal.pending(device.serial)
+        changes += [change for change in parse_changes(self._phones_own(device)) if change not in changes]
+        return [change.what for change in changes]
 
     def restore(self, device: Device, *, on_note: _Tell | None = None) -> Sequence[str]:
         """See Conditioner.restore; what can't be undone stays in the journal and raises DeviceCommandError."""

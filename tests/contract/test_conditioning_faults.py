@@ -264,7 +264,7 @@ def test_a_screen_that_is_to_be_off_is_off_and_on_again_afterwards(device: Tripw
 
 
 def test_a_plan_that_says_nothing_takes_what_tuning_found(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
-    conditioner = LadderConditioner(tmp_path, tuned=lambda serial: {"fixed_performance": True, "no_doze": True})
+    conditioner = LadderConditioner(tmp_path, tuned=lambda facts: {"fixed_performance": True, "no_doze": True})
     prepare(conditioner, device, Quiet(no_doze=False))
     assert phone.userland.state.fixed_performance
     assert device.shell("dumpsys deviceidle enabled").text.strip() == "1"

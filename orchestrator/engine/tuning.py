@@ -1,0 +1,205 @@
+"""Experiments on one phone: which options of Quiet make it scatter less, and what a mode costs on it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from orchestrator.analysis.compare import speed_up
+from orchestrator.analysis.outcome import ending_of
+from orchestrator.analysis.spread import compare_spread, typical_ratio
+from orchestrator.analysis.summary import summarize
+from orchestrator.engine.placing import Placer
+from orchestrator.engine.workload import Services, Workload
+from orchestrator.errors import BenchfarmError, DeviceUnusableError, InterruptedByUserError
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import RunId
+from orchestrator.records.plan import Quiet
+from orchestrator.records.run import Outcome
+from orchestrator.records.tuning import ModeRatio, OptionTrial
+from orchestrator.records.workload import Case, Pass, ProcessMode
+
+#: An option is kept when chance alone would show such a reduction in fewer than one of twenty trials, and the
+#: combination of the kept ones only when it stands the same test once more.
+_SURE: Final = 0.05
+_ALL_OFF: Final = Quiet(
+    airplane=False, no_doze=False, animations_off=False, sync_off=False, fixed_performance=False, pin_clocks=False,
+    pin_gpu=False, thermal_control_off=False,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """What a series of trials came to."""
+
+    options: Mapping[str, bool]
+    trials: tuple[OptionTrial, ...]
+
+
+class Laboratory:
+    """Runs the sample case on one phone, again and again, under conditions that the caller chooses."""
+
+    def __init__(
+        self,
+        device: Device,
+        facts: DeviceFacts,
+        workload: Workload,
+        services: Services,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._device = device
+        self._facts = facts
+        self._workload = workload
+        self._services = services
+        self._placer = Placer(device, workload, services)
+        self._tell = tell
+
+    def tune(self, case: Case, options: Sequence[str], *, invocations: int) -> Tuned:
+        """Try each option against none in turns, then those kept together; raises DeviceError kinds.
+
+        Raises InterruptedByUserError; the caller restores the phone in any case.
+        """
+        trials = [self._trial(case, (name,), invocations) for name in options]
+        kept = tuple(name for trial in trials if trial.is_kept for name in trial.options)
+        if len(kept) > 1:
+            together = self._trial(case, kept, invocations)
+            trials.append(together)
+            if not together.is_kept:
+                # The best one alone has stood its test; together they haven't.
+                best = min((t for t in trials[:-1] if t.is_kept), key=lambda trial: trial.spread_ratio or 1.0)
+                kept = best.options
+        return Tuned(options={name: name in kept for name in options}, trials=tuple(trials))
+
+    def bias(self, cases: Sequence[Case], *, invocations: int) -> tuple[ModeRatio, ...]:
+        """Measure the cases, which differ in their mode only, in turns; ratios are to the mode shell."""
+        found: dict[ProcessMode, list[float]] = {case.process_mode: [] for case in cases}
+        reasons: dict[ProcessMode, str] = {}
+        for number in range(invocations):
+            # The order turns round each time, so that a drift meets all of them alike.
+            for case in cases if number % 2 == 0 else tuple(reversed(cases)):
+                if case.process_mode in reasons:
+                    continue
+                latency_us, reason = self._measure(case, Quiet())
+                if latency_us is None:
+                    reasons[case.process_mode] = reason
+                else:
+                    found[case.process_mode].append(latency_us)
+                    self._tell(f"{case.process_mode}: {latency_us / 1000:.3f} ms")
+        shell = found.get(ProcessMode.SHELL, [])
+        return tuple(self._mode(mode, values, shell, reasons.get(mode, "")) for mode, values in found.items())
+
+    def _mode(self, mode: ProcessMode, values: list[float], shell: list[float], reason: str) -> ModeRatio:
+        if reason or len(values) < 2 or len(shell) < 2:
+            why = reason or "too few invocations"
+            return ModeRatio(mode=mode, ratio=None, low=None, high=None, latencies_us=tuple(values), reason=why)
+        if mode is ProcessMode.SHELL:
+            return ModeRatio(mode=mode, ratio=1.0, low=1.0, high=1.0, latencies_us=tuple(values))
+        times = speed_up(summarize(values), summarize(shell))
+        ends = times.interval
+        return ModeRatio(
+            mode=mode,
+            ratio=times.value,
+            low=ends.low if ends else None,
+            high=ends.high if ends else None,
+            latencies_us=tuple(values),
+        )
+
+    def _trial(self, case: Case, options: tuple[str, ...], invocations: int) -> OptionTrial:
+        off_us: list[float] = []
+        on_us: list[float] = []
+        quiet = replace(_ALL_OFF, **dict.fromkeys(options, True))  # type: ignore[arg-type]
+        for number in range(invocations):
+            # ABBA: what drifts slowly meets both sides alike.
+            for is_on in (False, True) if number % 2 == 0 else (True, False):
+                notes: list[str] = []
+                latency_us, reason = self._measure(case, quiet if is_on else _ALL_OFF, notes)
+                if is_on and notes:
+                    return OptionTrial(options=options, is_kept=False, reason=f"not available: {_first(notes)}")
+                if latency_us is None:
+                    raise DeviceUnusableError(f"the sample model can't be measured: {reason}", serial=case.serial)
+                (on_us if is_on else off_us).append(latency_us)
+        trial = judged(options, off_us, on_us)
+        self._tell(f"{', '.join(options)}: {trial.reason}")
+        return trial
+
+    def _measure(self, case: Case, quiet: Quiet, notes: list[str] | None = None) -> tuple[float | None, str]:
+        """Run one invocation; return its latency in microseconds, or why there is none.
+
+        With ``notes`` nothing is run when a wish couldn't be had, and they say why.
+        """
+        if self._services.cancelled.is_set():
+            raise InterruptedByUserError
+        limits = self._workload.campaign.terms.limits
+        placed = self._placer.place(case)
+        fitness = self._services.conditioner.prepare(
+            self._device,
+            limits,
+            quiet=quiet,
+            on_note=self._tell if notes is None else notes.append,
+            cancelled=self._services.cancelled,
+        )
+        if notes:
+            return None, "; ".join(notes)
+        if fitness.reason:
+            raise DeviceUnusableError(f"not fit: {fitness.reason}", serial=case.serial)
+        request = InvocationRequest(
+            case=case,
+            run_id=RunId(uuid.uuid4().hex),
+            run_pass=Pass.TIMING,
+            facts=self._facts,
+            build=self._workload.build(case.build_sha256),
+            model_path=placed.model_path,
+            program_path=placed.program_path,
+            file_paths=placed.file_paths,
+            timeout_s=self._workload.campaign.terms.timeout_s + 2 * case.max_secs,
+            known_flags=self._workload.known_flags.get(case.build_sha256, frozenset()),
+        )
+        tool = self._services.tools[case.tool]
+        try:
+            raw = tool.run(self._device, request, cancelled=self._services.cancelled)
+        except InterruptedByUserError:
+            raise
+        except BenchfarmError as error:
+            if error.transient:
+                raise
+            return None, str(error)
+        report = tool.parse(raw, case)
+        ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
+        if ending.outcome is not Outcome.COMPLETED:
+            return None, f"{ending.reason_code}: {ending.reason}"
+        latency_us = report.inference_mean_us
+        if report.inference is not None and report.inference.median_us is not None:
+            latency_us = report.inference.median_us
+        return latency_us, "no latency in the output" if latency_us is None else ""
+
+
+def _first(notes: Sequence[str]) -> str:
+    return notes[0] + (f" (and {len(notes) - 1} more)" if len(notes) > 1 else "")
+
+
+def judged(options: tuple[str, ...], off_us: Sequence[float], on_us: Sequence[float]) -> OptionTrial:
+    """Return what two series say about options: kept only when they show that the spread became smaller."""
+    verdict = compare_spread(off_us, on_us)
+    if verdict is None:
+        return OptionTrial(
+            options=options, is_kept=False, reason="too few invocations to tell", without_us=tuple(off_us),
+            with_us=tuple(on_us),
+        )  # fmt: skip
+    is_kept = verdict.p_value < _SURE and verdict.ratio < 1.0
+    words = f"spread {verdict.ratio:.2f} times as large ({verdict.low:.2f} to {verdict.high:.2f})"
+    reason = f"kept: {words}" if is_kept else f"not kept: no reduction shown, {words}, p = {verdict.p_value:.2f}"
+    return OptionTrial(
+        options=options,
+        is_kept=is_kept,
+        reason=reason,
+        without_us=tuple(off_us),
+        with_us=tuple(on_us),
+        spread_ratio=verdict.ratio,
+        spread_low=verdict.low,
+        spread_high=verdict.high,
+        p_value=verdict.p_value,
+        latency_ratio=typical_ratio(off_us, on_us),
+    )

@@ -1,0 +1,61 @@
+"""What was found out about one phone by experiment: how it is best brought to rest, and what a mode costs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from orchestrator.records.identity import Serial
+from orchestrator.records.workload import ProcessMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionTrial:
+    """One option of Quiet against none, invocation by invocation in turns."""
+
+    #: The options that were on, by their names in Quiet.
+    options: tuple[str, ...]
+    is_kept: bool
+    #: Why it is kept or not, in words.
+    reason: str
+    #: One latency per invocation, microseconds.
+    without_us: tuple[float, ...] = ()
+    with_us: tuple[float, ...] = ()
+    #: Spread between invocations with the options as a share of that without, with its 95 % interval.
+    spread_ratio: float | None = None
+    spread_low: float | None = None
+    spread_high: float | None = None
+    #: Of a one-sided test that the spread became smaller.
+    p_value: float | None = None
+    #: Latency with the options as a share of that without.
+    latency_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeRatio:
+    """How long a mode takes as a share of the mode shell, with its 95 % interval."""
+
+    mode: ProcessMode
+    ratio: float | None
+    low: float | None
+    high: float | None
+    latencies_us: tuple[float, ...] = ()
+    #: Why there is no ratio.
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneExperiments:
+    """All that experiments found about a phone; a new one replaces the old one of its kind."""
+
+    serial: Serial
+    is_virtual: bool
+    #: The system image that it holds for.
+    fingerprint: str = ""
+    tuned_at: datetime | None = None
+    #: What Quiet's open fields take on this phone: the kept options.
+    options: Mapping[str, bool] = field(default_factory=dict)
+    trials: tuple[OptionTrial, ...] = ()
+    biased_at: datetime | None = None
+    modes: tuple[ModeRatio, ...] = ()
