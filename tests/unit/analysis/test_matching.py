@@ -1,0 +1,269 @@
+"""Which cases belong together, what keeps figures apart, and what a whole comparison comes to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.analysis.comparison import (
+    ABSOLUTE,
+    Comparison,
+    FailOn,
+    compare_sides,
+    differences_of,
+    is_failure,
+)
+from orchestrator.analysis.matching import Axis, Fact, Measured, Rule, match, measured_cases
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, content_key
+from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
+from orchestrator.records.verdict import ComparisonOutcome, Grade, Quality, QualityVerdict
+from orchestrator.records.workload import Case, DelegateName, ProcessMode
+from tests.samples.sample_lab import BUILDS, PIXEL_3, PIXEL_4, REAL_PIXEL, case, run, series
+
+OLD, NEW = CampaignId("20260313-220500-aaaaaa"), CampaignId("20260314-220500-bbbbbb")
+DEVICES: dict[str, DeviceFacts] = {facts.serial: facts for facts in (PIXEL_3, PIXEL_4, REAL_PIXEL)}
+
+
+def measured(runs: Sequence[RunRecord], *, system: str = "") -> list[Measured]:
+    found = measured_cases(
+        runs, devices=DEVICES, builds={build.sha256: build for build in BUILDS.values()}, systems=None
+    )
+    return [replace(item, system=system) for item in found]
+
+
+def night(owner: Case, latency_us: float = 20_000, campaign: CampaignId = OLD, **other: object) -> list[Measured]:
+    return measured(series(owner, latency_us, 8, campaign_id=campaign, **other))
+
+
+def compared(before: list[Measured], after: list[Measured], rule: Rule | None = None) -> Comparison:
+    return compare_sides(before, after, rule or Rule())
+
+
+def outcomes(comparison: Comparison) -> list[ComparisonOutcome]:
+    return [row.verdict.outcome for row in comparison.rows]
+
+
+def test_the_same_case_of_two_nights_is_compared_and_a_slower_one_is_told() -> None:
+    comparison = compared(night(case()), night(case(), 22_000, NEW))
+    (row,) = comparison.rows
+    assert row.verdict.outcome is ComparisonOutcome.SLOWER
+    assert row.verdict.ratio == pytest.approx(1.1, abs=0.001)
+    assert row.verdict.method == "welch"
+    assert row.verdict.detectable is not None
+    assert comparison.is_virtual
+
+
+def test_another_build_on_another_night_is_what_a_night_tests_and_is_told() -> None:
+    other = replace(case(), build_sha256=BuildSha(content_key("other")))
+    (row,) = compared(night(case()), night(other, campaign=NEW)).rows
+    assert row.verdict.outcome is not ComparisonOutcome.INCOMPARABLE
+    assert any("programs differ" in reason for reason in row.verdict.reasons)
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        ({"model_sha256": ModelSha(content_key("retrained"))}, Fact.MODEL),
+        ({"mode": ProcessMode.TOP_APP}, Fact.MODE),
+        ({"num_runs": 10}, Fact.SETTINGS),
+        ({"affinity": "all"}, Fact.SETTINGS),
+        ({"flags": (("xnnpack_force_fp16", "true"),)}, Fact.FLAGS),
+        ({"serial": PIXEL_4.serial}, Fact.DEVICE),
+    ],
+)
+def test_a_case_that_changed_is_still_found_and_told_as_incomparable_with_what_differs(
+    change: dict[str, object], fact: Fact
+) -> None:
+    comparison = compared(night(case()), night(replace(case(), **change), campaign=NEW))  # type: ignore[arg-type]
+    (row,) = comparison.rows
+    assert row.verdict.outcome is ComparisonOutcome.INCOMPARABLE
+    assert row.verdict.ratio is None
+    assert {item.fact for item in row.differences} == {fact}
+    assert row.differences[0].text in row.verdict.reasons
+    assert comparison.overall is None
+
+
+def test_every_fact_that_may_be_let_pass_can_be_and_is_told_then() -> None:
+    changed = replace(case(), num_runs=10)
+    rule = Rule(allowed=frozenset({Fact.SETTINGS}))
+    (row,) = compared(night(case()), night(changed, campaign=NEW), rule).rows
+    assert row.verdict.outcome is ComparisonOutcome.SAME or row.verdict.ratio is not None
+    assert any(reason.startswith("Let pass: The setting num_runs differs") for reason in row.verdict.reasons)
+
+
+@pytest.mark.parametrize(
+    ("runs", "fact"),
+    [
+        (series(case(), 20_000, quality=Quality.REJECTED, campaign_id=NEW), Fact.QUALITY),
+        (
+            series(
+                case(),
+                20_000,
+                truth=DelegateTruth.FELL_BACK,
+                outcome=Outcome.FAILED,
+                reason_code="delegate-fell-back",
+                campaign_id=NEW,
+            ),
+            Fact.FIGURE,
+        ),
+        ([run(case(), 0, None, outcome=Outcome.FAILED, reason_code="crashed", campaign_id=NEW)], Fact.FIGURE),
+        (series(case(), 20_000, is_virtual=False, campaign_id=NEW), Fact.VIRTUAL),
+    ],
+)
+def test_what_is_no_figure_is_never_compared_whatever_is_allowed(runs: list[RunRecord], fact: Fact) -> None:
+    assert fact in ABSOLUTE
+    (row,) = compared(night(case()), measured(runs), Rule(allowed=frozenset(Fact))).rows
+    assert row.verdict.outcome is ComparisonOutcome.INCOMPARABLE
+    assert fact in {item.fact for item in row.differences}
+
+
+def test_operators_that_ran_elsewhere_make_figures_incomparable() -> None:
+    gpu = case(delegate=DelegateName.GPU, threads=1)
+    partial = night(gpu, campaign=NEW, truth=DelegateTruth.PARTIAL, nodes=(20, 31))
+    (row,) = compared(night(gpu), partial).rows
+    assert [item.fact for item in row.differences] == [Fact.TRUTH]
+
+
+def test_a_system_update_between_nights_is_told_and_an_unknown_system_is_not_held_against_a_night() -> None:
+    before, after = night(case()), night(case(), campaign=NEW)
+    updated = compared(
+        [replace(before[0], system="google/blueline:12/A")], [replace(after[0], system="google/blueline:12/B")]
+    )
+    assert [item.fact for item in updated.rows[0].differences] == [Fact.SYSTEM]
+    unknown = compared(before, [replace(after[0], system="google/blueline:12/B")])
+    assert unknown.rows[0].differences == ()
+
+
+def test_grades_that_differ_keep_nights_apart_and_only_stand_beside_pairs() -> None:
+    def graded(runs: list[RunRecord], grade: Grade) -> list[Measured]:
+        verdicts = [replace(r, verdict=QualityVerdict(quality=Quality.TRUSTED, grade=grade)) for r in runs]
+        return measured(verdicts)
+
+    before = graded(series(case(), 20_000, campaign_id=OLD), Grade.A)
+    after = graded(series(case(), 20_000, campaign_id=NEW), Grade.C)
+    assert [item.fact for item in compared(before, after).rows[0].differences] == [Fact.GRADE]
+    other = replace(case(), build_sha256=BuildSha(content_key("other")))
+    beside = graded(series(other, 20_000, campaign_id=OLD), Grade.C)
+    (row,) = compared(before, beside, Rule(axis=Axis.BUILD)).rows
+    assert row.differences == ()
+    assert any("grades of control differ: A and C" in reason for reason in row.verdict.reasons)
+
+
+def test_builds_in_turns_in_one_campaign_are_compared_in_pairs() -> None:
+    other = replace(case(), build_sha256=BuildSha(content_key("other")))
+    (row,) = compared(night(case()), night(other, 20_600), Rule(axis=Axis.BUILD)).rows
+    assert row.verdict.method == "paired-t"
+    assert row.verdict.ratio == pytest.approx(1.03, abs=1e-6)
+    assert row.verdict.outcome is ComparisonOutcome.SLOWER
+
+
+def test_one_after_the_other_is_not_in_turns() -> None:
+    other = replace(case(), build_sha256=BuildSha(content_key("other")))
+    later = [
+        replace(item, runs=tuple(replace(r, started_at=r.started_at.replace(year=2027)) for r in item.runs))
+        for item in night(other, 20_600)
+    ]
+    (row,) = compared(night(case()), later, Rule(axis=Axis.BUILD)).rows
+    assert row.verdict.method == "welch"
+
+
+def test_a_pair_of_which_one_run_was_rejected_loses_both() -> None:
+    other = replace(case(), build_sha256=BuildSha(content_key("other")))
+    spoilt = series(other, 20_600, 8, campaign_id=OLD)
+    spoilt[3] = run(other, 3, 90_000, quality=Quality.REJECTED, campaign_id=OLD)
+    (row,) = compared(night(case()), measured(spoilt), Rule(axis=Axis.BUILD)).rows
+    assert row.verdict.counts == (7, 7)
+    assert row.verdict.ratio == pytest.approx(1.03, abs=1e-6)
+    assert any("1 of 8 pairs left out" in reason for reason in row.verdict.reasons)
+
+
+def test_devices_are_compared_although_serial_and_system_differ_and_real_ones_not_with_virtual_ones() -> None:
+    rule = Rule(axis=Axis.DEVICE)
+    (row,) = compared(night(case(PIXEL_3)), night(case(PIXEL_4), 10_000), rule).rows
+    assert row.verdict.outcome is ComparisonOutcome.FASTER
+    (row,) = compared(night(case(PIXEL_3)), night(case(REAL_PIXEL)), rule).rows
+    assert [item.fact for item in row.differences] == [Fact.VIRTUAL]
+
+
+def test_configurations_differ_in_what_their_selectors_name_and_nothing_else() -> None:
+    rule = Rule(axis=Axis.CONFIG, varied=frozenset({Fact.THREADS}))
+    one, four = case(threads=1), case(threads=4)
+    both = compared(night(one), [*night(four, 10_000), *night(case(threads=4, delegate=DelegateName.GPU))], rule)
+    assert outcomes(both) == [ComparisonOutcome.FASTER]
+    assert len(both.only_candidate) == 1
+    assert "gpu" in both.only_candidate[0]
+
+
+def test_what_only_one_side_has_is_listed() -> None:
+    gone = case(delegate=DelegateName.NNAPI, threads=1)
+    comparison = compared([*night(case()), *night(gone)], night(case(), campaign=NEW))
+    assert len(comparison.rows) == 1
+    assert len(comparison.only_baseline) == 1
+    assert "nnapi" in comparison.only_baseline[0]
+
+
+def test_nothing_is_in_two_pairs_and_nothing_is_lost() -> None:
+    before = [*night(case()), *night(case(threads=1)), *night(case(PIXEL_4))]
+    after = [*night(case(), campaign=NEW), *night(replace(case(threads=1), num_runs=9), campaign=NEW)]
+    pairs, left, right = match(before, after, Rule())
+    assert len(pairs) + len(left) == len(before)
+    assert len(pairs) + len(right) == len(after)
+    assert len({id(item) for pair in pairs for item in pair}) == 2 * len(pairs)
+
+
+def test_two_cases_that_changed_are_not_guessed_together() -> None:
+    changed = [replace(case(), num_runs=9), replace(case(), num_runs=11)]
+    after = [item for one in changed for item in night(one, campaign=NEW)]
+    comparison = compared(night(case()), after)
+    assert comparison.rows == ()
+    assert len(comparison.only_candidate) == 2
+
+
+def test_the_overall_change_is_the_geometric_mean_of_what_could_be_compared() -> None:
+    before = [*night(case()), *night(case(threads=1))]
+    after = [*night(case(), 22_000, NEW), *night(case(threads=1), 20_000 / 1.1, NEW)]
+    overall = compared(before, after).overall
+    assert overall is not None
+    assert overall.ratio == pytest.approx(1.0, abs=0.001)
+    assert overall.count == 2
+    assert overall.low is not None
+    assert overall.high is not None
+    assert overall.low < 1 < overall.high
+    single = compared(before[:1], after[:1]).rows[0].verdict
+    assert single.low is not None
+    # Cases of one phone and night err together: two of them are no surer than one.
+    assert math.log(overall.ratio / overall.low) == pytest.approx(math.log((single.ratio or 0) / single.low), rel=0.35)
+
+
+@pytest.mark.parametrize(
+    ("latency_us", "slower", "inconclusive"), [(22_000, True, True), (18_000, False, False), (20_300, False, True)]
+)
+def test_a_comparison_fails_as_asked_for(latency_us: float, slower: bool, inconclusive: bool) -> None:
+    comparison = compared(night(case()), night(case(), latency_us, NEW))
+    assert is_failure(comparison, FailOn.SLOWER) is slower
+    assert is_failure(comparison, FailOn.INCONCLUSIVE) is inconclusive
+    assert is_failure(comparison, FailOn.NEVER) is False
+
+
+def test_where_nothing_could_be_compared_nothing_was_shown_to_be_good() -> None:
+    comparison = compared(night(case()), night(replace(case(), num_runs=9), campaign=NEW))
+    assert is_failure(comparison, FailOn.SLOWER)
+    assert is_failure(compare_sides([], [], Rule()), FailOn.SLOWER)
+    assert not is_failure(comparison, FailOn.NEVER)
+
+
+def test_differences_are_of_facts_that_are_not_free() -> None:
+    (before,), (after,) = night(case()), night(replace(case(PIXEL_4), threads=1), campaign=NEW)
+    assert {item.fact for item in differences_of(before, after, frozenset())} >= {Fact.DEVICE, Fact.THREADS}
+    assert differences_of(before, after, frozenset({Fact.DEVICE, Fact.THREADS})) == []
+
+
+def test_an_invocation_that_waits_for_another_try_is_no_part_of_a_case() -> None:
+    waiting = run(case(), 8, None, outcome=Outcome.UNFIT, reason_code="zone-hot", campaign_id=OLD)
+    (item,) = measured([*series(case(), 20_000, 8, campaign_id=OLD), waiting])
+    assert len(item.runs) == 8
+    assert item.case.serial == Serial("virtual-pixel-3-01")

@@ -1,0 +1,171 @@
+"""Comparisons in every form, with names that try to break out of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from orchestrator.analysis.comparison import Comparison, FailOn, compare_sides
+from orchestrator.analysis.matching import Measured, Rule, measured_cases
+from orchestrator.cli.result import to_json
+from orchestrator.records.identity import CampaignId
+from orchestrator.records.workload import Model
+from orchestrator.report.comparisons import to_data, to_github, to_junit, to_markdown, to_text
+from tests.samples.sample_lab import BUILDS, MOBILENET, PIXEL_3, PIXEL_4, REAL_PIXEL, case, series
+
+OLD, NEW = CampaignId("20260313-220500-aaaaaa"), CampaignId("20260314-220500-bbbbbb")
+HOSTILE = "a|b`<img src=x onerror=alert(1)>\n::error title=x::y%0A,:\x1b[31m\x00]]>&\"'\u202e模型"
+#: Of the JUnit schema that CI systems share: element -> (attributes, children).
+SCHEMA = {
+    "testsuites": ({"name", "time", "tests", "failures", "disabled", "errors"}, {"testsuite"}),
+    "testsuite": (
+        {
+            "name",
+            "tests",
+            "failures",
+            "errors",
+            "time",
+            "disabled",
+            "skipped",
+            "timestamp",
+            "hostname",
+            "id",
+            "package",
+        },
+        {"properties", "testcase", "system-out", "system-err"},
+    ),
+    "properties": (set(), {"property"}),
+    "property": ({"name", "value"}, set()),
+    "testcase": (
+        {"name", "assertions", "time", "classname", "status"},
+        {"skipped", "error", "failure", "system-out", "system-err"},
+    ),
+    "failure": ({"type", "message"}, set()),
+    "error": ({"type", "message"}, set()),
+    "skipped": ({"type", "message"}, set()),
+    "system-out": (set(), set()),
+}
+
+
+def night(
+    latency_us: float, campaign: CampaignId, model: Model = MOBILENET, threads: int = 4, count: int = 8
+) -> list[Measured]:
+    facts = {item.serial: item for item in (PIXEL_3, PIXEL_4, REAL_PIXEL)}
+    runs = series(case(model=model, threads=threads), latency_us, count, campaign_id=campaign)
+    return measured_cases(runs, devices=facts, builds={build.sha256: build for build in BUILDS.values()})
+
+
+def comparison(model: Model = MOBILENET) -> Comparison:
+    """One slower, one faster, one inconclusive, one incomparable case, and one that only one side has."""
+    before: list[Measured] = []
+    after: list[Measured] = []
+    for threads, latency_us in ((1, 22_000), (2, 18_000), (3, 20_300)):
+        before += night(20_000, OLD, model, threads)
+        after += night(latency_us, NEW, model, threads)
+    changed = [replace(item, case=replace(item.case, num_runs=9)) for item in night(20_000, NEW, model, 4)]
+    return compare_sides(
+        [*before, *night(20_000, OLD, model, 4), *night(20_000, OLD, model, 5)],
+        [*after, *changed],
+        Rule(),
+        names=(f"nightly {OLD}", f"nightly {NEW}"),
+    )
+
+
+@pytest.fixture
+def hostile() -> Comparison:
+    found = comparison(replace(MOBILENET, name=HOSTILE))
+    return replace(found, baseline=HOSTILE, candidate=HOSTILE)
+
+
+def test_text_has_every_verdict_reason_and_the_word_virtual() -> None:
+    text = to_text(comparison())
+    assert re.findall(r"^(SLOWER|FASTER|INCONCLUSIVE|INCOMPARABLE)\s", text, re.M) == [
+        "SLOWER",
+        "FASTER",
+        "INCONCLUSIVE",
+        "INCOMPARABLE",
+    ]
+    assert "+10.0 %" in text
+    assert "The setting num_runs differs: 50 and 9." in text
+    assert "only in the baseline: mobilenet" in text
+    assert text.count("[virtual]") == 4
+    assert "no measurement" in text
+
+
+def test_text_drives_no_terminal(hostile: Comparison) -> None:
+    assert all(letter.isprintable() or letter == "\n" for letter in to_text(hostile))
+
+
+def test_markdown_is_a_table_of_as_many_rows_as_cases() -> None:
+    lines = to_markdown(comparison()).splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) == 2 + 4
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {9}
+    assert rows[2].startswith("| **SLOWER** |")
+
+
+def test_markdown_takes_no_markup_from_names(hostile: Comparison) -> None:
+    text = to_markdown(hostile)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 2 + 4
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {9}
+    assert "<img" not in text
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+
+
+def test_github_lines_are_one_command_each_with_errors_for_what_fails() -> None:
+    lines = to_github(comparison()).splitlines()
+    assert [line.split(" ")[0] for line in lines] == ["::error", "::notice", "::warning", "::warning", "::notice"]
+    strict = to_github(comparison(), fail_on=FailOn.INCONCLUSIVE).splitlines()
+    assert [line.split(" ")[0] for line in strict].count("::error") == 3
+    assert not any(line.startswith("::error") for line in to_github(comparison(), fail_on=FailOn.NEVER).splitlines())
+    assert "[virtual]" in lines[0]
+
+
+def test_github_names_begin_no_command_of_their_own(hostile: Comparison) -> None:
+    lines = to_github(hostile).splitlines()
+    assert len(lines) == 5
+    for line in lines:
+        matched = re.fullmatch(r"::(error|warning|notice) title=([^:,\n]*)::(.*)", line)
+        assert matched is not None, line
+        assert not re.search(r"%(?!25|0D|0A|3A|2C)", line)
+
+
+@pytest.mark.parametrize("fail_on", list(FailOn))
+def test_junit_is_well_formed_keeps_to_the_schema_and_counts_right(hostile: Comparison, fail_on: FailOn) -> None:
+    for item in (comparison(), hostile, compare_sides([], [], Rule())):
+        root = ElementTree.fromstring(to_junit(item, fail_on=fail_on))
+        assert root.tag == "testsuites"
+        for element in root.iter():
+            attributes, children = SCHEMA[element.tag]
+            assert set(element.attrib) <= attributes, element.tag
+            assert {child.tag for child in element} <= children, element.tag
+        (suite,) = root
+        for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(suite.attrib[name]) == len(list(suite.iter(tag))), name
+
+
+def test_junit_fails_what_is_asked_for() -> None:
+    def failures(fail_on: FailOn) -> list[str]:
+        root = ElementTree.fromstring(to_junit(comparison(), fail_on=fail_on))
+        return [element.attrib["type"] for element in root.iter("failure")]
+
+    assert failures(FailOn.SLOWER) == ["slower"]
+    assert failures(FailOn.INCONCLUSIVE) == ["slower", "inconclusive", "incomparable"]
+    assert failures(FailOn.NEVER) == []
+    root = ElementTree.fromstring(to_junit(comparison()))
+    assert all("[virtual]" in element.attrib["name"] for element in root.iter("testcase"))
+
+
+def test_data_becomes_json_with_microseconds_and_ratios(hostile: Comparison) -> None:
+    for item in (comparison(), hostile):
+        data = to_data(item)
+        assert '"ratio"' in to_json(data)
+        cases = data["cases"]
+        assert isinstance(cases, list)
+        assert cases[0]["baseline"]["median_us"] == pytest.approx(20_000, rel=0.02)
+        assert data["counts"] == {"faster": 1, "slower": 1, "same": 0, "inconclusive": 1, "incomparable": 1}
