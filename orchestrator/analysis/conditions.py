@@ -7,6 +7,8 @@ idle too, so that it says something of a run only for the clusters that the run 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
 from typing import Final
 
 from orchestrator.analysis.samples import parse_samples
@@ -15,8 +17,11 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.run import RunRecord
 from orchestrator.records.sample import SAMPLES_FILE, RunSamples, Sample
 
-#: Each half of a run needs this much device time before halves are compared.
-HALF_MIN_S: Final = 1.5
+#: A stretch between two looks is judged from this length on: the kernel counts in steps of 10 ms.
+STRETCH_MIN_S: Final = 1.0
+#: A stretch is as busy as the busiest one from this share on, and busy at all from so many cores on.
+FULL_SHARE: Final = 0.97
+FULL_CORES_MIN: Final = 0.5
 Ticks = Mapping[int, int]
 
 
@@ -97,17 +102,30 @@ def _clusters(
 
 
 def _second_half(cpu: int, samples: Sequence[Sample]) -> float | None:
-    """Return the second half's mean clock against the first's; halves are parted at the look nearest to the middle."""
-    seen = [sample for sample in samples if cpu in sample.time_in_state]
-    if len(seen) < 3:
+    """Return the later against the earlier mean clock, over the stretches in which the cores had most to do.
+
+    A program that loads its model, or has ended, leaves the cores idle, and clocks fall then as they should. So only
+    stretches between two looks count in which as much work was done as in the busiest: what slows them down is no
+    lack of work.
+    """
+    stretches = [
+        (busy_cores, khz)
+        for earlier, later in pairwise(sample for sample in samples if cpu in sample.time_in_state)
+        if (busy_cores := _busy_cores(earlier, later)) is not None
+        and (khz := mean_khz(earlier.time_in_state[cpu], later.time_in_state[cpu])) is not None
+    ]
+    most = max((busy_cores for busy_cores, _ in stretches), default=0.0)
+    full = [khz for busy_cores, khz in stretches if busy_cores >= max(FULL_SHARE * most, FULL_CORES_MIN)]
+    if len(full) < 2:
         return None
-    middle_s = (seen[0].uptime_s + seen[-1].uptime_s) / 2
-    middle = min(seen[1:-1], key=lambda sample: abs(sample.uptime_s - middle_s))
-    if min(middle.uptime_s - seen[0].uptime_s, seen[-1].uptime_s - middle.uptime_s) < HALF_MIN_S:
-        return None
-    earlier = mean_khz(seen[0].time_in_state[cpu], middle.time_in_state[cpu])
-    later = mean_khz(middle.time_in_state[cpu], seen[-1].time_in_state[cpu])
-    return later / earlier if earlier and later else None
+    half = len(full) // 2
+    return fmean(full[-half:]) / fmean(full[:half])
+
+
+def _busy_cores(earlier: Sample, later: Sample) -> float | None:
+    span_s = later.uptime_s - earlier.uptime_s
+    busy_s = _difference(earlier.cpu_busy_s, later.cpu_busy_s)
+    return None if busy_s is None or span_s < STRETCH_MIN_S else busy_s / span_s
 
 
 def _gpu_clock(

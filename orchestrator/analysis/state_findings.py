@@ -21,7 +21,7 @@ from orchestrator.records.workload import Case, DelegateName, ToolName
 CLOCK_LIMIT_MIN: Final = 0.98
 #: A cluster that worked at more than this share of its highest clock was kept busy by the run.
 WORKING_SHARE: Final = 0.6
-#: The second half's mean clock against the first's, below which a busy cluster was slowed down.
+#: The later mean clock of busy stretches against the earlier, below which a cluster was slowed down.
 SECOND_HALF_MIN: Final = 0.93
 #: Cores that other work may keep busy: on a computer right before a run, on a phone during it. An idle phone with its
 #: screen on uses 0.1 to 0.3 of a core itself.
@@ -108,8 +108,8 @@ def _clock_findings(
         if one.second_half is None or one.share is None or one.share < WORKING_SHARE:
             continue
         if one.second_half < SECOND_HALF_MIN:
-            evidence = f"cpu{one.cpu}: {one.second_half:.0%} of the first half's clock"
-            yield _finding("throttled", Severity.WARNING, "clocks fell in the run's second half", evidence)
+            evidence = f"cpu{one.cpu}: {one.second_half:.0%} of the clock that it had before"
+            yield _finding("throttled", Severity.WARNING, "busy cores were clocked lower as the run went on", evidence)
 
 
 def _load_findings(before: DeviceState | None, conditions: RunConditions, kind: DeviceKind) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ class ClusterConditions:
     #: The lowest and the highest limit that was seen, as shares of the highest clock.
     limit_low: float | None = None
     limit_high: float | None = None
-    #: The mean clock of the run's second half against that of its first; only where there are looks enough.
+    #: The later against the earlier mean clock, over the busiest stretches of the run; only with looks enough.
     second_half: float | None = None
 
 

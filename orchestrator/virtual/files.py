@@ -270,23 +270,22 @@ class PhoneTree:
         return os.open(place.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=place.folder_fd)
 
     def open_write(self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = 2000) -> Writer:
-        """Create or truncate a file; folders above it must exist."""
+        """Create or truncate a file; folders above it must exist. Several that append never write over each other."""
+        at_end = os.O_APPEND if append else 0
         with self._walk(path, uid=uid, operation="write") as place:
             if place.node is not None:
                 return write_node(place.node, uid)
             if place.found is None:
                 self._check_change(place, uid)
-                fd = self._open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                fd = self._open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | at_end)
                 self._new_owner(fd, place.parts, mode, uid)
             else:
                 if stat.S_ISDIR(place.found.st_mode):
                     raise file_error(errno.EISDIR)
                 self._check(place.found, place.parts, uid, 2)
-                fd = self._open(place, os.O_WRONLY | (0 if append else os.O_TRUNC))
+                fd = self._open(place, os.O_WRONLY | (at_end if append else os.O_TRUNC))
                 if not append:
                     self.storage.take(-place.found.st_size)
-            if append:
-                os.lseek(fd, 0, os.SEEK_END)
             phone_path = "/" + "/".join(place.parts)
             return HostFileWriter(fd, self.storage, lambda size: self._passing(phone_path, size))
 

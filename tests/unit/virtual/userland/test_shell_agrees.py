@@ -26,6 +26,7 @@ BASH_SCRIPTS = [
     "function named { echo $1; }; named arg",
     "x=a; x+=b; echo $x",
     "set -o pipefail; false | true; echo $?",
+    "{ echo a >&3; echo b >>f; echo c >&3; } 3>>f; cat f",
     "(exit 3); r=$?; echo $r; r=$(false); echo $?; a=$? b=$(false); echo $a $?",
     "x=5; echo $((x++)) $((++x)) $x $((x--, x))",
     "let x=2+3; echo $x",
