@@ -113,12 +113,6 @@ class AdbDevice:
             self._facts = None
         return state
 
-    def check_same_boot(self, boot_id: str) -> None:
-        """Raise DeviceChangedError when the phone was booted since it had this boot id."""
-        now = self._link.again(lambda: self._link.must("cat /proc/sys/kernel/random/boot_id", what="boot id")).strip()
-        if boot_id and now and now != boot_id:
-            raise DeviceChangedError("the phone was booted anew meanwhile", serial=self._serial)
-
     def check_health(self, *, timeout_s: float = 10.0) -> None:
         """Make a round trip with an answer that can't be an old one; raises when the phone isn't well.
 

@@ -249,8 +249,6 @@ def test_a_phone_rebooted_in_mid_run_is_told_and_comes_back(device: AdbDevice, p
     with pytest.raises((DeviceChangedError, BenchfarmError), match=r"booted anew|is gone"):
         device.run_detached("sleep 30", run_id=run_id, timeout_s=60)
     device.wait_until_ready(timeout_s=30)
-    with pytest.raises(DeviceChangedError):
-        device.check_same_boot(before)
     assert device.state().boot_id != before
     assert device.facts().boot_id == device.state().boot_id
 
