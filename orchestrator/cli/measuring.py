@@ -378,6 +378,8 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
     if result.savings is not None and result.savings.text:
         lines.append(result.savings.text)
+    if any(item.run_pass is Pass.SUSTAINED for item in campaign.invocations):
+        lines.append(f"latency against time: 'benchfarm sustained {campaign.campaign_id}'")
     if result.left:
         least = "at least " if campaign.terms.stopping is not None else ""
         lines.append(f"{least}{result.left} invocations are left; 'benchfarm run --resume' goes on")

@@ -7,6 +7,7 @@ import threading
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from orchestrator.analysis.sustained_runs import measured_us
 from orchestrator.cli.result import one_line
 from orchestrator.engine.events import (
     CampaignEnded,
@@ -16,14 +17,19 @@ from orchestrator.engine.events import (
     FileMoving,
     FilePlaced,
     InvocationStarted,
+    RoundAdded,
     RunStored,
 )
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.start import stage_of
+from orchestrator.records.workload import Pass
 from orchestrator.units import format_bytes, format_duration, format_latency
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+#: Passes whose latency is told as a run is stored.
+_FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.SENTINEL})
 
 
 class LineObserver:
@@ -77,7 +83,7 @@ class TerminalObserver:
                     task = self._task(invocation.case.serial, total)
                     text = one_line(f"{invocation.case.model_name} {invocation.case.configuration}")
                     self._doing[invocation.case.serial] = text
-                    self._progress.update(task, completed=position - 1, description=text)
+                    self._progress.update(task, completed=position - 1, total=total, description=text)
                 case FileMoving(serial=serial, name=name, sent_bytes=sent_bytes, size_bytes=size_bytes):
                     if serial in self._tasks:
                         share = f"{format_bytes(sent_bytes)} of {format_bytes(size_bytes)}"
@@ -119,6 +125,9 @@ def describe(event: object) -> str:
             text = f"{serial}: sent {name}, {format_bytes(pushed_bytes)} in {format_duration(duration_s)}"
         case DeviceNote(serial=serial, text=note, is_problem=is_problem):
             text = f"{serial}: {'problem: ' if is_problem else ''}{note}"
+        case RoundAdded(serial=serial, number=number, cases=cases):
+            some = "1 case isn't" if cases == 1 else f"{cases} cases aren't"
+            text = f"{serial}: {some} certain enough yet; invocation {number + 1} is added"
         case RunStored(run=run) if run.outcome is Outcome.SKIPPED:
             # The failure that it follows from has been told.
             text = ""
@@ -126,8 +135,9 @@ def describe(event: object) -> str:
             text = f"{run.case.serial}: {position}/{total} {describe_run(run)}"
         case DeviceFinished(serial=serial, left=left, reason=reason) if left:
             text = f"{serial}: given up with {left} invocations left: {reason or 'stopped'}"
-        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left):
-            text = f"campaign {campaign.campaign_id} {status}: {stored} stored, {left} left"
+        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left, savings=savings):
+            saved = f"; {savings.text}" if savings is not None and savings.text else ""
+            text = f"campaign {campaign.campaign_id} {status}: {stored} stored, {left} left{saved}"
         case _:
             text = ""
     return one_line(text)
@@ -150,7 +160,8 @@ def describe_run(run: RunRecord) -> str:
     what = f"{case.model_name}, {case.configuration}{kind} #{run.invocation + 1}"
     if run.outcome is not Outcome.COMPLETED:
         return f"{what}: {run.outcome}: {run.reason_code}: {run.reason}"
-    figure = format_latency(run.latency_us) if run.latency_us is not None else _start(run) or "done"
+    latency_us = measured_us(run) if run.run_pass in _FIGURES else None
+    figure = format_latency(latency_us) if latency_us is not None else _start(run) or "done"
     delegate = run.report.delegate if run.report else None
     nodes = ""
     if delegate is not None and delegate.truth is DelegateTruth.PARTIAL:

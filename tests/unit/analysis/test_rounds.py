@@ -1,0 +1,186 @@
+"""Which invocations a campaign wants beyond its plan: from what is stored alone, whatever was killed when."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.analysis.rounds import StopReason, next_round, savings, spent_s, standings
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
+from orchestrator.records.plan import StoppingRule
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, Outcome, RunRecord, ToolReport
+from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+
+SERIAL = Serial("P")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+RULE = StoppingRule(first=4, half_width=0.02, most=12)
+#: Relative deviation between invocations of each case.
+NOISES = {1: 0.001, 2: 0.04, 3: 0.3}
+
+
+def case(threads: int, tool: ToolName = ToolName.NATIVE) -> Case:
+    return Case(
+        serial=SERIAL, model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.XNNPACK, threads=threads,
+        tool=tool, build_sha256=BuildSha("b" * 64),
+    )  # fmt: skip
+
+
+def campaign(
+    *, rule: StoppingRule | None = RULE, budget_s: float | None = None, seed: int = 1, tool: ToolName = ToolName.NATIVE
+) -> Campaign:
+    planned = [
+        Invocation(case=case(threads, tool), run_pass=Pass.TIMING, number=number)
+        for number in range(RULE.first)
+        for threads in NOISES
+    ]
+    return Campaign(
+        campaign_id=CampaignId("c"), name="c", created_at=START, status=CampaignStatus.RUNNING, plan_text="", seed=seed,
+        benchfarm_version="", host="", terms=Terms(stopping=rule, budget_s=budget_s), invocations=tuple(planned),
+    )  # fmt: skip
+
+
+def run(item: Invocation, position: int = 0, **changes: object) -> RunRecord:
+    """A run whose figure depends on the invocation alone, as repeated history would have it."""
+    drawn = random.Random(f"{item.case.threads}:{item.number}").gauss(0, NOISES[item.case.threads])
+    latency_us = 1000.0 * (2.718281828**drawn)
+    made = RunRecord(
+        run_id=RunId(f"{item.case.threads}-{item.number}-{item.run_pass}"), campaign_id=CampaignId("c"), case=item.case,
+        run_pass=item.run_pass, invocation=item.number, outcome=Outcome.COMPLETED, reason_code="", reason="",
+        is_virtual=True, started_at=START + timedelta(seconds=5 * position), duration_s=4.0, command="", exit_code=0,
+        attachments=(), verdict=QualityVerdict(quality=Quality.TRUSTED),
+        report=ToolReport(
+            outcome="ok", inference=LatencySummary(count=50, median_us=latency_us),
+            delegate=DelegateEvidence(truth=DelegateTruth.FULL),
+        ),
+    )  # fmt: skip
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def finish(the_campaign: Campaign, runs: list[RunRecord]) -> list[RunRecord]:
+    done = {(item.case.case_key, item.invocation) for item in runs}
+    for item in the_campaign.invocations:
+        if (item.case.case_key, item.number) not in done:
+            runs.append(run(item, len(runs)))
+    while batch := next_round(the_campaign, runs, SERIAL):
+        runs += [run(item, len(runs) + place) for place, item in enumerate(batch)]
+        assert len(runs) < 1000
+    return runs
+
+
+def counts(runs: list[RunRecord]) -> dict[int, int]:
+    return dict(Counter(item.case.threads for item in runs))
+
+
+def test_noisy_cases_get_more_and_quiet_ones_none() -> None:
+    runs = finish(campaign(), [])
+    got = counts(runs)
+    assert got[1] == RULE.first
+    assert RULE.first < got[2] <= RULE.most
+    assert got[3] == RULE.most
+    reasons = {item.case.threads: item.reason for item in standings(campaign(), runs).values()}
+    assert (reasons[1], reasons[3]) == (StopReason.REACHED, StopReason.MOST)
+    assert Counter((item.case.threads, item.invocation) for item in runs).most_common(1)[0][1] == 1
+
+
+@settings(deadline=None, max_examples=40)
+@given(cut=st.integers(0, 28), seed=st.integers(0, 5))
+def test_a_resume_from_any_moment_goes_on_in_the_same_order_to_the_same_end(cut: int, seed: int) -> None:
+    the_campaign = campaign(seed=seed)
+    whole = finish(the_campaign, [])
+    again = finish(the_campaign, whole[:cut])
+    assert [item.run_id for item in again] == [item.run_id for item in whole]
+
+
+def test_rounds_are_interleaved_and_shuffled_by_the_seed() -> None:
+    wide = [finish(campaign(rule=replace(RULE, half_width=1e-6), seed=seed), []) for seed in range(6)]
+    orders = {tuple(item.run_id for item in runs[12:]) for runs in wide}
+    assert len(orders) > 1
+    for runs in wide:
+        assert all({item.case.threads for item in runs[at : at + 3]} == set(NOISES) for at in range(12, 36, 3))
+
+
+def test_a_budget_ends_it_and_goes_to_the_noisiest_first() -> None:
+    # Each costs 4 s and a second between two: six of them.
+    tight = campaign(budget_s=31.0)
+    runs = finish(tight, [])
+    assert counts(runs) == {1: 4, 2: 4, 3: 10}
+    assert spent_s(tight, runs) <= 31.0
+    reasons = {item.case.threads: item.reason for item in standings(tight, runs).values()}
+    assert reasons == {1: StopReason.REACHED, 2: StopReason.BUDGET, 3: StopReason.BUDGET}
+    assert counts(finish(campaign(budget_s=0.0), [])) == dict.fromkeys(NOISES, 4)
+
+
+def test_a_pause_of_hours_before_a_resume_costs_no_budget() -> None:
+    the_campaign = campaign(budget_s=60.0)
+    runs = finish(the_campaign, [])[:14]
+    later = [*runs[:13], replace(runs[13], started_at=START + timedelta(hours=9))]
+    assert spent_s(the_campaign, later) < spent_s(the_campaign, runs) + 1
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"outcome": Outcome.FAILED, "reason_code": "crashed", "report": None},
+        {"outcome": Outcome.TIMED_OUT, "reason_code": "timeout", "report": None},
+        {"verdict": QualityVerdict(quality=Quality.REJECTED)},
+    ],
+)
+def test_a_case_without_a_usable_figure_gets_no_more(end: dict[str, object]) -> None:
+    the_campaign = campaign()
+    runs = [run(item, **(end if item.case.threads == 3 else {})) for item in the_campaign.invocations]
+    assert {item.case.threads for item in next_round(the_campaign, runs, SERIAL)} <= {2}
+    reasons = {item.case.threads: item.reason for item in standings(the_campaign, runs).values()}
+    assert reasons[3] is StopReason.FAILED
+
+
+def test_an_invocation_that_can_not_be_used_does_not_count() -> None:
+    the_campaign = campaign()
+    bad = {"verdict": QualityVerdict(quality=Quality.REJECTED)}
+    runs = [
+        run(item, **(bad if item.case.threads == 1 and item.number < 1 else {})) for item in the_campaign.invocations
+    ]
+    assert 1 in {item.case.threads for item in next_round(the_campaign, runs, SERIAL)}
+    assert counts(finish(the_campaign, runs))[1] == 5
+
+
+def test_nothing_is_added_before_the_plan_is_through_nor_without_a_rule() -> None:
+    noisy = [run(item) for item in campaign().invocations if item.case.threads == 3]
+    assert [item.case.threads for item in next_round(campaign(), noisy, SERIAL)] == [3]
+    assert next_round(campaign(), noisy[:-1], SERIAL) == []
+    assert len(finish(campaign(rule=None), [])) == 12
+
+
+def test_unfit_waits_count_as_nothing() -> None:
+    the_campaign = campaign()
+    runs = finish(the_campaign, [])
+    unfit = run(Invocation(case=case(1), run_pass=Pass.TIMING, number=9), outcome=Outcome.UNFIT, report=None)
+    assert next_round(the_campaign, [*runs, unfit], SERIAL) == []
+
+
+def test_cases_of_one_process_get_another_one_as_long_as_any_needs_it() -> None:
+    the_campaign = campaign(tool=ToolName.PERF_OPTIONS)
+    runs = [run(item) for item in the_campaign.invocations]
+    batch = next_round(the_campaign, runs, SERIAL, lambda _: "one session")
+    assert {item.case.threads for item in batch} == {1, 2, 3}
+    assert {item.number for item in batch} == {4}
+    # A case that was only found in the output is nobody's to start.
+    found = replace(runs[-1], run_id=RunId("found"), case=replace(case(3, ToolName.PERF_OPTIONS), flags=(("x", "y"),)))
+    again = next_round(the_campaign, [*runs, found], SERIAL, lambda _: "one session")
+    assert {item.case.case_key for item in again} == {item.case.case_key for item in batch}
+
+
+def test_what_was_saved_is_counted_against_both_fixed_schemes() -> None:
+    runs = finish(campaign(), [])
+    saved = savings(campaign(), runs)
+    assert saved is not None
+    assert (saved.cases, saved.invocations, saved.most.fixed) == (3, len(runs), 36)
+    assert f"3 cases, {len(runs)} invocations; a fixed scheme of 12 would have run 36" in saved.text
+    assert savings(campaign(rule=None), runs) is None
