@@ -23,7 +23,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.student import t_quantile
-from orchestrator.analysis.trimming import degrees_of, middle, trimmed_each_side
+from orchestrator.analysis.trimming import middle, trimmed_each_side
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +40,7 @@ def bootstrap_middle(logs: Sequence[float], errors: Sequence[float] | None, *, l
     """Return the interval of the middle of ``logs``; ``errors`` are the standard errors of the single logs, or None."""
     import numpy as np
 
-    return _ends(np.concatenate(_middles(logs, errors, stream=0)), degrees_of(len(logs)), len(logs), level)
+    return _ends(np.concatenate(_middles(logs, errors, stream=0)), len(logs), level)
 
 
 def bootstrap_difference(
@@ -49,10 +49,9 @@ def bootstrap_difference(
     errors: Sequence[float] | None,
     minus_errors: Sequence[float] | None,
     *,
-    degrees: float,
     level: float,
 ) -> tuple[float, float]:
-    """Return the interval of middle(logs) - middle(minus), drawn apart; ``degrees`` of freedom widen it as t does."""
+    """Return the interval of middle(logs) - middle(minus), the two drawn apart."""
     import numpy as np
 
     parts = []
@@ -60,7 +59,7 @@ def bootstrap_difference(
     for stream, other in ((0, 1), (1, 0)):
         left, right = _middles(logs, errors, stream=stream), _middles(minus, minus_errors, stream=other)
         parts += [left[0] - right[0], left[1] - right[1]]
-    return _ends(np.concatenate(parts), degrees, min(len(logs), len(minus)), level)
+    return _ends(np.concatenate(parts), min(len(logs), len(minus)), level)
 
 
 def _middles(
@@ -111,10 +110,10 @@ def _draws(count: int, stream: int) -> tuple[NDArray[np.float64], NDArray[np.flo
     return kept / (count - 2 * cut), chance.standard_normal(HALF_DRAWS)
 
 
-def _ends(middles: NDArray[np.float64], degrees: float, count: int, level: float) -> tuple[float, float]:
+def _ends(middles: NDArray[np.float64], count: int, level: float) -> tuple[float, float]:
     import numpy as np
 
-    wide = t_quantile(0.5 + level / 2, degrees) * math.sqrt(count / (count - 1))
+    wide = t_quantile(0.5 + level / 2, count - 1) * math.sqrt(count / (count - 1))
     tail = NormalDist().cdf(-wide)
     low, high = np.quantile(middles, (tail, 1 - tail))
     return float(low), float(high)

@@ -87,7 +87,7 @@ def compare_samples(
     if min(counts) < BOOTSTRAP_FROM_COUNT or error == 0.0:
         ends, method = _student_ends(mean, error, degrees, level), "welch"
     else:
-        ends = bootstrap_difference(after, before, candidate_errors, baseline_errors, degrees=degrees, level=level)
+        ends = bootstrap_difference(after, before, candidate_errors, baseline_errors, level=level)
         method = "hierarchical-bootstrap"
     seen = _detectable(error, degrees, SEEN_POWER, level, threshold)
     return _verdict(mean, ends, counts, method, seen, threshold=threshold, level=level)

@@ -24,8 +24,8 @@ def test_the_negative_of_a_sample_has_the_negative_interval(values):
 @settings(deadline=None)
 @given(logs, logs)
 def test_turned_round_the_difference_has_the_negative_interval(left, right):
-    low, high = bootstrap_difference(left, right, None, None, degrees=30, level=0.95)
-    back_low, back_high = bootstrap_difference(right, left, None, None, degrees=30, level=0.95)
+    low, high = bootstrap_difference(left, right, None, None, level=0.95)
+    back_low, back_high = bootstrap_difference(right, left, None, None, level=0.95)
     assert (back_low, back_high) == pytest.approx((-high, -low), abs=1e-9)
 
 
