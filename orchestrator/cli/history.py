@@ -1,0 +1,249 @@
+"""``benchfarm regressions`` and ``benchfarm annotate``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from orchestrator.analysis.changepoint import Preset
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.files import write_file
+from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.engine.history import (
+    SELECTION_WORDS,
+    FoundChange,
+    Question,
+    Regressions,
+    describe_series,
+    find_regressions,
+    fits,
+    moment_of,
+)
+from orchestrator.errors import UsageError
+from orchestrator.records.history import Annotation, ConfirmationStatus
+
+_FORMS: Final = ("text", "markdown", "csv", "json")
+_CSV_COLUMNS: Final = (
+    "group", "series_key", "serial", "phone", "model", "configuration", "night", "earliest", "latest", "ratio", "low",
+    "high", "confidence", "before_us", "after_us", "status", "expected", "causes",
+)  # fmt: skip
+#: How people are told what became of a change.
+_STATUS: Final[Mapping[ConfirmationStatus, str]] = {
+    ConfirmationStatus.UNCONFIRMED: "not confirmed yet",
+    ConfirmationStatus.CONFIRMED: "confirmed side by side",
+    ConfirmationStatus.REFUTED: "refuted side by side",
+    ConfirmationStatus.CANNOT: "can't be confirmed",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegressionsRequest:
+    """The options of ``benchfarm regressions``."""
+
+    since: str = ""
+    selections: tuple[str, ...] = ()
+    preset: str = "default"
+    threshold: float = 0.02
+    form: str = "text"
+    confirm: bool = False
+    out: Path | None = None
+
+
+def regressions(settings: Settings, request: RegressionsRequest) -> CommandResult:
+    """Find what changed; with ``confirm``, run old against new first. Raises UsageError."""
+    if request.form not in _FORMS:
+        raise UsageError(f"--format {request.form!r} isn't known", hint=f"choose one of {', '.join(_FORMS)}")
+    for selection in request.selections:
+        _check(selection)
+    with Farm(settings) as farm:
+        question = Question(
+            since=_night(request.since, farm, "--since") if request.since else None,
+            selections=request.selections,
+            preset=_preset(request.preset),
+            threshold=request.threshold,
+        )
+        found = find_regressions(farm.store, question)
+        if request.confirm:
+            from orchestrator.cli.confirming import confirm_changes
+
+            confirm_changes(farm, found.changes)
+            found = find_regressions(farm.store, question)
+    text = _RENDERERS[request.form](found)
+    if request.out is not None:
+        write_file(request.out, text.encode())
+        text = str(request.out)
+    return CommandResult(text=text, data=_data(found))
+
+
+def annotate(settings: Settings, selection: str, night: str, text: str) -> CommandResult:
+    """Keep that a change is expected; raises UsageError."""
+    _check(selection)
+    with Farm(settings) as farm:
+        first = _night(night, farm, "the date")
+        fitting = sum(fits(selection, key, words) for key, words in describe_series(farm.store).items())
+        kept = Annotation(
+            annotation_id=secrets.token_hex(4),
+            selection=selection,
+            night=first,
+            text=text,
+            created_at=farm.clock.now(),
+        )
+        farm.store.annotate(kept)
+    return CommandResult(
+        text=f"annotation {kept.annotation_id}: {fitting} series fit it now", data={**asdict(kept), "series": fitting}
+    )
+
+
+def list_annotations(settings: Settings) -> CommandResult:
+    """List what is expected."""
+    with Farm(settings) as farm:
+        found = list(farm.store.annotations())
+    rows = [(item.annotation_id, f"{item.night}", one_line(item.selection), one_line(item.text)) for item in found]
+    text = table(("annotation", "night", "series", "text"), rows) if rows else "nothing is annotated"
+    return CommandResult(text=text, data=[asdict(item) for item in found])
+
+
+def delete_annotation(settings: Settings, annotation_id: str) -> CommandResult:
+    """Forget an annotation; raises UsageError when there is none."""
+    with Farm(settings) as farm:
+        if not farm.store.delete_annotation(annotation_id):
+            raise UsageError(f"there is no annotation {annotation_id!r}", hint="'benchfarm annotate list' lists them")
+    return CommandResult(text=f"annotation {annotation_id} is gone", data={"annotation_id": annotation_id})
+
+
+def _check(selection: str) -> None:
+    """Refuse a selection that can never fit; raises UsageError."""
+    known = {word.lower() for word in SELECTION_WORDS}
+    for part in selection.split(","):
+        name, equals, _ = part.strip().partition("=")
+        if not part.strip() or (equals and name.strip().lower() not in known):
+            raise UsageError(
+                f"{selection!r} names no series",
+                hint=f"a series key, or words such as delegate=gpu; the words are {', '.join(SELECTION_WORDS)}",
+            )
+
+
+def _night(text: str, farm: Farm, what: str) -> date:
+    try:
+        return moment_of(text, now=farm.clock.now())
+    except (ValueError, OverflowError):
+        raise UsageError(f"{what} {text!r} isn't a date", hint="write 2026-03-09, 30d or 4w") from None
+
+
+def _preset(text: str) -> Preset:
+    try:
+        return Preset(text)
+    except ValueError:
+        raise UsageError(f"--preset {text!r} isn't known", hint="sensitive, default or quiet") from None
+
+
+def _causes(change: FoundChange) -> str:
+    told = []
+    for cause in change.causes:
+        share = "" if cause.share is None else f", explains {cause.share * 100:.0f} %"
+        moved = "" if cause.moved is None else f", {cause.moved[0]} of {cause.moved[1]} series with it moved"
+        told.append(f"{cause.name} {cause.before} -> {cause.after}{share}{moved}")
+    return one_line("; ".join(told) or "nothing that is known changed")
+
+
+def _line(change: FoundChange) -> str:
+    virtual = " [virtual]" if change.is_virtual else ""
+    expected = f"; expected: {change.expected}" if change.expected else ""
+    detail = f" ({change.status_detail})" if change.status_detail else ""
+    return one_line(
+        f"{change.series_key[:12]}  {change.case.model_name} on {change.phone} ({change.case.serial}), "
+        f"{change.case.configuration}: {change.before_us / 1000:.3f} -> {change.after_us / 1000:.3f} ms, "
+        f"{(change.ratio - 1) * 100:+.1f} % [{(change.low - 1) * 100:+.1f}, {(change.high - 1) * 100:+.1f}], "
+        f"{change.night} ({change.earliest} to {change.latest}), confidence {change.confidence * 100:.1f} %, "
+        f"{_STATUS[change.status]}{detail}{expected}{virtual}"
+    )
+
+
+def _heading(found: Regressions) -> str:
+    asked = f"since {found.since}" if found.since else "new in the last 14 nights"
+    return f"{len(found.changes)} changes {asked}, in {found.series} series over {found.nights} nights"
+
+
+def _as_text(found: Regressions) -> str:
+    lines = [_heading(found)]
+    for group in found.groups:
+        lines += ["", one_line(group.sentence)]
+        for change in group.members:
+            lines += [f"  {_line(change)}", f"    {_causes(change)}"]
+    return "\n".join(lines)
+
+
+def _as_markdown(found: Regressions) -> str:
+    lines = [f"## {_heading(found)}"]
+    for group in found.groups:
+        lines += ["", f"### {_escaped(group.sentence)}", ""]
+        lines += ["| series | change | since | status | what changed with it |", "|---|---|---|---|---|"]
+        for change in group.members:
+            name = f"{change.case.model_name}, {change.phone}, {change.case.configuration}"
+            size = f"{(change.ratio - 1) * 100:+.1f} %"
+            status = _STATUS[change.status] + (f"; expected: {change.expected}" if change.expected else "")
+            cells = (name, size, f"{change.night}", status, _causes(change))
+            lines.append(f"| {' | '.join(_escaped(cell) for cell in cells)} |")
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    """Return text that is only text in a cell of a Markdown table."""
+    return one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+
+
+def _as_csv(found: Regressions) -> str:
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(_CSV_COLUMNS)
+    for number, group in enumerate(found.groups, 1):
+        for item in group.members:
+            row = (
+                number, item.series_key, item.case.serial, item.phone, item.case.model_name, item.case.configuration,
+                item.night, item.earliest, item.latest, f"{item.ratio:.5f}", f"{item.low:.5f}", f"{item.high:.5f}",
+                f"{item.confidence:.5f}", item.before_us, item.after_us, item.status.value, item.expected,
+                _causes(item),
+            )  # fmt: skip
+            writer.writerow([_cell(value) for value in row])
+    return written.getvalue().rstrip("\n")
+
+
+def _cell(value: object) -> object:
+    """Keep a spreadsheet from taking text for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+
+
+def _as_json(found: Regressions) -> str:
+    from orchestrator.cli.result import to_json
+
+    return to_json(_data(found))
+
+
+def _data(found: Regressions) -> dict[str, object]:
+    return {
+        "since": found.since,
+        "nights": found.nights,
+        "series": found.series,
+        "groups": [
+            {
+                "sentence": group.sentence,
+                "series": group.series,
+                "changes": [{**asdict(change), "configuration": change.case.configuration} for change in group.members],
+            }
+            for group in found.groups
+        ],
+    }
+
+
+_RENDERERS: Final[Mapping[str, Callable[[Regressions], str]]] = {
+    "text": _as_text,
+    "markdown": _as_markdown,
+    "csv": _as_csv,
+    "json": _as_json,
+}

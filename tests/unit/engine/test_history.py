@@ -1,0 +1,240 @@
+"""Months of a small lab with changes of known cause: found, dated, attributed, grouped, and told as expected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from orchestrator.analysis.changepoint import Preset
+from orchestrator.engine.history import Question, find_regressions, fits, moment_of
+from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
+from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
+from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
+from orchestrator.store.memory import MemoryStore
+
+START = datetime(2026, 3, 1, 22, tzinfo=UTC)
+NIGHTS = 40
+CHANGE = 33
+OLD, NEW = BuildSha("aa" * 32), BuildSha("bb" * 32)
+MODELS = [Model(name=f"{name}.tflite", sha256=ModelSha(name * 8), size_bytes=1) for name in ("mobilenet", "resnet")]
+PHONES = [
+    DeviceFacts(serial=Serial(f"P{n}"), kind=DeviceKind.ANDROID, is_virtual=False, model=model, gpu=gpu, soc=gpu)
+    for n, (model, gpu) in enumerate(
+        [("Pixel 4", "Adreno 640"), ("Pixel 4", "Adreno 640"), ("Pixel 3", "Adreno 630"), ("Pixel 6", "Mali-G78")]
+    )
+]
+
+
+class Months:
+    """A store that is filled night by night; what a night's figure is multiplied by can be given."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.generator = np.random.default_rng(20261122)
+
+    def fill(
+        self, factor=lambda case, night: 1.0, build=lambda night: OLD, driver=lambda serial, night: "1", heat=None
+    ):
+        for night in range(NIGHTS):
+            at = START + timedelta(days=night)
+            name = CampaignId(f"night-{night}")
+            campaign = Campaign(
+                campaign_id=name,
+                name="nightly",
+                created_at=at,
+                status=CampaignStatus.FINISHED,
+                plan_text="",
+                seed=0,
+                benchfarm_version="",
+                host="",
+            )
+            sha = build(night)
+            self.store.begin_campaign(
+                campaign,
+                devices=[replace(facts, gpu_driver=driver(facts.serial, night)) for facts in PHONES],
+                models=MODELS,
+                builds=[Build(name="native", tool=ToolName.NATIVE, sha256=sha, abi="arm64-v8a")],
+            )
+            for facts in PHONES:
+                for model in MODELS:
+                    for delegate in (DelegateName.GPU, DelegateName.XNNPACK):
+                        case = Case(
+                            serial=facts.serial,
+                            model_sha256=model.sha256,
+                            model_name=model.name,
+                            delegate=delegate,
+                            threads=4,
+                            tool=ToolName.NATIVE,
+                            build_sha256=sha,
+                        )
+                        self._keep(name, case, at, factor(case, night), 25.0 if heat is None else heat(case, night))
+        return self.store
+
+    def _keep(self, name: CampaignId, case: Case, at: datetime, factor: float, heat_c: float) -> None:
+        median_us = 10_000 * factor * np.exp(self.generator.normal(0, 0.008))
+        run = RunRecord(
+            run_id=RunId(f"{name}-{case.case_key}"),
+            campaign_id=name,
+            case=case,
+            run_pass=Pass.TIMING,
+            invocation=0,
+            outcome=Outcome.COMPLETED,
+            reason_code="",
+            reason="",
+            is_virtual=False,
+            started_at=at,
+            duration_s=1.0,
+            command="",
+            exit_code=0,
+            attachments=(),
+            report=ToolReport(outcome="ok", inference=LatencySummary(count=50, median_us=float(median_us))),
+            verdict=QualityVerdict(quality=Quality.TRUSTED),
+            state_before=DeviceState(at=at, battery_heat_c=heat_c),
+        )
+        assert self.store.append_run(run)
+
+
+def gpu_on_640(case: Case, night: int) -> float:
+    return 1.08 if case.delegate is DelegateName.GPU and case.serial in ("P0", "P1") and night >= CHANGE else 1.0
+
+
+def new_driver(serial: str, night: int) -> str:
+    return "2" if serial in ("P0", "P1") and night >= CHANGE else "1"
+
+
+def test_a_driver_that_slows_all_gpu_cases_of_a_gpu_is_told_in_one_sentence() -> None:
+    store = Months().fill(factor=gpu_on_640, driver=new_driver)
+
+    found = find_regressions(store, Question())
+
+    assert (found.nights, found.series) == (NIGHTS, 16)
+    (group,) = found.groups
+    night = (START + timedelta(days=CHANGE)).astimezone() - timedelta(hours=12)
+    assert group.sentence.startswith(f"all GPU cases on Adreno 640 since {night:%Y-%m-%d}: ")
+    assert group.sentence.endswith("% slower (4 of 4 series)")
+    for change in group.members:
+        assert change.ratio == pytest.approx(1.08, abs=0.02)
+        assert change.before_us == pytest.approx(10_000, rel=0.02)
+        (cause,) = change.causes
+        assert (cause.name, cause.before, cause.after) == ("GPU driver", "1", "2")
+        # The phones' other cases saw the driver too, and didn't move.
+        assert cause.moved == (4, 8)
+        assert cause.share > 0.8
+
+
+def test_a_build_that_slows_everything_is_named_with_what_it_explains() -> None:
+    store = Months().fill(
+        factor=lambda case, night: 1.05 if night >= CHANGE else 1.0, build=lambda night: NEW if night >= CHANGE else OLD
+    )
+
+    (group,) = find_regressions(store, Question()).groups
+
+    assert len(group.members) == group.series == 16
+    assert group.sentence.startswith("all cases since ")
+    causes = {cause.name: cause for cause in group.members[0].causes}
+    assert causes["build"].moved == (16, 16)
+    assert causes["build"].after == f"native@{NEW[:12]}"
+
+
+def test_a_build_that_everybody_got_does_not_explain_one_series_that_moved() -> None:
+    store = Months().fill(
+        factor=lambda case, night: (
+            1.2
+            if night >= CHANGE and case.serial == "P2" and case.model_name == "resnet.tflite" and case.delegate == "gpu"
+            else 1.0
+        ),
+        build=lambda night: NEW if night >= CHANGE else OLD,
+    )
+
+    (change,) = find_regressions(store, Question()).changes
+
+    (cause,) = change.causes
+    assert (cause.name, cause.moved) == ("build", (1, 16))
+    assert "resnet.tflite on Pixel 3 (P2)" in find_regressions(store, Question()).groups[0].sentence
+
+
+def test_heat_that_explains_a_change_is_said_to() -> None:
+    generator = np.random.default_rng(7)
+    heats = 25 + generator.normal(0, 2.0, NIGHTS) + 12.0 * (np.arange(NIGHTS) >= CHANGE)
+
+    def slower_when_hot(case: Case, night: int) -> float:
+        return 1.0 + 0.01 * (heats[night] - 25) if case.serial == "P3" else 1.0
+
+    store = Months().fill(factor=slower_when_hot, heat=lambda case, night: float(heats[night]))
+
+    found = find_regressions(store, Question())
+
+    assert {change.case.serial for change in found.changes} == {"P3"}
+    for change in found.changes:
+        (cause,) = change.causes
+        assert cause.name == "battery heat"
+        assert cause.share > 0.7
+
+
+def test_nothing_is_found_where_nothing_changed() -> None:
+    found = find_regressions(Months().fill(), Question(preset=Preset.SENSITIVE))
+
+    assert (found.series, found.groups) == (16, ())
+
+
+def test_an_expected_change_is_told_as_such_and_an_old_one_only_when_asked_for() -> None:
+    months = Months()
+    store = months.fill(factor=lambda case, night: gpu_on_640(case, night + 20))
+    begun = date(2026, 3, 1) + timedelta(days=CHANGE - 20)
+    store.annotate(
+        Annotation(annotation_id="a", selection="gpu=*640", night=begun, text="driver 502", created_at=START)
+    )
+
+    assert find_regressions(store, Question()).changes == ()
+    found = find_regressions(store, Question(since=begun - timedelta(days=1)))
+    assert [change.expected for change in found.changes] == ["driver 502"] * 4
+
+
+def test_a_selection_narrows_what_is_looked_at_and_a_confirmation_is_shown() -> None:
+    store = Months().fill(factor=gpu_on_640)
+    question = Question(selections=("serial=P0,delegate=gpu", "serial=p9"))
+    (first, _) = find_regressions(store, question).changes
+    store.confirm(
+        Confirmation(
+            series_key=first.series_key,
+            night=first.night,
+            status=ConfirmationStatus.REFUTED,
+            detail="same",
+            at=START,
+        )
+    )
+
+    found = find_regressions(store, question)
+
+    assert found.series == 2
+    assert {change.status for change in found.changes} == {ConfirmationStatus.REFUTED, ConfirmationStatus.UNCONFIRMED}
+    assert find_regressions(store, Question(selections=("serial=nowhere",))).series == 0
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ("abc", True),
+        ("delegate=GPU", True),
+        ("delegate=gpu,model=mobile*", True),
+        ("delegate=cpu", False),
+        ("b", False),
+    ],
+)
+def test_selections_take_keys_and_words(selection: str, expected: bool) -> None:
+    assert fits(selection, "abcdef", {"delegate": "gpu", "model": "MobileNet.tflite"}) is expected
+
+
+def test_moments_are_spans_or_dates() -> None:
+    now = datetime(2026, 3, 20, 12, tzinfo=UTC)
+    assert moment_of("2026-03-09", now=now) == date(2026, 3, 9)
+    assert moment_of("2w", now=now) == moment_of("14d", now=now)
+    with pytest.raises(ValueError):
+        moment_of("soon", now=now)
