@@ -73,6 +73,21 @@ def log_ratios(pairs: Iterable[tuple[RunRecord, RunRecord]]) -> list[float]:
     return found
 
 
+def planned_pairs(
+    pairing: Pairing, pilot: Sequence[float], ratios: Sequence[float], *, pair_s: float | None, sides: int
+) -> PairCount:
+    """Return how many pairs to count, from the pilot's log ratios and, once those planned have run, from theirs.
+
+    Eight pairs often look quieter than the phone is. So the spread of all planned pairs is looked at once more: only
+    ever the spread, not the difference, which would make accidents look like changes.
+    """
+    first = count_pairs(pairing, pilot, pair_s=pair_s, sides=sides)
+    if first.limit or len(ratios) < first.pairs:
+        return first
+    again = count_pairs(pairing, ratios[: first.pairs], pair_s=pair_s, sides=sides)
+    return again if again.pairs > first.pairs else first
+
+
 def count_pairs(pairing: Pairing, pilot: Sequence[float], *, pair_s: float | None, sides: int) -> PairCount:
     """Return how many pairs to count, from the pilot's log ratios.
 

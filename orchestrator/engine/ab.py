@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from orchestrator.analysis.pairing import (
     PairCount,
-    count_pairs,
     log_ratios,
     pair_round,
     pair_seconds,
+    planned_pairs,
     usable_pairs,
 )
 from orchestrator.engine.campaign import CampaignResult
@@ -69,9 +69,10 @@ class PairProgress:
         pilot = [run for key in keys for run in runs[key] if run.invocation in first]
         pair_s = pair_seconds(pilot)
         return {
-            side: count_pairs(
+            side: planned_pairs(
                 self._pairing,
                 log_ratios(pair for number, pair in self._usable(runs, side).items() if number in first),
+                log_ratios(self._usable(runs, side).values()),
                 pair_s=pair_s,
                 sides=len(self._sides),
             )
@@ -218,11 +219,11 @@ class AbRunner:
         return job
 
     def _run_pairs(self, runner: CaseRunner, progress: PairProgress, serial: Serial) -> None:
-        told = False
+        told: Mapping[int, PairCount] = {}
         while queue := progress.left():
             counts = progress.counts()
-            if counts and not told:
-                told = True
+            if counts != told:
+                told = counts
                 self._tell(progress, counts, serial)
             runner.run_all(queue)
 

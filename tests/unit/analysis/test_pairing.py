@@ -1,0 +1,135 @@
+"""A/B plans: the order of pairs, which of them count, and how many there are to be."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from orchestrator.analysis.pairing import count_pairs, pair_round, pair_seconds, planned_pairs, usable_pairs
+from orchestrator.analysis.pairs import compare_pairs
+from orchestrator.records.identity import BuildSha, content_key
+from orchestrator.records.pairing import Pairing
+from orchestrator.records.verdict import ComparisonOutcome, Quality
+from tests.samples.sample_lab import START, case, run, series
+
+A = case()
+B = replace(A, build_sha256=BuildSha(content_key("other")))
+CASES = {A.case_key: A, B.case_key: B}
+PAIRING = Pairing(
+    sides=((A.case_key, B.case_key),), baseline="build a", candidate="build b", kind="build", detect=0.02, level=0.99,
+    threshold=0.02 * 2 / 3,
+)  # fmt: skip
+
+
+def leaders(seed: int, count: int) -> str:
+    rounds = [pair_round(PAIRING, CASES, number, [0], seed=seed, serial=A.serial) for number in range(count)]
+    assert all({item.case.case_key for item in pair} == set(CASES) for pair in rounds)
+    assert all(item.number == number for number, pair in enumerate(rounds) for item in pair)
+    return "".join("A" if pair[0].case is A else "B" for pair in rounds)
+
+
+def test_sides_lead_in_the_order_abba_then_baab_and_the_seed_says_which_is_first() -> None:
+    orders = {leaders(seed, 8) for seed in range(20)}
+    assert orders == {"ABBAABBA", "BAABBAAB"}
+    assert leaders(3, 8) == leaders(3, 8)
+
+
+def test_a_steady_drift_weighs_on_both_sides_alike() -> None:
+    places = {"A": 0, "B": 0}
+    for number, leader in enumerate(leaders(1, 16)):
+        places[leader] += 2 * number
+        places["B" if leader == "A" else "A"] += 2 * number + 1
+    assert places["A"] == places["B"]
+
+
+def test_several_comparisons_share_each_round() -> None:
+    other = replace(A, threads=1), replace(B, threads=1)
+    pairing = replace(PAIRING, sides=(*PAIRING.sides, (other[0].case_key, other[1].case_key)))
+    cases = CASES | {item.case_key: item for item in other}
+    order = pair_round(pairing, cases, 5, [0, 1], seed=0, serial=A.serial)
+    assert Counter(item.case.threads for item in order) == {1: 2, 4: 2}
+    # The two of a pair stay neighbours.
+    assert order[0].case.threads == order[1].case.threads
+
+
+def test_warm_up_and_pairs_with_an_unusable_run_are_left_out_whole() -> None:
+    before, after = series(A, 20_000, 6), series(B, 20_600, 6)
+    after[3] = run(B, 3, 90_000, quality=Quality.REJECTED)
+    pairs = usable_pairs(before, after[:5], warmup=1)
+    assert list(pairs) == [1, 2, 4]
+    assert all(one.invocation == other.invocation == number for number, (one, other) in pairs.items())
+
+
+def noisy(std: float, count: int, *, seed: int, shift: float = 0.0) -> list[float]:
+    chance = random.Random(seed)
+    return [chance.gauss(shift, std) for _ in range(count)]
+
+
+def test_a_quiet_phone_needs_its_pilot_only_and_a_noisy_one_more() -> None:
+    quiet = count_pairs(PAIRING, noisy(0.001, 8, seed=1), pair_s=10.0, sides=1)
+    assert (quiet.pairs, quiet.limit) == (8, "")
+    needed = [count_pairs(PAIRING, [s * 1.2**0.5 * std for s in (1, -1) * 4], pair_s=10.0, sides=1).pairs
+              for std in (0.005, 0.01, 0.02)]  # fmt: skip
+    assert needed == sorted(needed)
+    assert needed[2] > 2.5 * needed[1]
+
+
+def test_the_most_pairs_and_the_budget_limit_a_plan_and_say_so() -> None:
+    pilot = noisy(0.03, 8, seed=2)
+    free = count_pairs(PAIRING, pilot, pair_s=10.0, sides=1)
+    most = count_pairs(replace(PAIRING, most=20), pilot, pair_s=10.0, sides=1)
+    assert (most.pairs, most.limit, most.needed) == (20, "most", free.needed)
+    budget = count_pairs(replace(PAIRING, budget_s=300.0), pilot, pair_s=10.0, sides=2)
+    assert (budget.pairs, budget.limit) == (14, "budget")
+    tight = count_pairs(replace(PAIRING, budget_s=1.0), pilot, pair_s=10.0, sides=1)
+    assert (tight.pairs, tight.limit) == (8, "budget")
+
+
+def test_a_pilot_without_usable_pairs_plans_nothing_more() -> None:
+    for pilot in ([], [0.01]):
+        count = count_pairs(PAIRING, pilot, pair_s=None, sides=1)
+        assert (count.limit, count.most_tried) == ("pilot", 0)
+
+
+def outcomes(shift: float, *, tries: int = 120) -> Counter[ComparisonOutcome]:
+    """Plan and judge many comparisons of a known truth, pilot included, as an A/B campaign does."""
+    found: Counter[ComparisonOutcome] = Counter()
+    for seed in range(tries):
+        logs = noisy(0.02, 400, seed=seed, shift=shift)
+        pairing = replace(PAIRING, most=400)
+        pairs = planned_pairs(
+            pairing, logs[:8], logs[: count_pairs(pairing, logs[:8], pair_s=None, sides=1).pairs], pair_s=None, sides=1
+        ).pairs
+        latencies_us = [20_000.0 * 2.718281828459045**value for value in logs[:pairs]]
+        verdict = compare_pairs([20_000.0] * pairs, latencies_us, threshold=PAIRING.threshold, level=PAIRING.level)
+        found[verdict.outcome] += 1
+    return found
+
+
+def test_equal_sides_are_called_the_same_mostly_and_changed_hardly_ever() -> None:
+    found = outcomes(0.0)
+    assert found[ComparisonOutcome.SAME] >= 0.65 * found.total()
+    assert found[ComparisonOutcome.SLOWER] + found[ComparisonOutcome.FASTER] <= 2
+
+
+@pytest.mark.parametrize(("shift", "outcome"), [(0.02, ComparisonOutcome.SLOWER), (-0.02, ComparisonOutcome.FASTER)])
+def test_the_wanted_difference_is_found_mostly_and_never_the_wrong_way_round(
+    shift: float, outcome: ComparisonOutcome
+) -> None:
+    found = outcomes(shift)
+    assert found[outcome] >= 0.85 * found.total()
+    opposite = {ComparisonOutcome.SLOWER: ComparisonOutcome.FASTER, ComparisonOutcome.FASTER: ComparisonOutcome.SLOWER}
+    assert found[opposite[outcome]] == 0
+
+
+def test_a_pause_between_a_crash_and_the_resume_is_no_part_of_what_a_pair_takes() -> None:
+    def at(*seconds: float) -> Sequence[object]:
+        return [replace(run(A, n), started_at=START + timedelta(seconds=s)) for n, s in enumerate(seconds)]
+
+    assert pair_seconds(at(0, 5, 10, 15, 9000, 9005, 9010)) == 10.0  # type: ignore[arg-type]
+    assert pair_seconds(at(0)) is None  # type: ignore[arg-type]
