@@ -11,7 +11,7 @@ from typing import Final
 from orchestrator.virtual.commands.invocation import Invocation, decoded, encoded
 from orchestrator.virtual.commands.options import Options, read_options
 from orchestrator.virtual.commands.registry import command
-from orchestrator.virtual.contract import PhoneFileError
+from orchestrator.virtual.contract import FileWriter, PhoneFileError
 from orchestrator.virtual.processes import Process
 from orchestrator.virtual.system import PhoneSystem
 from orchestrator.virtual.trace_formats import atrace_text, perfetto_trace
@@ -28,6 +28,7 @@ _GRACEFUL: Final = frozenset({2, 15})
 _TOKEN: Final = re.compile(r"\s+|#[^\n]*|(?P<name>[a-z_]+)\s*:?|(?P<value>\"[^\"\n]*\"|-?[\w.]+)|(?P<brace>[{}])")
 _CATEGORIES: Final = ("gfx", "input", "view", "webview", "wm", "am", "sched", "freq", "idle", "disk", "dalvik")
 _ATRACE_KB: Final = 2048
+_LONGEST_SLEEP_S: Final = 60.0
 
 
 class _ConfigError(Exception):
@@ -90,22 +91,23 @@ def perfetto(call: Invocation) -> int:
         call.error(f"Failed to open {path}. (errno: 13, Permission denied)")
         return 1
     try:
-        call.system.files.open_write(path, mode=0o600, uid=call.uid).close()
+        writer = call.system.files.open_write(path, mode=0o600, uid=call.uid)
     except PhoneFileError as exc:
         call.error(f"Failed to open {path}. (errno: {exc.errno}, {exc})")
         return 1
     if not service_runs(call.system.props):
+        writer.close()
         call.error("Could not connect to the traced socket /dev/socket/traced_consumer. Ensure traced is running.")
         return 1
     if not {"d", "D"} & options.flags:
-        return _record(call.system, call.process, config, path)
+        return _record(call.system, call.process, config, writer)
     child = call.system.processes.spawn(call.launch.argv, uid=call.uid, ppid=1)
 
     def body() -> None:
         call.system.processes.enter(child)
         status = 1
         try:
-            status = _record(call.system, child, config, path)
+            status = _record(call.system, child, config, writer)
         finally:
             call.system.processes.end(child, status)
 
@@ -131,7 +133,7 @@ def _config_of(call: Invocation, options: Options) -> _Config | None:
         return None
 
 
-def _record(system: PhoneSystem, process: Process, config: _Config, path: str) -> int:
+def _record(system: PhoneSystem, process: Process, config: _Config, writer: FileWriter) -> int:
     """Record until the time is over or a signal comes, and write the file; a SIGKILL leaves it empty."""
     records = "linux.ftrace" in config.all("name") and "ftrace/print" in config.all("ftrace_events")
     session = TraceSession(
@@ -140,18 +142,18 @@ def _record(system: PhoneSystem, process: Process, config: _Config, path: str) -
     system.tracing.begin(session)
     duration_s = config.number("duration_ms") / 1000 or float("inf")
     while not process.killed.is_set() and duration_s > 0:
-        step_s = min(duration_s, 60.0)
+        step_s = min(duration_s, _LONGEST_SLEEP_S)
         system.time.sleep(step_s, process.killed)
         duration_s -= step_s
     system.tracing.end(session)
-    if process.killed.is_set() and process.signal not in _GRACEFUL:
-        return 128 + process.signal
     try:
-        writer = system.files.open_write(path, mode=0o600, uid=process.uid)
+        if process.killed.is_set() and process.signal not in _GRACEFUL:
+            return 128 + process.signal
         writer.write(perfetto_trace(session, system.hardware.clusters()))
-        writer.close()
     except PhoneFileError:
         return 1
+    finally:
+        writer.close()
     return 0
 
 
