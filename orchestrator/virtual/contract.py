@@ -272,6 +272,22 @@ class Hardware(Protocol):
         """What ``cmd power set-fixed-performance-mode-enabled`` does."""
         ...
 
+    def set_network(self, *, enabled: bool) -> None:
+        """What airplane mode and the switches of the radios do."""
+        ...
+
+    def set_thermal_control(self, *, enabled: bool) -> None:
+        """What stopping the vendor's thermal service does."""
+        ...
+
+    def set_gpu_least(self, khz: int) -> None:
+        """What a root shell writes into the GPU's min_freq."""
+        ...
+
+    def gpu_least_khz(self) -> int:
+        """Return what min_freq says."""
+        ...
+
     def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
         """For faults: set the temperature or the battery level at once."""
         ...

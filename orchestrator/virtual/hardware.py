@@ -29,6 +29,9 @@ _USB_WATTS: Final = 2.5
 _POWER_EXPONENT: Final = 2.2
 #: The share of the highest clock that fixed performance mode keeps.
 _FIXED_SHARE: Final = 0.72
+#: What is left of the noise between processes when clocks don't move, and when no radio wakes anything.
+_STEADY_NOISE: Final = 0.3
+_OFFLINE_NOISE: Final = 0.85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,9 @@ class VirtualHardware:
         #: Processor time of the processes that registered loads, by pid; kept after their end, as rusage is.
         self._cpu_s: dict[int, float] = {}
         self._fixed = False
+        self._gpu_least_khz = 0
+        self._has_network = True
+        self._has_thermal_control = True
         self._soc_rise_c = profile.thermal.idle_watts * profile.thermal.soc_c_per_watt
         self._body_c = self._resting_c
         self._battery_c = self._resting_c
@@ -269,6 +275,34 @@ class VirtualHardware:
             self._advance()
             self._fixed = enabled
 
+    def set_network(self, *, enabled: bool) -> None:
+        """Switch what wakes the phone from outside."""
+        self._has_network = enabled
+
+    def set_thermal_control(self, *, enabled: bool) -> None:
+        """Let heat take clocks, or not."""
+        with self._lock:
+            self._advance()
+            self._has_thermal_control = enabled
+
+    def set_gpu_least(self, khz: int) -> None:
+        """Set the GPU's smallest clock, as a root shell does."""
+        with self._lock:
+            self._advance()
+            if self.profile.gpu is not None:
+                self._gpu_least_khz = _next_lower(self.profile.gpu.available_khz, khz)
+
+    def gpu_least_khz(self) -> int:
+        """Return the GPU's smallest clock."""
+        return self._gpu_least_khz or (self.profile.gpu.available_khz[0] if self.profile.gpu else 0)
+
+    def noise_share(self) -> float:
+        """Return how much of the noise between processes is left, as the phone is set now."""
+        with self._lock:
+            pinned = all(state.governor == "performance" for state in self._clusters)
+            share = _STEADY_NOISE if self._fixed or pinned else 1.0
+            return share if self._has_network else share * _OFFLINE_NOISE
+
     def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
         """Set the heat of the whole phone or its battery's level at once."""
         with self._lock:
@@ -290,6 +324,8 @@ class VirtualHardware:
             self._advance()
             self._works.clear()
             self._fixed = False
+            self._gpu_least_khz = 0
+            self._has_thermal_control = True
             self._busy_s = 0.0
             self._gpu_ticks_s = dict.fromkeys(self._gpu_ticks_s, 0.0)
             held = self._clusters[0].held_steps
@@ -325,7 +361,8 @@ class VirtualHardware:
     def _gpu_khz_now(self) -> int:
         assert self.profile.gpu is not None
         busy = any(work.gpu_share for work in self._works.values())
-        return self.profile.gpu.available_khz[self._gpu_top() if busy else 0]
+        top_khz = self.profile.gpu.available_khz[self._gpu_top()]
+        return top_khz if busy else min(top_khz, self.gpu_least_khz())
 
     def _watts(self) -> float:
         watts = self.profile.thermal.idle_watts
@@ -399,6 +436,8 @@ class VirtualHardware:
         trip_c = self.profile.thermal.soc_trip_c
         moves = max(1, round(step_s))
         gpu_steps = len(self.profile.gpu.available_khz) - 1 if self.profile.gpu else 0
+        if not self._has_thermal_control:
+            return
         if self._soc_c > trip_c:
             for state in self._clusters:
                 state.steps_down = min(len(state.spec.available_khz) - 1, state.steps_down + moves)

@@ -74,6 +74,7 @@ def svc(call: Invocation) -> int:
         elif service == "data":
             state.mobile_data = on
             table.put("global", "mobile_data", str(int(on)))
+        _switch_network(call)
         return 0
     call.error("Available commands:\n    help\n    power\n    data\n    wifi\n    usb\n    nfc\n    bluetooth")
     return 1
@@ -159,6 +160,12 @@ def cmd(call: Invocation) -> int:
     return handler(call, args[1:])
 
 
+def _switch_network(call: Invocation) -> None:
+    state = call.system.state
+    flying = call.system.settings.get("global", "airplane_mode_on") == "1"
+    call.system.hardware.set_network(enabled=not flying and (state.wifi or state.mobile_data))
+
+
 def _sdk(call: Invocation) -> int:
     return int(call.system.props.get("ro.build.version.sdk", "0") or 0)
 
@@ -201,6 +208,7 @@ def _connectivity(call: Invocation, args: Sequence[str]) -> int:
             return 0
         if args[1] in {"enable", "disable"}:
             call.system.settings.put("global", "airplane_mode_on", str(int(args[1] == "enable")))
+            _switch_network(call)
             return 0
     call.error(f"Unknown command: {args[0] if args else ''}")
     return 255
@@ -282,6 +290,8 @@ def framework(call: Invocation) -> int:
     for name in call.args:
         if f"init.svc.{name}" in call.system.props:
             call.system.props.set(f"init.svc.{name}", "running" if call.name == "start" else "stopped")
+            if "thermal" in name:
+                call.system.hardware.set_thermal_control(enabled=call.name == "start")
     return 0
 
 

@@ -57,7 +57,7 @@ class BenchmarkRun:
         self.flex = flex
         #: Whether the program reports the results in its own way instead of the shared one.
         self.own_results = own_results
-        self.noise = Noise(bench.hardware.next_process_seed())
+        self.noise = Noise(bench.hardware.next_process_seed(), share=bench.hardware.noise_share())
 
     def run(self) -> Results:
         """Do it all; raise BenchmarkFailedError, or ProgramDiedError when it aborts or is killed."""

@@ -207,6 +207,12 @@ def _adreno_folder(system: PhoneSystem) -> Node:
     def now_hz() -> int:
         return system.hardware.gpu_khz()[0] * 1000
 
+    def set_least(data: bytes) -> None:
+        text = data.strip()
+        if not text.isdigit():
+            raise PhoneFileError(errno.EINVAL, "Invalid argument")
+        system.hardware.set_gpu_least(int(text) // 1000)
+
     def all_hz() -> list[int]:
         return sorted((khz * 1000 for khz in system.hardware.gpu_khz()[1]), reverse=True)
 
@@ -222,7 +228,12 @@ def _adreno_folder(system: PhoneSystem) -> Node:
                     "cur_freq": text_file(now_hz),
                     "max_freq": text_file(lambda: system.hardware.gpu_activity().limit_khz * 1000),
                     "trans_stat": lambda: FileNode(lambda: _transitions(system), size_bytes=4096),
-                    "min_freq": text_file(lambda: all_hz()[-1]),
+                    "min_freq": lambda: FileNode(
+                        lambda: as_line(system.hardware.gpu_least_khz() * 1000),
+                        write=set_least,
+                        mode=0o644,
+                        size_bytes=4096,
+                    ),
                     "available_frequencies": text_file(lambda: " ".join(map(str, sorted(all_hz())))),
                     "governor": text_file(lambda: "msm-adreno-tz"),
                     "available_governors": text_file(lambda: "msm-adreno-tz performance simple_ondemand"),

@@ -92,6 +92,18 @@ class StillHardware:
     def set_fixed_performance(self, *, enabled: bool) -> None:
         self.fixed = enabled
 
+    def set_network(self, *, enabled: bool) -> None:
+        return
+
+    def set_thermal_control(self, *, enabled: bool) -> None:
+        return
+
+    def set_gpu_least(self, khz: int) -> None:
+        return
+
+    def gpu_least_khz(self) -> int:
+        return 257000
+
     def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
         return
 
