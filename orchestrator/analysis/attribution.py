@@ -88,7 +88,7 @@ def coincidence_share(exposed: int, exposed_moved: int, others: int, others_move
 class Group:
     """Changes of one night and direction that one description fits."""
 
-    #: Attribute -> value; empty for a change that stands alone.
+    #: Attribute -> value; empty for a change that stands alone, and for one that all series share.
     words: Mapping[str, str]
     #: Which of the given changes.
     members: tuple[int, ...]
@@ -139,9 +139,9 @@ def _described(attributes: Sequence[Mapping[str, str]], changed: Sequence[int], 
     left, groups = set(together), []
     while left:
         words = _best_words(attributes, changed, left)
-        fitting = [place for place, item in enumerate(attributes) if words and _fits(item, words)]
-        members = tuple(sorted(item for item in left if words and _fits(attributes[changed[item]], words)))
-        if len(members) < _LEAST_GROUP:
+        fitting = [item for item in attributes if words is not None and _fits(item, words)]
+        members = tuple(sorted(item for item in left if words is not None and _fits(attributes[changed[item]], words)))
+        if words is None or len(members) < _LEAST_GROUP:
             groups += [Group(words={}, members=(item,), series=1) for item in sorted(left)]
             break
         groups.append(Group(words=words, members=members, series=len(fitting)))
@@ -149,10 +149,12 @@ def _described(attributes: Sequence[Mapping[str, str]], changed: Sequence[int], 
     return groups
 
 
-def _best_words(attributes: Sequence[Mapping[str, str]], changed: Sequence[int], left: set[int]) -> dict[str, str]:
-    """Return the description with the most members that enough of its series share; the shorter of two."""
+def _best_words(
+    attributes: Sequence[Mapping[str, str]], changed: Sequence[int], left: set[int]
+) -> dict[str, str] | None:
+    """Return the description with the most members that enough of its series share; empty for all, None for none."""
     names = sorted({name for item in left for name in attributes[changed[item]]})
-    best: tuple[float, dict[str, str]] = (0.0, {})
+    best: tuple[float, dict[str, str] | None] = (0.0, None)
     for size in range(_WORDS + 1):
         for chosen in combinations(names, size):
             moved = Counter(_values(attributes[changed[item]], chosen) for item in left)
