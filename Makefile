@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two workers: more than the cores of a small machine only makes real servers in tests wait for each other.
 WORKERS ?= 2
 
-.PHONY: install test check quickstart format lock benchmarks clean
+.PHONY: install test check quickstart format lock benchmarks evidence clean
 
 install: $(VENV)/installed
 
@@ -43,6 +43,10 @@ lock:
 
 benchmarks: install
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+# Writes docs/evidence.md from recorded noise; fails when a stated bound is missed. RECORD=--record takes the noise anew.
+evidence: install
+	$(BIN)/python benchmarks/evidence $(RECORD)
 
 clean:
 	rm -rf $(VENV) reports/out .mypy_cache .ruff_cache .pytest_cache .hypothesis

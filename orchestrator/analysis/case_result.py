@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator.analysis.conditions import derive_conditions
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
-from orchestrator.analysis.summary import Summary, summarize
+from orchestrator.analysis.summary import Summary, own_error, summarize
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
@@ -175,7 +175,7 @@ def _with_figure(
         reason=reason,
         truth=_shared_truth([truth_of(run) for run in used]),
         quality=quality,
-        summary=summarize([latency_us for run in used if (latency_us := figure_us(run)) is not None]),
+        summary=_summary(used),
         used=tuple(run.run_id for run in used),
         ended=len(ended),
         notes=tuple(notes),
@@ -221,6 +221,17 @@ def _mixed_grades(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:
     told = ", ".join(f"{count} of {grade}" for grade, count in sorted(counts.items()))
     message = f"The invocations were made under differently controlled conditions: {told}."
     return (Finding(code="mixed-grades", severity=Severity.INFO, message=message),)
+
+
+def _summary(used: Sequence[RunRecord]) -> Summary:
+    found = [(latency_us, _own_error(run)) for run in used if (latency_us := figure_us(run)) is not None]
+    return summarize([latency_us for latency_us, _ in found], own_errors=[error for _, error in found])
+
+
+def _own_error(run: RunRecord) -> float | None:
+    """Return how unsure the process itself is of its figure, as a share; None where it printed too little."""
+    inference = None if run.report is None else run.report.inference
+    return None if inference is None else own_error(inference)
 
 
 def _objection(status: CaseStatus, run: RunRecord) -> tuple[str, str]:

@@ -1,0 +1,282 @@
+"""Prove the statistics on series of known truth, and write docs/evidence.md with its charts.
+
+Run as ``make evidence``. Everything is drawn from noise.json with one seed, so that the same code writes the same
+pages. Ends with 1 when a stated bound is missed. ``--record`` takes the noise anew first.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import cost
+import drawing
+import judging
+import numpy as np
+import prose
+import trials
+from noise import Noise, recorded
+
+SEED = 20261122
+COVERAGE_TRIALS, CLAIM_TRIALS, TODAY_TRIALS, COST_SETS = 1500, 1000, 600, 9
+EFFECTS = (0.01, 0.02, 0.03, 0.05)
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+class Bounds:
+    """What is promised, what was found, and whether it was kept."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str, str, bool]] = []
+
+    def check(self, what: str, value: float, *, low: float = 0.0, high: float = 1.0) -> None:
+        promise = (
+            f"{low:.0%} to {high:.0%}" if low and high < 1 else f"at least {low:.0%}" if low else f"at most {high:.0%}"
+        )
+        self.rows.append((what, promise, percent(value), low <= value <= high))
+
+    @property
+    def are_kept(self) -> bool:
+        return all(row[3] for row in self.rows)
+
+
+def main() -> int:
+    if "--record" in sys.argv:
+        import record
+
+        sys.argv = sys.argv[:1]
+        record.main()
+    noises = recorded()
+    kinds = trials.kinds_of(noises)
+    bounds = Bounds()
+    parts = [
+        noise_part(noises),
+        coverage_part(kinds, bounds),
+        claims_part(kinds, bounds),
+        cost_part(noises, bounds),
+        judging_part(bounds),
+    ]
+    text = "\n".join([prose.HEAD, bounds_table(bounds), *parts])
+    (DOCS / "evidence.md").write_text(text, "utf-8")
+    for what, promise, found, is_kept in bounds.rows:
+        print(f"{'kept  ' if is_kept else 'MISSED'}  {what}: {found} ({promise})")
+    return 0 if bounds.are_kept else 1
+
+
+def chance(part: int, *more: int) -> np.random.Generator:
+    """Return a stream of its own for each cell, so that one more row changes no other."""
+    return np.random.default_rng((SEED, part, *more))
+
+
+def coverage_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
+    table = {
+        way: [trials.coverage(kind, way, chance(1, row, column), COVERAGE_TRIALS) for column, kind in enumerate(kinds)]
+        for row, way in enumerate(trials.WAYS)
+    }
+    for way, values in table.items():
+        bounds.check(f"coverage of 95 % intervals over all noise: {way}", float(np.mean(values)), low=0.93, high=0.97)
+    rows = [(way, *map(percent, values), percent(float(np.mean(values)))) for way, values in table.items()]
+    bars = [(way, 100 * float(np.mean(values)), True) for way, values in table.items()]
+    draw("coverage.svg", drawing.bars("Intervals that hold the truth", bars, top=100, limits=(93, 97)))
+    means = [(name, *map(percent, values)) for name, values in means_coverage(kinds).items()]
+    return "\n".join(
+        [
+            prose.COVERAGE.format(trials=COVERAGE_TRIALS),
+            markdown(("interval", *(kind.name for kind in kinds), "all"), rows),
+            "![coverage](evidence/coverage.svg)\n",
+            prose.MEANS,
+            markdown(("interval", *(kind.name for kind in kinds)), means),
+        ]
+    )
+
+
+def means_coverage(kinds: Sequence[trials.Kind]) -> dict[str, list[float]]:
+    """Return the coverage of mean and t, whose truth is the mean of endless invocations without the slow ones."""
+    return {
+        f"mean and t, {count} invocations": [
+            trials.coverage_of_means(kind, chance(2, count, column), COVERAGE_TRIALS, count=count)
+            for column, kind in enumerate(kinds)
+        ]
+        for count in (8, 15)
+    }
+
+
+def claims_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
+    up = math.log1p(0.03)
+    rows = []
+    for column, kind in enumerate(kinds):
+        alarm = trials.claims(kind, chance(3, column), CLAIM_TRIALS, effect=0.0)
+        few = trials.claims(kind, chance(4, column), CLAIM_TRIALS, effect=0.0, pairs=10)
+        slower = trials.claims(kind, chance(5, column), CLAIM_TRIALS, effect=up)
+        faster = trials.claims(kind, chance(6, column), CLAIM_TRIALS, effect=-up)
+        planned, spent = trials.planned_claims(kind, chance(7, column), CLAIM_TRIALS, effect=up)
+        bounds.check(f"A/A false alarms, {trials.PAIRS} pairs, {kind.name}", alarm, high=0.01)
+        bounds.check(f"A/A false alarms, 10 pairs, {kind.name}", few, high=0.01)
+        if kind.is_phone_sized:
+            bounds.check(f"power for 3 % slower, {trials.PAIRS} pairs, {kind.name}", slower, low=0.95)
+            bounds.check(f"power for 3 % faster, {trials.PAIRS} pairs, {kind.name}", faster, low=0.95)
+        rows.append((kind.name, *map(percent, (alarm, few, slower, faster, planned)), f"{spent:.0f}"))
+    heads = (
+        "noise",
+        "A/A, 40 pairs",
+        "A/A, 10 pairs",
+        "3 % slower",
+        "3 % faster",
+        "3 % slower, planned",
+        "pairs planned",
+    )
+    return "\n".join(
+        [
+            prose.CLAIMS.format(trials=CLAIM_TRIALS, pairs=trials.PAIRS),
+            markdown(heads, rows),
+            today(kinds),
+        ]
+    )
+
+
+def today(kinds: Sequence[trials.Kind]) -> str:
+    """Return what people do today on the same series, false alarms and power, and the chart of both."""
+    with_inferences = [kind for kind in kinds if any(noise.within is not None for noise in kind.series)]
+    rows, alarms = [], []
+    for number, way in enumerate(trials.TODAY):
+        found = [
+            [
+                trials.claims_today(kind, way, chance(8, number, column, side), TODAY_TRIALS, effect=effect)
+                for side, effect in enumerate((0.0, math.log1p(0.03)))
+            ]
+            for column, kind in enumerate(with_inferences)
+        ]
+        rows.append((way, *(f"{percent(alarm)} / {percent(power)}" for alarm, power in found)))
+        alarms.append((way, 100 * float(np.mean([alarm for alarm, _ in found])), False))
+    sized = with_inferences[1]
+    own = [
+        (100 * effect, 100 * trials.claims(sized, chance(9, column), TODAY_TRIALS, effect=math.log1p(effect)))
+        for column, effect in enumerate((0.0, *EFFECTS))
+    ]
+    curves = [("ABBA pairs", own, True), *(power_today(sized, way, number) for number, way in enumerate(trials.TODAY))]
+    ours = [("benchfarm, 40 ABBA pairs", own[0][1], True)]
+    draw("false-alarms.svg", drawing.bars("Equals called a change", ours + alarms, top=100, limits=(1,)))
+    draw(
+        "power.svg",
+        drawing.lines("Changes claimed", curves, x_name="true change in %", y_name="claimed in % of trials"),
+    )
+    return "\n".join(
+        [
+            prose.TODAY,
+            markdown(("rule", *(kind.name for kind in with_inferences)), rows),
+            "![false alarms](evidence/false-alarms.svg)\n",
+            "![power](evidence/power.svg)\n",
+        ]
+    )
+
+
+def power_today(kind: trials.Kind, way: str, number: int) -> tuple[str, list[tuple[float, float]], bool]:
+    """Return a curve: true change and claims, both in %."""
+    points = []
+    for column, effect in enumerate((0.0, *EFFECTS)):
+        rng = chance(10, number, column)
+        found = trials.claims_today(kind, way, rng, TODAY_TRIALS, effect=math.log1p(effect))
+        points.append((100 * effect, 100 * found))
+    return way.split(",", maxsplit=1)[0], points, False
+
+
+def cost_part(noises: Sequence[Noise], bounds: Bounds) -> str:
+    real = [noise for noise in noises if not noise.is_virtual]
+    sets = [cost.campaign(real, chance(11, number)) for number in range(COST_SETS)]
+    median = float(np.median([one.median_share for one in sets]))
+    bounds.check("device time for equal widths, median over a mixed set, against 10 x 50", median, high=0.5)
+    rows = [
+        (
+            str(number + 1),
+            percent(one.median_share),
+            percent(one.total_share),
+            percent(one.reached),
+            str(one.fixed_invocations),
+        )
+        for number, one in enumerate(sets)
+    ]
+    counts = sorted(case.invocations for case in sets[0].spent)
+    bars = [
+        (f"{part}0 % of cases: at most", float(counts[(len(counts) - 1) * part // 10]), True)
+        for part in (1, 5, 7, 9, 10)
+    ]
+    draw(
+        "invocations.svg",
+        drawing.bars(
+            "Invocations given by the stopping rule", bars, top=45, unit="", limits=(sets[0].fixed_invocations,)
+        ),
+    )
+    with_inferences = [noise for noise in real if noise.within is not None]
+    alone = []
+    for number, setup_s in enumerate((0.5, 1.0, 2.0, 5.0)):
+        spent = cost.one_by_one(with_inferences, setup_s, chance(12, number))
+        shares = [case.share for case in spent]
+        alone.append((f"{setup_s:g} s", percent(float(np.median(shares))), percent(min(shares)), percent(max(shares))))
+    return "\n".join(
+        [
+            prose.COST.format(cases=len(cost.latencies_s())),
+            markdown(("set", "time, median case", "time, all cases", "cases under 2 %", "fixed invocations"), rows),
+            "![invocations](evidence/invocations.svg)\n",
+            prose.ALONE,
+            markdown(("a process costs", "time, median case", "best case", "worst case"), alone),
+        ]
+    )
+
+
+def judging_part(bounds: Bounds) -> str:
+    found = judging.rates(chance(13))
+    bounds.check("throttled runs caught", found.caught, low=0.99)
+    bounds.check("calm runs accused of throttling", found.accused, high=0.01)
+    rows = [(name, percent(rate), str(count)) for name, rate, count in found.rows]
+    text = prose.JUDGING.format(runs=judging.RUNS, touched=judging.TOUCHED)
+    return "\n".join([text, markdown(("runs", "called throttled", "runs"), rows)])
+
+
+def noise_part(noises: Sequence[Noise]) -> str:
+    rows = [
+        (
+            noise.name,
+            f"{noise.source}{' (virtual)' if noise.is_virtual else ''}",
+            str(len(noise.between)),
+            f"{noise.latency_us / 1000:.2f} ms",
+            percent(float(np.std(noise.between, ddof=1))),
+            percent(float(1.4826 * np.median(np.abs(noise.between - np.median(noise.between))))),
+            percent(float(np.mean(noise.inner))),
+        )
+        for noise in noises
+    ]
+    heads = ("series", "source", "processes", "latency", "between processes", "robustly", "within a process")
+    return "\n".join(
+        [
+            prose.NOISE,
+            markdown(heads, rows),
+        ]
+    )
+
+
+def bounds_table(bounds: Bounds) -> str:
+    rows = [
+        (what, promise, found, "kept" if is_kept else "**missed**") for what, promise, found, is_kept in bounds.rows
+    ]
+    return "## Bounds\n\n" + markdown(("what", "promised", "found", ""), rows)
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def draw(name: str, svg: str) -> None:
+    folder = DOCS / "evidence"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(svg, "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

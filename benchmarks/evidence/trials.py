@@ -1,0 +1,221 @@
+"""Trials on series of known truth: coverage, false alarms and power, and what people do today beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from noise import Floats, Noise, drift
+
+from orchestrator.analysis.pairs import compare_pairs, pairs_for
+from orchestrator.analysis.stopping import decide
+from orchestrator.analysis.student import t_cdf, t_quantile
+from orchestrator.analysis.summary import summarize
+from orchestrator.analysis.trimming import middle
+from orchestrator.records.plan import StoppingRule
+from orchestrator.records.verdict import ComparisonOutcome
+
+RUNS = 50
+RULE = StoppingRule()
+#: The default budget of a comparison: as many pairs as a case gets invocations at the most.
+PAIRS = RULE.most
+CHANGED = (ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of noise: several recorded series under one treatment."""
+
+    name: str
+    series: tuple[Noise, ...]
+    drifts: bool = False
+    #: Whether bounds on power hold for it: of the size of a quiet phone's noise.
+    is_phone_sized: bool = True
+
+
+def kinds_of(recorded: Sequence[Noise]) -> list[Kind]:
+    """Return the kinds that everything is tried on."""
+    real = [noise for noise in recorded if not noise.is_virtual]
+    sized = tuple(noise.sized() for noise in real)
+    return [
+        Kind("this computer, as recorded", tuple(real), is_phone_sized=False),
+        Kind("sized to a phone", sized),
+        Kind("with heavy tails", tuple(noise.heavy_tailed() for noise in sized)),
+        Kind("with drift", sized, drifts=True),
+        Kind("virtual phones", tuple(noise for noise in recorded if noise.is_virtual)),
+    ]
+
+
+def us(logs: Floats | Sequence[float]) -> list[float]:
+    """Return latencies around 10 ms."""
+    return [10_000 * math.exp(log) for log in logs]
+
+
+# --- coverage
+
+
+def coverage(kind: Kind, way: str, rng: np.random.Generator, trials: int) -> float:
+    """Return how often the 95 % interval held the truth."""
+    truths = [noise.truth(rng, runs=RUNS) for noise in kind.series]
+    hits = 0
+    for trial in range(trials):
+        index = trial % len(kind.series)
+        low, high, truth = WAYS[way](kind, kind.series[index], truths[index], rng)
+        hits += low <= truth <= high
+    return hits / trials
+
+
+def _fixed(count: int) -> Callable[..., tuple[float, float, float]]:
+    def way(kind: Kind, noise: Noise, truth: float, rng: np.random.Generator) -> tuple[float, float, float]:
+        logs = noise.draw(rng, count, runs=RUNS)
+        if kind.drifts:
+            course = drift(rng, count)
+            logs, truth = logs + course, truth + float(course.mean())
+        return *_ends(us(logs)), truth
+
+    return way
+
+
+def _stopped(kind: Kind, noise: Noise, truth: float, rng: np.random.Generator) -> tuple[float, float, float]:
+    logs, course = noise.draw(rng, RULE.most, runs=RUNS), np.zeros(RULE.most)
+    if kind.drifts:
+        course = drift(rng, RULE.most)
+        logs = logs + course
+    count = stopped_at(us(logs))
+    return *_ends(us(logs[:count])), truth + float(course[:count].mean())
+
+
+def stopped_at(latencies_us: Sequence[float], rule: StoppingRule = RULE) -> int:
+    """Return how many of the invocations the rule takes, asking for as many as it thinks needed each time."""
+    count = 0
+    while not (decision := decide(latencies_us[:count], rule)).is_enough:
+        count = decision.wanted
+    return count
+
+
+def _paired(count: int) -> Callable[..., tuple[float, float, float]]:
+    def way(kind: Kind, noise: Noise, truth: float, rng: np.random.Generator) -> tuple[float, float, float]:
+        baseline, candidate = alternated(kind, noise, rng, count, effect=0.0)
+        verdict = compare_pairs(us(baseline), us(candidate), level=0.95)
+        return math.log(verdict.low or 0), math.log(verdict.high or 0), 0.0
+
+    return way
+
+
+def _ends(latencies_us: list[float]) -> tuple[float, float]:
+    interval = summarize(latencies_us).interval
+    assert interval is not None
+    return math.log(interval.low / 10_000), math.log(interval.high / 10_000)
+
+
+def coverage_of_means(kind: Kind, rng: np.random.Generator, trials: int, *, count: int) -> float:
+    """Return how often mean and Student's t held the mean of endless invocations without the slow ones."""
+    calm = [replace(noise, tail=0.0) for noise in kind.series]
+    truths = [float(np.mean(noise.draw(rng, 40_000, runs=RUNS))) for noise in calm]
+    quantile, hits = t_quantile(0.975, count - 1), 0
+    for trial in range(trials):
+        index = trial % len(kind.series)
+        logs, truth = kind.series[index].draw(rng, count, runs=RUNS), truths[index]
+        if kind.drifts:
+            course = drift(rng, count)
+            logs, truth = logs + course, truth + float(course.mean())
+        hits += abs(float(logs.mean()) - truth) <= quantile * float(logs.std(ddof=1)) / math.sqrt(count)
+    return hits / trials
+
+
+WAYS: dict[str, Callable[..., tuple[float, float, float]]] = {
+    "t, 8 invocations": _fixed(8),
+    "t, 15 invocations": _fixed(15),
+    "bootstrap, 20 invocations": _fixed(20),
+    "bootstrap, 40 invocations": _fixed(40),
+    "stopping rule, 8 to 40": _stopped,
+    "ratio of 10 ABBA pairs": _paired(10),
+    "ratio of 40 ABBA pairs": _paired(40),
+}
+
+
+# --- comparisons
+
+
+def alternated(
+    kind: Kind, noise: Noise, rng: np.random.Generator, pairs: int, *, effect: float
+) -> tuple[Floats, Floats]:
+    """Return the logs of a baseline and a candidate measured A B B A A B ...; ``effect`` is a log ratio."""
+    logs = noise.draw(rng, 2 * pairs, runs=RUNS)
+    if kind.drifts:
+        logs = logs + drift(rng, 2 * pairs)
+    first, second = logs[0::2], logs[1::2]
+    turned = np.arange(pairs) % 2 == 1
+    return np.where(turned, second, first), np.where(turned, first, second) + effect
+
+
+def claims(kind: Kind, rng: np.random.Generator, trials: int, *, effect: float, pairs: int = PAIRS) -> float:
+    """Return how often a change was claimed; with an effect, in its direction."""
+    wanted = {0.0: CHANGED}.get(effect, CHANGED[effect > 0 :][:1])
+    hits = 0
+    for trial in range(trials):
+        both = alternated(kind, kind.series[trial % len(kind.series)], rng, pairs, effect=effect)
+        hits += compare_pairs(us(both[0]), us(both[1])).outcome in wanted
+    return hits / trials
+
+
+def planned_claims(kind: Kind, rng: np.random.Generator, trials: int, *, effect: float) -> tuple[float, float]:
+    """Return claims and the mean number of pairs, with the number planned from the noise of 8 pairs of A against A."""
+    wanted = {0.0: CHANGED}.get(effect, CHANGED[effect > 0 :][:1])
+    hits, spent = 0, 0
+    for trial in range(trials):
+        noise = kind.series[trial % len(kind.series)]
+        pilot = alternated(kind, noise, rng, 8, effect=0.0)
+        ratios = pilot[1] - pilot[0]
+        pairs = max(8, min(PAIRS, pairs_for(0.03, middle(ratios.tolist()).std or 0.0, pilot=8)))
+        both = alternated(kind, noise, rng, pairs, effect=effect)
+        hits += compare_pairs(us(both[0]), us(both[1])).outcome in wanted
+        spent += pairs
+    return hits / trials, spent / trials
+
+
+# --- what people do today
+
+
+def one_run_of_fifty(before: list[Floats], after: list[Floats]) -> bool:
+    """One run of 50 each; a change of the mean by more than 5 %."""
+    ratio = float(np.mean(np.exp(after[0])) / np.mean(np.exp(before[0])))
+    return ratio > 1.05 or ratio < 1 / 1.05
+
+
+def beyond_p90_of_p90s(before: list[Floats], after: list[Floats]) -> bool:
+    """Ten earlier runs; slower when the new run's median is above the 90th percentile of their 90th percentiles."""
+    p90s = [float(np.quantile(run, 0.9)) for run in before]
+    return float(np.median(after[0])) > float(np.quantile(p90s, 0.9))
+
+
+def welch_on_inferences(before: list[Floats], after: list[Floats]) -> bool:
+    """Welch's t on the inferences of one process each, significant at 5 %."""
+    left, right = before[0], after[0]
+    parts = [float(np.var(side, ddof=1)) / len(side) for side in (left, right)]
+    error = math.sqrt(sum(parts))
+    degrees = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, (left, right), strict=True))
+    return 2 * t_cdf(-abs(float(right.mean() - left.mean())) / error, degrees) < 0.05
+
+
+TODAY: dict[str, tuple[int, Callable[[list[Floats], list[Floats]], bool]]] = {
+    "one run of 50, 5 % threshold": (1, one_run_of_fifty),
+    "p50 > p90 of p90s, 10 runs before": (10, beyond_p90_of_p90s),
+    "Welch t on the inferences of a run": (1, welch_on_inferences),
+}
+
+
+def claims_today(kind: Kind, way: str, rng: np.random.Generator, trials: int, *, effect: float) -> float:
+    """Return how often a change is claimed by what people do today, on series whose inferences are known."""
+    history, rule = TODAY[way]
+    series = [noise for noise in kind.series if noise.within is not None]
+    hits = 0
+    for trial in range(trials):
+        noise = series[trial % len(series)]
+        course = drift(rng, history + 1) if kind.drifts else np.zeros(history + 1)
+        before = [noise.draw_inferences(rng, RUNS) + at for at in course[:history]]
+        after = [noise.draw_inferences(rng, RUNS) + course[-1] + effect]
+        hits += rule(before, after)
+    return hits / trials
