@@ -186,6 +186,8 @@ class CpuCluster:
     #: ``time_in_state``: frequency -> time in 10 ms ticks.
     ticks: Mapping[int, int]
     governor: str
+    #: Clock steps that heat takes now, whatever a user has set.
+    cooling_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

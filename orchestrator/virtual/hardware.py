@@ -172,6 +172,7 @@ class VirtualHardware:
                     current_khz=state.khz(busy=self._busy(state), fixed=self._fixed),
                     limit_khz=state.limit_khz(fixed=self._fixed), available_khz=state.spec.available_khz,
                     ticks={khz: int(seconds * 100) for khz, seconds in state.ticks_s.items()}, governor=state.governor,
+                    cooling_steps=max(state.steps_down, state.held_steps),
                 )
                 for state in self._clusters
             ]  # fmt: skip

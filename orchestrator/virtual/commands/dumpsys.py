@@ -110,8 +110,7 @@ def _thermalservice(call: Invocation, args: Sequence[str]) -> int:
     zones = [zone for zone in call.system.hardware.zones() if temperature_type(zone.name) >= 0]
     rows = "\n".join(_temperature(zone, status) for zone in zones)
     devices = "\n".join(
-        f"\tCoolingDevice{{mValue={sum(1 for khz in cluster.available_khz if khz > cluster.limit_khz)}, mType=2, "
-        f"mName=thermal-cpufreq-{cluster.cpus[0]}}}"
+        f"\tCoolingDevice{{mValue={cluster.cooling_steps}, mType=2, mName=thermal-cpufreq-{cluster.cpus[0]}}}"
         for cluster in call.system.hardware.clusters()
     )
     call.out.line(

@@ -175,14 +175,10 @@ def _cooling(system: PhoneSystem, number: int) -> Callable[[], Node]:
     return folder(
         {
             "type": text_file(lambda: f"thermal-cpufreq-{now().cpus[0]}"),
-            "cur_state": text_file(lambda: _steps_down(now())),
+            "cur_state": text_file(lambda: now().cooling_steps),
             "max_state": text_file(lambda: len(now().available_khz) - 1),
         }
     )
-
-
-def _steps_down(cluster: CpuCluster) -> int:
-    return sum(1 for khz in cluster.available_khz if khz > cluster.limit_khz)
 
 
 def _zone(system: PhoneSystem, number: int) -> Callable[[], Node]:
