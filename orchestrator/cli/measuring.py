@@ -76,14 +76,14 @@ class BenchRequest:
 
 def bench(settings: Settings, request: BenchRequest, out: Path | None) -> CommandResult:
     """Measure the named models; raises UsageError kinds before anything runs."""
-    return _execute(settings, plan_of(request), out)
+    return execute(settings, plan_of(request), out)
 
 
 def run_plan(settings: Settings, path: Path, out: Path | None) -> CommandResult:
     """Run a plan file; raises PlanError with all its faults before anything runs."""
     from orchestrator.config.plan import load_plan
 
-    return _execute(settings, load_plan(path), out)
+    return execute(settings, load_plan(path), out)
 
 
 def plan_of(request: BenchRequest) -> Plan:
@@ -169,7 +169,8 @@ def expansion_of(
     return checked, list(builds.values())
 
 
-def _execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
+def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
+    """Run a plan, however it came to be; raises UsageError kinds before anything runs."""
     if out is not None:
         check_writable(out)
     with Farm(settings) as farm:

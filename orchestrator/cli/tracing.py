@@ -65,7 +65,7 @@ def trace(settings: Settings, request: TraceRequest, out: Path | None) -> Comman
     folder = out or settings.data_folder / "traces"
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is no folder", hint="--out names the folder for the trace files")
-    done = measuring._execute(settings, _plan(request), None)
+    done = measuring.execute(settings, _plan(request), None)
     assert isinstance(done.data, dict)
     with Farm(settings) as farm:
         campaign = find_campaign(farm.store, str(done.data["campaign_id"]))

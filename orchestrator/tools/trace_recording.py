@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
 from orchestrator.ports import Device, InvocationRequest, SessionTool, Tool
 from orchestrator.records.device import DeviceKind
+from orchestrator.records.identity import Serial
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case, Pass, ToolName
 from orchestrator.tools.trace import ATRACE_FILE, PERFETTO_FILE
@@ -68,6 +69,8 @@ class TracedTool:
         self.name: ToolName = tool.name
         self._tool = tool
         self._hold = hold
+        #: What the property was on devices where it couldn't be put back: there it shows our own value now.
+        self._unrestored: dict[Serial, str] = {}
 
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
         """Run one invocation, traced in the pass ``trace``; raises DeviceError kinds, UsageError for a computer."""
@@ -93,12 +96,18 @@ class TracedTool:
 
     @contextlib.contextmanager
     def _operators_traced(self, device: Device) -> Iterator[None]:
-        undo = hold_property(device, self._hold, PROPERTY, WANTED, what=f"operators being traced ({PROPERTY})")
+        before = self._unrestored.pop(device.serial, None)
+        if before is None:
+            before = device.shell(f"getprop {PROPERTY}").text.strip()
+        self._unrestored[device.serial] = before
+        hold_property(device, self._hold, PROPERTY, WANTED, before, what=f"operators being traced ({PROPERTY})")
         try:
             yield
         finally:
+            # Out of reach: the journal tells whoever comes next.
             with contextlib.suppress(DeviceError):
-                device.shell(undo)
+                device.shell(_set(PROPERTY, before))
+                del self._unrestored[device.serial]
 
 
 class TracedSessionTool(TracedTool):
@@ -122,18 +131,19 @@ def traced(tool: Tool, hold: Hold) -> TracedTool:
     return TracedSessionTool(tool, hold) if isinstance(tool, SessionTool) else TracedTool(tool, hold)
 
 
-def hold_property(device: Device, hold: Hold, name: str, value: str, *, what: str) -> str:
-    """Set a property and make sure of it; return the command that puts the old value back.
+def hold_property(device: Device, hold: Hold, name: str, value: str, before: str, *, what: str) -> None:
+    """Set a property that was ``before`` and make sure of it.
 
     Raises DeviceCommandError when the phone keeps another value (setprop itself may fail in silence).
     """
-    before = device.shell(f"getprop {name}").text.strip()
-    undo = f"setprop {name} {shlex.quote(before)}"
-    hold(device, what, undo, f"setprop {name} {shlex.quote(value)}")
+    hold(device, what, _set(name, before), _set(name, value))
     now = device.shell(f"getprop {name}").text.strip()
     if now != value:
         raise DeviceCommandError(f"property {name} stays {now!r}, {value!r} is needed", serial=device.serial)
-    return undo
+
+
+def _set(name: str, value: str) -> str:
+    return f"setprop {name} {shlex.quote(value)}"
 
 
 def recorder_for(device: Device, request: InvocationRequest, hold: Hold) -> Recorder:
@@ -224,8 +234,11 @@ class PerfettoRecorder:
     def begin(self) -> None:
         """See Recorder.begin."""
         job = self._job
-        if job.sdk < _SERVICE_SDK and job.device.shell(f"getprop {_SERVICE}").text.strip() != "1":
-            hold_property(job.device, job.hold, _SERVICE, "1", what=f"the tracing service being on ({_SERVICE})")
+        if job.sdk < _SERVICE_SDK:
+            before = job.device.shell(f"getprop {_SERVICE}").text.strip()
+            if before != "1":
+                what = f"the tracing service being on ({_SERVICE})"
+                hold_property(job.device, job.hold, _SERVICE, "1", before, what=what)
         job.hold(job.device, "a trace being recorded", self._undo, f"mkdir -p {shlex.quote(job.folder)}")
         start = (
             f"printf %s {shlex.quote(perfetto_config(job.apps, job.duration_ms))} | "

@@ -142,6 +142,14 @@ def test_ctrl_c_puts_everything_back(lab: Lab, model: Path) -> None:
     assert clean(leftovers(lab, lab.serials[0]))
 
 
+@pytest.mark.parametrize("kind", ["cut", "reboot"])
+def test_a_phone_that_is_lost_while_it_records_is_put_back(lab: Lab, model: Path, tmp_path: Path, kind: str) -> None:
+    lab.fault(lab.serials[0], kind, "moment=run")
+    found = traced(lab, model, "-s", lab.serials[0], "--out", tmp_path)
+    assert "CONV_2D@0/0" in operators(found)
+    assert clean(leftovers(lab, lab.serials[0]))
+
+
 def test_a_plan_may_have_a_trace_beside_timing(lab: Lab, model: Path) -> None:
     done = lab.cli("bench", model, "-s", lab.serials[0], "--pass", "trace,timing", "-n", "2", "--json")
     runs = done.ok().json["runs"]
