@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from orchestrator.analysis.sentinel import SentinelVerdict, sentinel_moved
 from orchestrator.analysis.sustained_runs import measured_us
-from orchestrator.records.identity import RunId
+from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.verdict import Finding, Severity
+from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.records.workload import Pass
 
 #: Invocations of the reference workload in one check; the number of its first one is a multiple of it.
@@ -104,3 +104,32 @@ def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict
         if not moved:
             good_at = check.ended_at
     return result
+
+
+def with_doubts(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return stored runs as their devices' checks leave them: what a check doubts is suspect at the most.
+
+    ``runs`` may be of several campaigns and devices, in the order in which they were stored; earlier campaigns among
+    them are the later ones' history. Runs of the reference workload itself are left out.
+    """
+    by_device: dict[tuple[CampaignId, Serial], list[RunRecord]] = {}
+    for run in runs:
+        by_device.setdefault((run.campaign_id, run.case.serial), []).append(run)
+    findings: dict[RunId, Finding] = {}
+    history_us: dict[CaseKey, list[float]] = {}
+    for own in by_device.values():
+        figures = [(run.case.case_key, measured_us(run)) for run in own if run.run_pass is Pass.SENTINEL]
+        if figures:
+            known = history_us.setdefault(figures[0][0], [])
+            findings |= doubted(own, tuple(known))
+            known += [latency_us for _, latency_us in figures if latency_us is not None]
+    return [
+        _doubtful(run, findings[run.run_id]) if run.run_id in findings else run
+        for run in runs
+        if run.run_pass is not Pass.SENTINEL
+    ]
+
+
+def _doubtful(run: RunRecord, finding: Finding) -> RunRecord:
+    quality = Quality.SUSPECT if run.verdict.quality is Quality.TRUSTED else run.verdict.quality
+    return replace(run, verdict=replace(run.verdict, quality=quality, findings=(*run.verdict.findings, finding)))

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from orchestrator.analysis.brackets import with_doubts
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, figure_us, judge_case, truth_of
 from orchestrator.analysis.compare import best_of, speed_up
+from orchestrator.analysis.rounds import standings
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, ModelSha, Serial
@@ -130,12 +132,23 @@ class _Gathered:
         self.logs: dict[CaseKey, tuple[int, str, LogExcerpt]] = {}
         for campaign in campaigns:
             for invocation in campaign.invocations:
-                self.cases.setdefault(invocation.case.case_key, invocation.case)
+                # The reference workload says how the device is, and is no result of the plan.
+                if invocation.run_pass is not Pass.SENTINEL:
+                    self.cases.setdefault(invocation.case.case_key, invocation.case)
+        kept = []
         for run in runs:
-            key = run.case.case_key
-            self.cases.setdefault(key, run.case)
-            self._keep_log(key, run)
-            self.runs[key].append(replace(run, attachments=()))
+            if run.run_pass is not Pass.SENTINEL:
+                self.cases.setdefault(run.case.case_key, run.case)
+                self._keep_log(run.case.case_key, run)
+            kept.append(replace(run, attachments=()))
+        for run in with_doubts(kept):
+            self.runs[run.case.case_key].append(run)
+        self.stopped: dict[CaseKey, list[tuple[str, str]]] = defaultdict(list)
+        for campaign in campaigns:
+            if campaign.terms.stopping is not None:
+                own = [run for run in kept if run.campaign_id == campaign.campaign_id]
+                for key, item in standings(campaign, own).items():
+                    self.stopped[key].append((item.reason.value, item.text))
 
     def _keep_log(self, key: CaseKey, run: RunRecord) -> None:
         rank = log_rank(run)
@@ -191,6 +204,7 @@ def _result_row(
         grade=worst_grade([run.verdict.grade for run in runs if run.run_id in used]),
         findings=_findings(runs),
         next_step=next_step(result, failure_steps),
+        stopped=tuple(gathered.stopped[case.case_key]),
     )
 
 

@@ -192,6 +192,8 @@ class ResultRow:
     findings: tuple[FindingRow, ...]
     #: What to do about a case without a figure of its own; empty when there is nothing to do.
     next_step: str
+    #: Why it got as many invocations as it has, for each campaign with a stopping rule: (code, sentence).
+    stopped: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> str:

@@ -190,6 +190,7 @@ def _result(row: ResultRow) -> Mapping[str, object]:
         **flat_record(row),
         "flags": [list(flag) for flag in row.case.flags],
         "notes": list(row.result.notes),
+        "stopped": [{"reason": code, "text": text} for code, text in row.stopped],
         "next_step": row.next_step,
         "findings": [
             {

@@ -30,6 +30,7 @@ _BY_STATUS: Final[Mapping[CaseStatus, str]] = {
 _BY_FINDING: Final[Mapping[str, str]] = {
     "virtual-device": "Measure on a real phone before you conclude anything about phones.",
     "emulator": "Measure on a real phone: an emulator's figures are those of the computer that it runs on.",
+    "sentinel-moved": "Let the phone cool, look for what else runs on it, reboot it; then measure again.",
     "not-completed": "See the invocation's reason and the end of the log.",
     "delegate-partial": "See the operators left to the CPU; converting them may take the model to the delegate whole.",
     "delegate-unknown": "Run with --verbose=true, or with a build that says what its delegates took.",

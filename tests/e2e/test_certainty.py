@@ -1,0 +1,128 @@
+"""Phone time goes where certainty is missing: added rounds, phones bracketed, heat measured, unfit phones kept open."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import poll_until
+from tests.e2e.conftest import Cli, Lab
+
+pytestmark = pytest.mark.xdist_group("e2e-certainty")
+
+
+def runs_of(cli: Cli, campaign: str) -> list[dict[str, Any]]:
+    return cli("runs", campaign, "--json").ok().json
+
+
+def plan(tmp_path: Path, model: Path, serials: tuple[str, ...], text: str) -> Path:
+    path = tmp_path / "plan.yaml"
+    path.write_text(
+        f"models: [{json.dumps(str(model))}]\nmatrix: {{threads: [1]}}\n"
+        f"devices: {{serials: {json.dumps(serials)}}}\n{text}"
+    )
+    return path
+
+
+def test_a_case_gets_as_many_invocations_as_its_noise_needs_within_the_budget(lab: Lab, model: Path) -> None:
+    words = ("bench", model, "-s", lab.serials[0], "-t", "1", "--min-secs", "0.1", "--json")
+    wide = lab.cli(*words, "-n", "2-5", "--precision", "90%").ok().json
+    narrow = lab.cli(*words, "-n", "2-5", "--precision", "0.1%").ok()
+    broke = lab.cli(*words, "-n", "2-5", "--precision", "0.1%", "--budget", "0 s").ok().json
+    assert [item["stored"] for item in (wide, narrow.json, broke)] == [2, 5, 2]
+    assert [item["stopped"][0]["reason"] for item in (wide, narrow.json, broke)] == ["reached", "most", "budget"]
+    assert "invocation 3 is added" in narrow.stderr
+    assert "1 case, 2 invocations; a fixed scheme of 5 would have run 5" in lab.cli(*words[:-1], "-n", "2-5",
+        "--precision", "90%").ok().stdout  # fmt: skip
+
+
+def test_a_campaign_killed_among_its_added_rounds_goes_on_to_the_same_end(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    text = "settings: {min_secs: 4}\ninvocations: {first: 2, most: 6}\nprecision: 0.1 %\n"
+    process = lab.cli.start("run", plan(tmp_path, model, lab.serials, text))
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "invocation 4 is added" in line:
+            break
+    process.kill()
+    process.communicate()
+    before = {run["run_id"] for run in runs_of(lab.cli, "")}
+    result = lab.cli("run", "--resume", "--json").ok().json
+    assert (result["left"], result["status"]) == (0, "finished")
+    runs = runs_of(lab.cli, result["campaign_id"])
+    assert {run["run_id"] for run in runs} >= before
+    assert Counter((run["case"]["serial"], run["invocation"]) for run in runs) == {
+        (serial, number): 1 for serial in lab.serials for number in range(6)
+    }
+
+
+def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    text = "settings: {min_secs: 4}\ninvocations: 6\nsentinel: true\nlimits: {wait: 1 s}\n"
+    process = lab.cli.start("run", plan(tmp_path, model, lab.serials[:1], text))
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "native #2:" in line:
+            break
+    process.kill()
+    process.communicate()
+    lab.fault(lab.serials[0], "throttle", "steps=8")
+    done = lab.cli("run", "--resume", "--json")
+    assert done.exit_code == 1
+    assert "set aside: after cooling its reference workload is" in done.json["lost"][lab.serials[0]]
+    assert done.json["left"] >= 4
+    rows = json.loads(lab.cli("report", "--format", "json").ok().stdout)["results"]
+    (row,) = rows
+    assert row["quality"] != "trusted"
+    assert "sentinel-moved" in json.dumps(row)
+    lab.clear()
+    again = lab.cli("run", "--resume", "--json").ok().json
+    assert (again["left"], again["lost"]) == (0, {})
+
+
+def test_a_sustained_measurement_is_ranked_and_a_cut_one_begun_anew(lab: Lab, model: Path) -> None:
+    process = lab.cli.start("bench", model, "-s", *lab.serials[:1], "-s", lab.serials[1], "--sustained", "10s")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "(sustained pass) #3" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    cut = lab.cli("sustained", "--json").ok().json
+    assert not any(curve["is_whole"] for curve in cut["curves"])
+    result = lab.cli("run", "--resume", "--json").ok().json
+    assert (result["left"], result["status"]) == (0, "finished")
+    numbers = {run["invocation"] // 100_000 for run in runs_of(lab.cli, result["campaign_id"])}
+    assert numbers == {0, 1}
+    shown = lab.cli("sustained", "--json").ok().json["curves"]
+    assert [curve["is_whole"] and curve["is_virtual"] for curve in shown] == [True, True]
+    assert sorted(curve["rank_steady"] for curve in shown) == [1, 2]
+    assert all(curve["elapsed_s"] >= 10 and curve["curve"]["minutes"] for curve in shown)
+    text = lab.cli("sustained").ok().stdout
+    assert "burst rank" in text
+    assert text.count("(virtual)") >= 4
+
+
+def test_an_unfit_phone_is_recorded_with_its_reason_and_tried_again(lab: Lab, model: Path, tmp_path: Path) -> None:
+    text = "settings: {min_secs: 0.1}\ninvocations: 2\nlimits: {wait: 1 s, battery_min: 60 %}\n"
+    lab.fault(lab.serials[0], "battery-low", "percent=10")
+    done = lab.cli("run", plan(tmp_path, model, lab.serials, text), "--json")
+    assert done.exit_code == 1
+    assert list(done.json["lost"]) == [lab.serials[0]]
+    assert (done.json["stored"], done.json["left"]) == (2, 2)
+    unfit = [run for run in runs_of(lab.cli, done.json["campaign_id"]) if run["outcome"] == "unfit"]
+    assert {run["reason_code"] for run in unfit} == {"battery-low"}
+    assert all(run["state_before"]["battery_percent"] < 20 for run in unfit)
+    lab.fault(lab.serials[0], "battery-low", "percent=90")
+    again = lab.cli("run", "--resume", "--json").ok().json
+    assert (again["left"], {run["outcome"] for run in again["runs"]}) == (0, {"completed"})
+    assert len(again["runs"]) == 4
+    poll_until(lambda: lab.cli("restore", "--json").ok().json["failed"] == {}, "nothing is left changed")

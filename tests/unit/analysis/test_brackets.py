@@ -1,0 +1,98 @@
+"""The reference workload's checks within a campaign, and sustained attempts: read from stored runs alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from orchestrator.analysis.brackets import baseline_of, checks, doubted, verdict_of, with_doubts
+from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS, attempts, curve_of, is_over
+from orchestrator.records.campaign import Invocation
+from orchestrator.records.identity import RunId
+from orchestrator.records.run import LatencySummary, Outcome, RunRecord
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import Pass
+from tests.unit.analysis.test_rounds import START, case, run
+
+#: The workload's figures of a calm phone in earlier campaigns.
+CALM = [1000.0 + step for step in (0, 3, -2, 4, 1, -3, 2, 0, -1)]
+
+
+def measured(run_pass: Pass, number: int, at_s: float, latency_us: float) -> RunRecord:
+    made = run(Invocation(case=case(1), run_pass=run_pass, number=number))
+    assert made.report is not None
+    return replace(
+        made,
+        run_id=RunId(f"{run_pass}-{number}"),
+        started_at=START + timedelta(seconds=at_s),
+        report=replace(made.report, inference=LatencySummary(count=50, median_us=latency_us)),
+    )
+
+
+def check(number: int, at_s: float, latency_us: float) -> list[RunRecord]:
+    return [measured(Pass.SENTINEL, 3 * number + one, at_s + 5 * one, latency_us + one) for one in range(3)]
+
+
+def timing(number: int, at_s: float) -> RunRecord:
+    return measured(Pass.TIMING, number, at_s, 500.0)
+
+
+NIGHT = [
+    *check(0, 0, 1000), timing(0, 20), timing(1, 30), *check(1, 40, 1002), timing(2, 60), timing(3, 70),
+    *check(2, 80, 1200), *check(3, 100, 1001), timing(4, 120), *check(4, 130, 999),
+]  # fmt: skip
+
+
+def test_runs_between_a_good_check_and_one_that_moved_are_doubted_and_no_others() -> None:
+    assert set(doubted(NIGHT, CALM)) == {"timing-2", "timing-3"}
+    assert doubted([item for item in NIGHT if item.invocation // 3 != 2 or item.run_pass is Pass.TIMING], CALM) == {}
+
+
+def test_a_doubted_run_is_suspect_and_says_why_and_the_reference_itself_is_left_out() -> None:
+    found = {item.run_id: item for item in with_doubts(NIGHT)}
+    assert len(found) == 5
+    assert found[RunId("timing-2")].verdict.quality is Quality.SUSPECT
+    assert found[RunId("timing-2")].verdict.has("sentinel-moved")
+    assert found[RunId("timing-1")].verdict.quality is Quality.TRUSTED
+
+
+def test_later_checks_are_held_against_the_last_one_before_any_other_run() -> None:
+    night = [*check(0, 0, 1300), *check(1, 20, 1000), timing(0, 40), *check(2, 50, 1003)]
+    baseline = baseline_of(night)
+    assert baseline is not None
+    assert baseline.number == 1
+    first, _, last = checks(night)
+    assert verdict_of(night, first, CALM).moved
+    assert not verdict_of(night, last, CALM).moved
+
+
+def test_a_first_check_without_history_decides_nothing() -> None:
+    night = check(0, 0, 1300)
+    assert verdict_of(night, checks(night)[0], []).moved is None
+
+
+def test_a_check_that_was_cut_off_is_not_whole() -> None:
+    assert [item.is_whole for item in checks([*check(0, 0, 1000), *check(1, 20, 1000)[:2]])] == [True, False]
+
+
+def sustained_run(number: int, at_s: float, latency_us: float = 1000.0) -> RunRecord:
+    return replace(measured(Pass.SUSTAINED, number, at_s, latency_us), duration_s=5.0)
+
+
+def test_attempts_are_told_apart_by_their_numbers_and_only_the_last_one_counts() -> None:
+    cut = [sustained_run(number, 6 * number) for number in range(3)]
+    whole = [sustained_run(ATTEMPT_NUMBERS + number, 1000 + 6 * number, 1000 + 50 * number) for number in range(10)]
+    assert not is_over(cut, 55)
+    assert is_over([*cut, *whole], 55)
+    first, second = attempts([*whole, *cut])
+    assert (len(first.runs), len(second.runs), second.elapsed_s) == (3, 10, 59.0)
+    curve = curve_of(second)
+    assert curve is not None
+    assert curve.slowdown > 1.2
+
+
+def test_an_attempt_without_figures_ends_and_an_unfit_wait_is_none() -> None:
+    failed = [replace(sustained_run(number, 6 * number), outcome=Outcome.FAILED) for number in range(3)]
+    assert is_over(failed, 600)
+    assert curve_of(attempts(failed)[0]) is None
+    assert attempts([replace(sustained_run(0, 0), outcome=Outcome.UNFIT)]) == ()
