@@ -29,6 +29,8 @@ FOREIGN_CORES_MAX: Final = 0.3
 FOREIGN_CORES_MAX_PHONE: Final = 0.5
 #: The kernel tells the time of boot in whole seconds, so that it may come out one second apart.
 CLOCK_JUMP_S: Final = 3.0
+#: PowerManager's thermal status "light".
+_LIGHT: Final = 1
 _CPU_DELEGATES: Final = frozenset({DelegateName.CPU, DelegateName.XNNPACK})
 
 
@@ -69,7 +71,10 @@ def _finding(code: str, severity: Severity, message: str, evidence: str = "") ->
 
 def _heat_findings(before: DeviceState, after: DeviceState, looks: RunSamples) -> Iterator[Finding]:
     status = max(before.thermal_status or 0, after.thermal_status or 0)
-    if status > 0:
+    # Light is Android's word for a warm skin. Where limits and cooling devices were read, they say whether clocks were
+    # taken.
+    is_told_by_clocks = status == _LIGHT and bool(before.clock_limit_khz) and bool(after.cooling)
+    if status > 0 and not is_told_by_clocks:
         yield _finding("throttled", Severity.WARNING, f"thermal status {status}", _heat_text(after))
     cooling = {name: max(steps, before.cooling.get(name, 0)) for name, steps in after.cooling.items()}
     if at_work := [f"{name} by {steps}" for name, steps in cooling.items() if steps > 0]:

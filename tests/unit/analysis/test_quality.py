@@ -160,3 +160,12 @@ def test_unknown_state_is_no_finding() -> None:
     unknown = DeviceState(at=NOW)
     assert verdict(before=unknown, after=unknown).findings == ()
     assert verdict(before=None, after=None).findings == ()
+
+
+def test_a_light_thermal_status_is_throttling_only_where_clocks_cant_say_otherwise() -> None:
+    warm = replace(CALM, thermal_status=1)
+    seen = replace(warm, cooling={"cpu-big": 0})
+    assert verdict(after=warm).has("throttled")
+    assert not verdict(after=seen).has("throttled")
+    assert verdict(after=replace(seen, cooling={"cpu-big": 1})).has("throttled")
+    assert verdict(after=replace(seen, thermal_status=2)).has("throttled")
