@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -173,3 +177,13 @@ def test_lines_of_atrace_with_and_without_process_and_flags_are_read() -> None:
     summary = summarise(recording, command="/data/local/tmp/benchmark_model --graph=x")
     assert [(item.name, item.node, item.total_us) for item in summary.operators] == [("CONV_2D", 3, 250.0)]
     assert summary.foreign_slices == 1
+
+
+def test_without_the_package_the_command_says_what_to_install_before_any_phone_is_looked_for(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['perfetto'] = None; from orchestrator.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--home", tmp_path, "trace", "model.tflite"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "pip install 'benchfarm[trace]'" in done.stderr
