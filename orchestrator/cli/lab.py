@@ -19,6 +19,7 @@ def up(
     speed: float = 1.0,
     seed: int = 0,
     execute: bool = False,
+    rooted: bool = False,
     exit_with_parent: bool = False,
 ) -> CommandResult:
     """Start a lab and connect its phones; when anything fails, all that was started is stopped again."""
@@ -29,7 +30,9 @@ def up(
 
     with Farm(settings) as farm:
         folder = farm.lab_folder
-    specs = [PhoneSpec(profile=name, serial=serial, execute=execute) for name, serial in serials_for(profiles)]
+    specs = [
+        PhoneSpec(profile=name, serial=serial, execute=execute, rooted=rooted) for name, serial in serials_for(profiles)
+    ]
     server = AdbServer.start(
         binary=find_adb(settings.adb, search_path=settings.environ.get("PATH")),
         state_folder=folder,

@@ -69,7 +69,12 @@ class Readings:
             return False
         if line[1] >= 0:
             return self.span_s >= _SURE_AFTER_S
-        return self.span_s >= _SURE_AFTER_S / 3 and points[-1][1] / -line[1] > 1.5 * left_s
+        straight_s = points[-1][1] / -line[1]
+        is_long = self.span_s >= _SURE_AFTER_S and len(points) >= 2 * _READINGS_MIN
+        # Even the hopeful estimate takes a good part of the time, and the curve comes to rest above the limit.
+        if is_long and straight_s > left_s / 3 and _curve(points) == math.inf:
+            return True
+        return self.span_s >= _SURE_AFTER_S / 3 and straight_s > 1.5 * left_s
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:

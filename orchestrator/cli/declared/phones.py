@@ -54,13 +54,16 @@ def _lab_up(
     speed: Annotated[float, typer.Option(min=0.1, help="How many phone seconds pass in a real one.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Of the phones' noise.")] = 0,
     execute: Annotated[bool, typer.Option("--execute", help="Run pushed x86-64 programs for real.")] = False,
+    rooted: Annotated[bool, typer.Option("--rooted", help="Have su on the phones, as on rooted ones.")] = False,
     as_json: Json = False,
 ) -> None:
     """Start virtual phones (a Pixel 3 and a Pixel 4 when none is named) and an adb server for them."""
     from orchestrator.cli import lab
 
     show(
-        lambda settings: lab.up(settings, tuple(profiles or ()), speed=speed, seed=seed, execute=execute),
+        lambda settings: lab.up(
+            settings, tuple(profiles or ()), speed=speed, seed=seed, execute=execute, rooted=rooted
+        ),
         as_json=as_json,
     )
 

@@ -1,0 +1,105 @@
+"""Experiments on one phone, the mode top-app, and undoing from another computer, by the installed command."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import SAMPLES, SPEED, Cli, Lab
+
+pytestmark = pytest.mark.xdist_group("conditions")
+
+MODEL = SAMPLES / "texturenet_0.25_256_float.tflite"
+GOVERNOR = "cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+
+
+@pytest.fixture(scope="module")
+def rooted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    home = tmp_path_factory.mktemp("rooted") / "home"
+    command = Cli(home=home)
+    try:
+        up = command("lab", "up", "pixel-4", "--rooted", "--speed", SPEED, "--json").ok().json
+        yield Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
+    finally:
+        command("lab", "down")
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def test_tuning_keeps_what_makes_the_phone_calmer_and_a_plan_takes_it(rooted: Lab, tmp_path: Path) -> None:
+    serial = rooted.serials[0]
+    tuned = rooted.cli("device", "tune", serial, "-n", 12, "--min-secs", "0.1", "--option", "pin_clocks", "--json")
+    found = tuned.ok().json
+    by_option = {" ".join(trial["options"]): trial for trial in found["trials"]}
+    assert found["options"]["pin_clocks"] is True, by_option
+    assert by_option["pin_clocks"]["spread_ratio"] < 0.7
+    assert by_option["pin_clocks"]["p_value"] < 0.05
+    assert len(by_option["pin_clocks"]["with_us"]) == 12
+    assert found["is_virtual"] is True
+    assert rooted.shell(serial, GOVERNOR) == "schedutil"
+    audit = rooted.cli("device", "audit", serial, "--json").ok().json
+    assert audit == {"serial": serial, "clean": True, "pending": [], "differences": []}
+
+
+def test_modes_are_measured_against_each_other_and_top_app_is_proven(rooted: Lab) -> None:
+    serial = rooted.serials[0]
+    modes = rooted.cli("device", "bias", serial, "-n", 4, "--min-secs", "0.2", "--json").ok().json["modes"]
+    by_mode = {item["mode"]: item for item in modes}
+    assert by_mode["shell"]["ratio"] == 1.0
+    assert by_mode["foreground"]["low"] < by_mode["foreground"]["ratio"] < by_mode["foreground"]["high"]
+    assert by_mode["top-app"]["reason"] == ""
+    assert len(by_mode["top-app"]["latencies_us"]) == 4
+    done = rooted.cli(
+        "bench", MODEL, "-s", serial, "--mode", "top-app,shell", "-n", 1, "--min-secs", "0.2", "--json"
+    )  # fmt: skip
+    runs = done.ok().json["runs"]
+    assert {run["case"]["mode"] for run in runs} == {"top-app", None}
+    assert all("cgroup.procs" in run["command"] for run in runs if run["case"]["mode"] == "top-app")
+
+
+def test_a_phone_that_keeps_the_shell_out_of_top_app_gives_no_figure_under_its_name(lab: Lab) -> None:
+    done = lab.cli(
+        "bench", MODEL, "-s", lab.serials[1], "--mode", "top-app", "-n", 1, "--min-secs", "0.2", "--json"
+    )  # fmt: skip
+    assert done.exit_code == 1
+    (run,) = done.json["runs"]
+    assert (run["outcome"], run["reason_code"]) == ("failed", "mode-not-reached")
+    assert "cpuset" in run["reason"]
+
+
+def test_a_phone_left_changed_by_another_home_is_restored_from_the_phones_own_file(rooted: Lab) -> None:
+    serial = rooted.serials[0]
+    folder = "/data/local/tmp/benchfarm"
+    rooted.shell(serial, "settings put global window_animation_scale 0.5")
+    change = '{"what": "window animation scale", "undo": "settings put global window_animation_scale 1.0"}'
+    rooted.shell(serial, f"mkdir -p {folder}; echo '{change}' >{folder}/undo")
+    audit = rooted.cli("device", "audit", serial, "--json")
+    assert audit.exit_code == 1
+    assert audit.json["pending"] == ["window animation scale"]
+    restored = rooted.cli("restore", "--json").ok().json
+    assert restored["restored"] == {serial: ["window animation scale"]}
+    assert rooted.shell(serial, "settings get global window_animation_scale") == "1.0"
+    assert "undo" not in rooted.shell(serial, f"ls {folder}").split()
+
+
+def test_a_phone_that_another_computer_holds_is_refused_with_its_name(rooted: Lab) -> None:
+    serial = rooted.serials[0]
+    folder = "/data/local/tmp/benchfarm"
+    boot_id = rooted.shell(serial, "cat /proc/sys/kernel/random/boot_id")
+    note = f'feed {boot_id} 99999999 {{"host": "lab-west", "pid": 7, "hold_s": 900}}'
+    rooted.shell(serial, f"mkdir -p {folder}; echo '{note}' >{folder}/owner")
+    try:
+        done = rooted.cli("restore", serial)
+        assert done.exit_code == 3
+        assert "process 7 on lab-west" in done.stdout
+    finally:
+        rooted.shell(serial, f"rm {folder}/owner")
+
+
+def test_an_option_that_is_not_there_is_refused(cli: Cli) -> None:
+    done = cli("device", "tune", "NOBODY", "--option", "magic")
+    assert done.exit_code == 2
+    assert "magic" in done.stderr
+    assert "fixed_performance" in done.stderr

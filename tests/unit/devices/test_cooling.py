@@ -1,0 +1,106 @@
+"""When a phone will be fit, on cooling curves whose truth is known; and waiting for it on a clock of our own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from orchestrator.clock import ManualClock
+from orchestrator.devices.cooling import Readings
+from orchestrator.devices.fitness import FitWait
+from orchestrator.records.device import DeviceState
+from orchestrator.records.plan import FitLimits
+
+
+def newton(start_c: float, rest_c: float, tau_s: float) -> Callable[[float], float]:
+    return lambda at_s: rest_c + (start_c - rest_c) * math.exp(-at_s / tau_s)
+
+
+def readings(curve: Callable[[float], float], times: list[float], limit: float = 40.0) -> Readings:
+    found = Readings(limit=limit)
+    for at_s in times:
+        found.add(at_s, round(curve(at_s), 1))
+    return found
+
+
+@pytest.mark.parametrize("tau_s", [60.0, 200.0, 600.0])
+@pytest.mark.parametrize("start_c", [42.0, 46.0, 55.0])
+def test_the_time_left_is_estimated_from_readings_to_a_tenth_of_a_degree(tau_s: float, start_c: float) -> None:
+    curve = newton(start_c, 28.0, tau_s)
+    truth_s = tau_s * math.log((start_c - 28.0) / 12.0)
+    half = [truth_s / 2 * step / 8 for step in range(9)]
+    left_s = readings(curve, half).remaining_s()
+    assert left_s is not None
+    assert 0.6 * truth_s / 2 <= left_s <= 1.8 * truth_s / 2 + 10.0
+
+
+def test_a_phone_that_would_only_rest_above_the_limit_never_becomes_fit() -> None:
+    curve = newton(50.0, 43.0, 60.0)
+    found = readings(curve, [10.0 * step for step in range(12)])
+    assert found.remaining_s() == math.inf
+    assert found.is_hopeless(300.0)
+
+
+def test_one_reading_says_nothing() -> None:
+    assert readings(newton(50.0, 20.0, 60.0), [0.0]).remaining_s() is None
+
+
+def test_a_wait_that_can_be_met_is_never_given_up() -> None:
+    for tau_s in (40.0, 120.0, 400.0):
+        for start_c in (41.0, 44.0, 50.0):
+            curve = newton(start_c, 28.0, tau_s)
+            truth_s = tau_s * math.log((start_c - 28.0) / 12.0)
+            deadline_s = truth_s + 10.0
+            found = Readings(limit=40.0)
+            at_s = 0.0
+            while at_s < truth_s:
+                found.add(at_s, round(curve(at_s), 1))
+                assert not found.is_hopeless(deadline_s - at_s), (tau_s, start_c, at_s)
+                at_s += 7.0
+
+
+class Phone:
+    """States of a phone that cools on a clock of ours."""
+
+    def __init__(self, curve: Callable[[float], float], *, percent: int = 80, plugged: str = "usb") -> None:
+        self.clock = ManualClock()
+        self._begun_s = self.clock.monotonic_s()
+        self._curve = curve
+        self._percent, self._plugged = percent, plugged
+        self.looks = 0
+
+    def state(self) -> DeviceState:
+        self.looks += 1
+        heat_c = self._curve(self.clock.monotonic_s() - self._begun_s)
+        return DeviceState(
+            at=self.clock.now(), battery_heat_c=round(heat_c, 1), battery_percent=self._percent, plugged=self._plugged
+        )
+
+
+def test_a_phone_is_looked_at_when_it_may_be_fit_and_seldom_before() -> None:
+    phone = Phone(newton(47.0, 28.0, 300.0))
+    truth_s = 300.0 * math.log(19.0 / 12.0)
+    told: list[str] = []
+    fitness = FitWait(FitLimits(wait_s=600.0), {}, phone.clock).until_fit(phone.state, on_wait=told.append)
+    assert fitness.reason == ""
+    assert truth_s <= fitness.waited_s <= truth_s + 30.0
+    assert phone.looks <= 16
+    assert len(told) == 1
+    assert "battery at 47.0 C" in told[0] or "fit in about" in told[0]
+
+
+def test_a_phone_that_can_not_cool_in_time_is_given_up_early_with_the_reason() -> None:
+    phone = Phone(newton(60.0, 28.0, 2000.0))
+    fitness = FitWait(FitLimits(wait_s=300.0), {}, phone.clock).until_fit(phone.state)
+    assert fitness.code == "battery-hot"
+    assert "measured rate" in fitness.reason
+    assert fitness.waited_s < 120.0
+
+
+def test_a_low_battery_that_is_not_charged_is_not_waited_for() -> None:
+    phone = Phone(lambda at_s: 30.0, percent=3, plugged="none")
+    fitness = FitWait(FitLimits(wait_s=300.0), {}, phone.clock).until_fit(phone.state)
+    assert (fitness.code, fitness.waited_s) == ("battery-low", 0.0)
+    assert "isn't being charged" in fitness.reason
