@@ -42,14 +42,14 @@ def main(runs: int = 240, speed: float = 12.0) -> None:
                     for code, tally in watched.measure(runs // 3, seed=number).items():
                         total = totals.setdefault(code, Tally())
                         total.counts += tally.counts
-                        total.wrong += [f"{profile} {line}" for line in tally.wrong]
+                        total.wrong += tally.wrong
+                        for line in tally.wrong:
+                            print(f"wrong about {code}: {profile} {line}", flush=True)
                     print(profile, {code: str(tally) for code, tally in totals.items()}, flush=True)
         finally:
             server.stop()
     for code, tally in totals.items():
         print(f"{code}: {tally}")
-        for line in tally.wrong:
-            print(f"  {line}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean
 from typing import Final
 
 from orchestrator.analysis.samples import parse_samples
@@ -88,6 +87,7 @@ def _clusters(
         limits = [moment.clock_limit_khz[cpu] for moment in moments if cpu in moment.clock_limit_khz]
         highest = max((khz for table in tables for khz in table), default=None)
         khz = mean_khz(tables[0], tables[-1]) if len(tables) > 1 else None
+        busiest = _busiest_khz(cpu, samples)
         found.append(
             ClusterConditions(
                 cpu=cpu,
@@ -95,18 +95,18 @@ def _clusters(
                 share=None if khz is None or not highest else khz / highest,
                 limit_low=min(limits) / highest if limits and highest else None,
                 limit_high=max(limits) / highest if limits and highest else None,
-                second_half=_second_half(cpu, samples),
+                busiest_share=max(busiest) / highest if busiest and highest else None,
+                fall=_largest_fall(busiest),
             )
         )
     return tuple(found)
 
 
-def _second_half(cpu: int, samples: Sequence[Sample]) -> float | None:
-    """Return the later against the earlier mean clock, over the stretches in which the cores had most to do.
+def _busiest_khz(cpu: int, samples: Sequence[Sample]) -> list[float]:
+    """Return the mean clocks of the stretches between looks in which the cores had most to do, in their order.
 
     A program that loads its model, or has ended, leaves the cores idle, and clocks fall then as they should. So only
-    stretches between two looks count in which as much work was done as in the busiest: what slows them down is no
-    lack of work.
+    stretches count in which as much work was done as in the busiest: what slows those down is no lack of work.
     """
     stretches = [
         (busy_cores, khz)
@@ -115,11 +115,12 @@ def _second_half(cpu: int, samples: Sequence[Sample]) -> float | None:
         and (khz := mean_khz(earlier.time_in_state[cpu], later.time_in_state[cpu])) is not None
     ]
     most = max((busy_cores for busy_cores, _ in stretches), default=0.0)
-    full = [khz for busy_cores, khz in stretches if busy_cores >= max(FULL_SHARE * most, FULL_CORES_MIN)]
-    if len(full) < 2:
-        return None
-    half = len(full) // 2
-    return fmean(full[-half:]) / fmean(full[:half])
+    return [khz for busy_cores, khz in stretches if busy_cores >= max(FULL_SHARE * most, FULL_CORES_MIN)]
+
+
+def _largest_fall(clocks: Sequence[float]) -> float | None:
+    """Return the smallest ratio of a clock to the highest before it; None for fewer than two."""
+    return min((later / max(clocks[:place]) for place, later in enumerate(clocks) if place), default=None)
 
 
 def _busy_cores(earlier: Sample, later: Sample) -> float | None:

@@ -19,10 +19,10 @@ from orchestrator.records.workload import Case, DelegateName, ToolName
 
 #: A clock limit that fell below this share of what it was before the run is throttling.
 CLOCK_LIMIT_MIN: Final = 0.98
-#: A cluster that worked at more than this share of its highest clock was kept busy by the run.
+#: A cluster that was seen at more than this share of its highest clock was kept busy by the run.
 WORKING_SHARE: Final = 0.6
-#: The later mean clock of busy stretches against the earlier, below which a cluster was slowed down.
-SECOND_HALF_MIN: Final = 0.93
+#: The mean clock of a busy stretch against that of an earlier one, below which the cluster was slowed down.
+FALL_MAX: Final = 0.93
 #: Cores that other work may keep busy: on a computer right before a run, on a phone during it. An idle phone with its
 #: screen on uses 0.1 to 0.3 of a core itself.
 FOREIGN_CORES_MAX: Final = 0.3
@@ -109,12 +109,12 @@ def _clock_findings(
         yield _finding("clocks-capped", Severity.INFO, message, ", ".join(capped))
     if case.delegate not in _CPU_DELEGATES:
         return
-    for one in conditions.clusters:
-        if one.second_half is None or one.share is None or one.share < WORKING_SHARE:
-            continue
-        if one.second_half < SECOND_HALF_MIN:
-            evidence = f"cpu{one.cpu}: {one.second_half:.0%} of the clock that it had before"
-            yield _finding("throttled", Severity.WARNING, "busy cores were clocked lower as the run went on", evidence)
+    working = [one for one in conditions.clusters if (one.busiest_share or 0.0) >= WORKING_SHARE]
+    # The scheduler may move threads between clusters; from the fastest it doesn't while there is work for it.
+    fastest = max(working, key=lambda one: (one.effective_mhz or 0.0) / (one.share or 1.0), default=None)
+    if fastest is not None and fastest.fall is not None and fastest.fall < FALL_MAX:
+        evidence = f"cpu{fastest.cpu}: to {fastest.fall:.0%} of the clock that it had before"
+        yield _finding("throttled", Severity.WARNING, "busy cores were clocked lower as the run went on", evidence)
 
 
 def _load_findings(before: DeviceState | None, conditions: RunConditions, kind: DeviceKind) -> Iterator[Finding]:

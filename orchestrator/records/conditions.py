@@ -18,8 +18,10 @@ class ClusterConditions:
     #: The lowest and the highest limit that was seen, as shares of the highest clock.
     limit_low: float | None = None
     limit_high: float | None = None
-    #: The later against the earlier mean clock, over the busiest stretches of the run; only with looks enough.
-    second_half: float | None = None
+    #: Over the busiest stretches between looks: the highest mean clock's share of the highest clock, and the largest
+    #: fall from one stretch to a later one (0.9: to 90 %); only with looks enough.
+    busiest_share: float | None = None
+    fall: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
