@@ -1,0 +1,266 @@
+"""Comparing builds whose speeds are known, in turns and from the store; and finding the first slow one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.e2e.conftest import Cli, Done
+
+pytestmark = pytest.mark.xdist_group("comparing")
+SAMPLES = Path(__file__).parents[2] / "orchestrator" / "models" / "samples"
+QUICK = ("--min-secs", "0.1")
+#: As few pairs as say something of a large difference.
+FEW = (*QUICK, "--most-pairs", "5")
+#: On a computer that does much else.
+PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """A phone of its own, so that no other test heats it, and programs of known speed."""
+
+    cli: Cli
+    serial: str
+    folder: Path
+    model: Path
+
+    def program(self, name: str, time: float = 0.0) -> Path:
+        """Return a program that takes so many per cent longer; its content differs from all others."""
+        path = self.folder / name
+        if not path.exists():
+            self.cli("lab", "program", path, "--version", name, "--time", time).ok()
+        return path
+
+    def ab(self, *words: object, detect: str = "6%") -> Done:
+        return self.cli(
+            "compare", "--ab", *words, "-m", self.model, "-s", self.serial, "--detect", detect, *QUICK,
+            timeout_s=PATIENCE_S,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("comparing")
+    cli = Cli(home=folder / "home")
+    try:
+        (phone,) = cli("lab", "up", "pixel-4", "--speed", "60", "--seed", "4", "--json").ok().json["phones"]
+        yield Bench(cli=cli, serial=phone["serial"], folder=folder, model=min(SAMPLES.glob("*float*.tflite")))
+    finally:
+        cli("lab", "down")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def slower(bench: Bench) -> dict[str, Any]:
+    """An A/B comparison of a program with one that takes 15 % longer."""
+    done = bench.ab(f"build:{bench.program('old')}", f"build:{bench.program('new', 15)}", "--json")
+    assert done.exit_code == 1, done.stdout + done.stderr
+    assert "pairs are planned" in done.stderr
+    result: dict[str, Any] = done.json
+    return result
+
+
+def test_a_slower_build_is_found_with_its_size_and_the_exit_code_says_so(slower: dict[str, Any]) -> None:
+    (case,) = slower["cases"]
+    verdict = case["verdict"]
+    assert verdict["outcome"] == "slower"
+    assert verdict["low"] < 1.15 < verdict["high"]
+    assert verdict["method"].startswith("paired")
+    assert verdict["counts"][0] >= 8
+    assert 0 < verdict["detectable"] < 0.15
+    assert case["is_virtual"]
+    assert slower["fails"]
+
+
+def test_a_small_difference_of_known_size_is_found_when_it_is_asked_for(bench: Bench) -> None:
+    done = bench.ab(bench.program("old"), bench.program("three", 3), "--json", "--most-pairs", "40", detect="2.5%")
+    (case,) = done.json["cases"]
+    assert (case["verdict"]["outcome"], done.exit_code) == ("slower", 1)
+    assert case["verdict"]["low"] < 1.03 < case["verdict"]["high"]
+
+
+def test_equal_builds_are_the_same(bench: Bench) -> None:
+    done = bench.ab(bench.program("old"), bench.program("twin"), "--json")
+    (case,) = done.json["cases"]
+    assert (case["verdict"]["outcome"], done.exit_code) == ("same", 0), done.stdout
+    assert case["baseline"]["build_sha256"] != case["candidate"]["build_sha256"]
+
+
+def test_pairs_ran_in_turns_and_the_first_one_does_not_count(bench: Bench, slower: dict[str, Any]) -> None:
+    runs = bench.cli("runs", slower["campaign_id"], "--json").ok().json
+    pairs: dict[int, list[str]] = defaultdict(list)
+    for run in runs:
+        pairs[run["invocation"]].append(
+            run["case"]["case_key"] if "case_key" in run["case"] else run["case"]["build_sha256"]
+        )
+    assert [run["invocation"] for run in runs] == sorted(run["invocation"] for run in runs)
+    assert all(len(set(pair)) == 2 == len(pair) for pair in pairs.values())
+    first = [pairs[number][0] for number in sorted(pairs)]
+    sides = ["A" if side == first[0] else "B" for side in first[:8]]
+    assert sides == list("ABBAABBA")
+    (case,) = slower["cases"]
+    used = set(case["baseline"]["run_ids"]) | set(case["candidate"]["run_ids"])
+    assert not used & {run["run_id"] for run in runs if run["invocation"] == 0}
+    assert case["verdict"]["counts"][0] == len(pairs) - 1
+
+
+def test_the_result_is_shown_again_from_the_store_in_every_form(bench: Bench, slower: dict[str, Any]) -> None:
+    campaign = slower["campaign_id"]
+    again = bench.cli("compare", campaign, "--json")
+    assert (again.exit_code, again.json["cases"][0]["verdict"]) == (1, slower["cases"][0]["verdict"])
+    text = bench.cli("compare", campaign)
+    assert text.stdout.splitlines()[1].startswith("1 slower; overall +1")
+    assert "[virtual]" in text.stdout
+    markdown = bench.cli("compare", campaign, "--format", "markdown").stdout
+    assert "| **SLOWER** |" in markdown
+    annotations = bench.cli("compare", campaign, "--format", "github").stdout
+    assert annotations.startswith("::error title=SLOWER%3A ")
+    report = bench.folder / "junit.xml"
+    assert bench.cli("compare", campaign, "--format", "junit", "--out", report).exit_code == 1
+    (suite,) = ElementTree.parse(report).getroot()
+    assert (suite.attrib["tests"], suite.attrib["failures"]) == ("1", "1")
+    assert json.loads(bench.cli("compare", campaign, "--format", "json").stdout)["counts"]["slower"] == 1
+
+
+def test_what_fails_can_be_chosen(bench: Bench, slower: dict[str, Any]) -> None:
+    assert bench.cli("compare", slower["campaign_id"], "--fail-on", "never").exit_code == 0
+    assert bench.cli("compare", slower["campaign_id"], "--fail-on", "inconclusive").exit_code == 1
+    assert bench.cli("compare", slower["campaign_id"], "--fail-on", "sometimes").exit_code == 2
+
+
+def test_builds_within_a_campaign_are_compared_by_their_hashes(bench: Bench, slower: dict[str, Any]) -> None:
+    old, new = (slower["cases"][0][side]["build_sha256"] for side in ("baseline", "candidate"))
+    turned = bench.cli("compare", "--by", "build", new[:12], old[:12], "--json").ok().json
+    (case,) = turned["cases"]
+    assert case["verdict"]["outcome"] == "faster"
+    assert case["verdict"]["method"].startswith("paired")
+    assert case["verdict"]["ratio"] == pytest.approx(1 / slower["cases"][0]["verdict"]["ratio"])
+
+
+def test_delegates_models_and_flags_are_sides_too(bench: Bench) -> None:
+    delegates = bench.cli(
+        "compare", "--ab", "delegate:xnnpack", "delegate:gpu", "-m", bench.model, "-s", bench.serial,
+        "--detect", "10%", *FEW, "--fail-on", "never", "--json",
+    ).ok().json  # fmt: skip
+    assert {delegates["cases"][0][side]["configuration"].split(",")[0] for side in ("baseline", "candidate")} == {
+        "xnnpack",
+        "gpu",
+    }
+    other = bench.folder / "other.tflite"
+    other.write_bytes(bench.model.read_bytes() + b"\0" * 16)
+    models = bench.cli(
+        "compare", "--ab", f"model:{bench.model}", f"model:{other}", "-s", bench.serial, "--detect", "10%", *FEW,
+        "--fail-on", "never", "--json",
+    ).ok().json  # fmt: skip
+    assert models["cases"][0]["verdict"]["outcome"] in {"same", "inconclusive"}
+    assert models["cases"][0]["verdict"]["counts"] == [5, 5]
+    flags = bench.cli(
+        "compare", "--ab", "flags:xnnpack_force_fp16=false", "flags:xnnpack_force_fp16=true", "-m", bench.model, "-s",
+        bench.serial, "--detect", "10%", *FEW, "--fail-on", "never", "--json",
+    ).ok().json  # fmt: skip
+    assert flags["cases"][0]["verdict"]["outcome"] == "faster"
+
+
+def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(bench: Bench) -> None:
+    for settings in ((), (), ("--num-runs", "20")):
+        bench.cli("bench", bench.model, "-s", bench.serial, "-n", "3", *QUICK, *settings).ok()
+    changed = bench.cli("compare", "--json")
+    assert changed.exit_code == 1
+    assert changed.json["counts"]["incomparable"] == 1
+    assert changed.json["cases"][0]["differences"][0]["fact"] == "settings"
+    first, second = [item["campaign_id"] for item in bench.cli("campaigns", "--json").ok().json[1:3]][::-1]
+    nights = bench.cli("compare", first, second, "--fail-on", "never", "--json").ok().json
+    assert nights["cases"][0]["verdict"]["method"] == "welch"
+    allowed = bench.cli("compare", "--allow", "settings", "--fail-on", "never", "--json").ok().json
+    assert any(reason.startswith("Let pass:") for reason in allowed["cases"][0]["verdict"]["reasons"])
+
+
+def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Bench) -> None:
+    process = bench.cli.start(
+        "compare", "--ab", bench.program("old"), bench.program("killed", 15), "-m", bench.model, "-s", bench.serial,
+        "--detect", "2%", "--min-secs", "2", "--most-pairs", "10",
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if " 20/22 " in line:
+            break
+    process.kill()
+    process.communicate()
+    campaign = bench.cli("campaigns", "--json").ok().json[0]
+    assert campaign["status"] == "running"
+    before = {run["run_id"] for run in bench.cli("runs", campaign["campaign_id"], "--json").ok().json}
+    assert 20 <= len(before) <= 21
+    result = bench.cli("run", "--resume", "--json")
+    assert result.json["campaign_id"] == campaign["campaign_id"]
+    assert (result.json["left"], result.json["status"], result.exit_code) == (0, "finished", 1)
+    after = bench.cli("runs", campaign["campaign_id"], "--json").ok().json
+    assert before <= {run["run_id"] for run in after}
+    keys = [(run["case"]["build_sha256"], run["invocation"]) for run in after]
+    assert len(keys) == len(set(keys))
+    assert result.json["cases"][0]["verdict"]["outcome"] == "slower"
+
+
+def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measuring(bench: Bench) -> None:
+    for number, time in enumerate((0, 0, 0, 0, 40, 40)):
+        program = bench.program(f"release{number}", time)
+        bench.cli("builds", "add", program, "--name", "mine", "--release", f"v{number}").ok()
+    listed = bench.cli("builds", "list", "--all", "--json").ok().json["releases"]
+    mine = {item["release"]["tag"]: item["release_id"] for item in listed if item["release"]["name"] == "mine"}
+    words = (
+        "bisect", "--good", f"mine@{mine['v0']}", "--bad", f"mine@{mine['v5']}", "-m", bench.model, "-s",
+        bench.serial, "--detect", "20%", *FEW,
+    )  # fmt: skip
+    found = bench.cli(*words, "--json", timeout_s=PATIENCE_S).ok().json
+    assert (found["first_bad"]["tag"], found["last_good"]["tag"]) == ("v4", "v3")
+    assert found["step"]["verdict"]["low"] < 1.4 < found["step"]["verdict"]["high"]
+    assert found["is_virtual"]
+    assert len(found["probes"]) < 5
+    stored = len(bench.cli("campaigns", "--json").ok().json)
+    again = bench.cli(*words).ok()
+    assert f"first bad: mine@{mine['v4']} (v4); last good: mine@{mine['v3']} (v3)" in again.stdout
+    assert len(bench.cli("campaigns", "--json").ok().json) == stored
+    swapped = bench.cli("bisect", "--good", f"mine@{mine['v5']}", "--bad", f"mine@{mine['v0']}", "-m", bench.model)
+    assert swapped.exit_code == 2
+    assert "archived after" in swapped.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--ab", "build:a"), "two sides"),
+        (("--ab", "build:a", "model:b.tflite"), "differ in kind"),
+        (("--ab", "build:a", "build:b"), "no model is named"),
+        (("--ab", "build:", "build:b", "-m", "x.tflite"), "names nothing"),
+        (("--ab", "a", "b", "-m", "x.tflite", "--detect", "often"), "--detect"),
+        (("--ab", "a", "b", "-m", "x.tflite", "--detect", "0%"), "--detect"),
+        (("--ab", "a", "b", "-m", "x.tflite", "--budget", "-5"), "--budget"),
+        (("--by", "moon", "a", "b"), "--by"),
+        (("--by", "config", "threads", "b"), "isn't name=value"),
+        (("--by", "device", "a"), "two sides"),
+        (("--allow", "virtual"), "can't be let pass"),
+        (("--format", "pdf"), "no format"),
+        (("--threshold", "-1%"), "--threshold"),
+        (("previous", "newest", "third"), "two sides"),
+    ],
+)
+def test_what_cannot_be_compared_is_told_in_one_clear_error(cli: Cli, words: tuple[str, ...], message: str) -> None:
+    done = cli("compare", *words)
+    assert done.exit_code == 2, done.stdout + done.stderr
+    assert message in done.stderr
+
+
+def test_a_side_against_itself_is_refused(bench: Bench) -> None:
+    copy = bench.folder / "copy"
+    shutil.copy(bench.program("old"), copy)
+    done = bench.ab(bench.program("old"), copy)
+    assert done.exit_code == 2
+    assert "same content" in done.stderr
