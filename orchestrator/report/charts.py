@@ -67,10 +67,6 @@ def _device_colour() -> alt.Color:
     )
 
 
-def _device_shape() -> alt.Shape:
-    return alt.Shape("device:N", title=None, scale=alt.Scale(range=_SHAPES))
-
-
 def _finish(
     chart: alt.Chart | alt.LayerChart | alt.FacetChart,
     *,
@@ -122,9 +118,7 @@ def _latency() -> ChartSpec:
         tooltip=[*_CASE_TOOLTIP, alt.Tooltip("value:Q", format=".4g"), "low:Q", "high:Q", "delegate_truth:N"],
     )
     interval = base.mark_rule(strokeWidth=2).encode(x=_x("low", "median latency in ms"), x2="high:Q")
-    point = base.mark_point(filled=True, size=70, opacity=1).encode(
-        x=_x("value", "median latency in ms"), shape=_device_shape()
-    )
+    point = base.mark_point(filled=True, size=70, opacity=1).encode(x=_x("value", "median latency in ms"))
     chart = alt.layer(interval, point)
     spec = _finish(chart, measure="x", lines=("configuration", "device"))
     return ChartSpec(
@@ -147,7 +141,7 @@ def _threads() -> ChartSpec:
         tooltip=[*_CASE_TOOLTIP, "threads:Q", alt.Tooltip("value:Q", format=".4g")],
     )
     line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("delegate:N", title="delegate"))
-    chart = alt.layer(line, base.mark_point(filled=True, size=60, opacity=1).encode(shape=_device_shape()))
+    chart = alt.layer(line, base.mark_point(filled=True, size=60, opacity=1))
     return ChartSpec(
         name="threads",
         title="Latency by number of threads",
@@ -168,7 +162,7 @@ def _efficiency() -> ChartSpec:
     )
     ideal = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.7).encode(y=alt.YDatum(100))
     line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("delegate:N", title="delegate"))
-    chart = alt.layer(ideal, line, base.mark_point(filled=True, size=60, opacity=1).encode(shape=_device_shape()))
+    chart = alt.layer(ideal, line, base.mark_point(filled=True, size=60, opacity=1))
     return ChartSpec(
         name="efficiency",
         title="Efficiency per thread",
@@ -297,7 +291,7 @@ def _grouped_bars(name: str, title: str, description: str, dataset: str, unit: s
             tooltip=["place:N", "part:N", alt.Tooltip("amount:Q", format=".4g")],
         )
     )
-    spec = _finish(chart, measure="x", lines=("place", "part"))
+    spec = _finish(chart, lines=("place", "part"))
     return ChartSpec(name=name, title=title, description=description, dataset=dataset, by="model", spec=spec)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -127,7 +127,7 @@ def profiles_of(runs: Iterable[RunRecord]) -> tuple[Profile, ...]:
 def compare_profiles(before: Profile, after: Profile) -> ProfileDiff:
     """Return what explains the difference between two runs of one model: operators that moved, then those that changed.
 
-    Operators are matched by type, name and how often that name came before; a delegate's partitions by their place.
+    Operators are matched by type, name and how often that name came before; all partitions of one delegate are one row.
     """
     old, new = _keyed(before), _keyed(after)
     rows = [_diff_row(old.get(key), new.get(key), before, after) for key in dict.fromkeys([*old, *new])]
@@ -173,12 +173,23 @@ def _is_delegate(word: str) -> bool:
 
 
 def _keyed(profile: Profile) -> dict[tuple[str, str, int], OperatorRow]:
+    """Return the rows by what they are matched by; all partitions of one delegate are one row."""
     seen: Counter[tuple[str, str]] = Counter()
-    keyed = {}
+    keyed: dict[tuple[str, str, int], OperatorRow] = {}
     for row in profile.rows:
         name = "" if row.is_delegate else _NODE_NUMBER.sub("", row.name)
-        keyed[row.node_type, name, seen[row.node_type, name]] = row
+        count = seen[row.node_type, name]
         seen[row.node_type, name] += 1
+        if not row.is_delegate:
+            keyed[row.node_type, name, count] = row
+            continue
+        whole = keyed.get((row.node_type, "", 0))
+        keyed[row.node_type, "", 0] = replace(
+            row,
+            name="1 partition" if whole is None else f"{count + 1} partitions",
+            mean_us=row.mean_us + (whole.mean_us if whole is not None else 0.0),
+            share=row.share + (whole.share if whole is not None else 0.0),
+        )
     return keyed
 
 
@@ -215,7 +226,7 @@ def _sentences(rows: Sequence[DiffRow], before: Profile, after: Profile) -> Iter
         if moved:
             yield f"{_operators(len(moved))} {change} ({verb}): {_named(moved)}."
     if after.islands != before.islands:
-        yield f"CPU islands between a delegate's partitions: {before.islands} before, {after.islands} after."
+        yield f"CPU islands beside a delegate's partitions: {before.islands} before, {after.islands} after."
     changed = [row for row in rows if row.change in ("slower", "faster")]
     if changed:
         worst = changed[0]

@@ -62,7 +62,7 @@
     walk(spec, function (part) {
       var channel = part.encoding && measure && part.encoding[measure];
       if (!channel || !channel.scale) { return; }
-      if (isLog) { channel.scale = { type: "log", zero: false }; }
+      if (isLog) { channel.scale = { type: "log" }; }
       if (isRelative) { channel.title = "latency as a multiple of the baseline's"; }
     });
     if (innerWidth < 700) {
@@ -89,6 +89,7 @@
       values.forEach(function (value) { self.picker.append(new Option(value, value)); });
       var label = make("label", "", by + " ");
       label.append(this.picker);
+      this.picker.setAttribute("aria-label", by + " of " + this.chart.title);
       if (values.length > 1) { tools.append(label); }
       this.picker.addEventListener("change", function () { self.draw(); });
     }
@@ -96,6 +97,7 @@
       var toggle = make("input"), text = make("label");
       toggle.type = "checkbox";
       text.append(toggle, " logarithmic");
+      toggle.setAttribute("aria-label", "logarithmic scale of " + self.chart.title);
       toggle.addEventListener("change", function () { self.isLog = toggle.checked; self.draw(); });
       tools.append(text);
     }
@@ -135,7 +137,11 @@
       delete spec.datasets;
       if (self.view) { self.view.finalize(); self.view = null; }
       self.drawing.setAttribute("aria-label", self.chart.title + (self.picker ? ", " + self.picker.value : "") + ". " + self.chart.description + " " + rows.length + " rows; the table has the figures.");
-      return window.vegaEmbed(self.drawing, spec, {
+      /* The whole drawing is one picture with a text of its own; what is inside of it isn't read out. */
+      var inner = make("div", "inner");
+      inner.setAttribute("aria-hidden", "true");
+      self.drawing.replaceChildren(inner);
+      return window.vegaEmbed(inner, spec, {
         mode: "vega-lite", actions: false, logLevel: 1, defaultStyle: false, hover: true, tooltip: tooltip, config: config(),
         renderer: rows.length > MANY_MARKS ? "canvas" : "svg"
       });

@@ -140,6 +140,7 @@
   function labelled(text, control) {
     var label = make("label", "", text + " ");
     label.append(control);
+    control.setAttribute("aria-label", text);
     return label;
   }
   function width(column) {

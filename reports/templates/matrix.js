@@ -103,13 +103,13 @@ report.comparison = (function () {
       document.dispatchEvent(new Event("report-comparison"));
     });
     var find = report.byId("find-model");
-    find.addEventListener("input", function () {
+    if (find) { find.addEventListener("input", function () {
       var words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
       document.querySelectorAll(".model-block").forEach(function (block) {
         var name = block.dataset.model.toLowerCase();
         block.hidden = !words.every(function (word) { return name.indexOf(word) !== -1; });
       });
-    });
+    }); }
   }
   return { state: state, load: load, ratio: ratio };
 })();

@@ -14,6 +14,7 @@ from orchestrator.records.run import (
     DelegateEvidence,
     DelegateTruth,
     LatencySummary,
+    OperatorTime,
     Outcome,
     RunRecord,
     ToolReport,
@@ -367,6 +368,42 @@ def small_lab() -> Lab:
         devices={facts.serial: facts for facts in (PIXEL_3, PIXEL_4, HOST)},
         models={model.sha256: model for model in (MOBILENET, MOBILENET_INT8)},
     )
+
+
+def profile(owner: Case, rows: Sequence[tuple[str, str, float]], campaign_id: CampaignId = CAMPAIGN) -> RunRecord:
+    """Return a profiled run: (type, name, microseconds) in the order in which the operators ran."""
+    total_us = sum(time_us for _, _, time_us in rows)
+    record = run(owner, 0, total_us, run_pass=Pass.PROFILE, campaign_id=campaign_id)
+    assert record.report is not None
+    operators = tuple(
+        OperatorTime(node_type=kind, name=name, first_us=None, mean_us=time_us, times_called=1, run_order=order)
+        for order, (kind, name, time_us) in enumerate(rows)
+    )
+    return replace(record, report=replace(record.report, operators=operators))
+
+
+LATER = CampaignId("20260315-220500-nightly")
+GPU_PART = "TfLiteGpuDelegateV2"
+CPU_ROWS = (("CONV_2D", "[conv1]:0", 9_000.0), ("CONV_2D", "[conv2]:1", 12_000.0), ("TOPK_V2", "[top]:2", 400.0))
+GPU_ROWS = ((GPU_PART, "Delegate:3", 6_000.0),)
+SPLIT_ROWS = ((GPU_PART, "Delegate:3", 3_500.0), ("TOPK_V2", "[top]:2", 450.0), (GPU_PART, "Delegate:4", 2_500.0))
+
+
+def rich_lab() -> Lab:
+    """Return the small lab with profiles of two nights and a sustained run beside: every section has something."""
+    lab = small_lab()
+    gpu = case(PIXEL_3, MOBILENET, DelegateName.GPU, 1)
+    cpu = case(PIXEL_3, MOBILENET, DelegateName.XNNPACK, 1)
+    lab.runs += [profile(cpu, CPU_ROWS), profile(gpu, GPU_ROWS), profile(gpu, SPLIT_ROWS, LATER)]
+    for number in range(30):
+        slower = 1.0 if number < 12 else 1.25
+        hot = run(gpu, number, 6_450.0 * slower, run_pass=Pass.SUSTAINED)
+        lab.runs.append(replace(hot, started_at=START + timedelta(seconds=20 * number)))
+    later = replace(
+        lab.campaigns[0], campaign_id=LATER, created_at=START + timedelta(days=1), invocations=(), skipped=()
+    )
+    lab.campaigns = (*lab.campaigns, later)
+    return lab
 
 
 def lab_of(runs: Sequence[RunRecord], *devices: DeviceFacts, models: Sequence[Model] = (), **campaign: object) -> Lab:

@@ -1,0 +1,113 @@
+"""Threads, delegates, trade-offs and sustained runs of a report; charts as pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sample_lab import MOBILENET_INT8, PIXEL_3, PIXEL_4, case, hostile_lab, lab_of, rich_lab, series, small_lab
+
+from orchestrator.cli.reports import load_accuracy
+from orchestrator.errors import UsageError
+from orchestrator.records.verdict import Grade
+from orchestrator.records.workload import DelegateName, ToolName
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.chart_rows import chart_rows
+from orchestrator.report.curves import worst_grade
+from orchestrator.report.pictures import packed_runtime, pictures_of, write_pictures
+from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
+
+ACCURACY = {"mobilenet_v1_1.0_224.tflite": 71.8, MOBILENET_INT8.sha256: 70.7}
+
+
+def test_efficiency_is_the_gain_by_the_threads_that_it_took() -> None:
+    runs = [*series(case(threads=1), 40_000), *series(case(threads=2), 25_000), *series(case(threads=4), 16_000)]
+    steps = thread_steps(build_report_data(**lab_of(runs).inputs()).results)
+    assert [step.row.case.threads for step in steps] == [1, 2, 4]
+    assert [round(step.speed_up, 3) for step in steps] == [1.0, 1.6, 2.5]
+    assert [round(step.efficiency, 3) for step in steps] == [1.0, 0.8, 0.625]
+
+
+def test_threads_of_other_tools_delegates_and_devices_arent_one_series() -> None:
+    runs = [
+        *series(case(threads=1), 40_000),
+        *series(case(threads=4, tool=ToolName.APK), 20_000),
+        *series(case(PIXEL_4, threads=4), 20_000),
+        *series(case(delegate=DelegateName.CPU, threads=4), 20_000),
+    ]
+    assert thread_steps(build_report_data(**lab_of(runs, PIXEL_3, PIXEL_4).inputs()).results) == ()
+
+
+def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
+    steps = delegate_steps(build_report_data(**small_lab().inputs()).results)
+    partial = [step for step in steps if step.delegated_nodes == 28]
+    assert [step.fallen_off for step in partial] == ["TOPK_V2 (Operation is not supported.)"]
+    assert [step.speed_up for step in steps if step.row.result.status.value == "fell-back"] == [None]
+
+
+def test_front_has_what_nothing_beats_in_every_figure() -> None:
+    points = {"small": (1.0, 9.0), "fast": (5.0, 2.0), "beaten": (6.0, 3.0), "twin": (5.0, 2.0), "even": (5.0, 4.0)}
+    assert on_front(points) == {"small", "fast", "twin"}
+
+
+def test_accuracy_is_known_by_name_and_by_content() -> None:
+    data = build_report_data(**small_lab().inputs(), accuracy=ACCURACY)
+    assert [model.accuracy for model in data.models] == [71.8, 70.7]
+
+
+def test_sustained_run_is_a_curve_of_its_own() -> None:
+    data = build_report_data(**rich_lab().inputs())
+    (found,) = [run for row in data.results for run in row.sustained]
+    assert len(found.points) == 30
+    assert found.curve.slowdown == pytest.approx(1.25)
+
+
+def test_grade_is_the_worst_and_unknown_when_one_is() -> None:
+    assert worst_grade([Grade.A, Grade.C, Grade.B]) is Grade.C
+    assert worst_grade([Grade.A, None]) is None
+    assert worst_grade([]) is None
+
+
+def test_charts_never_show_a_figure_that_isnt_the_delegates() -> None:
+    sets = chart_rows(build_report_data(**small_lab().inputs()))
+    assert 24.3 not in [row["value"] for row in sets["cases"]]
+    assert all("(virtual)" in str(row["device"]) for row in sets["cases"] if row["is_virtual"])
+    assert "operators" not in sets
+
+
+def test_pictures_have_safe_names_and_say_virtual(tmp_path: Path) -> None:
+    data = build_report_data(**hostile_lab().inputs())
+    stems = [picture.stem for picture in pictures_of(data)]
+    assert len(stems) == len(set(stems)) > 0
+    assert all("/" not in stem and not stem.startswith(".") and len(stem) < 120 for stem in stems)
+    small = build_report_data(**lab_of(series(case(threads=1), 40_000)).inputs())
+    files = write_pictures(small, tmp_path / "slides")
+    svg = next(path for path in files if path.name.startswith("latency") and path.suffix == ".svg")
+    assert "Virtual phones: no measurement" in svg.read_text()
+    assert svg.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_library_is_put_together_once_and_a_broken_copy_is_passed_over(tmp_path: Path) -> None:
+    first = packed_runtime(tmp_path)
+    (kept,) = tmp_path.iterdir()
+    assert packed_runtime(tmp_path) == first
+    kept.write_text("half")
+    assert packed_runtime(tmp_path) == first
+    assert kept.read_text().strip() == first
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name,top1\n", ":1: the columns must be model,accuracy"),
+        ("model,accuracy\nm,high\n", ":2: there is no accuracy from 0 to 100"),
+        ("model,accuracy\nm,0.7\n\nn,170\n", ":4: there is no accuracy"),
+        ("model,accuracy\nm\n", ":2: there is no accuracy"),
+    ],
+)
+def test_accuracy_file_that_cant_be_read_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "accuracy.csv"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_accuracy(path)
+    assert said in str(caught.value)
