@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from orchestrator.analysis.sentinel import SentinelVerdict, sentinel_moved
+from orchestrator.analysis.sentinel import HISTORY_MIN, SentinelVerdict, sentinel_moved
 from orchestrator.analysis.sustained_runs import measured_us
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
 from orchestrator.records.run import Outcome, RunRecord
@@ -16,7 +17,7 @@ from orchestrator.records.workload import Pass
 
 #: Invocations of the reference workload in one check; the number of its first one is a multiple of it.
 CHECK_INVOCATIONS: Final = 3
-#: Of earlier campaigns, so many of the last figures say how the device usually is.
+#: Of earlier campaigns, so many of the last checks say how the device usually is.
 USUAL_COUNT: Final = 9
 
 
@@ -68,12 +69,32 @@ def verdict_of(runs: Sequence[RunRecord], check: Check, history_us: Sequence[flo
     """Return what a check says against the campaign's baseline; the history tells the device's own noise.
 
     A check up to the baseline is held against the last figures of earlier campaigns. ``runs`` are one device's of one
-    campaign, ``history_us`` the reference workload's figures of earlier ones.
+    campaign, ``history_us`` what :func:`history_of` gives of earlier ones.
     """
     baseline = baseline_of(runs)
     if baseline is None or check.number <= baseline.number:
-        return sentinel_moved(history_us[-USUAL_COUNT:], check.latencies_us, history_us)
-    return sentinel_moved(baseline.latencies_us, check.latencies_us, history_us)
+        return sentinel_moved(history_us[-USUAL_COUNT:], _figures(check, history_us), history_us)
+    return sentinel_moved(_figures(baseline, history_us), _figures(check, history_us), history_us)
+
+
+def history_of(runs: Iterable[RunRecord]) -> tuple[float, ...]:
+    """Return a figure for each check of earlier campaigns: the median of its invocations, in microseconds.
+
+    Invocations of one check are more alike than those of two: only whole checks tell how far they lie apart.
+    """
+    numbered: dict[tuple[CampaignId, int], list[float]] = {}
+    for run in runs:
+        latency_us = measured_us(run) if run.run_pass is Pass.SENTINEL else None
+        if latency_us is not None:
+            numbered.setdefault((run.campaign_id, run.invocation // CHECK_INVOCATIONS), []).append(latency_us)
+    return tuple(statistics.median(figures) for figures in numbered.values())
+
+
+def _figures(check: Check, history_us: Sequence[float]) -> tuple[float, ...]:
+    """Return a check's figures of the kind that its noise is known of."""
+    if len(history_us) < HISTORY_MIN or not check.latencies_us:
+        return check.latencies_us
+    return (statistics.median(check.latencies_us),)
 
 
 def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict[RunId, Finding]:
@@ -118,11 +139,11 @@ def with_doubts(runs: Sequence[RunRecord]) -> list[RunRecord]:
     findings: dict[RunId, Finding] = {}
     history_us: dict[CaseKey, list[float]] = {}
     for own in by_device.values():
-        figures = [(run.case.case_key, measured_us(run)) for run in own if run.run_pass is Pass.SENTINEL]
-        if figures:
-            known = history_us.setdefault(figures[0][0], [])
+        keys = [run.case.case_key for run in own if run.run_pass is Pass.SENTINEL]
+        if keys:
+            known = history_us.setdefault(keys[0], [])
             findings |= doubted(own, tuple(known))
-            known += [latency_us for _, latency_us in figures if latency_us is not None]
+            known += history_of(own)
     return [
         _doubtful(run, findings[run.run_id]) if run.run_id in findings else run
         for run in runs

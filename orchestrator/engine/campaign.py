@@ -125,7 +125,7 @@ class CampaignRunner:
                     finally:
                         self._put_back(device)
             except DeviceError as error:
-                reason = str(error)
+                reason = str(error).removeprefix(f"{device.serial}: ")
                 lost[device.serial] = reason
             finally:
                 work = queue.open_work() if queue is not None else self._open(workload)[facts.serial]

@@ -133,9 +133,10 @@ class CaseRunner:
         self._check_cancelled()
         return fitness
 
-    def forget_files(self) -> None:
-        """Look again whether files are there before the next run."""
+    def forget(self) -> None:
+        """Take nothing for known that was seen of the device: it was booted anew."""
         self._placer.forget()
+        self._last_state = (0.0, None)
 
     def _keep(self, run: RunRecord) -> None:
         self._services.store.append_run(run)

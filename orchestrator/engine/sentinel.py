@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.analysis.brackets import CHECK_INVOCATIONS, Check, baseline_of, checks, verdict_of
+from orchestrator.analysis.brackets import CHECK_INVOCATIONS, Check, baseline_of, checks, history_of, verdict_of
 from orchestrator.analysis.sentinel import SentinelVerdict
-from orchestrator.analysis.sustained_runs import measured_us
 from orchestrator.clock import Deadline
 from orchestrator.engine.case_runner import READY_S, CaseRunner
 from orchestrator.engine.events import DeviceNote
@@ -51,13 +50,9 @@ class Sentinel:
         self._checked_at_s = 0.0
         campaign_id = workload.campaign.campaign_id
         #: Of earlier campaigns, in the order in which they were stored.
-        self._history_us = [
-            latency_us
-            for run in list(services.store.runs(case_keys=[self._case.case_key]))
-            if run.run_pass is Pass.SENTINEL
-            and run.campaign_id != campaign_id
-            and (latency_us := measured_us(run)) is not None
-        ]
+        self._history_us = history_of(
+            run for run in services.store.runs(case_keys=[self._case.case_key]) if run.campaign_id != campaign_id
+        )
 
     def begin(self) -> None:
         """Ask how the device is before anything else; raises DeviceUnusableError for one that is to be set aside."""
@@ -159,7 +154,7 @@ class Sentinel:
             if deadline.expired:
                 raise DeviceUnusableError("was told to boot anew and didn't", serial=self._device.serial)
             clock.wait(0.5, self._services.cancelled)
-        self._runner.forget_files()
+        self._runner.forget()
 
     def _note(self, text: str, *, is_problem: bool = False) -> None:
         self._services.observer.on_event(DeviceNote(serial=self._device.serial, text=text, is_problem=is_problem))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from orchestrator.analysis.brackets import baseline_of, checks, doubted, verdict_of, with_doubts
+from orchestrator.analysis.brackets import baseline_of, checks, doubted, history_of, verdict_of, with_doubts
 from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS, attempts, curve_of, is_over
 from orchestrator.records.campaign import Invocation
-from orchestrator.records.identity import RunId
+from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
@@ -96,3 +96,14 @@ def test_an_attempt_without_figures_ends_and_an_unfit_wait_is_none() -> None:
     assert is_over(failed, 600)
     assert curve_of(attempts(failed)[0]) is None
     assert attempts([replace(sustained_run(0, 0), outcome=Outcome.UNFIT)]) == ()
+
+
+def test_the_noise_of_a_device_is_that_between_checks_and_not_within_one() -> None:
+    nights = []
+    for night, level in enumerate((1000, 1040, 1005, 1045, 1000, 1042)):
+        nights += [replace(item, campaign_id=CampaignId(f"night-{night}")) for item in check(0, 0, level)]
+    history_us = history_of([*nights, timing(0, 500)])
+    assert history_us == (1001, 1041, 1006, 1046, 1001, 1043)
+    tonight = [*check(0, 0, 1000), timing(0, 20), *check(1, 40, 1042)]
+    assert not verdict_of(tonight, checks(tonight)[1], history_us).moved
+    assert verdict_of([*tonight, *check(2, 60, 1500)], checks(check(2, 60, 1500))[0], history_us).moved
