@@ -18,6 +18,8 @@ from orchestrator.records.sample import SAMPLES_FILE, RunSamples, Sample
 
 #: A stretch between two looks is judged from this length on: the kernel counts in steps of 10 ms.
 STRETCH_MIN_S: Final = 1.0
+#: Looks that took a larger share of the stretch between them show work and clocks of different moments.
+LOOK_MAX: Final = 0.03
 #: A stretch is as busy as the busiest one from this share on, and busy at all from so many cores on.
 FULL_SHARE: Final = 0.97
 FULL_CORES_MIN: Final = 0.5
@@ -125,6 +127,8 @@ def _largest_fall(clocks: Sequence[float]) -> float | None:
 
 def _busy_cores(earlier: Sample, later: Sample) -> float | None:
     span_s = later.uptime_s - earlier.uptime_s
+    if max(earlier.took_s, later.took_s) > LOOK_MAX * span_s:
+        return None
     busy_s = _difference(earlier.cpu_busy_s, later.cpu_busy_s)
     return None if busy_s is None or span_s < STRETCH_MIN_S else busy_s / span_s
 

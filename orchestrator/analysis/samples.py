@@ -39,8 +39,8 @@ def _children_s(text: str) -> float | None:
 
 
 def _sample(text: str) -> Sample | None:
-    uptime = re.search(r"^/proc/uptime:(\d+(?:\.\d+)?)", text, re.M)
-    if uptime is None:
+    uptimes = [float(figure) for figure in re.findall(r"^/proc/uptime:(\d+(?:\.\d+)?)", text, re.M)]
+    if not uptimes:
         return None
     lines = text.splitlines()
     busy_s, total_s = _cpu_time(text)
@@ -53,7 +53,8 @@ def _sample(text: str) -> Sample | None:
             ticks.setdefault(int(found[1]), {})[int(found[2])] = int(found[3])
     gpu, gpu_ticks = _gpu(lines)
     return Sample(
-        uptime_s=float(uptime[1]),
+        uptime_s=uptimes[0],
+        took_s=uptimes[-1] - uptimes[0],
         cpu_busy_s=busy_s,
         cpu_total_s=total_s,
         clock_khz=clocks["scaling_cur_freq"],

@@ -45,8 +45,9 @@ SAMPLER_SCRIPT: Final = (
     "done 2>/dev/null\n"
     "look() {\n"
     " echo --look\n"
-    ' read l </proc/stat && echo "/proc/stat:$l"\n'
-    f' grep -H "" /proc/uptime $c/scaling_cur_freq $c/scaling_max_freq $c/stats/time_in_state {_GPU} $t $z\n'
+    # The time before and after: a look that was held up is of no one moment.
+    ' read u </proc/uptime && read l </proc/stat && echo "/proc/uptime:$u" && echo "/proc/stat:$l"\n'
+    f' grep -H "" $c/stats/time_in_state /proc/uptime $c/scaling_cur_freq $c/scaling_max_freq {_GPU} $t $z\n'
     "} 2>/dev/null\n"
     'if [ "$1" = once ]; then look; exit 0; fi\n'
     # The slowest cluster's cores, unless all are equal.

@@ -15,6 +15,8 @@ class Sample:
     """One look; None or an empty mapping is unknown."""
 
     uptime_s: float
+    #: Between reading the processors' time and having read the clusters' time in state.
+    took_s: float = 0.0
     #: Time of all cores together since boot: worked, and all.
     cpu_busy_s: float | None = None
     cpu_total_s: float | None = None

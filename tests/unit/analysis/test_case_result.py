@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 from sample_lab import case, run, series
 
 from orchestrator.analysis.case_result import CaseStatus, judge_case
 from orchestrator.records.run import DelegateTruth, Outcome
-from orchestrator.records.verdict import Finding, Quality, Severity
+from orchestrator.records.verdict import Finding, Grade, Quality, Severity
 from orchestrator.records.workload import Pass
 
 OWNER = case()
@@ -143,3 +145,58 @@ def test_case_without_invocations_was_not_run():
 def test_interrupted_invocations_dont_count_against_the_case():
     aborted = [run(OWNER, number, None, outcome=Outcome.ABORTED) for number in range(2, 6)]
     assert judge_case([*series(OWNER, 5_000.0, 2), *aborted]).is_judged
+
+
+def at_clock(one, khz):
+    """Return a run whose fastest cluster spent all of its time at one clock."""
+    before, after = one.state_before, one.state_after
+    ticks = {300_000: 1000, 2_000_000: 1000, 2_800_000: 1000}
+    return replace(
+        one,
+        state_before=replace(before, uptime_s=10.0, time_in_state={4: ticks}),
+        state_after=replace(after, uptime_s=20.0, time_in_state={4: {**ticks, khz: ticks[khz] + 1000}}),
+    )
+
+
+def test_an_invocation_at_lower_clocks_than_its_siblings_is_told_and_makes_the_case_suspect():
+    runs = [
+        at_clock(one, 2_000_000 if number == 3 else 2_800_000) for number, one in enumerate(series(OWNER, 5_000.0, 6))
+    ]
+    result = judge_case(runs)
+    assert [finding.code for finding in result.findings] == ["clocks-low"]
+    assert "invocation 3" in result.findings[0].evidence
+    assert result.quality is Quality.SUSPECT
+    assert any("lower clocks" in note for note in result.notes)
+
+
+def test_equal_clocks_and_too_few_siblings_are_no_finding():
+    same = [at_clock(one, 2_000_000) for one in series(OWNER, 5_000.0, 6)]
+    assert judge_case(same).findings == ()
+    few = [
+        at_clock(one, khz)
+        for one, khz in zip(series(OWNER, 5_000.0, 3), (2_000_000, 2_800_000, 2_800_000), strict=True)
+    ]
+    assert judge_case(few).findings == ()
+
+
+def graded(one, grade):
+    return replace(one, verdict=replace(one.verdict, grade=grade))
+
+
+def test_a_case_has_the_worst_grade_of_its_invocations_and_says_that_they_differ():
+    runs = [graded(one, grade) for one, grade in zip(series(OWNER, 5_000.0, 4), "BBCB", strict=True)]
+    runs = [graded(one, Grade(one.verdict.grade)) for one in runs]
+    result = judge_case(runs)
+    assert result.grade is Grade.C
+    assert [finding.code for finding in result.findings] == ["mixed-grades"]
+    assert any("1 of C" in note and "3 of B" in note for note in result.notes)
+    assert result.quality is Quality.TRUSTED
+    same = judge_case([graded(one, Grade.B) for one in runs])
+    assert (same.grade, same.findings) == (Grade.B, ())
+
+
+def test_grades_of_which_one_is_missing_are_mixed_and_the_case_has_none():
+    runs = [graded(one, Grade.B if number else None) for number, one in enumerate(series(OWNER, 5_000.0, 4))]
+    result = judge_case(runs)
+    assert result.grade is None
+    assert result.findings[0].code == "mixed-grades"

@@ -72,6 +72,14 @@ def test_what_cannot_be_read_is_no_look(data: bytes) -> None:
     assert parse_samples(data).samples == ()
 
 
+def test_looks_that_were_held_up_accuse_nobody() -> None:
+    falling = series([(2, 2, TOP), (2, 2, TOP), (2, 2, 1_800_000)], own_s=12)
+    assert throttled(falling)
+    held_up = falling.replace(b"/proc/uptime:102.00 9.9\n", b"/proc/uptime:102.00 9.9\n/proc/uptime:102.90 9.9\n")
+    held_up = held_up.replace(b"/proc/uptime:104.00 9.9\n", b"/proc/uptime:104.00 9.9\n/proc/uptime:104.90 9.9\n")
+    assert not throttled(held_up)
+
+
 def test_a_file_cut_off_anywhere_never_fails() -> None:
     whole = series([(2, 2, TOP)] * 3, own_s=12)
     for end in range(len(whole)):

@@ -43,6 +43,13 @@ GOOD = ToolReport(
 )
 CALM = DeviceState(at=NOW, boot_id="b1", thermal_status=0, clock_limit_khz={0: 1_800_000, 4: 2_800_000})
 
+CAPPED = replace(
+    CALM,
+    clock_khz={0: 300_000, 4: 300_000},
+    clock_limit_khz={0: 1_800_000, 4: 2_100_000},
+    time_in_state={4: {300_000: 5, 2_100_000: 5, 2_800_000: 5}},
+)
+
 
 def verdict(
     report: ToolReport | None = GOOD,
@@ -139,6 +146,52 @@ def test_what_did_not_complete_is_rejected() -> None:
             verdict(case=replace(CASE, delegate=DelegateName.CPU, threads=3)),
         ),
         ("battery-low", Quality.SUSPECT, verdict(after=replace(CALM, battery_percent=14))),
+        ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, cooling={"thermal-cpufreq-4": 2, "fan": 0}))),
+        (
+            "throttled",
+            Quality.SUSPECT,
+            verdict(before=replace(CALM, gpu_limit_khz=848_000), after=replace(CALM, gpu_limit_khz=572_000)),
+        ),
+        ("clocks-capped", Quality.TRUSTED, verdict(before=CAPPED, after=CAPPED)),
+        (
+            "clock-jumped",
+            Quality.SUSPECT,
+            verdict(before=replace(CALM, boot_at_s=1000), after=replace(CALM, boot_at_s=940)),
+        ),
+        ("screen-off", Quality.SUSPECT, verdict(after=replace(CALM, screen_on=False))),
+        (
+            "foreground-changed",
+            Quality.SUSPECT,
+            verdict(before=replace(CALM, foreground="a.launcher"), after=replace(CALM, foreground="b.updater")),
+        ),
+        (
+            "charging-changed",
+            Quality.TRUSTED,
+            verdict(before=replace(CALM, plugged="usb"), after=replace(CALM, plugged="none")),
+        ),
+        (
+            "battery-draining",
+            Quality.TRUSTED,
+            verdict(
+                before=replace(CALM, plugged="usb", battery_percent=71),
+                after=replace(CALM, plugged="usb", battery_percent=70),
+            ),
+        ),
+        (
+            "foreign-load",
+            Quality.SUSPECT,
+            judge(
+                GOOD,
+                Ending(outcome=Outcome.COMPLETED),
+                case=CASE,
+                run_pass=Pass.TIMING,
+                facts=FACTS,
+                before=CALM,
+                after=CALM,
+                samples=b"--look\n/proc/stat:cpu  100 0 0 900 0\n/proc/uptime:10.0 1\n\n"
+                b"--times\n0m0s 0m0s\n0m2.0s 0m0.0s\n--look\n/proc/stat:cpu  900 0 0 3100 0\n/proc/uptime:14.0 1\n",
+            ),
+        ),
         ("not-completed", Quality.REJECTED, verdict(None, ending=Ending(outcome=Outcome.TIMED_OUT))),
     ],
 )
@@ -154,6 +207,17 @@ def test_each_finding_is_made_and_weighs_what_the_docs_say(code: str, quality: Q
 def test_every_code_is_documented() -> None:
     text = (DOCS / "findings.md").read_text("utf-8")
     assert [code for code in CODES if f"| `{code}` |" not in text] == []
+
+
+def test_a_moved_clock_rejects_a_figure_that_is_a_mean() -> None:
+    moved = replace(CALM, boot_at_s=4600)
+    mean_only = replace(GOOD, inference=replace(STEADY, median_us=None, p5_us=None, p95_us=None))
+    assert verdict(mean_only, before=replace(CALM, boot_at_s=1000), after=moved).quality is Quality.REJECTED
+
+
+def test_the_benchmarks_own_app_may_come_to_the_screen() -> None:
+    before, after = replace(CALM, foreground="a.launcher"), replace(CALM, foreground="org.tensorflow.lite.benchmark")
+    assert not verdict(case=replace(CASE, tool=ToolName.APK), before=before, after=after).findings
 
 
 def test_unknown_state_is_no_finding() -> None:
