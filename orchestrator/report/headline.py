@@ -9,7 +9,9 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.compare import best_of
 from orchestrator.analysis.summary import Summary
+from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.verdict import Severity
+from orchestrator.records.workload import IMPORTED_TOOLS
 from orchestrator.report.data import CampaignRow, DeviceRow, Headline, ResultRow, SkipRow, Totals
 from orchestrator.report.labels import STATUS_WORDS, fallback_words
 from orchestrator.units import format_latency
@@ -142,7 +144,25 @@ def _warnings(results: Sequence[ResultRow]) -> tuple[str, ...]:
     if len(ordered) > _MOST_WARNINGS:
         hidden = len(ordered) - _MOST_WARNINGS
         warnings.append(f"{_counted(hidden, 'more kind')} of trouble: see the findings.")
-    return tuple(warnings)
+    return (*warnings, *_mixed_modes(results))
+
+
+def _mixed_modes(results: Sequence[ResultRow]) -> tuple[str, ...]:
+    """Say when figures of one model stand side by side that were measured in different modes: they aren't alike."""
+    modes: dict[str, set[str]] = defaultdict(set)
+    for row in results:
+        # This computer has no modes, and how a foreign app ran is its own affair.
+        if row.result.is_judged and row.case.serial != HOST_SERIAL and row.case.tool not in IMPORTED_TOOLS:
+            modes[row.model.sha256].add(row.case.process_mode.value)
+    mixed = [found for found in modes.values() if len(found) > 1]
+    if not mixed:
+        return ()
+    words = ", ".join(sorted(set().union(*mixed)))
+    text = (
+        f"Figures of different modes ({words}) stand side by side for {_counted(len(mixed), 'model')}: Android's "
+        "scheduler treats them differently; 'benchfarm device bias SERIAL' measures by how much on a phone."
+    )
+    return (text,)
 
 
 def _warning(reason: str, rows: Sequence[ResultRow]) -> str:

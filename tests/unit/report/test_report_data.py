@@ -149,6 +149,14 @@ def test_headline_says_what_not_to_trust():
     assert "rejected (rebooted)" in warnings
 
 
+def test_headline_warns_of_figures_of_different_modes_side_by_side():
+    shell, app = case(REAL_PIXEL), case(REAL_PIXEL, tool=ToolName.APK)
+    mixed = data_of(*series(shell, 1_000), *series(app, 1_050), devices=(REAL_PIXEL,)).headline.warnings
+    assert any("different modes (foreground, shell)" in text and "device bias" in text for text in mixed)
+    alike = data_of(*series(shell, 1_000), devices=(REAL_PIXEL,)).headline.warnings
+    assert not any("modes" in text for text in alike)
+
+
 def test_two_phones_of_one_kind_have_labels_of_their_own():
     twin = replace(REAL_PIXEL, serial=Serial("89AX0KQ99"))
     data = data_of(*series(case(REAL_PIXEL), 1_000), *series(case(twin), 1_000), devices=(REAL_PIXEL, twin))
