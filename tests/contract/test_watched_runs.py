@@ -28,14 +28,14 @@ def watched(
 ) -> Iterator[WatchedPhone]:
     process = request.getfixturevalue("adb_server")
     server = AdbServer(ServerAddress(port=process.port))
-    phone = make_lab(process, time_factor=12.0).add("pixel-3")
+    phone = make_lab(process, time_factor=6.0).add("pixel-3")
     server.connect_tcp(phone.address)
     yield WatchedPhone(phone, AdbDevice(server, phone.address), tmp_path)
     server.disconnect(phone.address)
 
 
 def test_throttled_runs_are_caught_and_calm_ones_are_not_accused(watched: WatchedPhone) -> None:
-    tallies = watched.measure(14, seed=5)
+    tallies = watched.measure(12, seed=5)
     for tally in tallies.values():
         assert not tally.wrong, tally.wrong
         assert tally.counts[True, True]
