@@ -71,17 +71,17 @@ def _middles(
     values = np.asarray(logs, dtype=float)
     order = np.argsort(values, kind="stable")
     values = values[order]
-    weights, noise = _draws(len(values), stream)
+    weights, squares, noise = _draws(len(values), stream)
     variances = None
     if errors is not None:
         variances = np.square(np.asarray(errors, dtype=float))[order]
         values = _without_own_errors(values, float(variances.mean()))
     both = []
     # A draw is its share of each invocation; taken from the sample's other end, it is a draw too.
-    for shares, sign in ((weights, 1.0), (weights[:, ::-1], -1.0)):
-        middles = shares @ values
+    for way, sign in ((1, 1.0), (-1, -1.0)):
+        middles = weights @ values[::way]
         if variances is not None:
-            middles = middles + sign * noise * np.sqrt(shares**2 @ variances)
+            middles = middles + sign * noise * np.sqrt(squares @ variances[::way])
         both.append(middles)
     return both[0], both[1]
 
@@ -95,8 +95,8 @@ def _without_own_errors(values: NDArray[np.float64], own_variance: float) -> NDA
 
 
 @lru_cache(maxsize=24)
-def _draws(count: int, stream: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the share of each invocation, by rank, in each draw's middle, and a standard normal for each draw.
+def _draws(count: int, stream: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the share of each invocation, by rank, in each draw's middle, its square, and a standard normal for each.
 
     The shares are HALF_DRAWS x count. How often each rank was drawn decides which copies are trimmed, whatever the
     values are, so that the middle of every draw is one product.
@@ -107,7 +107,8 @@ def _draws(count: int, stream: int) -> tuple[NDArray[np.float64], NDArray[np.flo
     drawn = chance.multinomial(count, np.full(count, 1 / count), size=HALF_DRAWS)
     upto, cut = drawn.cumsum(axis=1), trimmed_each_side(count)
     kept = np.clip(np.minimum(upto, count - cut) - np.maximum(upto - drawn, cut), 0, None)
-    return kept / (count - 2 * cut), chance.standard_normal(HALF_DRAWS)
+    shares = kept / (count - 2 * cut)
+    return shares, shares**2, chance.standard_normal(HALF_DRAWS)
 
 
 def _ends(middles: NDArray[np.float64], count: int, level: float) -> tuple[float, float]:
