@@ -12,10 +12,12 @@ from orchestrator.analysis.brackets import with_doubts
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, figure_us, judge_case, truth_of
 from orchestrator.analysis.compare import best_of, speed_up
 from orchestrator.analysis.rounds import standings
+from orchestrator.analysis.samples import parse_samples
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, ModelSha, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord, ToolReport
+from orchestrator.records.sample import SAMPLES_FILE, RunSamples, Sample
 from orchestrator.records.verdict import Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.report.curves import diff_pairs, sustained_rows, worst_grade
@@ -41,6 +43,8 @@ from orchestrator.report.starts import start_rows
 
 _VIRTUAL_SUFFIX = " (virtual)"
 _MODEL_SUFFIX = ".tflite"
+#: Looks at a device while a run measured that are kept of a case.
+_MOST_LOOKS = 120
 
 
 def build_report_data(
@@ -129,7 +133,7 @@ class _Gathered:
     def __init__(self, campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> None:
         self.cases: dict[CaseKey, Case] = {}
         self.runs: dict[CaseKey, list[RunRecord]] = defaultdict(list)
-        self.logs: dict[CaseKey, tuple[int, str, LogExcerpt]] = {}
+        self.logs: dict[CaseKey, tuple[int, str, LogExcerpt, tuple[Sample, ...]]] = {}
         for campaign in campaigns:
             for invocation in campaign.invocations:
                 # The reference workload says how the device is, and is no result of the plan.
@@ -156,11 +160,23 @@ class _Gathered:
             return
         log = excerpt(run.attachments)
         if log is not None:
-            self.logs[key] = (rank, run.run_id, log)
+            looks = next((item.data for item in run.attachments if item.name == SAMPLES_FILE), b"")
+            self.logs[key] = (rank, run.run_id, log, _thinned(parse_samples(looks)))
 
     def log_of(self, run: RunRecord) -> LogExcerpt | None:
         kept = self.logs.get(run.case.case_key)
         return kept[2] if kept is not None and kept[1] == run.run_id else None
+
+    def samples_of(self, run: RunRecord) -> tuple[Sample, ...]:
+        kept = self.logs.get(run.case.case_key)
+        return kept[3] if kept is not None and kept[1] == run.run_id else ()
+
+
+def _thinned(looks: RunSamples | None) -> tuple[Sample, ...]:
+    """Return at most as many looks as a small drawing can show."""
+    samples = looks.samples if looks is not None else ()
+    step = -(-len(samples) // _MOST_LOOKS) or 1
+    return samples[::step]
 
 
 def _result_row(
@@ -197,7 +213,7 @@ def _result_row(
         overall_memory_mib=_median([report.overall_memory_mib for report in memory]),
         peak_memory_mib=_median([report.peak_memory_mib for report in memory]),
         delegate=_evidence(result, trusted),
-        invocations=tuple(_invocation_row(run, run.run_id in used, gathered.log_of(run)) for run in runs),
+        invocations=tuple(_invocation_row(run, run.run_id in used, gathered) for run in runs),
         starts=start_rows(runs),
         profiles=profiles_of(runs),
         sustained=sustained_rows(runs),
@@ -257,7 +273,7 @@ def _evidence(result: CaseResult, reports: Sequence[ToolReport]) -> DelegateEvid
     return next(iter(matching), None) or (reports[-1].delegate if reports else None)
 
 
-def _invocation_row(run: RunRecord, is_used: bool, log: LogExcerpt | None) -> InvocationRow:
+def _invocation_row(run: RunRecord, is_used: bool, gathered: _Gathered) -> InvocationRow:
     report = run.report
     inference = report.inference if report is not None else None
     return InvocationRow(
@@ -283,7 +299,8 @@ def _invocation_row(run: RunRecord, is_used: bool, log: LogExcerpt | None) -> In
         command=run.command,
         state_before=run.state_before,
         state_after=run.state_after,
-        log=log,
+        log=gathered.log_of(run),
+        samples=gathered.samples_of(run),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orchestrator.records.device import DeviceState
+from orchestrator.records.sample import Sample
 from orchestrator.report.tables import NOTHING
 
 #: Zones outside of this aren't temperatures: trip points, disconnected sensors, voltages under a thermal name.
@@ -21,7 +22,7 @@ def hottest_text(state: DeviceState | None) -> str:
     return f"{heat:.1f} ({zone})"
 
 
-def plausible_heat_c(state: DeviceState) -> Mapping[str, float]:
+def plausible_heat_c(state: DeviceState | Sample) -> Mapping[str, float]:
     """Return the zones that show a temperature, in degrees Celsius."""
     low, high = _PLAUSIBLE_C
     return {zone: heat for zone, heat in state.heat_c.items() if low < heat < high}

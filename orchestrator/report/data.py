@@ -14,6 +14,7 @@ from orchestrator.analysis.compare import Ratio
 from orchestrator.analysis.sustained import SustainedCurve
 from orchestrator.records.device import DeviceFacts, DeviceState
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, Outcome
+from orchestrator.records.sample import Sample
 from orchestrator.records.start import StartStage
 from orchestrator.records.verdict import Grade, Quality, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
@@ -129,6 +130,8 @@ class InvocationRow:
     state_before: DeviceState | None
     state_after: DeviceState | None
     log: LogExcerpt | None
+    #: What the device was seen to be like while it ran; kept of the invocation whose log is shown.
+    samples: tuple[Sample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ from orchestrator.report.tables import (
     reference_lines,
     spread_text,
 )
-from orchestrator.report.traces import condition_traces
+from orchestrator.report.traces import condition_traces, sample_traces
 from orchestrator.resources import data_folder
 from orchestrator.units import US_PER_MS, format_bytes, format_duration
 
@@ -266,6 +266,7 @@ def _environment() -> jinja2.Environment:
         "size": format_bytes,
         "duration": format_duration,
         "moment": _moment,
+        "traces": sample_traces,
         "short": lambda text: text[:SHORT_HASH],
         "quality": quality_text,
         "delegate": delegate_text,

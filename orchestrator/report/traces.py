@@ -1,14 +1,14 @@
-"""Temperature and clocks over the time of a case, as small drawings; from what was read before and after each run."""
+"""Temperature and clocks over the time of a case, as small drawings; from looks before, during and after the runs."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from orchestrator.records.device import DeviceState
+from orchestrator.records.sample import Sample
 from orchestrator.report.conditions import plausible_heat_c
 from orchestrator.report.data import InvocationRow
 
@@ -37,14 +37,25 @@ class Trace:
 def condition_traces(invocations: Sequence[InvocationRow]) -> tuple[Trace, ...]:
     """Return the hottest zone and each cluster's clock and limit over time; nothing where they aren't known twice."""
     states = [state for run in invocations for state in (run.state_before, run.state_after) if state is not None]
-    series: dict[tuple[str, str], list[tuple[datetime, float]]] = defaultdict(list)
+    series: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for state in sorted(states, key=lambda state: state.at):
         for key, value in _figures(state).items():
-            series[key].append((state.at, value))
+            series[key].append((state.at.timestamp(), value))
     return tuple(_trace(name, unit, points) for (name, unit), points in series.items() if len(points) >= _LEAST_POINTS)
 
 
-def _figures(state: DeviceState) -> Mapping[tuple[str, str], float]:
+def sample_traces(samples: Sequence[Sample]) -> tuple[Trace, ...]:
+    """Return the same while one invocation ran, and how busy the GPU was, by looks at the device."""
+    series: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for sample in samples:
+        for key, value in _figures(sample).items():
+            series[key].append((sample.uptime_s, value))
+        if sample.gpu_busy_percent is not None:
+            series["GPU busy", "%"].append((sample.uptime_s, sample.gpu_busy_percent))
+    return tuple(_trace(name, unit, points) for (name, unit), points in series.items() if len(points) >= _LEAST_POINTS)
+
+
+def _figures(state: DeviceState | Sample) -> Mapping[tuple[str, str], float]:
     figures = {}
     zones = plausible_heat_c(state)
     if zones:
@@ -56,13 +67,13 @@ def _figures(state: DeviceState) -> Mapping[tuple[str, str], float]:
     return figures
 
 
-def _trace(name: str, unit: str, points: Sequence[tuple[datetime, float]]) -> Trace:
+def _trace(name: str, unit: str, points: Sequence[tuple[float, float]]) -> Trace:
     values = [value for _, value in points]
     low, high = min(values), max(values)
-    duration_s = (points[-1][0] - points[0][0]).total_seconds()
+    duration_s = points[-1][0] - points[0][0]
     places = []
     for at, value in points:
-        x = (at - points[0][0]).total_seconds() / duration_s * WIDTH if duration_s > 0 else 0.0
+        x = (at - points[0][0]) / duration_s * WIDTH if duration_s > 0 else 0.0
         y = HEIGHT - 4 - (value - low) / (high - low) * (HEIGHT - 8) if high > low else HEIGHT / 2
         places.append(f"{x:.1f},{y:.1f}")
     return Trace(
