@@ -218,7 +218,9 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
             codes = {
                 f.code for run in item.used.values() for f in run.verdict.findings if f.severity.value == "warning"
             }
-            notes.append(f"The {name} is suspect ({', '.join(sorted(codes)) or 'see its notes'}).")
+            codes |= {finding.code for finding in item.result.findings if finding.severity.value == "warning"}
+            why = "; ".join([*sorted(codes), *(note.rstrip(".") for note in item.result.notes)])
+            notes.append(f"The {name} is suspect ({why}).")
         if item.result.status is CaseStatus.UNCONFIRMED:
             notes.append(f"Nothing shows where the {name}'s operators ran.")
     if Fact.BUILD in rule.free and rule.axis is not Axis.BUILD and before.build != after.build:
