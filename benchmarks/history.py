@@ -1,10 +1,10 @@
 """A year of a lab in one store: its size, and how long the questions over many nights take.
 
-    python benchmarks/history.py [--nights 365] [--postgresql URL] [--keep FILE]
+    python benchmarks/history.py [--nights 36] --samples STORE [--postgresql URL]
 
 40 phones x 30 models x 6 configurations, one invocation a night. The bodies are real ones: what campaigns of virtual
-phones printed (``--samples``, a store with two runs of each case or more), with report, verdict and states, packed by the
-store's own packing against the first run of its case. To be done in minutes they are used again and again, and rows are
+phones printed (``--samples``, a store with two runs of each case or more), packed with report, verdict and states by
+the store itself, against the first run of the case. To be done in minutes they are used again and again, and rows are
 inserted in bulk; each series has a pattern of its own. A new build every 30 nights. No run has a finding, as the
 trusted runs of real phones. The reading is measured against the same question in plain SQL.
 """

@@ -139,3 +139,32 @@ def test_presets_differ_in_how_readily_they_alarm() -> None:
     found = {preset: len(changes(values, penalty=preset.penalty)) for preset in Preset}
 
     assert found[Preset.SENSITIVE] > found[Preset.DEFAULT] > found[Preset.QUIET] > 0
+
+
+def test_detection_meets_its_bar_at_quiet_phones_noise() -> None:
+    """3 and 5 % steps under heat drift and outliers at 0.3 to 1.5 % noise; benchmarks/regressions.py has the table."""
+    generator = np.random.default_rng(SEED)
+    count, nights, step = 150, 109, 95
+    cv = np.exp(generator.uniform(np.log(0.003), np.log(0.015), count))
+    drift = np.zeros((count, nights))
+    for night in range(1, nights):
+        drift[:, night] = 0.8 * drift[:, night - 1] + 0.6 * generator.normal(0, 1, count)
+    logs = cv[:, None] * (math.sqrt(0.7) * generator.normal(0, 1, (count, nights)) + math.sqrt(0.3) * drift)
+    logs += np.where(generator.random((count, nights)) < 0.02, generator.uniform(0.05, 0.34, (count, nights)), 0)
+
+    def alarmed(factor: float) -> tuple[float, float]:
+        values = 10_000 * np.exp(logs)
+        values[:, step:] *= factor
+        first = np.full(count, np.inf)
+        for night in range(step, nights):
+            seen = values[:, night - 89 : night + 1]
+            for change in changes(seen):
+                if is_alarm(change, nights=90) and (change.ratio > 1) == (factor >= 1):
+                    first[change.series] = min(first[change.series], night - step + 1)
+        return float(np.isfinite(first).mean()), float(np.median(first))
+
+    assert alarmed(1.05)[0] >= 0.99
+    share, delay = alarmed(1.03)
+    assert share >= 0.85
+    assert delay <= 3
+    assert alarmed(1.0)[0] <= 0.05
