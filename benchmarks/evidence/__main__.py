@@ -33,7 +33,11 @@ class Bounds:
 
     def check(self, what: str, value: float, *, low: float = 0.0, high: float = 1.0) -> None:
         promise = (
-            f"{low:.0%} to {high:.0%}" if low and high < 1 else f"at least {low:.0%}" if low else f"at most {high:.0%}"
+            f"{100 * low:.0f} to {100 * high:.0f} %"
+            if low and high < 1
+            else f"at least {low:.0%}"
+            if low
+            else f"at most {high:.0%}"
         )
         self.rows.append((what, promise, percent(value), low <= value <= high))
 
@@ -79,7 +83,7 @@ def coverage_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
         bounds.check(f"coverage of 95 % intervals over all noise: {way}", float(np.mean(values)), low=0.93, high=0.97)
     rows = [(way, *map(percent, values), percent(float(np.mean(values)))) for way, values in table.items()]
     bars = [(way, 100 * float(np.mean(values)), True) for way, values in table.items()]
-    draw("coverage.svg", drawing.bars("Intervals that hold the truth", bars, top=100, limits=(93, 97)))
+    draw("coverage.svg", drawing.bars("95 % intervals that hold the truth", bars, start=85, top=100, limits=(93, 97)))
     means = [(name, *map(percent, values)) for name, values in means_coverage(kinds).items()]
     return "\n".join(
         [
@@ -93,7 +97,7 @@ def coverage_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
 
 
 def means_coverage(kinds: Sequence[trials.Kind]) -> dict[str, list[float]]:
-    """Return the coverage of mean and t, whose truth is the mean of endless invocations without the slow ones."""
+    """Return the coverage of mean and t, whose truth is the mean of endless invocations."""
     return {
         f"mean and t, {count} invocations": [
             trials.coverage_of_means(kind, chance(2, count, column), COVERAGE_TRIALS, count=count)
@@ -230,7 +234,7 @@ def judging_part(bounds: Bounds) -> str:
     bounds.check("throttled runs caught", found.caught, low=0.99)
     bounds.check("calm runs accused of throttling", found.accused, high=0.01)
     rows = [(name, percent(rate), str(count)) for name, rate, count in found.rows]
-    text = prose.JUDGING.format(runs=judging.RUNS, touched=judging.TOUCHED)
+    text = prose.JUDGING.format(runs=judging.RUNS, touched=percent(judging.TOUCHED))
     return "\n".join([text, markdown(("runs", "called throttled", "runs"), rows)])
 
 

@@ -21,8 +21,6 @@ from orchestrator.analysis.trimming import degrees_of, middle
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "tflite_published.csv"
 FIXED_INVOCATIONS, FIXED_RUNS = 10, 50
-#: What a process costs beside its inferences: start, load, warm-up, probes.
-SETUP_S = 2.0
 #: The 90th percentile of noise over benchmarks is about three times its median (525 nightly series of a public
 #: project).
 NOISE_SPREAD = math.log(3.0) / 1.2816
@@ -101,7 +99,9 @@ def one_by_one(noises: Sequence[Noise], setup_s: float, rng: np.random.Generator
         variances = {runs: _variance(noise, runs, rng) for runs in (RUNS_MIN, FIXED_RUNS)}
         var_run = (variances[RUNS_MIN] - variances[FIXED_RUNS]) / (1 / RUNS_MIN - 1 / FIXED_RUNS)
         var_invocation = variances[FIXED_RUNS] - max(0.0, var_run) / FIXED_RUNS
-        runs = max(RUNS_MIN, runs_per_invocation(setup_s, run_s, max(0.0, var_run), max(0.0, var_invocation)))
+        best = runs_per_invocation(setup_s, run_s, max(0.0, var_run), max(0.0, var_invocation))
+        # Nothing is known of processes that go on for longer than the recorded ones.
+        runs = min(FIXED_RUNS, max(RUNS_MIN, best))
         goal = _width(variances[FIXED_RUNS], FIXED_INVOCATIONS)
         variance = _variance(noise, runs, rng)
         count = next(count for count in range(2, 1000) if _width(variance, count) <= goal)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 WIDTH, ROW, LEFT, RIGHT, TOP, BOTTOM = 720, 26, 250, 60, 46, 40
+#: Right of curves, for their names.
+MARGIN = 230
 _STYLE = (
     "<style>text{font:13px system-ui,sans-serif;fill:#222}.t{font-weight:600}.a{fill:#2563eb}.b{fill:#94a3b8}"
     ".g{stroke:#cbd5e1}.l{stroke:#dc2626;stroke-dasharray:4 3}.o{fill:none;stroke:#2563eb;stroke-width:2}"
@@ -15,22 +17,28 @@ _STYLE = (
 
 
 def bars(
-    title: str, rows: Sequence[tuple[str, float, bool]], *, top: float, unit: str = "%", limits: Sequence[float] = ()
+    title: str,
+    rows: Sequence[tuple[str, float, bool]],
+    *,
+    top: float,
+    start: float = 0.0,
+    unit: str = "%",
+    limits: Sequence[float] = (),
 ) -> str:
-    """Return horizontal bars: (label, value, ours); ``limits`` are drawn as dashed lines."""
+    """Return horizontal bars from ``start`` to ``top``: (label, value, ours); ``limits`` are drawn as dashed lines."""
     height = TOP + ROW * len(rows) + BOTTOM
-    scale = (WIDTH - LEFT - RIGHT) / top
+    scale = (WIDTH - LEFT - RIGHT) / (top - start)
     parts = [f'<text class="t" x="8" y="22">{escape(title)}</text>']
     for index, (label, value, is_ours) in enumerate(rows):
         y = TOP + index * ROW
-        length = min(value, top) * scale
+        length = (min(value, top) - start) * scale
         parts.append(f'<text x="{LEFT - 8}" y="{y + 14}" text-anchor="end">{escape(label)}</text>')
         parts.append(
             f'<rect class="{"a" if is_ours else "b"}" x="{LEFT}" y="{y}" width="{length:.1f}" height="{ROW - 8}"/>'
         )
         parts.append(f'<text x="{LEFT + length + 6:.1f}" y="{y + 14}">{value:.1f} {unit}</text>')
     for limit in limits:
-        x = LEFT + limit * scale
+        x = LEFT + (limit - start) * scale
         parts.append(f'<line class="l" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{height - BOTTOM + 4}"/>')
         parts.append(f'<text x="{x:.1f}" y="{height - 16}" text-anchor="middle">{limit:g} {unit}</text>')
     return _svg(height, title, parts)
@@ -43,11 +51,11 @@ def lines(
     height, left, base = 340, 60, 290
     right_most = max(x for _, points, _ in curves for x, _ in points)
     highest = max(y for _, points, _ in curves for _, y in points) or 1.0
-    x_scale, y_scale = (WIDTH - left - 160) / right_most, (base - TOP) / highest
+    x_scale, y_scale = (WIDTH - left - MARGIN) / right_most, (base - TOP) / highest
     parts = [f'<text class="t" x="8" y="22">{escape(title)}</text>']
     for part in range(5):
-        y, x = base - part / 4 * (base - TOP), left + part / 4 * (WIDTH - left - 160)
-        parts.append(f'<line class="g" x1="{left}" x2="{WIDTH - 160}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        y, x = base - part / 4 * (base - TOP), left + part / 4 * (WIDTH - left - MARGIN)
+        parts.append(f'<line class="g" x1="{left}" x2="{WIDTH - MARGIN}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{highest * part / 4:.3g}</text>')
         parts.append(f'<text x="{x:.1f}" y="{base + 18}" text-anchor="middle">{right_most * part / 4:.3g}</text>')
     for index, (label, points, is_ours) in enumerate(curves):
@@ -56,7 +64,9 @@ def lines(
         last_x, last_y = points[-1]
         y = base - last_y * y_scale + 4 - 14 * index * (last_y == curves[0][1][-1][1])
         parts.append(f'<text x="{left + last_x * x_scale + 6:.1f}" y="{y:.1f}">{escape(label)}</text>')
-    parts.append(f'<text x="{(WIDTH - 160 + left) / 2}" y="{height - 10}" text-anchor="middle">{escape(x_name)}</text>')
+    parts.append(
+        f'<text x="{(WIDTH - MARGIN + left) / 2}" y="{height - 10}" text-anchor="middle">{escape(x_name)}</text>'
+    )
     parts.append(f'<text x="8" y="{TOP - 6}">{escape(y_name)}</text>')
     return _svg(height, title, parts)
 

@@ -22,8 +22,8 @@ drift an interval of one case holds the truth more often than it says, because t
 it out.
 """
 
-MEANS = """The same with the plain mean and Student's t in the place of the trimmed middle, as commonly done; its truth
-is the mean of endless invocations without the slow ones:
+MEANS = """The truth is what endless invocations would come to by the same estimate. The same for the plain mean and
+Student's t in the place of the trimmed middle, as commonly done, with the mean of endless invocations as the truth:
 """
 
 CLAIMS = """## A against B
@@ -48,8 +48,8 @@ of the *set* here: a scheme that doesn't look at the figures must give all cases
 """
 
 ALONE = """One case alone can't be had for half: there is no way round the number of processes. When each case must only
-reach the width that 10 x 50 gives *it*, the choice of inferences per process by cost and variance is all that is left
-to save (published latencies of real models; what a process costs beside its inferences varies):
+reach the width that 10 x 50 gives *it*, the choice of inferences per process by cost and variance (10 to 50) is all
+that is left to save (published latencies of real models; what a process costs beside its inferences varies):
 """
 
 JUDGING = """## Throttled runs
@@ -57,7 +57,7 @@ JUDGING = """## Throttled runs
 The judge of every run, on {runs} runs of the physics of virtual phones: heat, clocks that heat takes, and in a third of
 the runs clocks that something else takes for a while. Phones of all profiles, cool or warm, as far as a plan's default
 limits let a run begin at all; 1 to 60 seconds on 1 to 4 big cores. The truth is the physics' own count of the time in
-which clocks were held down while there was work; runs in which that was between nothing and {touched:.0%} of the time
+which clocks were held down while there was work; runs in which that was between nothing and {touched} of the time
 count on neither side. The judge sees what it would see of a phone: limits and time at each clock before and after, the
 looks of the watcher beside the run, the thermal service. The bounds are those of phones with a thermal service.
 Virtual phones: no measurement.
