@@ -40,7 +40,7 @@ from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Sever
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.blobs import pack
 from orchestrator.store.opening import open_store
-from orchestrator.store.rows import run_to_row
+from orchestrator.store.rows import documents_of, run_to_row
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 PHONE = DeviceFacts(serial=Serial("VIRTUAL-1"), kind=DeviceKind.ANDROID, is_virtual=True)
@@ -137,7 +137,8 @@ class PlainTables:
 
 def plain_row(run: RunRecord) -> tuple[dict[str, object], list[tuple[object, ...]]]:
     """Return a run's columns and packed output as sqlite3 takes them."""
-    row = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in run_to_row(run).items()}
+    values = {**run_to_row(run), **documents_of(run)}
+    row = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
     return row, [(item.name, *dataclasses.astuple(pack(item.data, item.sha256))) for item in run.attachments]
 
 
@@ -166,7 +167,7 @@ def list_plain(path: Path) -> int:
             "SELECT run_no, run_id, report, verdict, state_before, state_after FROM runs ORDER BY run_no"
         ):
             for document in documents:
-                json.loads(document)
+                json.loads(document or "null")
             rows += 1
     return rows
 
@@ -184,9 +185,12 @@ def main() -> None:
         plain = PlainTables(Path(folder) / "plain.sqlite", tuple(plain_row(made_run(0))[0]))
         times = list(measure_appends(store, plain, options.runs))
         for number in range(options.runs, options.listed):
-            store.append_run(made_run(number))
+            run = made_run(number)
+            store.append_run(run)
+            row, blobs = plain_row(run)
+            plain.append(tuple(row.values()), blobs)
         listing_ms = took_ms(lambda: sum(1 for _ in store.runs()))
-        plain_listing_ms = took_ms(lambda: list_plain(path))
+        plain_listing_ms = took_ms(lambda: list_plain(Path(folder) / "plain.sqlite"))
         store.close()
         reopening_ms = statistics.median(took_ms(lambda: open_store(path).close()) for _ in range(10))
         size_bytes = path.stat().st_size

@@ -16,6 +16,8 @@ from orchestrator.store.tables import PATTERNS
 LARGE_BYTES: Final = 64 * 1024
 #: A run whose difference takes more than this share of what it takes alone becomes the pattern of those to come.
 _WORTH: Final = 0.5
+#: zlib alone takes about a fifth of a run.
+_PLAINLY_WORTH: Final = 0.06
 #: Patterns that are held in memory, some 20 kB each.
 _HELD: Final = 1024
 #: Marks the documents, whose names are ours, from attachments, whose names are anything.
@@ -55,11 +57,14 @@ class Packer:
             else:
                 sections.append((f"{_ATTACHMENT}{name}", content))
         known = [run_id.encode("utf-8", "surrogatepass")]
-        alone = pack(sections, NOTHING, known=known)
         pattern_no = self._newest(series_key, run_pass, outcome)
         if pattern_no is not None:
             body = pack(sections, self.pattern(pattern_no), known=known)
-            if len(body) <= len(alone) * _WORTH or len(body) <= 64:
+            plain_bytes = sum(len(content) for _, content in sections)
+            # What a run takes alone is only asked where it isn't plain that the pattern is worth it.
+            if len(body) <= max(64, plain_bytes * _PLAINLY_WORTH) or (
+                len(body) <= _WORTH * len(pack(sections, NOTHING, known=known))
+            ):
                 return pattern_no, body, large
         pattern_no = self._insert(series_key, run_pass, outcome, sections)
         return pattern_no, pack(sections, self.pattern(pattern_no), known=known), large
