@@ -32,13 +32,9 @@ class Bounds:
         self.rows: list[tuple[str, str, str, bool]] = []
 
     def check(self, what: str, value: float, *, low: float = 0.0, high: float = 1.0) -> None:
-        promise = (
-            f"{100 * low:.0f} to {100 * high:.0f} %"
-            if low and high < 1
-            else f"at least {low:.0%}"
-            if low
-            else f"at most {high:.0%}"
-        )
+        promise = f"at least {100 * low:.0f} %" if low else f"at most {100 * high:.0f} %"
+        if low and high < 1:
+            promise = f"{100 * low:.0f} to {100 * high:.0f} %"
         self.rows.append((what, promise, percent(value), low <= value <= high))
 
     @property
