@@ -146,7 +146,7 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(lab: Lab, plan_
     campaign = lab.cli("campaigns", "--json").ok().json[0]
     assert campaign["status"] == "interrupted"
     assert campaign["stored"] >= 2
-    assert lab.cli("restore", "--json").ok().json == {"restored": {}, "failed": {}}
+    assert lab.cli("restore", "--json").ok().json == {"restored": {}, "failed": {}, "notes": {}}
     assert lab.cli("run", "--resume", "--json").ok().json["left"] == 0
 
 
@@ -163,7 +163,7 @@ def test_one_phone_is_put_back_however_the_command_is_stopped(lab: Lab, model: P
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 130, rest
     assert stay_on(lab, lab.serials[0]) == original
-    assert lab.cli("restore", "--json").ok().json == {"restored": {}, "failed": {}}
+    assert lab.cli("restore", "--json").ok().json == {"restored": {}, "failed": {}, "notes": {}}
     assert lab.shell(lab.serials[0], "pidof virtual_benchmark_model") == ""
 
 
