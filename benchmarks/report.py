@@ -1,6 +1,6 @@
 """How long a report takes to make, how large it is, and how soon a browser shows it, against a plain HTML table.
 
-python benchmarks/report.py            # 200 and 5,000 cases, 50,000 rows; needs /usr/bin/chromium
+python benchmarks/report.py [CASES...]     # 200 and 5,000 cases, 50,000 rows; needs /usr/bin/chromium
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def main() -> None:
         render_html(build_report_data(**small_lab().inputs()), title="first", cache_folder=folder)
         print(f"first report on a computer, with the library put together: {time.perf_counter() - begin:.2f} s")
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        for count in (200, 5_000, 50_000):
+        for count in [int(text) for text in sys.argv[1:]] or (200, 5_000, 50_000):
             measure(browser, folder, count)
         browser.close()
 

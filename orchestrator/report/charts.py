@@ -140,7 +140,9 @@ def _threads() -> ChartSpec:
         detail="group:N",
         tooltip=[*_CASE_TOOLTIP, "threads:Q", alt.Tooltip("value:Q", format=".4g")],
     )
-    line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("delegate:N", title="delegate"))
+    line = base.mark_line(strokeWidth=2).encode(
+        strokeDash=alt.StrokeDash("delegate:N", title=None, legend=alt.Legend(orient="top"))
+    )
     chart = alt.layer(line, base.mark_point(filled=True, size=60, opacity=1))
     return ChartSpec(
         name="threads",
@@ -161,7 +163,9 @@ def _efficiency() -> ChartSpec:
         tooltip=[*_CASE_TOOLTIP, "threads:Q", alt.Tooltip("efficiency:Q", format=".0f")],
     )
     ideal = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.7).encode(y=alt.YDatum(100))
-    line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("delegate:N", title="delegate"))
+    line = base.mark_line(strokeWidth=2).encode(
+        strokeDash=alt.StrokeDash("delegate:N", title=None, legend=alt.Legend(orient="top"))
+    )
     chart = alt.layer(ideal, line, base.mark_point(filled=True, size=60, opacity=1))
     return ChartSpec(
         name="efficiency",
@@ -324,7 +328,9 @@ def _sustained() -> ChartSpec:
         tooltip=[*_CASE_TOOLTIP, alt.Tooltip("at:Q", format=".0f"), alt.Tooltip("value:Q", format=".4g")],
     )
     chart = alt.layer(
-        base.mark_line(strokeWidth=1.5).encode(strokeDash=alt.StrokeDash("configuration:N", title=None)),
+        base.mark_line(strokeWidth=1.5).encode(
+            strokeDash=alt.StrokeDash("configuration:N", title=None, legend=alt.Legend(orient="top", columns=2))
+        ),
         base.mark_point(filled=True, size=18, opacity=0.7),
     )
     return ChartSpec(
