@@ -106,6 +106,11 @@ class FlatTable:
         place = self._place(field)
         return default if place is None else self._buffer.number(layout, place)
 
+    def real(self, field: int, default: float = 0.0) -> float:
+        """Return a float32 field; it may be infinite or no number."""
+        place = self._place(field)
+        return default if place is None else float(struct.unpack("<f", self._buffer.content(place, 4))[0])
+
     def table(self, field: int) -> FlatTable | None:
         """Return a table field."""
         target = self._target(field)

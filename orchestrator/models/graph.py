@@ -5,10 +5,12 @@ Field numbers are those of the public schema (tensorflow/compiler/mlir/lite/sche
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.models.flatbuffer import DamagedBufferError, FlatBuffer, FlatTable
+from orchestrator.models.options import OPTIONS
 
 #: Nothing that runs on a phone has tensors of more dimensions; a file that claims so only wants to cost time.
 _RANK_MAX: Final = 64
@@ -38,8 +40,10 @@ class Operator:
     custom_name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    #: First field of its options, when that is a boolean (``adj_x`` of BATCH_MATMUL).
-    first_option: bool
+    #: Version of its kernel that the model needs at least.
+    version: int = 1
+    #: The options that ``options.OPTIONS`` knows of it.
+    options: Mapping[str, int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,8 @@ class Graph:
     version: int
     description: str
     min_runtime_version: str
+    #: Name and size in bytes of each piece of metadata.
+    metadata: tuple[tuple[str, int], ...]
     subgraphs: tuple[Subgraph, ...]
     signatures: tuple[Signature, ...]
 
@@ -81,18 +87,20 @@ def read_graph(buffer: FlatBuffer) -> Graph:
     subgraphs = tuple(_subgraph(table, codes, buffer_sizes) for table in root.tables(2))
     if not subgraphs:
         raise DamagedBufferError("it has no subgraph, so there is nothing to run")
+    metadata, min_runtime_version = _metadata(root.tables(6), buffers, buffer_sizes)
     return Graph(
         version=root.integer(0, "<I"),
         description=root.text(3),
-        min_runtime_version=_min_runtime_version(root.tables(6), buffers),
+        min_runtime_version=min_runtime_version,
+        metadata=metadata,
         subgraphs=subgraphs,
         signatures=tuple(_signature(table, len(subgraphs)) for table in root.tables(7)),
     )
 
 
-def _operator_code(table: FlatTable) -> tuple[int, str]:
+def _operator_code(table: FlatTable) -> tuple[int, str, int]:
     # Codes from 127 on are only in the wider field, older files have only the narrow one: the larger counts.
-    return max(table.integer(0, "<b"), table.integer(3, "<i")), table.text(1)
+    return max(table.integer(0, "<b"), table.integer(3, "<i")), table.text(1), table.integer(2, "<i", 1)
 
 
 def _constant_bytes(table: FlatTable, buffer: FlatBuffer) -> int:
@@ -104,18 +112,25 @@ def _constant_bytes(table: FlatTable, buffer: FlatBuffer) -> int:
     return inline
 
 
-def _min_runtime_version(metadata: list[FlatTable], buffers: list[FlatTable]) -> str:
-    name, size = _MIN_RUNTIME
-    for table in metadata:
+def _metadata(
+    tables: list[FlatTable], buffers: list[FlatTable], buffer_sizes: list[int]
+) -> tuple[tuple[tuple[str, int], ...], str]:
+    """Return name and size of each piece, and the runtime version that one of them may tell."""
+    found: list[tuple[str, int]] = []
+    min_runtime_version = ""
+    wanted, size = _MIN_RUNTIME
+    for table in tables:
         index = table.integer(1, "<I")
         if index >= len(buffers):
             raise DamagedBufferError(f"metadata refers to buffer {index} of {len(buffers)}")
-        if table.text(0) == name:
-            return buffers[index].content(0, size).split(b"\0")[0].decode("ascii", "replace")
-    return ""
+        name = table.text(0)
+        found.append((name, buffer_sizes[index]))
+        if name == wanted:
+            min_runtime_version = buffers[index].content(0, size).split(b"\0")[0].decode("ascii", "replace")
+    return tuple(found), min_runtime_version
 
 
-def _subgraph(table: FlatTable, codes: list[tuple[int, str]], buffer_sizes: list[int]) -> Subgraph:
+def _subgraph(table: FlatTable, codes: list[tuple[int, str, int]], buffer_sizes: list[int]) -> Subgraph:
     tensors = tuple(_tensor(entry, buffer_sizes) for entry in table.tables(0))
     operators = tuple(_operator(entry, codes) for entry in table.tables(3))
     inputs, outputs = table.integers(1, "<i"), table.integers(2, "<i")
@@ -156,11 +171,11 @@ def _shape(table: FlatTable, field: int) -> tuple[int, ...]:
     return table.integers(field, "<i")
 
 
-def _operator(table: FlatTable, codes: list[tuple[int, str]]) -> Operator:
+def _operator(table: FlatTable, codes: list[tuple[int, str, int]]) -> Operator:
     index = table.integer(0, "<I")
     if index >= len(codes):
         raise DamagedBufferError(f"an operator refers to code {index} of {len(codes)}")
-    code, custom_name = codes[index]
+    code, custom_name, version = codes[index]
     table.length(5)
     options = table.table(4)
     return Operator(
@@ -168,8 +183,16 @@ def _operator(table: FlatTable, codes: list[tuple[int, str]]) -> Operator:
         custom_name=custom_name,
         inputs=table.integers(1, "<i"),
         outputs=table.integers(2, "<i"),
-        first_option=bool(options and options.integer(0, "<b")),
+        version=version,
+        options=_options(code, options) if options else {},
     )
+
+
+def _options(code: int, table: FlatTable) -> dict[str, int | float]:
+    return {
+        name: table.real(number, default) if layout == "<f" else table.integer(number, layout, default)
+        for name, (number, layout, default) in OPTIONS.get(code, {}).items()
+    }
 
 
 def _signature(table: FlatTable, subgraph_count: int) -> Signature:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import math
 import os
@@ -16,6 +15,7 @@ from typing import Final
 from orchestrator.errors import ModelError
 from orchestrator.models.flatbuffer import DamagedBufferError, FlatBuffer
 from orchestrator.models.graph import Graph, Operator, Subgraph, Tensor, read_graph
+from orchestrator.models.names import dtype_of, is_custom, operator_name, widened
 from orchestrator.records.identity import ModelSha
 from orchestrator.records.model import ModelFacts, SignatureFacts, TensorFacts
 from orchestrator.records.workload import Model
@@ -61,6 +61,12 @@ def inspect_model(path: Path) -> ModelFacts:
     with _opened(path) as (descriptor, size_bytes):
         graph = _graph(path, descriptor, size_bytes)
     return _facts(graph, size_bytes)
+
+
+def open_graph(path: Path) -> Graph:
+    """Return a model's tensors and operators; raises ModelError as :func:`identify_model` does."""
+    with _opened(path) as (descriptor, size_bytes):
+        return _graph(path, descriptor, size_bytes)
 
 
 @contextlib.contextmanager
@@ -116,32 +122,13 @@ def _sha256(path: Path, descriptor: int, size_bytes: int) -> str:
     return digest.hexdigest()
 
 
-@functools.cache
-def _names() -> tuple[dict[int, str], dict[int, str]]:
-    """Return the names of operators and of tensor types by their numbers in the runtime's own schema."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    def by_number(enumeration: type) -> dict[int, str]:
-        return {number: name for name, number in vars(enumeration).items() if isinstance(number, int)}
-
-    return by_number(schema.BuiltinOperator), by_number(schema.TensorType)
-
-
-def _operator_name(operator: Operator) -> str:
-    name = _names()[0].get(operator.code, f"UNKNOWN_{operator.code}")
-    return operator.custom_name or name if name == "CUSTOM" else name
-
-
-def _dtype(tensor: Tensor) -> str:
-    return _names()[1].get(tensor.type_number, f"unknown_{tensor.type_number}").lower()
-
-
 def _facts(graph: Graph, size_bytes: int) -> ModelFacts:
     main = graph.subgraphs[0]
     operators = [operator for subgraph in graph.subgraphs for operator in subgraph.operators]
-    counts = Counter(_operator_name(operator) for operator in operators)
-    outside = {_operator_name(operator) for operator in operators if _names()[0].get(operator.code) == "CUSTOM"}
-    constants = {t.buffer: t.constant_bytes for subgraph in graph.subgraphs for t in subgraph.tensors}
+    counts = Counter(operator_name(operator) for operator in operators)
+    outside = {operator_name(operator) for operator in operators if is_custom(operator)}
+    tensors = [tensor for subgraph in graph.subgraphs for tensor in subgraph.tensors]
+    constants = {tensor.buffer: tensor for tensor in tensors if tensor.constant_bytes}
     return ModelFacts(
         size_bytes=size_bytes,
         schema_version=graph.version,
@@ -154,17 +141,23 @@ def _facts(graph: Graph, size_bytes: int) -> ModelFacts:
         operators=dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))),
         custom_operators=tuple(sorted(name for name in outside if not name.startswith("Flex"))),
         flex_operators=tuple(sorted(name for name in outside if name.startswith("Flex"))),
+        metadata=dict(graph.metadata),
+        tensors=dict(Counter(dtype_of(tensor) for tensor in tensors).most_common()),
+        tensors_quantised=sum(len(tensor.scales) == 1 for tensor in tensors),
+        tensors_quantised_by_channel=sum(len(tensor.scales) > 1 for tensor in tensors),
+        parameters=sum(map(_parameters, constants.values())),
+        arena_bytes=_arena_bytes(main),
         multiply_adds=_multiply_adds(main),
-        weights_bytes=sum(constants.values()),
+        weights_bytes=sum(tensor.constant_bytes for tensor in constants.values()),
         precision=_precision(graph),
     )
 
 
 def _tensor_facts(tensor: Tensor) -> TensorFacts:
-    as_a_whole = len(tensor.scales) == 1 and len(tensor.zero_points) == 1
+    as_a_whole = len(tensor.scales) == 1 and len(tensor.zero_points) == 1 and math.isfinite(tensor.scales[0])
     return TensorFacts(
         name=tensor.name,
-        dtype=_dtype(tensor),
+        dtype=dtype_of(tensor),
         shape=tensor.shape,
         shape_signature=tensor.shape_signature,
         scale=tensor.scales[0] if as_a_whole else None,
@@ -172,10 +165,60 @@ def _tensor_facts(tensor: Tensor) -> TensorFacts:
     )
 
 
+#: Bits of one element, for the types that tensors of a graph in work have.
+_BITS: Final = {
+    "float64": 64, "int64": 64, "uint64": 64, "complex64": 64, "complex128": 128, "float32": 32, "int32": 32,
+    "uint32": 32, "float16": 16, "bfloat16": 16, "int16": 16, "uint16": 16, "int8": 8, "uint8": 8, "bool": 8, "int4": 4,
+}  # fmt: skip
+
+
+def _parameters(tensor: Tensor) -> int:
+    """Return how many weights a constant holds: none in shapes, axes and paddings, which are plain integers."""
+    kind = dtype_of(tensor)
+    counts = kind.startswith(("float", "bfloat")) or bool(tensor.scales)
+    return math.prod(tensor.shape) if counts and kind in _BITS and all(size > 0 for size in tensor.shape) else 0
+
+
+def _arena_bytes(subgraph: Subgraph) -> int | None:
+    """Return the largest sum of computed tensors that are alive at one operator; None when a shape isn't fixed."""
+    last_use = {index: len(subgraph.operators) for index in subgraph.outputs}
+    for step, operator in enumerate(subgraph.operators):
+        for index in (*operator.inputs, *operator.outputs):
+            last_use[index] = max(last_use.get(index, -1), step)
+    widened_weights = widened(subgraph)
+    ends: dict[int, int] = {}
+    alive, most = 0, 0
+    seen: set[int] = set()
+
+    def born(index: int, step: int) -> int | None:
+        tensor = subgraph.tensors[index]
+        if index in seen or tensor.constant_bytes or index in widened_weights:
+            return 0
+        seen.add(index)
+        bits = _BITS.get(dtype_of(tensor))
+        if bits is None or -1 in tensor.shape_signature or any(size <= 0 for size in tensor.shape):
+            return None
+        size = -(-math.prod(tensor.shape) * bits // 8)
+        end = last_use.get(index, step)
+        ends[end] = ends.get(end, 0) + size
+        return size
+
+    for step, indices in enumerate([subgraph.inputs, *(operator.outputs for operator in subgraph.operators)], start=-1):
+        for index in indices:
+            if index >= 0:
+                size = born(index, step)
+                if size is None:
+                    return None
+                alive += size
+        most = max(most, alive)
+        alive -= ends.get(step, 0)
+    return most
+
+
 def _multiply_adds(subgraph: Subgraph) -> int | None:
     total = 0
     for operator in subgraph.operators:
-        work = _operator_work(_operator_name(operator), operator, subgraph)
+        work = _operator_work(operator_name(operator), operator, subgraph)
         if work is None:
             return None
         total += work
@@ -205,7 +248,7 @@ def _operator_work(name: str, operator: Operator, subgraph: Subgraph) -> int | N
         case "FULLY_CONNECTED", 2:  # [out, in]
             return math.prod(result) * weights[1]
         case "BATCH_MATMUL", _ if len(first) >= 2:
-            return math.prod(result) * (first[-2] if operator.first_option else first[-1])
+            return math.prod(result) * (first[-2] if operator.options.get("adj_x") else first[-1])
         case _:
             return None
 
@@ -218,7 +261,7 @@ def _precision(graph: Graph) -> str:
     """Return in what the weighed operators compute; without any of them, what the constants are stored in."""
     found = {kind for subgraph in graph.subgraphs for kind in _computed_kinds(subgraph)}
     if not found:
-        constants = {_dtype(t) for s in graph.subgraphs for t in s.tensors if t.constant_bytes}
+        constants = {dtype_of(t) for s in graph.subgraphs for t in s.tensors if t.constant_bytes}
         found = constants & {"float32", "float16", "int8", "uint8", "int16"}
     if not found:
         return "none"
@@ -226,19 +269,14 @@ def _precision(graph: Graph) -> str:
 
 
 def _computed_kinds(subgraph: Subgraph) -> Iterator[str]:
-    #: Weights that are stored small and widened before use: tensor -> what it was widened from.
-    widened = {
-        operator.outputs[0]: subgraph.tensors[operator.inputs[0]]
-        for operator in subgraph.operators
-        if _operator_name(operator) == "DEQUANTIZE" and operator.inputs and operator.outputs and operator.inputs[0] >= 0
-    }
+    stored_small = widened(subgraph)
     for operator in subgraph.operators:
-        if _operator_name(operator) not in _WEIGHED or len(operator.inputs) < 2 or min(operator.inputs[:2]) < 0:
+        if operator_name(operator) not in _WEIGHED or len(operator.inputs) < 2 or min(operator.inputs[:2]) < 0:
             continue
-        data_at = 2 if _operator_name(operator) == "TRANSPOSE_CONV" and len(operator.inputs) > 2 else 0
-        data = _dtype(subgraph.tensors[operator.inputs[data_at]])
-        weights = widened.get(operator.inputs[1], subgraph.tensors[operator.inputs[1]])
-        stored = _dtype(weights)
+        data_at = 2 if operator_name(operator) == "TRANSPOSE_CONV" and len(operator.inputs) > 2 else 0
+        data = dtype_of(subgraph.tensors[operator.inputs[data_at]])
+        weights = stored_small.get(operator.inputs[1], subgraph.tensors[operator.inputs[1]])
+        stored = dtype_of(weights)
         if data == "float32" and stored != "float32" and weights.constant_bytes:
             yield "float16" if stored == "float16" else "dynamic-range"
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,18 @@ class ModelFacts:
     custom_operators: tuple[str, ...] = ()
     #: Names of TensorFlow operators that need the Flex delegate, with their prefix: ``FlexAddV2``.
     flex_operators: tuple[str, ...] = ()
+    #: Name and size in bytes of each piece of metadata.
+    metadata: Mapping[str, int] = field(default_factory=dict)
+    #: Tensors of all subgraphs by their type, most frequent first.
+    tensors: Mapping[str, int] = field(default_factory=dict)
+    #: How many tensors have one scale for all of them, and how many one for each channel.
+    tensors_quantised: int = 0
+    tensors_quantised_by_channel: int = 0
+    #: Weights: elements of constants that are real numbers or stand for some; each buffer counted once.
+    parameters: int = 0
+    #: The largest sum of computed tensors that are needed at one operator of the main subgraph. The arena has at least
+    #: this; kernels' scratch memory comes on top, and a delegate keeps its own. None when a shape isn't fixed.
+    arena_bytes: int | None = None
     #: Multiply-adds of convolutions and fully connected layers of the main subgraph, for the shapes that the file
     #: tells; None when a shape that is needed isn't told.
     multiply_adds: int | None = None
@@ -73,3 +86,115 @@ class ModelFacts:
     def is_quantised(self) -> bool:
         """Whether it computes in integers."""
         return self.precision in {"int8", "uint8", "int16"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """One operator that a delegate is likely to leave to the CPU."""
+
+    #: Place in the order in which the operators run.
+    index: int
+    operator: str
+    reason: str
+    #: The document that says so, or the phones that did.
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegatePrediction:
+    """Which operators of a model's main subgraph a delegate is likely to take; nothing of it was run."""
+
+    delegate: str
+    operator_count: int
+    #: How many it takes; of those that it could take, the ones in partitions that it leaves out aren't among them.
+    taken: int
+    partitions: int
+    refusals: tuple[Refusal, ...] = ()
+    #: Partitions that it could take and leaves out, because it takes only the largest.
+    partitions_left_out: int = 0
+    #: Operators for which phones' own words were used instead of the documents.
+    learned: int = 0
+
+    @property
+    def extent(self) -> str:
+        """``full``, ``partial`` or ``none``: the words of ``records.run.DelegateTruth``."""
+        if not self.taken:
+            return "none"
+        return "full" if self.taken == self.operator_count else "partial"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedOperator:
+    """What phones said of an operator and a delegate, whatever the model."""
+
+    delegate: str
+    operator: str
+    #: False when phones left it to the CPU.
+    is_taken: bool
+    reason: str
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionTrial:
+    """A prediction beside what a device then did; the prediction learned nothing from this model's own runs."""
+
+    model_name: str
+    model_sha256: str
+    delegate: str
+    serial: str
+    is_virtual: bool
+    runs: int
+    predicted: DelegatePrediction
+    #: The prediction by the documents alone.
+    documented: DelegatePrediction
+    #: ``full``, ``partial`` or ``none``.
+    extent: str
+    delegated_nodes: int | None
+    total_nodes: int | None
+    partitions: int | None
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether the extent was right."""
+        return self.predicted.extent == self.extent
+
+    @property
+    def is_documented_hit(self) -> bool:
+        """Whether the documents alone would have been right."""
+        return self.documented.extent == self.extent
+
+    @property
+    def is_exact(self) -> bool | None:
+        """Whether the number of operators was right too; None when the device printed none."""
+        return None if self.delegated_nodes is None else self.delegated_nodes == self.predicted.taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """How right a model is, by whom."""
+
+    percent: float
+    #: For example ``ImageNet top-1``.
+    metric: str
+    #: A page's address, or who measured it how.
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestEntry:
+    """One model of a ``models.yaml``: what it is, and all that is needed to have it again."""
+
+    name: str
+    sha256: str
+    #: Absolute.
+    path: Path
+    #: The command that builds or fetches it.
+    command: str = ""
+    #: Versions and settings of the build, by name: ``tensorflow``, ``seed``, ``variant`` ...
+    build: Mapping[str, str] = field(default_factory=dict)
+    #: Where it was downloaded from.
+    url: str = ""
+    accuracy: Accuracy | None = None
+    #: For people, for example that its weights are random.
+    note: str = ""

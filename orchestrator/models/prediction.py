@@ -1,0 +1,251 @@
+"""Which operators a delegate is likely to take, by documented tables, and where its partitions break.
+
+The tables (``delegate_tables/<delegate>.csv``) are data: a line per operator and condition, with the document it is from.
+An operator is taken when one of its lines allows it. Columns: ``types`` of the data that comes in, ``weights`` as they
+are stored, ``min_sdk`` of Android, and ``rules``, each a name, ``=``, ``<=`` or ``>=``, and values.
+
+What phones printed goes before the documents (``models.learning``).
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import UsageError
+from orchestrator.models.graph import Graph, Operator, Subgraph
+from orchestrator.models.names import data_input, dtype_of, operator_name, widened
+from orchestrator.records.model import DelegatePrediction, LearnedOperator, Refusal
+
+DELEGATES: Final = ("xnnpack", "gpu", "nnapi", "hexagon")
+#: The GPU delegate takes only its largest partition unless it is told otherwise (max_delegated_partitions).
+_LARGEST_ONLY: Final = frozenset({"gpu"})
+_ACTIVATIONS: Final = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
+#: The newest Android that the tables speak of.
+NEWEST_SDK: Final = 36
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """One line of a table."""
+
+    types: frozenset[str]
+    weights: frozenset[str]
+    min_sdk: int
+    rules: tuple[tuple[str, str, tuple[str, ...]], ...]
+    source: str
+
+
+def predict(
+    graph: Graph, delegate: str, *, sdk: int = NEWEST_SDK, learned: Mapping[str, LearnedOperator] | None = None
+) -> DelegatePrediction:
+    """Return what a delegate is likely to do with the main subgraph.
+
+    Args:
+        graph: The model.
+        delegate: One of :data:`DELEGATES`.
+        sdk: Android's API level, which decides what NNAPI takes.
+        learned: What phones said, by operator name.
+
+    Raises:
+        UsageError: there is no table for this delegate.
+    """
+    table = _table(delegate)
+    subgraph = graph.subgraphs[0]
+    view = _View(subgraph)
+    used = 0
+    refusals: dict[int, Refusal] = {}
+    for index, operator in enumerate(subgraph.operators):
+        name = operator_name(operator)
+        word = (learned or {}).get(name)
+        if word is not None:
+            used += 1
+            if not word.is_taken:
+                refusals[index] = Refusal(
+                    index=index, operator=name, reason=word.reason, source=f"{word.runs} runs on devices"
+                )
+            continue
+        reason, source = _why_not(view, operator, table.get(name, ()), sdk)
+        if reason:
+            refusals[index] = Refusal(index=index, operator=name, reason=reason, source=source or f"{delegate}.csv")
+    parts = partitions(subgraph, [index not in refusals for index in range(len(subgraph.operators))])
+    kept = sorted(parts, key=len, reverse=True)[:1] if delegate in _LARGEST_ONLY else parts
+    return DelegatePrediction(
+        delegate=delegate,
+        operator_count=len(subgraph.operators),
+        taken=sum(map(len, kept)),
+        partitions=len(kept),
+        partitions_left_out=len(parts) - len(kept),
+        refusals=tuple(refusals[index] for index in sorted(refusals)),
+        learned=used,
+    )
+
+
+def partitions(subgraph: Subgraph, can_take: Sequence[bool]) -> list[list[int]]:
+    """Return the operators of each partition that a delegate gets.
+
+    As the runtime does it (tensorflow/lite/graph_info.cc): whatever is ready and of the same side joins the partition,
+    until only operators of the other side are ready.
+    """
+    readers: dict[int, list[int]] = {}
+    missing = [0] * len(subgraph.operators)
+    made = {tensor for operator in subgraph.operators for tensor in operator.outputs if tensor >= 0}
+    for index, operator in enumerate(subgraph.operators):
+        for tensor in {tensor for tensor in operator.inputs if tensor in made and tensor not in operator.outputs}:
+            readers.setdefault(tensor, []).append(index)
+            missing[index] += 1
+    ready = {
+        side: deque(i for i, count in enumerate(missing) if not count and can_take[i] is side) for side in (True, False)
+    }
+    done: set[int] = set()
+    found: list[list[int]] = []
+    while ready[True] or ready[False]:
+        side = bool(ready[True]) and (not ready[False] or ready[True][0] < ready[False][0])
+        part: list[int] = []
+        while ready[side]:
+            index = ready[side].popleft()
+            part.append(index)
+            for tensor in {tensor for tensor in subgraph.operators[index].outputs if tensor not in done}:
+                done.add(tensor)
+                for reader in readers.get(tensor, ()):
+                    missing[reader] -= 1
+                    if not missing[reader]:
+                        ready[can_take[reader]].append(reader)
+        if side:
+            found.append(sorted(part))
+    return found
+
+
+class _View:
+    """What rules ask of an operator."""
+
+    def __init__(self, subgraph: Subgraph) -> None:
+        self.subgraph = subgraph
+        self.widened = widened(subgraph)
+
+    def is_constant(self, tensor: int) -> bool:
+        """Whether a tensor's content is in the file, also one that is widened before use."""
+        source = self.widened.get(tensor)
+        return tensor >= 0 and bool((source or self.subgraph.tensors[tensor]).constant_bytes)
+
+    def data_type(self, operator: Operator) -> str:
+        """Return the type of what comes in."""
+        place = data_input(operator_name(operator))
+        if place >= len(operator.inputs) or operator.inputs[place] < 0:
+            return ""
+        return dtype_of(self.subgraph.tensors[operator.inputs[place]]).upper()
+
+    def weights_type(self, operator: Operator) -> str:
+        """Return how the second input is stored."""
+        if len(operator.inputs) < 2 or operator.inputs[1] < 0:
+            return ""
+        tensor = operator.inputs[1]
+        return dtype_of(self.widened.get(tensor, self.subgraph.tensors[tensor])).upper()
+
+    def value(self, operator: Operator, what: str) -> int | float | str | None:
+        """Return what a rule asks for, None when the file doesn't tell."""
+        tensors = self.subgraph.tensors
+        given = [tensor for tensor in operator.inputs if tensor >= 0]
+        match what:
+            case "inputs":
+                return len(given)
+            case "outputs":
+                return len(operator.outputs)
+            case "computed_inputs":
+                return sum(not self.is_constant(tensor) for tensor in given)
+            case "version":
+                return operator.version
+            case "rank":
+                place = data_input(operator_name(operator))
+                inside = place < len(operator.inputs) and operator.inputs[place] >= 0
+                return len(tensors[operator.inputs[place]].shape) if inside else None
+            case "output_rank" | "output_type":
+                if not operator.outputs or operator.outputs[0] < 0:
+                    return None
+                result = tensors[operator.outputs[0]]
+                return len(result.shape) if what == "output_rank" else dtype_of(result).upper()
+            case "filter_width" if "filter_width" not in operator.options:
+                shape = tensors[given[1]].shape if len(given) > 1 else ()
+                return shape[2] if len(shape) == 4 else None
+            case "activation" if "activation" in operator.options:
+                number = int(operator.options["activation"])
+                return _ACTIVATIONS[number] if 0 <= number < len(_ACTIVATIONS) else str(number)
+        return operator.options.get(what)
+
+
+def _why_not(view: _View, operator: Operator, lines: Sequence[_Line], sdk: int) -> tuple[str, str]:
+    """Return why none of an operator's lines allows it and the document of the nearest; empty when one does."""
+    if not lines:
+        return "isn't among the operators that the delegate is documented to take", ""
+    reasons = []
+    for line in lines:
+        reason = _broken(view, operator, line, sdk)
+        if not reason:
+            return "", ""
+        reasons.append((reason, line.source))
+    return reasons[-1] if len(reasons) == 1 else ("; or ".join(dict.fromkeys(r for r, _ in reasons)), reasons[-1][1])
+
+
+def _broken(view: _View, operator: Operator, line: _Line, sdk: int) -> str:
+    if sdk < line.min_sdk:
+        return f"needs Android API {line.min_sdk}, this is {sdk}"
+    data, weights = view.data_type(operator), view.weights_type(operator)
+    if line.types and data not in line.types:
+        return f"its data is {data or 'missing'}, {' or '.join(sorted(line.types))} is taken"
+    if line.weights and weights not in line.weights:
+        return f"its weights are {weights or 'missing'}, {' or '.join(sorted(line.weights))} is taken"
+    for what, sign, values in line.rules:
+        if what == "constant":
+            # An input that is left out, such as a shape that the options tell, isn't computed either.
+            places = [int(value) for value in values if int(value) < len(operator.inputs)]
+            computed = [p for p in places if operator.inputs[p] >= 0 and not view.is_constant(operator.inputs[p])]
+            if computed:
+                return f"input {computed[0]} is computed, but must be constant"
+            continue
+        value = view.value(operator, what)
+        if value is not None and not _fits(value, sign, values):
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            return f"{what} is {shown}, must be {'' if sign == '=' else sign + ' '}{' or '.join(values)}"
+    return ""
+
+
+def _fits(value: int | float | str, sign: str, values: tuple[str, ...]) -> bool:
+    if isinstance(value, str):
+        return value in values
+    limits = [float(limit) for limit in values]
+    if sign == "=":
+        return value in limits
+    return value <= limits[0] if sign == "<=" else value >= limits[0]
+
+
+@functools.cache
+def _table(delegate: str) -> Mapping[str, tuple[_Line, ...]]:
+    if delegate not in DELEGATES:
+        raise UsageError(
+            f"nothing is known of which operators {delegate!r} takes", hint=f"choose of {', '.join(DELEGATES)}"
+        )
+    path = Path(str(resources.files("orchestrator.models"))) / "delegate_tables" / f"{delegate}.csv"
+    found: dict[str, tuple[_Line, ...]] = {}
+    with path.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            line = _Line(
+                types=frozenset(row["types"].split()),
+                weights=frozenset(row["weights"].split()),
+                min_sdk=int(row["min_sdk"] or 0),
+                rules=tuple(_rule(text) for text in row["rules"].split(";") if text),
+                source=row["source"],
+            )
+            found[row["operator"]] = (*found.get(row["operator"], ()), line)
+    return found
+
+
+def _rule(text: str) -> tuple[str, str, tuple[str, ...]]:
+    sign = next(sign for sign in ("<=", ">=", "=") if sign in text)
+    what, values = text.split(sign, 1)
+    return what, sign, tuple(values.split())
