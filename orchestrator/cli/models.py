@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.errors import UsageError
 from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.units import format_bytes
 
+if TYPE_CHECKING:
+    from orchestrator.bootstrap import Settings
+
 
 def _lines(facts: ModelFacts) -> list[str]:
+    arena = "unknown: a shape is known only at run time"
+    if facts.arena_bytes is not None:
+        arena = f"at least {format_bytes(facts.arena_bytes)}"
     macs = "unknown" if facts.multiply_adds is None else f"{facts.multiply_adds / 1e6:.1f} million"
     lines = [
         f"size           {format_bytes(facts.size_bytes)}, {format_bytes(facts.weights_bytes)} of it weights",
         f"precision      {facts.precision}",
+        f"parameters     {facts.parameters / 1e6:.3g} million" if facts.parameters else "parameters     none",
         f"multiply-adds  {macs}",
+        f"arena          {arena}",
+        f"tensors        {', '.join(f'{count} {name}' for name, count in facts.tensors.items()) or 'none'}",
+        f"quantised      {facts.tensors_quantised} tensors as a whole, {facts.tensors_quantised_by_channel} by channel",
         f"schema         version {facts.schema_version}, runtime {facts.min_runtime_version or 'not told'}",
         f"description    {facts.description or 'none'}",
+        *(f"metadata       {name} ({format_bytes(size)})" for name, size in facts.metadata.items()),
         *(f"input          {_tensor(tensor)}" for tensor in facts.inputs),
         *(f"output         {_tensor(tensor)}" for tensor in facts.outputs),
         *(
@@ -38,12 +52,47 @@ def _tensor(tensor: TensorFacts) -> str:
     return f"{tensor.name}: {tensor.dtype} {list(tensor.shape_signature)}{scale}"
 
 
-def inspect(path: Path) -> CommandResult:
-    """Look inside a model; raises ModelError."""
+def inspect(settings: Settings, path: Path, *, delegate: str, serial: str) -> CommandResult:
+    """Look inside a model, and say what delegates would do with it; raises ModelError."""
     from orchestrator.models.inspect import inspect_model
 
     facts = inspect_model(path)
-    return CommandResult(text="\n".join(_lines(facts)), data=facts)
+    shown = {field.name: getattr(facts, field.name) for field in fields(facts)}
+    if delegate:
+        from orchestrator.cli.predicting import with_devices
+
+        told = with_devices(settings, path, delegate=delegate, serial=serial)
+        return CommandResult(text="\n".join([*_lines(facts), "", told.text]), data={**shown, "delegate": told.data})
+    if serial:
+        raise UsageError("--device is for --delegate, whose prediction it is about", hint="give --delegate gpu, too")
+    from orchestrator.cli.predicting import by_documents
+
+    told = by_documents(path)
+    return CommandResult(text="\n".join([*_lines(facts), "", told.text]), data={**shown, "delegates": told.data})
+
+
+def diff(first: Path, second: Path) -> CommandResult:
+    """Tell two models apart; exit code 1 when they differ."""
+    from orchestrator.models.difference import differences, operator_changes
+    from orchestrator.models.inspect import identify_model, inspect_model, open_graph
+
+    changes = [
+        *differences(inspect_model(first), inspect_model(second)),
+        *operator_changes(open_graph(first), open_graph(second)),
+    ]
+    same_bytes = identify_model(first).sha256 == identify_model(second).sha256
+    rows = [(change.what, _short(change.first), _short(change.second)) for change in changes]
+    if rows:
+        text = table(("what", str(first), str(second)), rows)
+    else:
+        text = "the same file" if same_bytes else "the same structure; constants, names or layout differ"
+    return CommandResult(
+        text=text, data={"is_same_file": same_bytes, "changes": changes}, exit_code=0 if same_bytes else 1
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def samples(build: Path | None) -> CommandResult:

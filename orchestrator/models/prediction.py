@@ -1,6 +1,6 @@
 """Which operators a delegate is likely to take, by documented tables, and where its partitions break.
 
-The tables (``delegate_tables/<delegate>.csv``) are data: a line per operator and condition, with the document it is from.
+The tables (``delegate_tables/<delegate>.csv``) are data: a line per operator and condition, and its document.
 An operator is taken when one of its lines allows it. Columns: ``types`` of the data that comes in, ``weights`` as they
 are stored, ``min_sdk`` of Android, and ``rules``, each a name, ``=``, ``<=`` or ``>=``, and values.
 

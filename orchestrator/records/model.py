@@ -198,3 +198,12 @@ class ManifestEntry:
     accuracy: Accuracy | None = None
     #: For people, for example that its weights are random.
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChange:
+    """One thing that two models differ in."""
+
+    what: str
+    first: str
+    second: str

@@ -15,12 +15,41 @@ models_app = group("models", "Look inside models; the sample models.")
 @models_app.command("inspect")
 def _models_inspect(
     model: Annotated[Path, typer.Argument(help="Model file (.tflite).")],
+    delegate: Annotated[
+        str,
+        typer.Option("--delegate", help="Tell each operator: gpu, nnapi, hexagon or xnnpack; and what devices did."),
+    ] = "",
+    device: Annotated[str, typer.Option("--device", "-s", help="Listen only to this device's stored runs.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show what a model holds: inputs, outputs, operators, multiply-adds, size."""
+    """Show what a model holds: tensors, operators, multiply-adds, size; what delegates are likely to take of it."""
     from orchestrator.cli import models
 
-    show(lambda _: models.inspect(model), as_json=as_json)
+    show(lambda settings: models.inspect(settings, model, delegate=delegate, serial=device), as_json=as_json)
+
+
+@models_app.command("diff")
+def _models_diff(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Model file (.tflite).")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Model file (.tflite).")],
+    as_json: Json = False,
+) -> None:
+    """Tell two models apart: sizes, tensors, operators; exit code 1 unless they are one file."""
+    from orchestrator.cli import models
+
+    show(lambda _: models.diff(first, second), as_json=as_json)
+
+
+@models_app.command("predictions")
+def _models_predictions(
+    delegate: Annotated[str, typer.Option("--delegate", help="Only this one.")] = "",
+    device: Annotated[str, typer.Option("--device", "-s", help="Only this device's stored runs.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show what delegates were predicted to take beside what devices did, and how often that was right."""
+    from orchestrator.cli import predicting
+
+    show(lambda settings: predicting.predictions(settings, delegate=delegate, serial=device), as_json=as_json)
 
 
 @models_app.command("samples")
