@@ -37,6 +37,8 @@ class CaseStatus(enum.StrEnum):
     SKIPPED = "skipped"
     #: Planned, and no invocation is stored.
     NOT_RUN = "not-run"
+    #: Only other passes were asked for: there is no latency to show, and none is missing.
+    UNTIMED = "untimed"
 
 
 #: An invocation whose mean clock is below this share of its siblings' median one ran at lower clocks.

@@ -133,12 +133,16 @@ class _Gathered:
     def __init__(self, campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> None:
         self.cases: dict[CaseKey, Case] = {}
         self.runs: dict[CaseKey, list[RunRecord]] = defaultdict(list)
+        #: Cases whose latency was asked for.
+        self.timed: set[CaseKey] = set()
         self.logs: dict[CaseKey, tuple[int, str, LogExcerpt, tuple[Sample, ...]]] = {}
         for campaign in campaigns:
             for invocation in campaign.invocations:
                 # The reference workload says how the device is, and is no result of the plan.
                 if invocation.run_pass is not Pass.SENTINEL:
                     self.cases.setdefault(invocation.case.case_key, invocation.case)
+                if invocation.run_pass is Pass.TIMING:
+                    self.timed.add(invocation.case.case_key)
         kept = []
         for run in runs:
             if run.run_pass is not Pass.SENTINEL:
@@ -191,6 +195,8 @@ def _result_row(
 ) -> ResultRow:
     runs = gathered.runs.get(case.case_key, [])
     result = judge_case(runs)
+    if result.status is CaseStatus.NOT_RUN and case.case_key not in gathered.timed:
+        result = replace(result, status=CaseStatus.UNTIMED)
     used = set(result.used)
     reports = [run.report for run in runs if run.report is not None and run.run_pass is Pass.TIMING]
     # Figures beside the latency belong to the same invocations as the latency does.

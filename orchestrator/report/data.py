@@ -252,6 +252,8 @@ class Totals:
     """How many of what."""
 
     cases: int
+    #: Of them, those whose latency wasn't asked for.
+    untimed: int
     #: Trusted, and shown to be the requested delegate's.
     judged: int
     #: The requested delegate's, and not trusted.

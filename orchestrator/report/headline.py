@@ -29,6 +29,7 @@ def totals_of(results: Sequence[ResultRow], skipped: Sequence[SkipRow]) -> Total
     return Totals(
         cases=len(results),
         judged=sum(row.result.is_judged for row in results),
+        untimed=statuses[CaseStatus.UNTIMED],
         suspect=sum(row.result.status is CaseStatus.MEASURED and not row.result.is_judged for row in results),
         by_status=tuple((status.value, statuses[status]) for status in CaseStatus if statuses[status]),
         virtual_cases=sum(row.is_virtual for row in results),
@@ -113,10 +114,13 @@ def _answer(model: str, rows: Mapping[str, ResultRow]) -> str:
 
 
 def _trust(totals: Totals) -> str:
-    if totals.judged == totals.cases:
-        text = f"All {totals.cases} results are trusted." if totals.cases > 1 else "The one result is trusted."
+    timed = totals.cases - totals.untimed
+    if not timed:
+        text = "No latency was asked for: the passes have sections of their own."
+    elif totals.judged == timed:
+        text = f"All {timed} results are trusted." if timed > 1 else "The one result is trusted."
     else:
-        text = f"{totals.judged} of {totals.cases} results are trusted."
+        text = f"{totals.judged} of {timed} results are trusted."
     if totals.virtual_cases == totals.cases:
         text += " All figures come from virtual phones: they are no measurements."
     elif totals.virtual_cases:
@@ -136,7 +140,7 @@ def _warnings(results: Sequence[ResultRow]) -> tuple[str, ...]:
             groups[f"rejected ({_worst_code(row)})"].append(row)
         elif result.status is CaseStatus.MEASURED and not result.is_judged:
             groups[f"suspect ({_worst_code(row)})"].append(row)
-        elif result.status is not CaseStatus.MEASURED:
+        elif result.status not in {CaseStatus.MEASURED, CaseStatus.UNTIMED}:
             code = f" ({result.reason_code})" if result.reason_code else ""
             groups[f"{STATUS_WORDS[result.status]}{code}"].append(row)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))

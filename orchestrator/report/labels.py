@@ -25,6 +25,7 @@ STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.UNFIT: "unfit",
     CaseStatus.SKIPPED: "skipped",
     CaseStatus.NOT_RUN: "not run",
+    CaseStatus.UNTIMED: "no timing pass",
 }
 
 _CPU_DELEGATES: Final = frozenset({DelegateName.CPU, DelegateName.XNNPACK})

@@ -25,6 +25,7 @@ _BY_STATUS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.ABORTED: "It was interrupted: resume the campaign.",
     CaseStatus.UNFIT: "Bring the device to the state that the plan asks for (cool, charged, unlocked), then resume.",
     CaseStatus.NOT_RUN: "It is planned and not done: resume the campaign.",
+    CaseStatus.UNTIMED: "Add the pass timing if you want to know its latency.",
 }
 #: By the codes of analysis/quality.py.
 _BY_FINDING: Final[Mapping[str, str]] = {

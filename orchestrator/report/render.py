@@ -51,6 +51,7 @@ _EVIDENCE_SIZE: Final = 25
 #: Characters of logs in one report, shared among its cases; what is left of a share below the least isn't worth it.
 _LOG_BUDGET: Final = 3_000_000
 _LEAST_LOG: Final = 400
+_AS_MEANT: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNTIMED})
 _SHOWN_CASES: Final = 8
 _MOST_TROUBLED: Final = 200
 _REFERENCE_WORDS: Final = {
@@ -106,7 +107,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     if charts:
         folds["vega"] = packed_runtime(cache_folder)
     reference_columns, references = reference_lines(data.published)
-    troubled = [row for row in data.results if row.next_step and row.result.status is not CaseStatus.MEASURED]
+    troubled = [row for row in data.results if row.next_step and row.result.status not in _AS_MEANT]
     return (
         _environment()
         .get_template("report.html.j2")
