@@ -10,8 +10,9 @@ from orchestrator.report.escapes import visible
 from orchestrator.report.labels import column_decimals
 
 Row = TypeVar("Row")
-#: How a column's cells are drawn: as text, a name that opens the case's evidence, a figure, or a coloured word.
-Kind = Literal["text", "case", "number", "badge"]
+#: How a column's cells are drawn: as text, a name that opens what the row is about, a figure, a coloured word, or a
+#: line of its own (``path|path`` of sparklines.py).
+Kind = Literal["text", "case", "number", "badge", "spark"]
 #: A column with more different words than this has no list to choose from: searching finds them.
 _MOST_CHOICES: Final = 200
 
@@ -31,6 +32,8 @@ class Column:
     digits: int | None = None
     #: Whether its words can be chosen from a list.
     is_choice: bool = False
+    #: Of sparklines: the paths' view box.
+    box: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ class Grid:
     #: For readers of the page that see no table at a glance.
     caption: str
     columns: Sequence[Column]
-    #: The case whose evidence a row opens.
+    #: What a row opens: the case with its evidence, or a page; with ``link`` around it, it is an address.
     keys: Sequence[str]
     #: Rows whose figures come from virtual phones.
     virtual: Sequence[bool]
@@ -49,6 +52,9 @@ class Grid:
     judged: Sequence[bool] = ()
     #: The group that a row belongs to, where only one group is shown at a time.
     groups: Sequence[str] = ()
+    link: tuple[str, str] = ("#c-", "")
+    #: What the order is in which the rows are given.
+    order: str = "as measured"
 
     @property
     def count(self) -> int:
@@ -62,6 +68,8 @@ class Grid:
             "columns": [_column(column) for column in self.columns],
             "keys": _words(self.keys),
             "virtual": [int(flag) for flag in self.virtual],
+            "link": list(self.link),
+            "order": self.order,
         }
         if self.judged:
             page["judged"] = [int(flag) for flag in self.judged]
@@ -86,6 +94,8 @@ def _column(column: Column) -> Mapping[str, object]:
             "values": [round(value, digits + 2) if isinstance(value, int | float) else None for value in column.values],
         }
         return page
+    if column.kind == "spark":
+        return page | _words([str(value) for value in column.values]) | {"box": column.box}
     words = [visible(str(value)) if value is not None else "" for value in column.values]
     if column.kind == "badge":
         words = [f"{name}|{word}" for name, word in zip(column.classes, words, strict=True)]

@@ -86,11 +86,12 @@ class _MatrixBlock:
     lines: int
 
 
-def render_html(data: ReportData, *, title: str, cache_folder: Path | None = None) -> str:
+def render_html(data: ReportData, *, title: str, cache_folder: Path | None = None, library: str = "") -> str:
     """Return the report as one HTML file: no reference to anything outside of it, styles and scripts inside.
 
     The same data and title give the same bytes. Every text is escaped; controls and direction marks are made visible.
-    The charts' library is kept in ``cache_folder`` for the next report.
+    The charts' library is kept in ``cache_folder`` for the next report. As a page of a site it names the site's own copy
+    of that library, by its relative address in ``library``, and links to the site's other pages.
     """
     is_laid_out = len(data.results) <= _LAID_OUT_CASES
     grids, sets = grids_of(data), chart_rows(data)
@@ -104,7 +105,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
             f"evidence-{place}": pack(evidence[place * _EVIDENCE_SIZE : (place + 1) * _EVIDENCE_SIZE])
             for place in range(-(-len(evidence) // _EVIDENCE_SIZE))
         }
-    if charts:
+    if charts and not library:
         folds["vega"] = packed_runtime(cache_folder)
     reference_columns, references = reference_lines(data.published)
     troubled = [row for row in data.results if row.next_step and row.result.status not in _AS_MEANT]
@@ -132,8 +133,14 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
             settings={"evidence_size": _EVIDENCE_SIZE},
             folds=folds,
             modes=sorted({row.case.process_mode.value for row in data.results}),
+            site=library,
         )
     )
+
+
+def render_template(name: str, **values: object) -> str:
+    """Return a template of reports/templates, filled in; text is made visible and escaped as in the report."""
+    return _environment().get_template(name).render(version=__version__, **values)
 
 
 def render_guide_html(table: GuideTable, *, title: str) -> str:

@@ -7,9 +7,16 @@
 
   function vega() {
     if (!runtime) {
-      runtime = report.unfold("vega").then(function (code) {
+      /* On the page itself, or a file beside it that many pages share. */
+      runtime = report.has("vega") ? report.unfold("vega").then(function (code) {
         var script = make("script");
         script.textContent = code;
+        document.head.append(script);
+      }) : new Promise(function (resolve, reject) {
+        var script = make("script");
+        script.src = report.byId("main").dataset.library;
+        script.addEventListener("load", resolve);
+        script.addEventListener("error", function () { reject(new Error("its library isn't there")); });
         document.head.append(script);
       });
     }

@@ -21,6 +21,7 @@
   Grid.prototype.word = function (column, row) { return column.words[column.places[row]]; };
   Grid.prototype.key = function (row) { return this.page.keys.words[this.page.keys.places[row]]; };
   Grid.prototype.text = function (column, row) {
+    if (column.kind === "spark") { return ""; }
     if (column.kind === "number") {
       var value = column.values[row];
       return value === null ? "---" : value.toFixed(column.digits);
@@ -64,8 +65,9 @@
       form.append(label);
     }
     this.sortBy = make("select");
-    this.sortBy.append(new Option("as measured", ""));
+    this.sortBy.append(new Option(this.page.order, ""));
     this.columns.forEach(function (column, place) {
+      if (column.kind === "spark") { return; }
       var name = column.unit ? column.label + " (" + column.unit + ")" : column.label;
       grid.sortBy.append(new Option(name + " ▲", place + " 1"), new Option(name + " ▼", place + " -1"));
     });
@@ -112,6 +114,11 @@
     this.heads = this.columns.map(function (column, place) {
       var cell = make("th", column.kind === "number" ? "n" : "");
       cell.scope = "col";
+      if (column.kind === "spark") {
+        cell.textContent = column.label;
+        line.append(cell);
+        return cell;
+      }
       var button = make("button", "sort", column.label);
       button.type = "button";
       if (column.unit) { button.append(" ", make("small", "", column.unit)); }
@@ -146,6 +153,7 @@
   function width(column) {
     var longest = column.label.length + (column.unit ? column.unit.length + 1 : 0) + 2;
     if (column.kind === "number") { return Math.max(longest, 9) + 3; }
+    if (column.kind === "spark") { return 20; }
     for (var i = 0; i < column.words.length; i += 1) { longest = Math.max(longest, column.words[i].length); }
     return Math.min(longest, 40) + 3;
   }
@@ -187,7 +195,7 @@
     this.draw();
   };
   Grid.prototype.matching = function (words) {
-    var columns = this.columns.filter(function (column) { return column.kind !== "number"; });
+    var columns = this.columns.filter(function (column) { return column.kind !== "number" && column.kind !== "spark"; });
     /* Each different word is searched once, not once for each row. */
     var hits = words.map(function (word) {
       return columns.map(function (column) {
@@ -255,13 +263,15 @@
       if (column.kind === "number") {
         cell.className = column.values[row] === null ? "n nothing" : "n";
         cell.textContent = text;
+      } else if (column.kind === "spark") {
+        cell.append(spark(grid.word(column, row), column.box));
       } else if (column.kind === "badge") {
         if (text) { cell.append(make("span", "badge " + grid.word(column, row).split("|")[0], text)); }
       } else {
         var name = make("bdi", text.length > KEPT ? "name" : "name keep", text);
         if (column.kind === "case") {
           var link = make("a", "open");
-          link.href = "#c-" + grid.key(row);
+          link.href = grid.page.link[0] + grid.key(row) + grid.page.link[1];
           link.append(name);
           cell.append(link);
         } else { cell.append(name); }
@@ -273,15 +283,31 @@
     return line;
   };
 
+  /* Two paths that the page brings: the line, and where it changed. */
+  function spark(paths, box) {
+    var picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    picture.setAttribute("class", "spark");
+    picture.setAttribute("viewBox", box);
+    picture.setAttribute("preserveAspectRatio", "none");
+    picture.setAttribute("aria-hidden", "true");
+    paths.split("|").forEach(function (path, place) {
+      var line = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      line.setAttribute("class", place ? "spark-change" : "spark-line");
+      line.setAttribute("d", path);
+      picture.append(line);
+    });
+    return picture;
+  }
+
   Grid.prototype.saveCsv = function () {
-    var grid = this;
+    var grid = this, columns = this.columns.filter(function (column) { return column.kind !== "spark"; });
     var field = function (text) { return /[",\n\r]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text; };
     /* A spreadsheet takes a cell that begins like this as a formula. */
     var word = function (text) { return field(/^[=+\-@\t\r]/.test(text) ? "'" + text : text); };
-    var heads = this.columns.map(function (column) { return word(column.unit ? column.label + " (" + column.unit + ")" : column.label); });
+    var heads = columns.map(function (column) { return word(column.unit ? column.label + " (" + column.unit + ")" : column.label); });
     var lines = [heads.concat("is virtual", "case").join(",")];
     this.rows.forEach(function (row) {
-      var cells = grid.columns.map(function (column) {
+      var cells = columns.map(function (column) {
         if (column.kind === "number") { return column.values[row] === null ? "" : String(column.values[row]); }
         return word(grid.text(column, row));
       });

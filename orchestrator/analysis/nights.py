@@ -1,0 +1,96 @@
+"""How sure the figure of each night of each series is, and which campaigns it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.analysis.series import NightTable, night_of
+from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.summary import LEVEL
+from orchestrator.records.history import Points
+from orchestrator.records.identity import CampaignId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightDetails:
+    """Beside each figure of a :class:`NightTable`; each array is series x nights."""
+
+    #: Ends of the 95 % interval in microseconds, NaN for a night of one invocation.
+    low_us: NDArray[np.float64]
+    high_us: NDArray[np.float64]
+    #: Invocations that the figure is of.
+    invocations: NDArray[np.int64]
+    is_trusted: NDArray[np.bool_]
+    #: Place of a series, place of a night, campaign: in the order of series and nights.
+    campaigns: tuple[NDArray[np.int64], NDArray[np.int64], tuple[CampaignId, ...]]
+
+
+def night_details(points: Points, table: NightTable, *, only: Collection[CampaignId] | None = None) -> NightDetails:
+    """Return what is known about each figure of a table, from the points that it was made of.
+
+    The interval is Student's t on the logarithms of the night's invocations, as a report's below 20 invocations, without
+    the errors of the single invocations: the points don't have them.
+
+    Args:
+        points: those that the table was made of; others are passed over.
+        table: the figures.
+        only: the campaigns that count, as they were given for the table.
+    """
+    shape = table.latency_us.shape
+    cell, kept = _cells(points, table, only)
+    logs = np.log(np.frombuffer(points.latency_us)[kept]) if points.latency_us else np.empty(0)
+    trusted = np.frombuffer(points.trusted, dtype=np.int64)[kept] > 0 if points.trusted else np.empty(0, bool)
+    campaign = np.frombuffer(points.campaign_at, dtype=np.int64)[kept] if points.campaign_at else np.empty(0, np.int64)
+    size = shape[0] * shape[1]
+    is_trusted = np.zeros(size, dtype=bool)
+    is_trusted[cell[trusted]] = True
+    counts = trusted | ~is_trusted[cell]
+    cell, logs, campaign = cell[counts], logs[counts], campaign[counts]
+    invocations = np.bincount(cell, minlength=size)
+    mean = np.divide(np.bincount(cell, logs, size), invocations, out=np.zeros(size), where=invocations > 0)
+    squares = np.bincount(cell, (logs - mean[cell]) ** 2, size)
+    low, high = np.full(size, np.nan), np.full(size, np.nan)
+    several = invocations > 1
+    number = invocations[several]
+    steps = {int(count): t_quantile((1 + LEVEL) / 2, int(count) - 1) for count in np.unique(number)}
+    half = np.array([steps[int(count)] for count in number]) * np.sqrt(squares[several] / (number - 1) / number)
+    low[several], high[several] = np.exp(mean[several] - half), np.exp(mean[several] + half)
+    pairs = np.unique(cell * max(1, len(points.campaigns)) + campaign) if cell.size else np.empty(0, np.int64)
+    cells, places = np.divmod(pairs, max(1, len(points.campaigns)))
+    return NightDetails(
+        low_us=low.reshape(shape),
+        high_us=high.reshape(shape),
+        invocations=invocations.reshape(shape),
+        is_trusted=is_trusted.reshape(shape),
+        campaigns=(
+            cells // max(1, shape[1]),
+            cells % max(1, shape[1]),
+            tuple(points.campaigns[place].campaign_id for place in places.tolist()),
+        ),
+    )
+
+
+def _cells(
+    points: Points, table: NightTable, only: Collection[CampaignId] | None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return which cell of the table each point is of, and which points have one; cells of the others are left out."""
+    night_place = {night: place for place, night in enumerate(table.nights)}
+    series_place = {key: place for place, key in enumerate(table.series)}
+    nights = np.array(
+        [
+            night_place.get(night_of(item.created_at), -1) if only is None or item.campaign_id in only else -1
+            for item in points.campaigns
+        ],
+        dtype=np.int64,
+    )
+    series = np.array([series_place.get(item.series_key, -1) for item in points.series], dtype=np.int64)
+    if not points.series_at:
+        return np.empty(0, np.int64), np.empty(0, bool)
+    night = nights[np.frombuffer(points.campaign_at, dtype=np.int64)]
+    row = series[np.frombuffer(points.series_at, dtype=np.int64)]
+    kept = (night >= 0) & (row >= 0)
+    return (row * len(table.nights) + night)[kept], kept
