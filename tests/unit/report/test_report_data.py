@@ -291,3 +291,18 @@ def test_campaign_with_skips_only_shows_them():
 def test_models_are_in_the_order_of_their_labels():
     data = data_of(*series(case(model=MOBILENET_INT8), 1_000), *series(case(), 1_000))
     assert [row.model.label for row in data.results] == ["mobilenet_v1_1.0_224", "mobilenet_v1_1.0_224_int8"]
+
+
+def test_a_case_without_a_timing_pass_is_neither_missing_nor_doubtful():
+    data = data_of(*(run(case(), number, run_pass=Pass.SUSTAINED) for number in range(3)))
+    assert data.results[0].result.status is CaseStatus.UNTIMED
+    assert data.headline.trust.startswith("No latency was asked for")
+    assert data.headline.warnings == ()
+
+
+def test_a_case_whose_timing_was_planned_and_not_done_is_missing():
+    lab = lab_of([run(case(), 0, run_pass=Pass.SUSTAINED)])
+    planned = campaign_of([*lab.runs, run(case(), 0)])
+    data = build_report_data(**{**lab.inputs(), "campaigns": (planned,)})
+    assert data.results[0].result.status is CaseStatus.NOT_RUN
+    assert "not run" in data.headline.warnings[0]
