@@ -1,0 +1,132 @@
+"""``models.yaml``: the models of a folder, how each is had again, and how accurate it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import Field
+
+from orchestrator.config.faults import Faults, Section, checked
+from orchestrator.config.fields import AnyText, Percent, Sha256, Text
+from orchestrator.config.yaml_file import read_yaml
+from orchestrator.errors import HostStorageError
+from orchestrator.records.model import Accuracy, ManifestEntry
+
+MANIFEST_NAME = "models.yaml"
+
+
+class AccuracySection(Section):
+    """How right a model is."""
+
+    percent: Percent
+    metric: Text = "top-1"
+    source: Text
+
+
+class EntrySection(Section):
+    """One model."""
+
+    name: Text
+    file: Text
+    sha256: Sha256
+    command: Text | None = None
+    build: dict[Text, AnyText] = Field(default_factory=dict)
+    url: Text | None = None
+    accuracy: AccuracySection | None = None
+    note: Text | None = None
+
+
+class ManifestSection(Section):
+    """The whole file."""
+
+    models: Annotated[list[EntrySection], Field(default_factory=list)]
+
+
+def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
+    """Return the models that a manifest names, by sha256; nothing when there is no such file.
+
+    Raises:
+        PlanError: with one line for each fault.
+    """
+    if not path.exists():
+        return {}
+    file = read_yaml(path)
+    section = checked(file, ManifestSection)
+    faults = Faults(file)
+    folder = path.absolute().parent
+    found: dict[str, ManifestEntry] = {}
+    names: dict[str, str] = {}
+    for number, entry in enumerate(section.models):
+        if names.setdefault(entry.name, entry.sha256) != entry.sha256:
+            faults.add(("models", number, "name"), f"{entry.name!r} is already the name of another model")
+        found[entry.sha256] = ManifestEntry(
+            name=entry.name,
+            sha256=entry.sha256,
+            path=folder / Path(entry.file).expanduser(),
+            command=entry.command or "",
+            build=entry.build,
+            url=entry.url or "",
+            accuracy=Accuracy(**entry.accuracy.model_dump()) if entry.accuracy else None,
+            note=entry.note or "",
+        )
+    faults.raise_if_any()
+    return found
+
+
+def named_models(folders: Iterable[Path]) -> Mapping[str, ManifestEntry]:
+    """Return the models of several folders' manifests by name, the first folder's first; raises PlanError."""
+    found: dict[str, ManifestEntry] = {}
+    for folder in folders:
+        for entry in load_manifest(folder / MANIFEST_NAME).values():
+            found.setdefault(entry.name, entry)
+    return found
+
+
+def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
+    """Write entries into a manifest, in the place of those with the same name or content; the rest stays.
+
+    What people wrote as comments is lost; an accuracy that they wrote stays unless the entry brings one, as long as the
+    content is the same.
+
+    Raises:
+        PlanError: the manifest that is there has faults.
+        HostStorageError: it can't be written.
+    """
+    there = dict(load_manifest(path))
+    for given in entries:
+        before = there.get(given.sha256)
+        known = before.accuracy if before is not None else None
+        entry = dataclasses.replace(given, accuracy=given.accuracy or known)
+        there = {
+            sha256: other for sha256, other in there.items() if other.name != entry.name and sha256 != entry.sha256
+        }
+        there[entry.sha256] = entry
+    folder = path.absolute().parent
+    rows = [_row(entry, folder) for entry in sorted(there.values(), key=lambda entry: entry.name)]
+    text = yaml.dump({"models": rows}, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=120)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise HostStorageError(f"{path} can't be written: {error.strerror}") from error
+
+
+def _row(entry: ManifestEntry, folder: Path) -> dict[str, object]:
+    inside = entry.path.is_relative_to(folder)
+    row: dict[str, object] = {
+        "name": entry.name,
+        "file": str(entry.path.relative_to(folder) if inside else entry.path),
+        "sha256": entry.sha256,
+    }
+    row |= {key: value for key in ("command", "url", "note") if (value := getattr(entry, key))}
+    row |= {"build": dict(entry.build)} if entry.build else {}
+    row |= {"accuracy": dataclasses.asdict(entry.accuracy)} if entry.accuracy else {}
+    return row
