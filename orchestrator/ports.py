@@ -15,6 +15,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.flag import FlagFault
 from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
+from orchestrator.records.parity import ParityBasis, PlacedInput
 from orchestrator.records.plan import FitLimits, Quiet
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
@@ -194,6 +195,20 @@ class InvocationRequest:
     number: int = 0
     #: Where caches lie between the stages of the pass ``cold``.
     cache_folder: str = ""
+    #: The model's inputs on the device, in the model's order; of the pass ``parity`` only.
+    inputs: tuple[PlacedInput, ...] = ()
+
+
+class ParityReference(Protocol):
+    """Computes what a model's outputs are to be."""
+
+    def basis(self, model: Model, given: str = "") -> ParityBasis:
+        """Return inputs and the reference's outputs for them.
+
+        ``given`` is a folder with inputs as ``<model>.<number>.bin``, raw; where it has none for the model, or is
+        empty, they are made from a seed. Raises ModelError for a model that the reference can't compute.
+        """
+        ...
 
 
 class Tool(Protocol):

@@ -7,13 +7,14 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.analysis.conditions import derive_conditions
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
 from orchestrator.analysis.summary import Summary, own_error, summarize
 from orchestrator.records.identity import CampaignId, RunId
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
 from orchestrator.records.workload import DelegateName, Pass
@@ -79,6 +80,10 @@ class CaseResult:
     grade: Grade | None = None
     #: What only the invocations together show: ``clocks-low``, ``mixed-grades``.
     findings: tuple[Finding, ...] = ()
+    #: What the newest comparison of the outputs with the reference says; None when there was none.
+    parity: ParityVerdict | None = None
+    #: Its figures as a sentence.
+    parity_reason: str = ""
 
     @property
     def is_judged(self) -> bool:
@@ -96,8 +101,42 @@ def judge_case(runs: Sequence[RunRecord]) -> CaseResult:
 
     A figure is made only from invocations that agree on what it is a figure of. Rejected invocations never count. The
     quality is that of the worst invocation used; it is lowered to SUSPECT when invocations disagree about the
-    delegate, or when fewer than half of those that ended could be used.
+    delegate, or when fewer than half of those that ended could be used. A figure of a configuration whose outputs are
+    wrong is rejected, however good it is; outputs that drift make it suspect.
     """
+    result = _judge_timing(runs)
+    verdict, reason = parity_verdict(runs)
+    if verdict is None:
+        return result
+    result = replace(result, parity=verdict, parity_reason=reason)
+    if result.summary is None or result.status is CaseStatus.FELL_BACK:
+        return result
+    if verdict is ParityVerdict.WRONG:
+        return replace(
+            result,
+            status=CaseStatus.REJECTED,
+            quality=Quality.REJECTED,
+            reason_code="wrong-outputs",
+            reason=f"Its outputs are wrong, so its speed counts for nothing: {reason}.",
+        )
+    if verdict is ParityVerdict.DRIFT and result.quality is Quality.TRUSTED:
+        return replace(result, quality=Quality.SUSPECT, notes=(*result.notes, f"The outputs drift: {reason}."))
+    return result
+
+
+def parity_verdict(runs: Sequence[RunRecord]) -> tuple[ParityVerdict | None, str]:
+    """Return what the newest comparison of a case's outputs says, and why; None when none was made."""
+    compared = [
+        run for run in runs if run.run_pass is Pass.PARITY and run.report is not None and run.report.extra.get("parity")
+    ]
+    if not compared:
+        return None, ""
+    newest = max(compared, key=lambda run: run.started_at)
+    assert newest.report is not None
+    return ParityVerdict(str(newest.report.extra["parity"])), str(newest.report.extra.get("parity_reason", ""))
+
+
+def _judge_timing(runs: Sequence[RunRecord]) -> CaseResult:
     timing = [run for run in runs if run.run_pass is Pass.TIMING]
     if not timing:
         return CaseResult(status=CaseStatus.NOT_RUN)

@@ -142,12 +142,16 @@ def measured_cases(
     ``systems`` says which fingerprint a device had in a campaign; ``wanted`` leaves runs out.
     """
     groups: dict[tuple[CampaignId, str], list[RunRecord]] = defaultdict(list)
+    compared: dict[tuple[CampaignId, str], list[RunRecord]] = defaultdict(list)
     for run in runs:
-        is_counted = run.run_pass is Pass.TIMING and run.outcome is not Outcome.UNFIT
-        if is_counted and (wanted is None or wanted(run)):
+        if run.outcome is Outcome.UNFIT or not (wanted is None or wanted(run)):
+            continue
+        if run.run_pass is Pass.TIMING:
             groups[run.campaign_id, run.case.case_key].append(run)
+        elif run.run_pass is Pass.PARITY:
+            compared[run.campaign_id, run.case.case_key].append(run)
     found = []
-    for (campaign_id, _), members in groups.items():
+    for (campaign_id, case_key), members in groups.items():
         case = members[0].case
         build = builds.get(case.build_sha256)
         facts = devices.get(case.serial)
@@ -156,7 +160,7 @@ def measured_cases(
                 case=case,
                 campaign_id=campaign_id,
                 runs=tuple(members),
-                result=judge_case(members),
+                result=judge_case([*members, *compared[campaign_id, case_key]]),
                 device=facts.title if facts is not None else str(case.serial),
                 build=f"{build.name} {case.build_sha256[:8]}" if build is not None else case.build_sha256[:8],
                 is_virtual=any(run.is_virtual for run in members),

@@ -8,6 +8,7 @@ from typing import Final
 from orchestrator.analysis.conditions import derive_conditions
 from orchestrator.analysis.grading import grade_of
 from orchestrator.analysis.outcome import Ending
+from orchestrator.analysis.parity import parity_findings
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.analysis.starts import start_findings
 from orchestrator.analysis.state_findings import state_findings
@@ -50,6 +51,10 @@ CODES: Final = {
     "battery-draining": "the battery was emptied though the phone was plugged in",
     "mixed-grades": "the case's invocations were made under differently controlled conditions",
     "battery-low": "the battery was low; phones limit their clocks then",
+    "wrong-outputs": "the outputs aren't the model's",
+    "outputs-drift": "the outputs differ more than they should",
+    "outputs-unreadable": "there are no outputs to compare",
+    "parity-degenerate": "the model's outputs hardly depend on its inputs; they show nothing",
     "imported": "somebody else made the run; nothing is known of the device's heat, load and battery",
     "unidentified": "nothing in the imported text shows that it is of this case",
 }
@@ -129,6 +134,8 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
         yield _finding("more-threads-than-big-cores", Severity.INFO, f"{case.threads} threads, {big} big cores")
     if run_pass is Pass.COLD:
         yield from start_findings(report)
+    if run_pass is Pass.PARITY:
+        yield from parity_findings(report)
     if run_pass is Pass.TIMING and report.inference is not None:
         yield from steadiness_findings(report.inference)
         yield from _rounding_findings(report, report.inference)

@@ -63,6 +63,7 @@ class BenchRequest:
     precision: str | None
     budget: str | None
     sustained: str | None
+    parity_inputs: str | None
     sentinel: bool
     reboot: bool
     num_runs: int
@@ -119,6 +120,7 @@ def plan_of(request: BenchRequest) -> Plan:
         precision=request.precision,
         budget=request.budget,
         sustained=request.sustained,
+        parity_inputs=request.parity_inputs,
         sentinel=request.sentinel,
         reboot=request.reboot,
         timeout=request.timeout_s,
@@ -200,6 +202,7 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
                 quiet=plan.quiet,
                 sustained_s=plan.sustained_s,
                 may_reboot=plan.may_reboot,
+                parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
                 files={model.sha256: str(model.path) for model in models}
                 | {build.sha256: str(build.path) for build in (*builds, *twins.values())}
                 | {item.sha256: str(item.path) for build in builds for item in build.companions}
@@ -305,10 +308,16 @@ def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFac
     from orchestrator.errors import NoDeviceError
 
     phones = serials - {HOST_SERIAL}
-    seen = {item.seen.serial for item in farm.attached(serials=sorted(phones)) if item.seen.usable} if phones else set()
+    attached = farm.attached(serials=sorted(phones)) if phones else []
+    seen = {item.seen.serial for item in attached if item.seen.usable and not farm.quarantine.reason(Serial(item.seen.serial))}
     selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host=HOST_SERIAL in serials)
     if not selection.serials and not selection.host:
-        raise NoDeviceError(f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}")
+        kept_out = [f"\n  {serial}: in quarantine: {reason}" for serial in sorted(phones)
+                    if (reason := farm.quarantine.reason(serial))]  # fmt: skip
+        raise NoDeviceError(
+            f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}{''.join(kept_out)}",
+            hint="'benchfarm device release SERIAL' ends a quarantine" if kept_out else "",
+        )
     return farm.open_devices(selection)
 
 
@@ -321,7 +330,9 @@ def _run(
     out: Path | None,
 ) -> CommandResult:
     services, workload = equipment(farm, campaign, models, builds)
-    runner = CampaignRunner(services, farm.lease, ThreadExecutor(farm.cancelled))
+    runner = CampaignRunner(
+        services, farm.lease, ThreadExecutor(farm.cancelled), rescuer=farm.rescuer, quarantine=farm.quarantine
+    )
     result = runner.run(workload, devices)
     return _summary(farm, result, out)
 
@@ -341,6 +352,7 @@ def equipment(
         observer=observer,
         clock=farm.clock,
         cancelled=farm.cancelled,
+        reference=farm.reference,
     )
     workload = Workload(
         campaign=campaign,

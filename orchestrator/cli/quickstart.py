@@ -58,6 +58,7 @@ def _request(models: tuple[Path, ...], serials: tuple[str, ...]) -> BenchRequest
         precision=None,
         budget=None,
         sustained=None,
+        parity_inputs=None,
         sentinel=False,
         reboot=False,
         num_runs=50,

@@ -281,6 +281,7 @@ class PlanSection(Section):
     precision: Annotated[Percent, Field(ge=0.1, lt=100)] = 100 * StoppingRule().half_width
     budget: Annotated[Seconds, Field(ge=0, le=604_800)] | None = None
     sustained: Annotated[Seconds, Field(ge=10, le=86_400)] = 1800.0
+    parity_inputs: Text | None = None
     sentinel: bool | None = None
     reboot: bool = False
     quiet: QuietSection = QuietSection()
@@ -308,6 +309,8 @@ class PlanSection(Section):
                     )
         if "sustained" in given and Pass.SUSTAINED not in self.passes:
             raise ValueError("sustained is how long the pass 'sustained' goes on; add it to passes")
+        if self.parity_inputs is not None and Pass.PARITY not in self.passes:
+            raise ValueError("parity_inputs are the inputs of the pass 'parity'; add it to passes")
         return self
 
 
@@ -339,6 +342,7 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str) -> Pl
     models = _models(section.models, faults)
     builds = {tool: _build_path(tool, value, folder, faults) for tool, value in section.builds.items()}
     flags = [_with_files(values, folder, number, faults) for number, values in enumerate(section.matrix.flags)]
+    parity_inputs = _input_folder(section.parity_inputs, folder, faults)
     faults.raise_if_any()
     return Plan(
         name=section.name or default_name,
@@ -373,12 +377,22 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str) -> Pl
         sentinel=section.sentinel,
         may_reboot=section.reboot,
         sustained_s=section.sustained,
+        parity_inputs=parity_inputs,
         order=section.order,
         seed=section.seed,
         timeout_s=section.timeout,
         builds=builds,
         text=text,
     )
+
+
+def _input_folder(value: str | None, folder: Path, faults: Faults) -> Path | None:
+    if value is None:
+        return None
+    path = (folder / Path(value).expanduser()).resolve()
+    if not path.is_dir():
+        faults.add(("parity_inputs",), f"{path} is no folder")
+    return path
 
 
 def _stopping(section: PlanSection) -> StoppingRule | None:

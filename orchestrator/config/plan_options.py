@@ -31,6 +31,7 @@ _OPTIONS: Final[Mapping[Location, str]] = {
     ("devices", "tags"): "--tag",
     ("devices", "where"): "--where",
     ("passes",): "--pass",
+    ("parity_inputs",): "--parity-inputs",
     ("builds",): "--build",
 }
 
@@ -74,6 +75,7 @@ def plan_from_options(
     precision: str | None = None,
     budget: str | None = None,
     sustained: str | None = None,
+    parity_inputs: str | None = None,
     sentinel: bool | None = None,
     reboot: bool = False,
     order: str | None = None,
@@ -104,6 +106,7 @@ def plan_from_options(
         precision: Half width of the interval at which a case has enough, as a share (``2 %``).
         budget: For all that is added to the first invocations, on one device.
         sustained: How long the pass ``sustained`` goes on.
+        parity_inputs: Folder with inputs for the pass ``parity``.
         sentinel: Whether the reference workload brackets the campaign.
         reboot: Whether a phone whose reference workload moved may be booted anew.
         order: ``interleaved`` or ``sequential``.
@@ -139,6 +142,7 @@ def plan_from_options(
         "precision": _text(precision),
         "budget": _text(budget),
         "sustained": _text(sustained),
+        "parity_inputs": str(Path(parity_inputs).expanduser().absolute()) if parity_inputs else "",
         "sentinel": {None: "", True: "true", False: "false"}[sentinel],
         "reboot": "true" if reboot else "",
         "order": _text(order),

@@ -10,18 +10,22 @@ from datetime import datetime
 from typing import Final
 
 from orchestrator.analysis.outcome import Ending, ending_of
+from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import judge
 from orchestrator.engine.events import DeviceNote, InvocationStarted, RunStored
+from orchestrator.engine.parity import basis_of
 from orchestrator.engine.placing import Placer
 from orchestrator.engine.sessions import covered, own_end
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
+    AdbUnavailableError,
     BenchfarmError,
     DeviceChangedError,
     DeviceError,
     DeviceUnusableError,
     HostStorageError,
     InterruptedByUserError,
+    NoDeviceError,
     StoreError,
 )
 from orchestrator.ports import Device, Fitness, InvocationRequest
@@ -50,6 +54,8 @@ FAILURES_MAX: Final = 2
 UNFIT_MAX: Final = 2
 #: Seconds that an invocation of the pass ``sustained`` measures at the least.
 SUSTAINED_MIN_SECS: Final = 5.0
+#: Not the case's fault: nothing is known of what was to be measured.
+_WAY_LOST: Final = (DeviceChangedError, AdbUnavailableError, NoDeviceError)
 #: Any state is fit.
 _NO_LIMITS: Final = FitLimits(battery_percent_min=0, battery_heat_c_max=math.inf, thermal_status_max=6, wait_s=0.0)
 
@@ -219,7 +225,7 @@ class CaseRunner:
             except BenchfarmError as caught:
                 self._check_cancelled()
                 error = caught
-                if not caught.transient and not isinstance(caught, DeviceChangedError):
+                if not caught.transient and not isinstance(caught, _WAY_LOST):
                     return self._not_run(invocation, started_at, Outcome.FAILED, caught)
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
                 self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
@@ -232,7 +238,11 @@ class CaseRunner:
     def _run_once(self, invocation: Invocation, started_at: datetime, *, at_rest: bool) -> RunRecord:
         case = _as_run(invocation)
         tool = self._services.tools[case.tool]
+        basis = basis_of(invocation, self._workload, self._services) if invocation.run_pass is Pass.PARITY else None
+        if isinstance(basis, Ending):
+            return self._record(invocation, started_at, basis)
         placed = self._placer.place(case)
+        inputs = self._placer.place_inputs(basis.inputs) if basis is not None else ()
         fitness = self._prepare(invocation, at_rest=at_rest)
         if fitness.reason and at_rest:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
@@ -252,13 +262,17 @@ class CaseRunner:
             known_flags=self._workload.known_flags.get(case.build_sha256, frozenset()),
             number=invocation.number,
             cache_folder=f"{self._device.work_folder}/start-caches",
+            inputs=inputs,
         )
         raw = tool.run(self._device, request, cancelled=self._services.cancelled)
         self._check_cancelled()
+        if basis is not None:
+            raw = replace(raw, attachments=(*raw.attachments, *basis.attachments))
         after = self._state_after(before)
         self._last_state = (self._services.clock.monotonic_s(), after)
         self._last_raw = raw
-        return self._judged(invocation, raw, tool.parse(raw, case), run_id=request.run_id, before=before, after=after)
+        report = with_parity(tool.parse(raw, case), raw, case)
+        return self._judged(invocation, raw, report, run_id=request.run_id, before=before, after=after)
 
     def _prepare(self, invocation: Invocation, *, at_rest: bool) -> Fitness:
         """Bring the device to rest; without ``at_rest`` only look how it is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from orchestrator.engine.events import FilePlaced
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.ports import Device
 from orchestrator.records.identity import content_key
+from orchestrator.records.parity import ParityInput, PlacedInput
 from orchestrator.records.workload import Build, Case, ToolName
 
 
@@ -58,6 +59,17 @@ class Placer:
         )
         self._placed[key] = placed
         return placed
+
+    def place_inputs(self, inputs: Sequence[ParityInput]) -> tuple[PlacedInput, ...]:
+        """Make sure that a model's inputs lie on the device; raises DeviceError kinds."""
+        return tuple(
+            PlacedInput(
+                name=item.name,
+                shape=item.shape,
+                path=self._put("input.bin", item.path, item.sha256, kind="inputs"),
+            )
+            for item in inputs
+        )
 
     def _put_program(self, tool: ToolName, build: Build, set_sha256: str) -> str:
         if tool is ToolName.LITERT:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.outcome import ending_of
+from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import judge
 from orchestrator.engine.sessions import own_end
 from orchestrator.ports import Store, Tool
@@ -44,7 +45,7 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
             attachments=store.attachments(run.run_id),
         )
         tool = tools[run.case.tool]
-        report = tool.parse(raw, run.case)
+        report = with_parity(tool.parse(raw, run.case), raw, run.case)
         raw = own_end(tool, raw, report)
         ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
         verdict = judge(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.clock import Clock
-from orchestrator.ports import Conditioner, Observer, Store, Tool
+from orchestrator.ports import Conditioner, Observer, ParityReference, Store, Tool
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.workload import Build, Model, ToolName
 
@@ -22,6 +22,8 @@ class Services:
     observer: Observer
     clock: Clock
     cancelled: threading.Event
+    #: What the pass ``parity`` compares with; None where nothing computes it.
+    reference: ParityReference | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

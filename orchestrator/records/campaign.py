@@ -50,6 +50,8 @@ class Terms:
     may_reboot: bool = False
     #: An A/B comparison: two cases in turns, as many pairs as its pilot shows to be needed.
     pairing: Pairing | None = None
+    #: Folder with inputs for the pass ``parity``; empty: made from a seed.
+    parity_inputs: str = ""
     #: Serial number -> fingerprint of the device's system when the campaign began.
     fingerprints: Mapping[str, str] = field(default_factory=dict)
 

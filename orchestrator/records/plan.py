@@ -145,6 +145,8 @@ class Plan:
     may_reboot: bool = False
     #: How long the pass ``sustained`` goes on.
     sustained_s: float = 1800.0
+    #: Folder with inputs for the pass ``parity``, ``<model>.<number>.bin`` each; None: made from a seed.
+    parity_inputs: Path | None = None
     order: Order = Order.INTERLEAVED
     seed: int = 0
     #: For one invocation, beyond what max_secs allows for warm-up and measurement.

@@ -7,12 +7,13 @@ plan's flags say otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.ports import InvocationRequest
 from orchestrator.records.flag import OWNED_FLAGS
+from orchestrator.records.parity import OUTPUTS_FILE, PlacedInput
 from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.tools.environment import hexagon_folder
@@ -50,6 +51,7 @@ def benchmark_flags(request: InvocationRequest, *, folder: str) -> list[tuple[st
         known=request.known_flags,
         stage=stage_of(request.run_pass, request.number),
         cache_folder=request.cache_folder,
+        inputs=request.inputs,
     )
     skels = hexagon_folder(request)
     if skels and "hexagon_lib_path" not in dict(flags):
@@ -64,7 +66,12 @@ def placed_value(value: str, request: InvocationRequest) -> str:
 
 def files_written(run_pass: Pass) -> tuple[str, ...]:
     """Return the files that a program writes in a pass, by the flags that it is given."""
-    further = {Pass.TIMING: (RUNTIME_INFO_FILE,), Pass.COLD: (RUNTIME_INFO_FILE,), Pass.PROFILE: (PROFILE_FILE,)}
+    further = {
+        Pass.TIMING: (RUNTIME_INFO_FILE,),
+        Pass.COLD: (RUNTIME_INFO_FILE,),
+        Pass.PROFILE: (PROFILE_FILE,),
+        Pass.PARITY: (RUNTIME_INFO_FILE, OUTPUTS_FILE),
+    }
     return (RESULT_FILE, *further.get(run_pass, ()))
 
 
@@ -77,12 +84,13 @@ def case_flags(
     known: frozenset[str] = frozenset(),
     stage: StartStage | None = None,
     cache_folder: str = "/caches",
+    inputs: Sequence[PlacedInput] = (),
 ) -> list[tuple[str, str]]:
     """Return the flags of one pass over a case, see :func:`benchmark_flags`.
 
     ``known`` are the flags that the very program has, where that is known: those of ours that only gather more are left
     out when it doesn't have them, and so is ``use_xnnpack=false`` where there is no XNNPACK to leave out. ``stage`` is
-    that of the pass ``cold``, in which only it says what is cached, where.
+    that of the pass ``cold``, in which only it says what is cached, where. ``inputs`` are those of the pass ``parity``.
     """
     if case.delegate not in _DELEGATE_FLAGS:
         raise UsageError(f"{case.tool} has no delegate {case.delegate}")
@@ -97,6 +105,7 @@ def case_flags(
         **delegate_flags(case.delegate),
         "result_file_path": f"{folder}/{RESULT_FILE}",
         **_pass_flags(run_pass, folder),
+        **(parity_flags(inputs, folder) if run_pass is Pass.PARITY else {}),
     }
     if known:
         flags = {name: value for name, value in flags.items() if name in known or not _can_be_left(name, value)}
@@ -134,6 +143,21 @@ def _pass_flags(run_pass: Pass, folder: str) -> dict[str, str]:
             "op_profiling_output_file": f"{folder}/{PROFILE_FILE}",
         }
     return {"export_model_runtime_info": "true", "model_runtime_info_output_file": f"{folder}/{RUNTIME_INFO_FILE}"}
+
+
+def parity_flags(inputs: Sequence[PlacedInput], folder: str) -> dict[str, str]:
+    """Return the flags that give a model its inputs and have its outputs written, after as few inferences as can be."""
+    return {
+        "num_runs": "1",
+        "min_secs": "0",
+        "warmup_runs": "1",
+        "warmup_min_secs": "0",
+        "input_layer": ",".join(item.name for item in inputs),
+        "input_layer_shape": ":".join(",".join(map(str, item.shape)) for item in inputs),
+        # A single colon ends the name.
+        "input_layer_value_files": ",".join(f"{item.name.replace(':', '::')}:{item.path}" for item in inputs),
+        "output_filepath": f"{folder}/{OUTPUTS_FILE}",
+    }
 
 
 def format_flags(flags: list[tuple[str, str]]) -> list[str]:

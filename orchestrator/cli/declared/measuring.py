@@ -49,7 +49,7 @@ def _bench(
     ] = None,
     run_pass: Annotated[
         list[str] | None,
-        typer.Option("--pass", help="timing, memory, profile, cold, sustained (a,b); timing when left out."),
+        typer.Option("--pass", help="timing, memory, profile, cold, parity, sustained (a,b); timing when left out."),
     ] = None,
     invocations: Annotated[
         str | None,
@@ -63,6 +63,9 @@ def _bench(
     ] = None,
     sustained: Annotated[
         str | None, typer.Option("--sustained", help="Measure one process after the other for so long (30m).")
+    ] = None,
+    parity_inputs: Annotated[
+        str | None, typer.Option("--parity-inputs", help="Folder with MODEL.0.bin ...: inputs for the pass parity.")
     ] = None,
     sentinel: Annotated[
         bool, typer.Option("--sentinel/--no-sentinel", help="Bracket by a reference workload: ~30 s more a phone.")
@@ -98,6 +101,7 @@ def _bench(
         precision=precision,
         budget=budget,
         sustained=sustained,
+        parity_inputs=parity_inputs,
         sentinel=sentinel,
         reboot=reboot,
         num_runs=num_runs,

@@ -1,0 +1,183 @@
+"""The reference for parity: inputs from a seed or given, and what LiteRT's builtin kernels make of them here.
+
+The kernels are those without XNNPACK, with one thread, in a process of its own. What they gave is kept by the contents
+of model and inputs and the runtime's version, because they are slow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from orchestrator.errors import ModelError
+from orchestrator.models.inspect import inspect_model
+from orchestrator.records.model import TensorFacts
+from orchestrator.records.parity import (
+    BASIS_FILE,
+    CONTRAST_FILE,
+    REFERENCE_FILE,
+    ParityBasis,
+    ParityInput,
+)
+from orchestrator.records.run import Attachment
+from orchestrator.records.workload import Model
+
+SEED: Final = 20
+#: Of the inputs that show whether the outputs depend on them.
+_OTHER_SEED: Final = 21
+_TIMEOUT_S: Final = 900.0
+#: Larger inputs aren't made: something is wrong with such a shape.
+_INPUT_BYTES_MAX: Final = 1 << 30
+_FLOATS: Final = ("float16", "float32", "float64")
+_INTEGERS: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+#: Plain whole numbers are places in a table more often than not; small ones are in every table.
+_PLACES_MAX: Final = 10
+
+
+class HostReference:
+    """Computes references with the LiteRT runtime of this computer. See ports.ParityReference."""
+
+    def __init__(self, folder: Path) -> None:
+        """``folder`` keeps inputs and outputs."""
+        self._folder = folder
+
+    def basis(self, model: Model, given: str = "") -> ParityBasis:
+        """See ports.ParityReference.basis."""
+        if model.path is None or not model.path.is_file():
+            raise ModelError(f"{model.name}: its file isn't here, so there is no reference for its outputs")
+        wanted = inspect_model(model.path).inputs
+        _check(model, wanted)
+        origin, ours = self._inputs(model, wanted, Path(given) if given else None)
+        others = [self._kept(_values(tensor, _OTHER_SEED, place)) for place, tensor in enumerate(wanted)]
+        folder = self._computed(model, [_shape(tensor) for tensor in wanted], ours, others)
+        described = {
+            "reference": f"LiteRT {_runtime()}, builtin kernels without XNNPACK, one thread",
+            "inputs": origin,
+            "input_sha256": [path.name for path in ours],
+            "outputs": json.loads((folder / "done.json").read_text("utf-8")),
+        }
+        return ParityBasis(
+            inputs=tuple(
+                ParityInput(name=tensor.name, shape=_shape(tensor), path=path, sha256=path.name)
+                for tensor, path in zip(wanted, ours, strict=True)
+            ),
+            attachments=(
+                Attachment(name=BASIS_FILE, data=json.dumps(described, sort_keys=True).encode()),
+                Attachment(name=REFERENCE_FILE, data=(folder / "outputs-0").read_bytes()),
+                Attachment(name=CONTRAST_FILE, data=(folder / "outputs-1").read_bytes()),
+            ),
+        )
+
+    def _inputs(self, model: Model, wanted: Sequence[TensorFacts], given: Path | None) -> tuple[str, list[Path]]:
+        """Return where the inputs come from, and their files by content."""
+        paths = [given / f"{model.name}.{place}.bin" for place in range(len(wanted))] if given is not None else []
+        found = [path for path in paths if path.is_file()]
+        if not found:
+            return f"seed {SEED}", [self._kept(_values(tensor, SEED, place)) for place, tensor in enumerate(wanted)]
+        kept = []
+        for path, tensor in zip(paths, wanted, strict=True):
+            if not path.is_file():
+                raise ModelError(f"{model.name}: {path} is missing; give every input or none")
+            data, size = path.read_bytes(), math.prod(_shape(tensor)) * np.dtype(tensor.dtype).itemsize
+            if len(data) != size:
+                raise ModelError(f"{path} has {len(data)} bytes; the input {tensor.name!r} has {size}")
+            kept.append(self._kept(data))
+        return "given", kept
+
+    def _kept(self, data: bytes) -> Path:
+        """Return the file with these bytes, named by them."""
+        path = self._folder / "inputs" / hashlib.sha256(data).hexdigest()
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
+                draft.write(data)
+            Path(draft.name).replace(path)
+        return path
+
+    def _computed(
+        self, model: Model, shapes: Sequence[tuple[int, ...]], ours: Sequence[Path], others: Sequence[Path]
+    ) -> Path:
+        """Return the folder with the outputs of both sets of inputs; computes what isn't kept yet."""
+        sets = [[str(path) for path in ours], [str(path) for path in others]]
+        names = [[path.name for path in ours], [path.name for path in others]]
+        key = hashlib.sha256(json.dumps([model.sha256, names, shapes, _runtime()]).encode()).hexdigest()[:40]
+        kept = self._folder / "outputs" / key
+        if (kept / "done.json").is_file():
+            return kept
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=kept.parent))
+        try:
+            job = {"model": str(model.path), "shapes": shapes, "sets": sets}
+            (draft / "job.json").write_text(json.dumps(job), "utf-8")
+            _run(model, draft)
+            with contextlib.suppress(OSError):
+                # Another phone's thread may have been quicker with the same.
+                draft.rename(kept)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return kept
+
+
+def _check(model: Model, wanted: Sequence[TensorFacts]) -> None:
+    if not wanted:
+        raise ModelError(f"{model.name} has no inputs, so its outputs are constants")
+    for tensor in wanted:
+        if tensor.dtype not in {*_FLOATS, *_INTEGERS, "bool"}:
+            raise ModelError(
+                f"{model.name}: an input of type {tensor.dtype} ({tensor.name!r}) can't be made from a seed"
+            )
+        if "," in tensor.name or not tensor.name:
+            raise ModelError(f"{model.name}: the programs' flags can't name the input {tensor.name!r}")
+        if math.prod(_shape(tensor)) * np.dtype(tensor.dtype).itemsize > _INPUT_BYTES_MAX:
+            raise ModelError(f"{model.name}: the input {tensor.name!r} is larger than a gigabyte")
+
+
+def _shape(tensor: TensorFacts) -> tuple[int, ...]:
+    """Return a shape without anything open: 1 where the model leaves a size to its caller."""
+    return tuple(max(1, size) for size in tensor.shape)
+
+
+def _values(tensor: TensorFacts, seed: int, place: int) -> bytes:
+    """Return an input's raw bytes, the same for the same seed on every computer."""
+    # PCG64's raw stream is fixed by its definition; numpy's distributions over it may change between versions.
+    count = math.prod(_shape(tensor))
+    draws = np.random.PCG64([seed, place]).random_raw(count)
+    kind = np.dtype(tensor.dtype)
+    if kind.kind == "f":
+        return ((draws >> np.uint64(11)).astype(np.float64) / 2.0**52 - 1.0).astype(kind).tobytes()
+    if kind.kind == "b":
+        return (draws & np.uint64(1)).astype(kind).tobytes()
+    if tensor.scale is not None:
+        return draws.astype(f"u{kind.itemsize}").astype(kind).tobytes()
+    return (draws % np.uint64(_PLACES_MAX)).astype(kind).tobytes()
+
+
+def _run(model: Model, folder: Path) -> None:
+    command = [sys.executable, "-m", "orchestrator.models.reference_run", str(folder)]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise ModelError(f"{model.name}: the reference took over {_TIMEOUT_S:g} s on this computer") from error
+    if done.returncode or not (folder / "done.json").is_file():
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        raise ModelError(f"{model.name}: the reference can't compute it ({how}): {said[-1] if said else 'no message'}")
+
+
+def _runtime() -> str:
+    try:
+        return version("ai-edge-litert")
+    except PackageNotFoundError:
+        return "unknown"

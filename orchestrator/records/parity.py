@@ -1,0 +1,112 @@
+"""Whether a model's outputs on a device are those of the reference: what is compared, and what came of it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from orchestrator.records.run import Attachment
+
+#: What a program writes its outputs to, and the attachment's name.
+OUTPUTS_FILE: Final = "outputs.bin"
+#: Attachments that stand beside a run's outputs: what they are to be, of which tensors, and for other inputs.
+REFERENCE_FILE: Final = "parity-reference.bin"
+CONTRAST_FILE: Final = "parity-contrast.bin"
+BASIS_FILE: Final = "parity.json"
+
+
+class ParityVerdict(enum.StrEnum):
+    """What a comparison with the reference says of a configuration's outputs."""
+
+    #: Within the threshold of their type.
+    SAME = "same"
+    #: Beyond the threshold, and still the same answer: suspect.
+    DRIFT = "drift"
+    #: Not the model's outputs.
+    WRONG = "wrong"
+    #: The model's outputs hardly depend on its inputs: nothing could be seen.
+    DEGENERATE = "degenerate"
+    #: There was nothing to compare.
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParityInput:
+    """An input as it is given to program and reference."""
+
+    #: The tensor's name in the model, which the programs' flags name it by.
+    name: str
+    shape: tuple[int, ...]
+    #: The file with its values on this computer, raw, in the machine's order.
+    path: Path
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedInput:
+    """An input that lies on a device."""
+
+    name: str
+    shape: tuple[int, ...]
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParityTensor:
+    """An output as the reference has it."""
+
+    name: str
+    #: numpy's name: ``float32``, ``int8`` ...
+    dtype: str
+    shape: tuple[int, ...]
+    #: Of a tensor quantised as a whole; 0 when it isn't.
+    scale: float = 0.0
+    zero_point: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParityBasis:
+    """What the outputs of one model for one set of inputs are compared with."""
+
+    inputs: tuple[ParityInput, ...]
+    #: Reference outputs, tensor descriptions and outputs for other inputs, as they are kept with each run.
+    attachments: tuple[Attachment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorParity:
+    """One output against the reference."""
+
+    name: str
+    dtype: str
+    #: Largest and mean absolute difference, in the tensor's own values (steps for integers).
+    max_error: float
+    mean_error: float
+    #: Largest difference as a share of the reference's largest magnitude; of integers, in steps.
+    error: float
+    threshold: float
+    #: Length of the difference / length of the reference.
+    relative_l2: float
+    #: None where one side is all zero.
+    cosine: float | None
+    #: Share of the rows' largest values that are at the same place; None for an output with one value in a row.
+    top1: float | None
+    #: How many of the five largest are the same, as a share; None with fewer than ten in a row.
+    top5: float | None
+    verdict: ParityVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parity:
+    """A run's outputs against the reference."""
+
+    verdict: ParityVerdict
+    #: A sentence.
+    reason: str
+    tensors: tuple[TensorParity, ...] = field(default=())
+    #: What the reference is: runtime, version, kernels.
+    reference: str = ""
+    #: ``seed 20`` or ``given``.
+    inputs: str = ""

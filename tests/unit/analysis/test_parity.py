@@ -1,0 +1,125 @@
+"""Outputs against the reference's: thresholds by type, drift, wrong numbers, and outputs that show nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from sample_lab import case, run, series
+
+from orchestrator.analysis.case_result import CaseStatus, judge_case
+from orchestrator.analysis.parity import parity_of, with_parity
+from orchestrator.records.parity import BASIS_FILE, CONTRAST_FILE, OUTPUTS_FILE, REFERENCE_FILE, ParityVerdict
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import DelegateName, Pass
+
+RANDOM = np.random.default_rng(3)
+FLOATS = RANDOM.uniform(-1, 1, (1, 40)).astype(np.float32)
+OTHER_FLOATS = RANDOM.uniform(-1, 1, (1, 40)).astype(np.float32)
+STEPS = RANDOM.integers(-128, 127, (1, 40)).astype(np.int8)
+OTHER_STEPS = RANDOM.integers(-128, 127, (1, 40)).astype(np.int8)
+CPU = case(delegate=DelegateName.CPU)
+GPU = case(delegate=DelegateName.GPU)
+
+
+def raw(reference, contrast, found: bytes) -> RawOutput:
+    scale = 0.0 if reference.dtype.kind == "f" else 0.01
+    described = {
+        "reference": "LiteRT",
+        "inputs": "seed 20",
+        "outputs": [{"name": "y", "dtype": str(reference.dtype), "shape": reference.shape, "scale": scale}],
+    }
+    parts = {
+        BASIS_FILE: json.dumps(described).encode(),
+        REFERENCE_FILE: reference.tobytes(),
+        CONTRAST_FILE: contrast.tobytes(),
+        OUTPUTS_FILE: found,
+    }
+    return RawOutput(
+        command="",
+        exit_code=0,
+        timed_out=False,
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        duration_s=1.0,
+        attachments=tuple(Attachment(name=name, data=data) for name, data in parts.items()),
+    )
+
+
+def verdict(reference, contrast, found, measured=CPU) -> ParityVerdict:
+    return parity_of(raw(reference, contrast, found.tobytes()), measured).verdict
+
+
+@pytest.mark.parametrize(
+    ("share", "measured", "expected"),
+    [
+        (5e-5, CPU, ParityVerdict.SAME),
+        (3e-4, CPU, ParityVerdict.DRIFT),
+        (3e-3, CPU, ParityVerdict.WRONG),
+        (3e-3, GPU, ParityVerdict.SAME),
+        (3e-2, GPU, ParityVerdict.DRIFT),
+        (3e-3, replace(GPU, flags=(("gpu_precision_loss_allowed", "false"),)), ParityVerdict.WRONG),
+        (3e-3, replace(CPU, flags=(("xnnpack_force_fp16", "true"),)), ParityVerdict.SAME),
+    ],
+)
+def test_floats_may_differ_by_their_precision(share, measured, expected):
+    found = FLOATS.copy()
+    found[0, 7] += share * np.abs(FLOATS).max()
+    assert verdict(FLOATS, OTHER_FLOATS, found, measured) is expected
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"), [(2, ParityVerdict.SAME), (3, ParityVerdict.DRIFT), (40, ParityVerdict.WRONG)]
+)
+def test_quantised_integers_may_differ_by_two_steps(steps, expected):
+    found = STEPS.copy()
+    found[0, 3] += steps if found[0, 3] < 0 else -steps
+    assert verdict(STEPS, OTHER_STEPS, found) is expected
+
+
+@pytest.mark.parametrize("found", [FLOATS * -3, np.flip(FLOATS), np.full_like(FLOATS, np.nan)])
+def test_other_numbers_are_wrong_at_any_precision(found):
+    assert verdict(FLOATS, OTHER_FLOATS, found, GPU) is ParityVerdict.WRONG
+
+
+def test_outputs_that_do_not_depend_on_inputs_prove_nothing_even_where_they_agree():
+    nearly = FLOATS * np.float32(1 + 1e-6)
+    flat = np.full_like(FLOATS, 0.001)
+    assert verdict(FLOATS, nearly, FLOATS) is ParityVerdict.DEGENERATE
+    assert verdict(FLOATS, nearly, FLOATS * -3) is ParityVerdict.DEGENERATE
+    assert verdict(flat, FLOATS, flat) is ParityVerdict.DEGENERATE
+
+
+def test_missing_and_short_outputs_are_told_apart_from_wrong_ones():
+    for found in (b"", FLOATS.tobytes()[:-4]):
+        assert parity_of(raw(FLOATS, OTHER_FLOATS, found), CPU).verdict is ParityVerdict.UNREADABLE
+    assert parity_of(replace(raw(FLOATS, OTHER_FLOATS, b""), attachments=()), CPU) is None
+
+
+def test_top_1_counts_a_tie_as_agreement():
+    tied, found = STEPS.copy(), STEPS.copy()
+    tied[0, :2] = 127
+    found[0, :2] = (126, 127)
+    (tensor,) = parity_of(raw(tied, OTHER_STEPS, found.tobytes()), CPU).tensors
+    assert (tensor.top1, tensor.max_error, tensor.mean_error) == (1.0, 1.0, 1 / 40)
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "quality"),
+    [
+        (FLOATS, CaseStatus.MEASURED, Quality.TRUSTED),
+        (FLOATS + np.float32(3e-4) * (np.arange(40) == 1), CaseStatus.MEASURED, Quality.SUSPECT),
+        (-FLOATS, CaseStatus.REJECTED, Quality.REJECTED),
+    ],
+)
+def test_a_case_with_wrong_outputs_is_rejected_however_fast_it_is(found, status, quality):
+    output = raw(FLOATS, OTHER_FLOATS, found.astype(np.float32).tobytes())
+    compared = run(CPU, 0, 1.0, run_pass=Pass.PARITY)
+    compared = replace(compared, report=with_parity(ToolReport(outcome="ok"), output, CPU))
+    result = judge_case([*series(CPU, 10_000.0), compared])
+    assert (result.status, result.quality) == (status, quality)
+    assert result.is_judged == (quality is Quality.TRUSTED)
+    assert result.summary is not None
