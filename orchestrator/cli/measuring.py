@@ -308,16 +308,10 @@ def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFac
     from orchestrator.errors import NoDeviceError
 
     phones = serials - {HOST_SERIAL}
-    attached = farm.attached(serials=sorted(phones)) if phones else []
-    seen = {item.seen.serial for item in attached if item.seen.usable and not farm.quarantine.reason(Serial(item.seen.serial))}
+    seen = {item.seen.serial for item in farm.attached(serials=sorted(phones)) if item.seen.usable} if phones else set()
     selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host=HOST_SERIAL in serials)
     if not selection.serials and not selection.host:
-        kept_out = [f"\n  {serial}: in quarantine: {reason}" for serial in sorted(phones)
-                    if (reason := farm.quarantine.reason(serial))]  # fmt: skip
-        raise NoDeviceError(
-            f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}{''.join(kept_out)}",
-            hint="'benchfarm device release SERIAL' ends a quarantine" if kept_out else "",
-        )
+        raise NoDeviceError(f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}")
     return farm.open_devices(selection)
 
 
@@ -330,9 +324,7 @@ def _run(
     out: Path | None,
 ) -> CommandResult:
     services, workload = equipment(farm, campaign, models, builds)
-    runner = CampaignRunner(
-        services, farm.lease, ThreadExecutor(farm.cancelled), rescuer=farm.rescuer, quarantine=farm.quarantine
-    )
+    runner = CampaignRunner(services, farm.lease, ThreadExecutor(farm.cancelled))
     result = runner.run(workload, devices)
     return _summary(farm, result, out)
 
