@@ -376,9 +376,10 @@ class Store(Protocol):
         *,
         campaign_ids: Sequence[CampaignId] = (),
         case_keys: Sequence[CaseKey] = (),
+        series_keys: Sequence[SeriesKey] = (),
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
-        """Yield runs in the order in which they were stored; all when no filter is given."""
+        """Yield runs in the order in which they were stored that fit every filter given; all when none is."""
         ...
 
     def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:

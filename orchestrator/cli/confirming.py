@@ -75,7 +75,7 @@ def _sides(farm: Farm, change: FoundChange) -> tuple[tuple[str, str], tuple[Path
         ArtifactError: the old build isn't archived on this computer.
         UsageError: neither build nor model changed, both did, or a model's file is gone.
     """
-    before, after = change.case_before, change.case_after
+    before, after = change.before, change.after
     other_build = before.build_sha256 != after.build_sha256
     other_model = before.model_sha256 != after.model_sha256
     if other_build == other_model:

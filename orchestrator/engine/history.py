@@ -10,20 +10,18 @@ from typing import Final
 
 import numpy as np
 
-from orchestrator.analysis.attribution import Cause, coincidence_share, covariate_share, group_changes
+from orchestrator.analysis.attribution import Cause, group_changes
 from orchestrator.analysis.changepoint import LEAST_CHANGE, RECENT_NIGHTS, WINDOW_NIGHTS, Change, Preset, changes
 from orchestrator.analysis.series import NightTable, night_of, night_table
+from orchestrator.engine.causes import causes_of, sides_of
 from orchestrator.ports import Store
-from orchestrator.records.device import DeviceFacts, DeviceState
-from orchestrator.records.history import Annotation, CaseSketch, Confirmation, ConfirmationStatus, DeviceSighting
-from orchestrator.records.identity import Serial, SeriesKey
-from orchestrator.records.run import RunRecord
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Contents
+from orchestrator.records.identity import SeriesKey
 from orchestrator.records.workload import Case, DelegateName
 
 #: Nights before the first that is asked for, so that its change has something to be a change from.
 _LEAD_NIGHTS: Final = 60
-#: Changes whose runs are read for heat and clocks; beyond it the builds and drivers must do.
-_READ_CHANGES: Final = 200
 #: Words that a selection may use, beside a series' key.
 SELECTION_WORDS: Final = ("delegate", "model", "serial", "phone", "soc", "GPU", "tool", "threads")
 
@@ -55,9 +53,9 @@ class FoundChange:
     status_detail: str = ""
     #: What somebody wrote who expected it; empty for an unexpected one.
     expected: str = ""
-    #: The series' cases before and after.
-    case_before: CaseSketch
-    case_after: CaseSketch
+    #: What the series measured on the last night before, and on the first one after.
+    before: Contents
+    after: Contents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +109,7 @@ def find_regressions(store: Store, question: Question) -> Regressions:
         if _is_asked_for(change, table, question)
     ]
     cases = store.series([table.series[change.series] for change in found]) if found else {}
-    causes = _attribute(store, table, found, attributes)
+    causes = causes_of(store, table, found)
     confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
     annotations = store.annotations()
     told = [
@@ -194,7 +192,7 @@ def _told(
     key = table.series[change.series]
     night, earliest, latest = (table.nights[place] for place in (change.night, change.earliest, change.latest))
     row = table.latency_us[change.series]
-    before, after = _sides(change, table)
+    before, after = sides_of(change, table)
     confirmation = confirmations.get((key, night))
     expected = next(
         (
@@ -209,7 +207,7 @@ def _told(
         series_key=key,
         case=cases[key],
         phone=attributes[key].get("phone", str(cases[key].serial)),
-        is_virtual=after.is_virtual,
+        is_virtual=table.sketches[change.series].is_virtual,
         night=night,
         earliest=earliest,
         latest=latest,
@@ -225,8 +223,8 @@ def _told(
         status=confirmation.status if confirmation else ConfirmationStatus.UNCONFIRMED,
         status_detail=confirmation.detail if confirmation else "",
         expected=expected,
-        case_before=before,
-        case_after=after,
+        before=before,
+        after=after,
     )
 
 
@@ -234,169 +232,6 @@ def _median_of(row: np.ndarray[tuple[int, ...], np.dtype[np.float64]], nights: i
     """Return the median of the first so many figures, of the last for a negative number."""
     there = row[np.isfinite(row)]
     return float(np.median(there[nights:] if nights < 0 else there[:nights]))
-
-
-def _sides(change: Change, table: NightTable) -> tuple[CaseSketch, CaseSketch]:
-    """Return the series' case on the last night before a change, and on its first night."""
-    row = table.case[change.series]
-    before = row[: change.night][row[: change.night] >= 0][-1]
-    after = row[change.night :][row[change.night :] >= 0][0]
-    return table.cases[int(before)], table.cases[int(after)]
-
-
-def _attribute(
-    store: Store, table: NightTable, found: Sequence[Change], attributes: Mapping[SeriesKey, Mapping[str, str]]
-) -> list[tuple[Cause, ...]]:
-    """Return of each change what changed beside it, what explains most first."""
-    if not found:
-        return []
-    sightings = store.sightings()
-    moved: dict[tuple[date, int], set[int]] = {}
-    for change in found:
-        moved.setdefault((table.nights[change.night], change.ratio > 1), set()).add(change.series)
-    builds = {sha256: build.name for sha256, build in store.builds().items()}
-    told_at: dict[tuple[int, str, str, str], tuple[int, int, int]] = {}
-    found_causes = []
-    for number, change in enumerate(found):
-        causes = []
-        alike = moved[table.nights[change.night], change.ratio > 1]
-        for name, before, after in _differences(change, table, sightings, builds):
-            at = change.night, name, before, after
-            if at not in told_at:
-                told_at[at] = _exposure(at, table, sightings, builds, alike)
-            exposed, exposed_moved, others_moved = told_at[at]
-            others = len(table.series) - exposed
-            share = coincidence_share(exposed, exposed_moved, others, others_moved)
-            causes.append(Cause(name=name, before=before, after=after, share=share, moved=(exposed_moved, exposed)))
-        if number < _READ_CHANGES:
-            causes += _covariates(store, table, change)
-        found_causes.append(tuple(sorted(causes, key=lambda cause: -(cause.share or 0.0))))
-    return found_causes
-
-
-def _differences(
-    change: Change,
-    table: NightTable,
-    sightings: Mapping[Serial, Sequence[DeviceSighting]],
-    builds: Mapping[str, str],
-) -> list[tuple[str, str, str]]:
-    """Return what is another thing since a change's nights: (name, before, after)."""
-    before, after = _sides(change, table)
-    return _case_differences(before, after, builds) + _device_differences(
-        sightings.get(after.serial, ()), _last_before(change, table), table.nights[change.latest]
-    )
-
-
-def _last_before(change: Change, table: NightTable) -> date:
-    """Return the last night that is before the change for sure."""
-    row = table.latency_us[change.series]
-    there = np.flatnonzero(np.isfinite(row[: change.earliest]))
-    return table.nights[int(there[-1])] if there.size else table.nights[0]
-
-
-def _case_differences(before: CaseSketch, after: CaseSketch, builds: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    found = []
-    if before.model_sha256 != after.model_sha256:
-        found.append(("model", before.model_sha256[:12], after.model_sha256[:12]))
-    if before.build_sha256 != after.build_sha256:
-        old, new = (f"{builds.get(sha, '')}@{sha[:12]}" for sha in (before.build_sha256, after.build_sha256))
-        found.append(("build", old, new))
-    return found
-
-
-def _device_differences(seen: Sequence[DeviceSighting], before: date, after: date) -> list[tuple[str, str, str]]:
-    earlier = [item for item in seen if night_of(item.at) <= before]
-    later = [item for item in seen if night_of(item.at) <= after]
-    if not earlier or not later or earlier[-1] is later[-1]:
-        return []
-    old, new = earlier[-1].facts, later[-1].facts
-    return [
-        (name, old.get(name, "unknown"), new.get(name, "unknown"))
-        for name in {**old, **new}
-        if old.get(name) != new.get(name)
-    ]
-
-
-def _exposure(
-    at: tuple[int, str, str, str],
-    table: NightTable,
-    sightings: Mapping[Serial, Sequence[DeviceSighting]],
-    builds: Mapping[str, str],
-    alike: set[int],
-) -> tuple[int, int, int]:
-    """Return how many series saw the very same difference, how many of them moved, and how many others did."""
-    night, *difference = at
-    exposed = moved = others_moved = 0
-    device_saw: dict[Serial, bool] = {}
-    for series in range(len(table.series)):
-        row = table.case[series]
-        old, new = row[:night][row[:night] >= 0], row[night:][row[night:] >= 0]
-        saw = False
-        if old.size and new.size:
-            before, after = table.cases[int(old[-1])], table.cases[int(new[0])]
-            if difference[0] in ("model", "build"):
-                saw = tuple(difference) in _case_differences(before, after, builds)
-            else:
-                if after.serial not in device_saw:
-                    found = _device_differences(
-                        sightings.get(after.serial, ()), table.nights[max(night - 1, 0)], table.nights[night]
-                    )
-                    device_saw[after.serial] = tuple(difference) in found
-                saw = device_saw[after.serial]
-        exposed += saw
-        moved += saw and series in alike
-        others_moved += (not saw) and series in alike
-    return max(exposed, moved), moved, others_moved
-
-
-def _covariates(store: Store, table: NightTable, change: Change) -> list[Cause]:
-    """Return which of heat, battery and clocks shifted with a change, and how much of it that explains."""
-    keys = [
-        table.cases[place].case_key for place in sorted({int(item) for item in table.case[change.series] if item >= 0})
-    ]
-    place_of_night = {night: place for place, night in enumerate(table.nights)}
-    figures: dict[str, list[list[float]]] = {name: [[] for _ in table.nights] for name in _COVARIATES}
-    grades: list[set[str]] = [set() for _ in table.nights]
-    nights = {item.campaign_id: place_of_night.get(night_of(item.created_at)) for item in store.campaigns()}
-    for run in store.runs(case_keys=keys):
-        place = nights.get(run.campaign_id)
-        if place is None or run.latency_us is None:
-            continue
-        if run.verdict.grade is not None:
-            grades[place].add(run.verdict.grade.value)
-        for name, value in _states(run).items():
-            figures[name][place].append(value)
-    start = max(0, change.night - change.nights_before)
-    causes = []
-    for name, values in figures.items():
-        covariate = np.array([np.median(item) if item else np.nan for item in values])
-        found = covariate_share(table.latency_us[change.series], covariate, change.night, start)
-        if found is not None and found[0] >= 0.05:
-            share, before, after = found
-            unit = _COVARIATES[name]
-            causes.append(Cause(name=name, before=f"{before:.4g} {unit}", after=f"{after:.4g} {unit}", share=share))
-    old, new = ("/".join(sorted(set().union(*part))) for part in (grades[start : change.night], grades[change.night :]))
-    if old and new and old != new:
-        causes.append(Cause(name="grade", before=old, after=new, share=None))
-    return causes
-
-
-#: What is read from a run's states -> unit.
-_COVARIATES: Final = {"battery heat": "°C", "start heat": "°C", "battery": "%", "clock limit": "MHz"}
-
-
-def _states(run: RunRecord) -> dict[str, float]:
-    """Return the covariates of a run that are known."""
-    state: DeviceState | None = run.state_before
-    if state is None:
-        return {}
-    found: dict[str, float | None] = {
-        "battery heat": state.battery_heat_c,
-        "start heat": max(state.heat_c.values(), default=None),
-        "battery": state.battery_percent,
-        "clock limit": max(state.clock_limit_khz.values(), default=0) / 1000 or None,
-    }
-    return {name: float(value) for name, value in found.items() if value is not None}
 
 
 def _grouped(

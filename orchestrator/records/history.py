@@ -8,19 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, RunId, Serial, SeriesKey
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseSketch:
-    """What tells a series' cases apart, without the rest of the case."""
+class SeriesSketch:
+    """A series without what its cases have in common beside the device."""
 
-    case_key: CaseKey
     series_key: SeriesKey
     serial: Serial
+    is_virtual: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a night is meant to test: model, program and libraries, by content."""
+
     model_sha256: ModelSha
     build_sha256: BuildSha
-    is_virtual: bool = False
+    #: (name, sha256), sorted.
+    files: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,23 +42,17 @@ class CampaignSketch:
 class Points:
     """The figures of timing invocations as columns of equal length; rejected and missing figures are left out."""
 
-    cases: tuple[CaseSketch, ...]
+    series: tuple[SeriesSketch, ...]
+    contents: tuple[Contents, ...]
     campaigns: tuple[CampaignSketch, ...]
-    #: Of each point: which of ``cases`` and ``campaigns`` (64-bit integers).
-    case: array[int]
-    campaign: array[int]
+    #: Of each point: which of ``series``, ``contents`` and ``campaigns`` (64-bit integers).
+    series_at: array[int]
+    contents_at: array[int]
+    campaign_at: array[int]
     #: Of each point: the invocation's median in microseconds (64-bit floats).
     latency_us: array[float]
     #: Of each point: 1 when its run is trusted, 0 when it is suspect (64-bit integers).
     trusted: array[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSketch:
-    """A run as a list shows it."""
-
-    run_id: RunId
-    campaign_id: CampaignId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

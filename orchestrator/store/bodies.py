@@ -36,7 +36,7 @@ class Packer:
     def pack(
         self,
         *,
-        series_key: str,
+        series_no: int,
         run_pass: str,
         outcome: str,
         run_id: str,
@@ -57,7 +57,7 @@ class Packer:
             else:
                 sections.append((f"{_ATTACHMENT}{name}", content))
         known = [run_id.encode("utf-8", "surrogatepass")]
-        pattern_no = self._newest(series_key, run_pass, outcome)
+        pattern_no = self._newest(series_no, run_pass, outcome)
         if pattern_no is not None:
             body = pack(sections, self.pattern(pattern_no), known=known)
             plain_bytes = sum(len(content) for _, content in sections)
@@ -66,7 +66,7 @@ class Packer:
                 len(body) <= _WORTH * len(pack(sections, NOTHING, known=known))
             ):
                 return pattern_no, body, large
-        pattern_no = self._insert(series_key, run_pass, outcome, sections)
+        pattern_no = self._insert(series_no, run_pass, outcome, sections)
         return pattern_no, pack(sections, self.pattern(pattern_no), known=known), large
 
     def repack(
@@ -131,18 +131,18 @@ class Packer:
         while len(self._held) > max(_HELD, len(wanted)):
             self._held.popitem(last=False)
 
-    def _newest(self, series_key: str, run_pass: str, outcome: str) -> int | None:
+    def _newest(self, series_no: int, run_pass: str, outcome: str) -> int | None:
         query = (
             select(PATTERNS.c.pattern_no)
-            .where(PATTERNS.c.series_key == series_key, PATTERNS.c.run_pass == run_pass, PATTERNS.c.outcome == outcome)
+            .where(PATTERNS.c.series_no == series_no, PATTERNS.c.run_pass == run_pass, PATTERNS.c.outcome == outcome)
             .order_by(PATTERNS.c.pattern_no.desc())
             .limit(1)
         )
         return self._connection.scalar(query)
 
-    def _insert(self, series_key: str, run_pass: str, outcome: str, sections: Sequence[tuple[str, bytes]]) -> int:
+    def _insert(self, series_no: int, run_pass: str, outcome: str, sections: Sequence[tuple[str, bytes]]) -> int:
         row = {
-            "series_key": series_key,
+            "series_no": series_no,
             "run_pass": run_pass,
             "outcome": outcome,
             "body": pack(sections, NOTHING),

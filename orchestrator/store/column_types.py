@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import TIMESTAMP, BigInteger, Dialect, Integer, Text
+from sqlalchemy import TIMESTAMP, BigInteger, Dialect, Integer, LargeBinary, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 #: A row's own number: 64 bits, and on SQLite the name that makes it the table's row id.
@@ -13,6 +13,10 @@ ROW_NUMBER = BigInteger().with_variant(Integer(), "sqlite")
 
 #: PostgreSQL refuses NUL, both databases refuse lone surrogates; the backslash is what they are escaped with.
 _NEEDS_ESCAPE = re.compile("[\x00\\\\\ud800-\udfff]")
+_HEX_KEY = re.compile("[0-9a-f]{32}")
+#: What 32 hexadecimal digits take; no other key's stored form is as long.
+KEY_BYTES = 16
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ESCAPED = re.compile(r"\\(\\|u([0-9a-f]{4}))")
 
 
@@ -70,3 +74,59 @@ class UtcTime(TypeDecorator[datetime]):
             return None
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         return moment.astimezone(UTC)
+
+
+def key_to_bytes(text: str) -> bytes:
+    """Return a key's stored form: 32 hexadecimal digits as 16 bytes, any other text as UTF-8 of another length."""
+    if _HEX_KEY.fullmatch(text):
+        return bytes.fromhex(text)
+    encoded = text.encode("utf-8", "surrogatepass")
+    # The last byte says how many bytes were added.
+    return encoded + (b"\x02\x02" if len(encoded) + 1 == KEY_BYTES else b"\x01")
+
+
+def key_from_bytes(stored: bytes) -> str:
+    """Return the key that :func:`key_to_bytes` was given."""
+    if len(stored) == KEY_BYTES:
+        return stored.hex()
+    return stored[: -stored[-1]].decode("utf-8", "surrogatepass")
+
+
+class ContentKey(TypeDecorator[str]):
+    """A key of 32 hexadecimal digits in half the space, in a table and in each of its indexes; other text too."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:
+        """Return its stored form."""
+        return None if value is None else key_to_bytes(value)
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:
+        """Return the key."""
+        return None if value is None else key_from_bytes(bytes(value))
+
+
+class CompactTime(TypeDecorator[datetime]):
+    """A moment to the microsecond: microseconds since 1970 in UTC on SQLite, timestamptz on PostgreSQL."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[int] | TypeEngine[datetime]:
+        """Choose the database's own type where it has one."""
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(TIMESTAMP(timezone=True))
+        return dialect.type_descriptor(BigInteger())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | int | None:
+        """Bring the moment to UTC."""
+        if value is None:
+            return None
+        return value.astimezone(UTC) if dialect.name == "postgresql" else (value - _EPOCH) // timedelta(microseconds=1)
+
+    def process_result_value(self, value: datetime | int | None, dialect: Dialect) -> datetime | None:
+        """Return the moment in UTC."""
+        if value is None:
+            return None
+        return _EPOCH + timedelta(microseconds=value) if isinstance(value, int) else value.astimezone(UTC)

@@ -30,12 +30,13 @@ Record = TypeVar("Record")
 _Convert = Callable[[Any], Any] | None
 
 _from_text = json.JSONDecoder().decode
-_to_text = json.JSONEncoder(ensure_ascii=True, check_circular=False, separators=(",", ":")).encode
+#: Plain values as JSON in ASCII.
+to_text = json.JSONEncoder(ensure_ascii=True, check_circular=False, separators=(",", ":")).encode
 
 
 def dump_document(record: object) -> str:
     """Return a record (an instance of a frozen dataclass) as a JSON document in ASCII."""
-    return _to_text(_record_encoder(typing.cast(Hashable, type(record)))(record))
+    return to_text(_record_encoder(typing.cast(Hashable, type(record)))(record))
 
 
 def load_document(kind: type[Record], document: str, *, where: str) -> Record:

@@ -14,10 +14,11 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import (
     Annotation,
     CampaignSketch,
-    CaseSketch,
     Confirmation,
+    Contents,
     DeviceSighting,
     Points,
+    SeriesSketch,
 )
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
@@ -150,14 +151,16 @@ class MemoryStore:
         *,
         campaign_ids: Sequence[CampaignId] = (),
         case_keys: Sequence[CaseKey] = (),
+        series_keys: Sequence[SeriesKey] = (),
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
         """Yield runs in the order in which they were stored; their attachments are empty unless asked for."""
-        in_campaigns, of_cases = set(campaign_ids), set(case_keys)
+        in_campaigns, of_cases, of_series = set(campaign_ids), set(case_keys), set(series_keys)
         with self._locked():
             stored = list(self._runs.items())
         for (campaign_id, case_key, _, _), run in stored:
-            if (not in_campaigns or campaign_id in in_campaigns) and (not of_cases or case_key in of_cases):
+            fits = (not in_campaigns or campaign_id in in_campaigns) and (not of_cases or case_key in of_cases)
+            if fits and (not of_series or run.case.series_key in of_series):
                 yield run if with_attachments else dataclasses.replace(run, attachments=())
 
     def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:
@@ -206,8 +209,10 @@ class MemoryStore:
             runs = list(self._runs.values())
         wanted = set(series_keys)
         place_of_campaign = {item.campaign_id: place for place, item in enumerate(campaigns)}
-        cases: dict[CaseKey, tuple[int, CaseSketch]] = {}
-        case, campaign, latency_us, trusted = array("q"), array("q"), array("d"), array("q")
+        series: dict[SeriesSketch, int] = {}
+        contents: dict[Contents, int] = {}
+        series_at, contents_at, campaign_at, trusted = array("q"), array("q"), array("q"), array("q")
+        latency_us = array("d")
         for run in runs:
             figure, quality = run.latency_us, run.verdict.quality
             is_figure = figure is not None and figure > 0 and quality is not Quality.REJECTED
@@ -215,18 +220,20 @@ class MemoryStore:
                 continue
             if figure is None or run.campaign_id not in place_of_campaign:
                 continue
-            place, _ = cases.setdefault(run.case.case_key, (len(cases), _sketch(run)))
-            case.append(place)
-            campaign.append(place_of_campaign[run.campaign_id])
+            series_at.append(series.setdefault(_series_of(run), len(series)))
+            contents_at.append(contents.setdefault(_contents_of(run.case), len(contents)))
+            campaign_at.append(place_of_campaign[run.campaign_id])
             latency_us.append(figure)
             trusted.append(int(quality is Quality.TRUSTED))
         return Points(
-            cases=tuple(sketch for _, sketch in cases.values()),
+            series=tuple(series),
+            contents=tuple(contents),
             campaigns=tuple(
                 CampaignSketch(campaign_id=item.campaign_id, created_at=item.created_at) for item in campaigns
             ),
-            case=case,
-            campaign=campaign,
+            series_at=series_at,
+            contents_at=contents_at,
+            campaign_at=campaign_at,
             latency_us=latency_us,
             trusted=trusted,
         )
@@ -290,13 +297,9 @@ class MemoryStore:
         return self._lock
 
 
-def _sketch(run: RunRecord) -> CaseSketch:
-    case = run.case
-    return CaseSketch(
-        case_key=case.case_key,
-        series_key=case.series_key,
-        serial=case.serial,
-        model_sha256=case.model_sha256,
-        build_sha256=case.build_sha256,
-        is_virtual=run.is_virtual,
-    )
+def _series_of(run: RunRecord) -> SeriesSketch:
+    return SeriesSketch(series_key=run.case.series_key, serial=run.case.serial, is_virtual=run.is_virtual)
+
+
+def _contents_of(case: Case) -> Contents:
+    return Contents(model_sha256=case.model_sha256, build_sha256=case.build_sha256, files=case.files)

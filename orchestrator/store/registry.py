@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, insert, select, update
+from sqlalchemy import Connection, Table, insert, select, update
 
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CaseKey
+from orchestrator.records.identity import CaseKey, SeriesKey
 from orchestrator.records.workload import Case
 from orchestrator.store import rows
-from orchestrator.store.tables import CASES, DEVICE_HISTORY, DEVICES, INVOCATIONS, SKIPS
+from orchestrator.store.plans import pack_plan, unpack_plan
+from orchestrator.store.tables import CASES, CONTENTS, DEVICE_HISTORY, DEVICES, PLANS, SERIES, SKIPS
 
 Value = TypeVar("Value")
 
@@ -56,30 +57,18 @@ def insert_plan(connection: Connection, campaign_no: int, campaign: Campaign) ->
     """Insert a campaign's invocations and skips, and the cases that are new."""
     cases = {planned.case.case_key: planned.case for planned in campaign.invocations}
     number_of = _case_numbers(connection, cases)
-    devices = {
-        serial: (device_no, is_virtual)
-        for serial, device_no, is_virtual in connection.execute(
-            select(DEVICES.c.serial, DEVICES.c.device_no, DEVICES.c.is_virtual)
-        )
-    }
-    for case_key, case in cases.items():
-        if case_key not in number_of:
-            device_no, is_virtual = devices[case.serial]
-            number_of[case_key] = insert_case(connection, case, device_no=device_no, is_virtual=is_virtual)
+    insert_cases(connection, [case for case_key, case in cases.items() if case_key not in number_of], number_of)
     if campaign.invocations:
-        connection.execute(
-            insert(INVOCATIONS),
-            [
-                {
-                    "campaign_no": campaign_no,
-                    "position": position,
-                    "case_no": number_of[planned.case.case_key],
-                    "run_pass": planned.run_pass.value,
-                    "number": planned.number,
-                }
-                for position, planned in enumerate(campaign.invocations)
-            ],
-        )
+        planned_rows = [
+            (number_of[planned.case.case_key], planned.run_pass.value, planned.number)
+            for planned in campaign.invocations
+        ]
+        plan = {
+            "campaign_no": campaign_no,
+            "invocation_count": len(planned_rows),
+            "body": pack_plan(planned_rows),
+        }
+        connection.execute(insert(PLANS), plan)
     if campaign.skipped:
         connection.execute(
             insert(SKIPS),
@@ -88,6 +77,12 @@ def insert_plan(connection: Connection, campaign_no: int, campaign: Campaign) ->
                 for position, skip in enumerate(campaign.skipped)
             ],
         )
+
+
+def read_plan(connection: Connection, campaign_no: int) -> list[tuple[int, str, int]]:
+    """Return a campaign's invocations in their order: (number of the case, pass, number). Raises StoreCorruptError."""
+    body = connection.scalar(select(PLANS.c.body).where(PLANS.c.campaign_no == campaign_no))
+    return [] if body is None else unpack_plan(bytes(body), where=f"campaign number {campaign_no}")
 
 
 def _case_numbers(connection: Connection, case_keys: Collection[CaseKey]) -> dict[CaseKey, int]:
@@ -99,10 +94,46 @@ def _case_numbers(connection: Connection, case_keys: Collection[CaseKey]) -> dic
     return numbers
 
 
-def insert_case(connection: Connection, case: Case, *, device_no: int, is_virtual: bool) -> int:
-    """Insert a case of a stored device, and return its number."""
-    row = {**rows.case_to_row(case), "device_no": device_no, "is_virtual": is_virtual}
-    return insert_numbered(connection, CASES, row)
+def insert_cases(connection: Connection, cases: Sequence[Case], number_of: dict[CaseKey, int]) -> None:
+    """Insert new cases of stored devices, and the series and contents that are new; note each case's number."""
+    if not cases:
+        return
+    devices = {
+        serial: (device_no, is_virtual)
+        for serial, device_no, is_virtual in connection.execute(
+            select(DEVICES.c.serial, DEVICES.c.device_no, DEVICES.c.is_virtual)
+        )
+    }
+    series_of: dict[SeriesKey, int] = {}
+    for page in pages(list({case.series_key for case in cases})):
+        known = select(SERIES.c.series_key, SERIES.c.series_no).where(SERIES.c.series_key.in_(page))
+        series_of.update((SeriesKey(key), number) for key, number in connection.execute(known))
+    contents_of: dict[str, int] = {}
+    made = []
+    for case in cases:
+        device_no, is_virtual = devices[case.serial]
+        if case.series_key not in series_of:
+            row = {**rows.series_to_row(case), "device_no": device_no, "is_virtual": is_virtual}
+            series_of[case.series_key] = insert_numbered(connection, SERIES, row)
+        contents = rows.contents_to_row(case)
+        if contents["contents_key"] not in contents_of:
+            contents_of[contents["contents_key"]] = _keep_contents(connection, contents)
+        made.append(
+            {
+                "case_key": case.case_key,
+                "series_no": series_of[case.series_key],
+                "contents_no": contents_of[contents["contents_key"]],
+                "is_virtual": is_virtual,
+            }
+        )
+    connection.execute(insert(CASES), made)
+    number_of.update(_case_numbers(connection, [case.case_key for case in cases]))
+
+
+def _keep_contents(connection: Connection, row: rows.Row) -> int:
+    known = select(CONTENTS.c.contents_no).where(CONTENTS.c.contents_key == row["contents_key"])
+    number = connection.scalar(known)
+    return insert_numbered(connection, CONTENTS, row) if number is None else number
 
 
 def insert_numbered(connection: Connection, table: Table, row: rows.Row) -> int:
@@ -113,12 +144,29 @@ def insert_numbered(connection: Connection, table: Table, row: rows.Row) -> int:
     return number
 
 
-def read_cases(connection: Connection, condition: ColumnElement[bool]) -> dict[int, Case]:
-    """Return the cases that fit, by their number."""
-    found = connection.execute(
-        select(CASES.c.case_no, CASES.c.case_key, CASES.c.series_key, CASES.c.document).where(condition)
+#: All that a case is put together from.
+CASE_ROWS: Final = (
+    select(
+        CASES.c.case_no,
+        CASES.c.case_key,
+        SERIES.c.series_key,
+        SERIES.c.document,
+        CONTENTS.c.model_sha256,
+        CONTENTS.c.build_sha256,
+        CONTENTS.c.files,
     )
-    return {row["case_no"]: rows.case_from_row(row) for row in found.mappings()}
+    .join_from(CASES, SERIES, CASES.c.series_no == SERIES.c.series_no)
+    .join(CONTENTS, CASES.c.contents_no == CONTENTS.c.contents_no)
+)
+
+
+def read_cases(connection: Connection, case_nos: Iterable[int]) -> dict[int, Case]:
+    """Return cases by their number."""
+    found: dict[int, Case] = {}
+    for page in pages(list(set(case_nos))):
+        cases = connection.execute(CASE_ROWS.where(CASES.c.case_no.in_(page)))
+        found.update((row["case_no"], rows.case_from_row(row)) for row in cases.mappings())
+    return found
 
 
 def pages(values: Sequence[Value]) -> Iterator[Sequence[Value]]:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import RowMapping
 
 from orchestrator.errors import StoreCorruptError, StoreError
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts, DeviceState
-from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
+from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey, content_key
 from orchestrator.records.run import Attachment, LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
 from orchestrator.store.blobs import PackedBlob, unpack
-from orchestrator.store.documents import dump_document, load_document
+from orchestrator.store.documents import dump_document, load_document, to_text
 
 Row = dict[str, Any]
 Word = TypeVar("Word", bound=enum.StrEnum)
 
 _LARGEST_INTEGER = 2**63 - 1
+#: What of a case lies in its contents' row.
+_CONTENTS: Final = ("model_sha256", "build_sha256", "files")
 
 
 def campaign_to_row(campaign: Campaign) -> Row:
@@ -90,9 +93,9 @@ def skip_from_row(row: RowMapping) -> SkippedCase:
     )
 
 
-def invocation_from_row(row: RowMapping, case: Case) -> Invocation:
+def invocation_from_row(case: Case, run_pass: str, number: int) -> Invocation:
     """Return a planned invocation of a case that was read already."""
-    return Invocation(case=case, run_pass=_word(Pass, row["run_pass"], f"case {case.case_key}"), number=row["number"])
+    return Invocation(case=case, run_pass=_word(Pass, run_pass, f"case {case.case_key}"), number=number)
 
 
 def invocation_key_from_row(row: RowMapping) -> tuple[CaseKey, Pass, int]:
@@ -144,27 +147,43 @@ def build_from_row(row: RowMapping) -> Build:
     return load_document(Build, row["document"], where=f"build {row['sha256']}")
 
 
-def case_to_row(case: Case) -> Row:
-    """Return a case's row, without its device's number and mark."""
+def series_to_row(case: Case) -> Row:
+    """Return the row of a case's series, without its device's number and mark."""
+    document = json.loads(dump_document(case))
+    for name in _CONTENTS:
+        del document[name]
     return {
-        "case_key": case.case_key,
-        "model_sha256": case.model_sha256,
-        "build_sha256": case.build_sha256,
+        "series_key": case.series_key,
+        "model_name": case.model_name,
         "delegate": case.delegate.value,
         "threads": case.threads,
         "tool": case.tool.value,
-        "document": dump_document(case),
-        "series_key": case.series_key,
+        "document": to_text(document),
+    }
+
+
+def contents_to_row(case: Case) -> Row:
+    """Return the row of what a case is of, by content."""
+    files = [list(file) for file in case.files]
+    return {
+        "contents_key": content_key([case.model_sha256, case.build_sha256, files])[:32],
+        "model_sha256": case.model_sha256,
+        "build_sha256": case.build_sha256,
+        "files": to_text(files),
     }
 
 
 def case_from_row(row: RowMapping) -> Case:
-    """Return a case under the key that it was stored with.
+    """Return a case, put together from its series and contents, under the key that it was stored with.
 
     The key isn't computed again: a version that knows one more thing which may change the number would compute
     another one, and tear the series of years apart.
     """
-    case = load_document(Case, row["document"], where=f"case {row['case_key']}")
+    where = f"case {row['case_key']}"
+    # Both are JSON objects, joined as text: documents may hold what JSON proper doesn't know.
+    contents = f'"model_sha256":{to_text(row["model_sha256"])},"build_sha256":{to_text(row["build_sha256"])}'
+    document = f'{row["document"].rstrip().removesuffix("}")},{contents},"files":{row["files"]}}}'
+    case = load_document(Case, document, where=where)
     vars(case)["case_key"] = CaseKey(row["case_key"])
     vars(case)["series_key"] = SeriesKey(row["series_key"])
     return case

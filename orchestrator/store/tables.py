@@ -21,9 +21,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
-from orchestrator.store.column_types import ROW_NUMBER, AnyText, UtcTime
+from orchestrator.store.column_types import ROW_NUMBER, AnyText, CompactTime, ContentKey, UtcTime
 
 METADATA = MetaData(
     naming_convention={
@@ -90,40 +91,64 @@ BUILDS = Table(
     Column("document", Text, nullable=False),
 )
 
+#: What stays the same over the nights: a case without the contents of model, program and libraries.
+SERIES = Table(
+    "series",
+    METADATA,
+    Column("series_no", ROW_NUMBER, Identity(), primary_key=True),
+    Column("series_key", ContentKey, nullable=False, unique=True),
+    Column("device_no", BigInteger, nullable=False),
+    _is_virtual(),
+    Column("model_name", AnyText, nullable=False),
+    Column("delegate", Text, nullable=False),
+    Column("threads", Integer, nullable=False),
+    Column("tool", Text, nullable=False),
+    # A case of the series without its contents.
+    Column("document", Text, nullable=False),
+    ForeignKeyConstraint(["device_no", "is_virtual"], ["devices.device_no", "devices.is_virtual"]),
+    # What the foreign key of cases refers to.
+    UniqueConstraint("series_no", "is_virtual"),
+    Index("ix_series_device_no", "device_no", "is_virtual"),
+    sqlite_autoincrement=True,
+)
+
+#: What a night is meant to test: model, program and libraries, by content. Many series of one night share a row.
+CONTENTS = Table(
+    "contents",
+    METADATA,
+    Column("contents_no", ROW_NUMBER, Identity(), primary_key=True),
+    # The sha256 of the three below, 32 digits of it.
+    Column("contents_key", ContentKey, nullable=False, unique=True),
+    Column("model_sha256", AnyText, ForeignKey("models.sha256"), nullable=False),
+    Column("build_sha256", AnyText, ForeignKey("builds.sha256"), nullable=False),
+    # [[name, sha256], ...] as JSON.
+    Column("files", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+#: A new build makes a row for each series every night: these stay small.
 CASES = Table(
     "cases",
     METADATA,
     Column("case_no", ROW_NUMBER, Identity(), primary_key=True),
-    Column("case_key", AnyText, nullable=False, unique=True),
-    Column("device_no", BigInteger, nullable=False),
+    Column("case_key", ContentKey, nullable=False, unique=True),
+    Column("series_no", BigInteger, nullable=False),
+    Column("contents_no", BigInteger, ForeignKey("contents.contents_no"), nullable=False),
     _is_virtual(),
-    Column("model_sha256", AnyText, ForeignKey("models.sha256"), nullable=False, index=True),
-    Column("build_sha256", AnyText, ForeignKey("builds.sha256"), nullable=False, index=True),
-    Column("delegate", Text, nullable=False),
-    Column("threads", Integer, nullable=False),
-    Column("tool", Text, nullable=False),
-    Column("document", Text, nullable=False),
-    # The case without the contents of model, program and libraries: what stays the same over the nights.
-    Column("series_key", AnyText, nullable=False, index=True),
-    ForeignKeyConstraint(["device_no", "is_virtual"], ["devices.device_no", "devices.is_virtual"]),
+    ForeignKeyConstraint(["series_no", "is_virtual"], ["series.series_no", "series.is_virtual"]),
     # What the foreign key of runs refers to.
     UniqueConstraint("case_no", "is_virtual"),
-    Index("ix_cases_device_no", "device_no", "is_virtual"),
+    Index("ix_cases_series_no", "series_no"),
     sqlite_autoincrement=True,
 )
 
-#: The invocations that a campaign planned, in the order in which they are to be run.
-INVOCATIONS = Table(
-    "invocations",
+#: The invocations that a campaign planned, in the order in which they are to be run, as plans.py packs them.
+PLANS = Table(
+    "plans",
     METADATA,
-    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), primary_key=True),
-    Column("position", Integer, primary_key=True),
-    Column("case_no", BigInteger, ForeignKey("cases.case_no"), nullable=False),
-    Column("run_pass", Text, nullable=False),
-    Column("number", Integer, nullable=False),
-    UniqueConstraint("campaign_no", "case_no", "run_pass", "number"),
-    # The rows lie in the index of the primary key: a year of plans takes half the space.
-    sqlite_with_rowid=False,
+    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), primary_key=True, autoincrement=False),
+    Column("invocation_count", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
 )
 
 SKIPS = Table(
@@ -168,20 +193,22 @@ PATTERNS = Table(
     "patterns",
     METADATA,
     Column("pattern_no", ROW_NUMBER, Identity(), primary_key=True),
-    Column("series_key", AnyText, nullable=False),
+    Column("series_no", BigInteger, ForeignKey("series.series_no"), nullable=False),
     Column("run_pass", Text, nullable=False),
     Column("outcome", Text, nullable=False),
     Column("body", LargeBinary, nullable=False),
-    Index("ix_patterns_series", "series_key", "run_pass", "outcome", "pattern_no"),
+    Index("ix_patterns_series", "series_no", "run_pass", "outcome", "pattern_no"),
     sqlite_autoincrement=True,
 )
+
+_IS_UNFIT = text("outcome = 'unfit'")
 
 RUNS = Table(
     "runs",
     METADATA,
     # Counts up in the order in which runs were stored.
     Column("run_no", ROW_NUMBER, Identity(), primary_key=True),
-    Column("run_id", AnyText, nullable=False, unique=True),
+    Column("run_id", ContentKey, nullable=False, unique=True),
     Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), nullable=False),
     Column("case_no", BigInteger, nullable=False),
     _is_virtual(),
@@ -191,18 +218,20 @@ RUNS = Table(
     Column("reason_code", AnyText, nullable=False),
     Column("reason", AnyText, nullable=False),
     Column("quality", Text, nullable=False),
-    Column("started_at", UtcTime, nullable=False),
+    Column("started_at", CompactTime, nullable=False),
     Column("duration_s", Double, nullable=False),
     Column("exit_code", BigInteger),
     *SUMMARY_COLUMNS,
     # Command, report, verdict, states and raw output, as packing.py packs them.
     Column("pattern_no", BigInteger, ForeignKey("patterns.pattern_no")),
     Column("body", LargeBinary, nullable=False),
-    UniqueConstraint("campaign_no", "case_no", "run_pass", "invocation"),
+    # One case over time; a few hundred figures are then read from their rows.
+    UniqueConstraint("case_no", "run_pass", "campaign_no", "invocation"),
     ForeignKeyConstraint(["case_no", "is_virtual"], ["cases.case_no", "cases.is_virtual"]),
-    # One series over time, and one night over all series, each answered from its index alone.
-    Index("ix_runs_series", "case_no", "run_pass", "campaign_no", "quality", "latency_us"),
+    # One night over all series, answered from this index alone.
     Index("ix_runs_night", "campaign_no", "run_pass", "case_no", "quality", "latency_us"),
+    # A campaign's progress without reading its runs: all of them, less these few.
+    Index("ix_runs_unfit", "campaign_no", sqlite_where=_IS_UNFIT, postgresql_where=_IS_UNFIT),
     sqlite_autoincrement=True,
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -12,10 +11,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from orchestrator.records.workload import Case, DelegateName
+from orchestrator.records.identity import BuildSha, RunId
+from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.store import rows
 from orchestrator.store.blobs import pack
 from orchestrator.store.database import postgresql_engine, sqlite_engine
+from orchestrator.store.documents import dump_document
 from orchestrator.store.migrating import SHIPPED, Migrations
 from orchestrator.store.opening import open_store
 
@@ -25,6 +26,18 @@ def first_revision(tmp_path: Path) -> Migrations:
     copied = tmp_path / "migrations"
     shutil.copytree(SHIPPED.folder, copied, ignore=shutil.ignore_patterns("__pycache__", "v000[2-9]*"))
     return Migrations(copied)
+
+
+def old_case(case: Case) -> dict:
+    return {
+        "case_key": case.case_key,
+        "model_sha256": case.model_sha256,
+        "build_sha256": case.build_sha256,
+        "delegate": case.delegate.value,
+        "threads": case.threads,
+        "tool": case.tool.value,
+        "document": dump_document(case),
+    }
 
 
 def insert_old(where: str, samples, runs: list) -> None:
@@ -51,14 +64,16 @@ def insert_old(where: str, samples, runs: list) -> None:
         device = rows.device_to_row(dataclasses.replace(samples.phone, properties={}))
         connection.execute(tables["devices"].insert(), plain({**device, "device_no": 1, "last_seen_at": at}))
         connection.execute(tables["models"].insert(), rows.model_to_row(samples.model))
-        connection.execute(tables["builds"].insert(), rows.build_to_row(samples.build))
+        for build in (samples.build, dataclasses.replace(samples.build, sha256=BuildSha("dd" * 32))):
+            connection.execute(tables["builds"].insert(), rows.build_to_row(build))
         cases: dict[str, int] = {}
         for run_no, run in enumerate(runs, 1):
             if run.case.case_key not in cases:
                 cases[run.case.case_key] = len(cases) + 1
-                row = rows.case_to_row(run.case) | {"case_no": len(cases), "device_no": 1, "is_virtual": False}
-                del row["series_key"]
+                row = old_case(run.case) | {"case_no": len(cases), "device_no": 1, "is_virtual": False}
                 connection.execute(tables["cases"].insert(), row)
+                planned = {"campaign_no": 1, "position": 100 - len(cases), "case_no": len(cases)}
+                connection.execute(tables["invocations"].insert(), planned | {"run_pass": "timing", "number": 7})
             row = rows.run_to_row(run) | rows.documents_of(run)
             row |= {"campaign_no": 1, "case_no": cases[run.case.case_key]}
             connection.execute(tables["runs"].insert(), plain(row))
@@ -77,9 +92,11 @@ def test_nothing_is_lost_on_the_way_from_the_first_revision(
 ) -> None:
     # A case without anything that its columns would have to escape.
     case = samples.case(flags=())
+    newer = samples.case(flags=(), build_sha256=BuildSha("dd" * 32))
     other = samples.case(flags=(), delegate=DelegateName.GPU, files=(("libx.so", "cc" * 32),))
     runs = [samples.run(number, case=case, command=f"./benchmark_model {number}") for number in range(4)]
     runs += [samples.run(9, case=other, run_id="other", report=None, state_before=None, attachments=())]
+    runs += [samples.run(11, case=newer, run_id=RunId("ab" * 16))]
     open_store(unused_database, migrations=first_revision).close()
     insert_old(unused_database, samples, runs)
 
@@ -87,8 +104,14 @@ def test_nothing_is_lost_on_the_way_from_the_first_revision(
 
     assert list(store.runs(with_attachments=True)) == runs
     assert store.attachments(runs[2].run_id) == runs[2].attachments
-    assert set(store.series()) == {case.series_key, other.series_key}
-    assert len(store.points().latency_us) == 4
+    assert store.series() == {case.series_key: newer, other.series_key: other}
+    assert len(store.points().latency_us) == 5
+    assert store.run_ids("ab") == ["ab" * 16]
+    stored = store.campaign(samples.campaign().campaign_id)
+    assert [(item.case, item.run_pass, item.number) for item in stored.invocations] == [
+        (planned, Pass.TIMING, 7) for planned in (newer, other, case)
+    ]
+    assert store.done(stored.campaign_id) == {(run.case.case_key, run.run_pass, run.invocation) for run in runs}
     assert list(store.sightings()) == [samples.phone.serial]
     assert store.append_run(samples.run(10, case=case))
     store.close()
@@ -96,8 +119,3 @@ def test_nothing_is_lost_on_the_way_from_the_first_revision(
         with closing(sqlite3.connect(unused_database)) as connection:
             names = {name for (name,) in connection.execute("SELECT name FROM attachments")}
             assert names == {"trace"}
-            (document,) = connection.execute("SELECT document FROM cases WHERE case_no = 1").fetchone()
-        assert (
-            Case.from_row({k: v for k, v in json.loads(document).items() if v is not None}).series_key
-            == case.series_key
-        )

@@ -41,12 +41,12 @@ def points(found) -> list[tuple[str, str, float, int]]:
     return sorted(
         (
             found.campaigns[campaign].campaign_id,
-            found.cases[case].series_key,
+            found.series[series].series_key,
             latency_us,
             trusted,
         )
-        for case, campaign, latency_us, trusted in zip(
-            found.case, found.campaign, found.latency_us, found.trusted, strict=True
+        for series, campaign, latency_us, trusted in zip(
+            found.series_at, found.campaign_at, found.latency_us, found.trusted, strict=True
         )
     )
 
@@ -90,7 +90,7 @@ def test_a_series_goes_on_under_another_build(store: Store, samples) -> None:
 
     found = store.points(series_keys=[case.series_key])
 
-    assert {found.cases[place].build_sha256 for place in found.case} == {samples.build.sha256, newer.sha256}
+    assert {found.contents[place].build_sha256 for place in found.contents_at} == {samples.build.sha256, newer.sha256}
     assert store.series([case.series_key]) == {case.series_key: case}
     assert set(store.series()) == {case.series_key, samples.case(threads=1).series_key}
 

@@ -1,0 +1,214 @@
+"""What changed where a series changed: contents, systems, heat, battery and clocks, and how much each explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import Final
+
+import numpy as np
+
+from orchestrator.analysis.attribution import Cause, coincidence_share, covariate_share
+from orchestrator.analysis.changepoint import Change
+from orchestrator.analysis.conditions import derive_conditions
+from orchestrator.analysis.series import NightTable, night_of
+from orchestrator.ports import Store
+from orchestrator.records.history import Contents, DeviceSighting
+from orchestrator.records.identity import CampaignId
+from orchestrator.records.run import RunRecord
+
+#: Changes whose runs are read for heat and clocks, the largest first; for the others, contents and systems must do.
+_READ_CHANGES: Final = 40
+#: Nights of runs that are read before a change.
+_READ_NIGHTS: Final = 30
+#: What explains less isn't told.
+_LEAST_SHARE: Final = 0.05
+#: What is read from a run's states -> unit.
+_COVARIATES: Final = {
+    "battery heat": "°C",
+    "start heat": "°C",
+    "battery": "%",
+    "clock limit": "MHz",
+    "effective clock": "MHz",
+    "GPU clock": "MHz",
+}
+#: (name, before, after).
+_Difference = tuple[str, str, str]
+
+
+def sides_of(change: Change, table: NightTable) -> tuple[Contents, Contents]:
+    """Return what a series measured on the last night before a change, and on its first night."""
+    row = table.contents_at[change.series]
+    before = row[: change.night][row[: change.night] >= 0][-1]
+    after = row[change.night :][row[change.night :] >= 0][0]
+    return table.contents[int(before)], table.contents[int(after)]
+
+
+def causes_of(store: Store, table: NightTable, found: Sequence[Change]) -> list[tuple[Cause, ...]]:
+    """Return of each change what changed beside it, what explains most first."""
+    if not found:
+        return []
+    exposures = _Exposures(store, table, found)
+    nights = _nights_of_campaigns(store, table)
+    largest = sorted(range(len(found)), key=lambda place: -abs(found[place].ratio - 1))
+    read = set(largest[:_READ_CHANGES])
+    told = []
+    for place, change in enumerate(found):
+        causes = list(exposures.causes(change))
+        if place in read:
+            causes += _covariates(store, table, change, nights)
+        told.append(tuple(sorted(causes, key=lambda cause: -(cause.share or 0.0))))
+    return told
+
+
+class _Exposures:
+    """Which series saw the very same difference on a night, and how many of them moved alike."""
+
+    def __init__(self, store: Store, table: NightTable, found: Sequence[Change]) -> None:
+        self._table = table
+        self._sightings = store.sightings()
+        self._builds = {str(sha256): build.name for sha256, build in store.builds().items()}
+        self._moved: dict[tuple[int, bool], set[int]] = {}
+        for change in found:
+            self._moved.setdefault((change.night, change.ratio > 1), set()).add(change.series)
+        #: Night -> of each difference, the series that saw it.
+        self._seen: dict[int, dict[_Difference, set[int]]] = {}
+
+    def causes(self, change: Change) -> Iterable[Cause]:
+        """Yield what is another thing since a change's nights, with its share."""
+        before, after = sides_of(change, self._table)
+        differences = self._between(before, after) + _device_differences(
+            self._sightings.get(self._table.sketches[change.series].serial, ()),
+            self._last_before(change),
+            self._table.nights[change.latest],
+        )
+        alike = self._moved[change.night, change.ratio > 1]
+        seen = self._seen_on(change.night)
+        for difference in differences:
+            # The series itself may have seen it a night earlier or later, within its own interval.
+            exposed = seen.get(difference, set()) | {change.series}
+            moved = len(exposed & alike)
+            share = coincidence_share(len(exposed), moved, len(self._table.series) - len(exposed), len(alike - exposed))
+            name, old, new = difference
+            yield Cause(name=name, before=old, after=new, share=share, moved=(moved, len(exposed)))
+
+    def _seen_on(self, night: int) -> dict[_Difference, set[int]]:
+        if night not in self._seen:
+            self._seen[night] = self._all_differences(night)
+        return self._seen[night]
+
+    def _all_differences(self, night: int) -> dict[_Difference, set[int]]:
+        at = self._table.contents_at
+        there = at >= 0
+        has_both = there[:, :night].any(axis=1) & there[:, night:].any(axis=1)
+        last = night - 1 - np.argmax(there[:, :night][:, ::-1], axis=1)
+        first = night + np.argmax(there[:, night:], axis=1)
+        rows = np.arange(len(at))
+        old, new = at[rows, last], at[rows, first]
+        found: dict[_Difference, set[int]] = {}
+        for series in np.flatnonzero(has_both & (old != new)).tolist():
+            between = self._between(self._table.contents[int(old[series])], self._table.contents[int(new[series])])
+            for difference in between:
+                found.setdefault(difference, set()).add(series)
+        nights = self._table.nights
+        changed = {
+            serial: _device_differences(seen, nights[max(night - 1, 0)], nights[night])
+            for serial, seen in self._sightings.items()
+        }
+        changed = {serial: differences for serial, differences in changed.items() if differences}
+        for series, (sketch, is_seen) in enumerate(zip(self._table.sketches, has_both.tolist(), strict=True)):
+            if is_seen:
+                for difference in changed.get(sketch.serial, ()):
+                    found.setdefault(difference, set()).add(series)
+        return found
+
+    def _last_before(self, change: Change) -> date:
+        """Return the last night that is before the change for sure."""
+        row = self._table.latency_us[change.series]
+        there = np.flatnonzero(np.isfinite(row[: change.earliest]))
+        return self._table.nights[int(there[-1])] if there.size else self._table.nights[0]
+
+    def _between(self, before: Contents, after: Contents) -> list[_Difference]:
+        found = []
+        if before.model_sha256 != after.model_sha256:
+            found.append(("model", before.model_sha256[:12], after.model_sha256[:12]))
+        if before.build_sha256 != after.build_sha256:
+            old, new = (f"{self._builds.get(sha, '')}@{sha[:12]}" for sha in (before.build_sha256, after.build_sha256))
+            found.append(("build", old, new))
+        old_files, new_files = dict(before.files), dict(after.files)
+        return found + [
+            (f"file {name}", old_files[name][:12], new_files[name][:12])
+            for name in sorted(old_files.keys() & new_files.keys())
+            if old_files[name] != new_files[name]
+        ]
+
+
+def _device_differences(seen: Sequence[DeviceSighting], before: date, after: date) -> list[_Difference]:
+    earlier = [item for item in seen if night_of(item.at) <= before]
+    later = [item for item in seen if night_of(item.at) <= after]
+    if not earlier or not later or earlier[-1] is later[-1]:
+        return []
+    old, new = earlier[-1].facts, later[-1].facts
+    return [
+        (name, old.get(name, "unknown"), new.get(name, "unknown"))
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _nights_of_campaigns(store: Store, table: NightTable) -> dict[CampaignId, int]:
+    """Return the place of each campaign's night; A/B campaigns run what is no series' night."""
+    place_of_night = {night: place for place, night in enumerate(table.nights)}
+    return {
+        item.campaign_id: place
+        for item in store.campaigns()
+        if item.terms.pairing is None and (place := place_of_night.get(night_of(item.created_at))) is not None
+    }
+
+
+def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping[CampaignId, int]) -> list[Cause]:
+    """Return which of heat, battery and clocks shifted with a change, and how much of it that explains."""
+    figures: dict[str, list[list[float]]] = {name: [[] for _ in table.nights] for name in _COVARIATES}
+    grades: list[set[str]] = [set() for _ in table.nights]
+    start = max(0, change.night - change.nights_before, change.night - _READ_NIGHTS)
+    campaigns = [name for name, place in nights.items() if place >= start]
+    key = table.series[change.series]
+    for run in store.runs(campaign_ids=campaigns, series_keys=[key]):
+        if run.latency_us is None:
+            continue
+        place = nights[run.campaign_id]
+        if run.verdict.grade is not None:
+            grades[place].add(run.verdict.grade.value)
+        for name, value in _readings(run).items():
+            figures[name][place].append(value)
+    causes = []
+    for name, values in figures.items():
+        covariate = np.array([np.median(item) if item else np.nan for item in values])
+        found = covariate_share(table.latency_us[change.series], covariate, change.night, start)
+        if found is not None and found[0] >= _LEAST_SHARE:
+            share, before, after = found
+            unit = _COVARIATES[name]
+            causes.append(Cause(name=name, before=f"{before:.4g} {unit}", after=f"{after:.4g} {unit}", share=share))
+    old, new = ("/".join(sorted(set().union(*part))) for part in (grades[start : change.night], grades[change.night :]))
+    if old and new and old != new:
+        causes.append(Cause(name="grade", before=old, after=new, share=None))
+    return causes
+
+
+def _readings(run: RunRecord) -> dict[str, float]:
+    """Return the covariates of a run that are known."""
+    state = run.state_before
+    if state is None:
+        return {}
+    conditions = derive_conditions(state, run.state_after)
+    # The fastest cluster's: the first of the others says little of a run that is kept to the big cores.
+    effective = [item.effective_mhz for item in conditions.clusters if item.effective_mhz is not None]
+    found: dict[str, float | None] = {
+        "battery heat": state.battery_heat_c,
+        "start heat": max(state.heat_c.values(), default=None),
+        "battery": state.battery_percent,
+        "clock limit": max(state.clock_limit_khz.values(), default=0) / 1000 or None,
+        "effective clock": max(effective, default=None),
+        "GPU clock": conditions.gpu_mhz,
+    }
+    return {name: float(value) for name, value in found.items() if value is not None}
