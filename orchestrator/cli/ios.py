@@ -41,7 +41,7 @@ def export(settings: Settings, path: Path, out: Path, phone: IPhone) -> CommandR
     from orchestrator.tools.ios_app import PASSES
 
     require_printable(is_empty_fine=True, name=phone.name, ios=phone.os_version, app=phone.app)
-    plan = load_plan(path)
+    plan = load_plan(path, home=settings.data_folder)
     with Farm(settings) as farm:
         profile = _profile(farm.profiles, plan, phone.profile)
     made, sources = _exported(plan, profile, phone)

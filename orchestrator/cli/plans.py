@@ -21,7 +21,7 @@ def show(settings: Settings, path: Path) -> CommandResult:
     """
     from orchestrator.config.plan import load_plan
 
-    plan = load_plan(path)
+    plan = load_plan(path, home=settings.data_folder)
     models, named = identify(plan), host_files(plan)
     with Farm(settings) as farm:
         devices = farm.open_devices(plan.devices)

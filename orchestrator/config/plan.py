@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -24,10 +24,12 @@ from pydantic_core import CoreSchema, core_schema
 
 from orchestrator.config.faults import Faults, Section, Source, checked
 from orchestrator.config.fields import AnyText, Celsius, OneOrMany, Percent, Seconds, Sha256, Text, unique
+from orchestrator.config.model_manifest import MANIFEST_NAME, named_models
 from orchestrator.config.yaml_file import parse_yaml, read_yaml
 from orchestrator.errors import UsageError
 from orchestrator.predicates import parse_predicate
 from orchestrator.records.flag import OWNED_FLAGS
+from orchestrator.records.model import ManifestEntry
 from orchestrator.records.plan import (
     DeviceSelection,
     FitLimits,
@@ -47,6 +49,8 @@ _THERMAL_STATUS: Final = ("none", "light", "moderate", "severe", "critical", "em
 _FLAG_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 #: The context under which validators find the folder that paths start from.
 _FOLDER: Final = "folder"
+#: The context under which they find the models that manifests name.
+_NAMED: Final = "named"
 
 
 def _model_files(pattern: object, info: ValidationInfo) -> tuple[Path, ...]:
@@ -66,6 +70,14 @@ def _model_files(pattern: object, info: ValidationInfo) -> tuple[Path, ...]:
                 raise ValueError(f"no file matches {str(path)!r}")
     except (OSError, RuntimeError) as error:
         raise ValueError(f"{pattern!r} can't be looked up: {error}") from error
+    named: Mapping[str, ManifestEntry] = (info.context or {}).get(_NAMED, {})
+    if not files and pattern in named:
+        path = named[pattern].path
+        if not path.is_file():
+            raise ValueError(
+                f"{pattern!r} is a name in {path.parent / MANIFEST_NAME}, but there is no file {str(path)!r}"
+            )
+        files = [path]
     if not files:
         raise ValueError(f"there is no file {str(path)!r}")
     for file in files:
@@ -314,14 +326,17 @@ class PlanSection(Section):
         return self
 
 
-def load_plan(path: Path) -> Plan:
+def load_plan(path: Path, *, home: Path | None = None) -> Plan:
     """Read a plan file; paths in it start from its folder.
+
+    A model may also be named as ``models.yaml`` beside the plan, or in ``home``, names it; its content must then be
+    what the manifest says.
 
     Raises:
         PlanError: with one line for each fault: ``file:line:column: key: what is wrong``.
     """
     file = read_yaml(path)
-    return to_plan(file, text=file.text, folder=path.absolute().parent, default_name=path.stem)
+    return to_plan(file, text=file.text, folder=path.absolute().parent, default_name=path.stem, home=home)
 
 
 def parse_plan(text: str, *, folder: Path, label: str = "plan") -> Plan:
@@ -335,11 +350,12 @@ def plan_json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "benchfarm plan"}
 
 
-def to_plan(source: Source, *, text: str, folder: Path, default_name: str) -> Plan:
+def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home: Path | None = None) -> Plan:
     """Return the plan that a source's values mean; raises PlanError with all their faults."""
-    section = checked(source, PlanSection, context={_FOLDER: folder})
+    named = named_models([folder, *([home] if home is not None else [])])
+    section = checked(source, PlanSection, context={_FOLDER: folder, _NAMED: named})
     faults = Faults(source)
-    models = _models(section.models, faults)
+    models = _models(section.models, faults, _pins(source.value.get("models"), named))
     builds = {tool: _build_path(tool, value, folder, faults) for tool, value in section.builds.items()}
     flags = [_with_files(values, folder, number, faults) for number, values in enumerate(section.matrix.flags)]
     parity_inputs = _input_folder(section.parity_inputs, folder, faults)
@@ -402,7 +418,14 @@ def _stopping(section: PlanSection) -> StoppingRule | None:
     return StoppingRule(first=count.first, half_width=section.precision / 100, most=count.most)
 
 
-def _models(sections: Iterable[ModelSection], faults: Faults) -> tuple[PlanModel, ...]:
+def _pins(written: object, named: Mapping[str, ManifestEntry]) -> Mapping[Path, str]:
+    """Return the sha256 of the files that a plan names by a manifest's name and not by their path."""
+    values = written if isinstance(written, list) else [written]
+    names = [value.get("path") if isinstance(value, dict) else value for value in values]
+    return {named[name].path.resolve(): named[name].sha256 for name in names if isinstance(name, str) and name in named}
+
+
+def _models(sections: Iterable[ModelSection], faults: Faults, pins: Mapping[Path, str]) -> tuple[PlanModel, ...]:
     """Return each file once; two files can't have one name, as reports and people tell them by it."""
     models: dict[Path, PlanModel] = {}
     by_name: dict[str, Path] = {}
@@ -417,7 +440,7 @@ def _models(sections: Iterable[ModelSection], faults: Faults) -> tuple[PlanModel
                 message = f"{str(path)!r} and {str(other)!r} would both be called {name!r}; give one a name of its own"
                 faults.add(("models", number), message)
             else:
-                sha256 = section.sha256 or (known.sha256 if known else None)
+                sha256 = section.sha256 or (known.sha256 if known else None) or pins.get(path.resolve())
                 models[path.resolve()] = PlanModel(name=name, path=path, sha256=sha256)
     return tuple(models.values())
 
