@@ -84,7 +84,7 @@ def run_plan(settings: Settings, path: Path, out: Path | None) -> CommandResult:
     """Run a plan file; raises PlanError with all its faults before anything runs."""
     from orchestrator.config.plan import load_plan
 
-    return execute(settings, load_plan(path), out)
+    return execute(settings, load_plan(path, home=settings.data_folder), out)
 
 
 def plan_of(request: BenchRequest) -> Plan:
