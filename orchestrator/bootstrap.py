@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.discovery import Seen
     from orchestrator.devices.experiments import ExperimentBook
+    from orchestrator.devices.quarantine import QuarantineFolder
+    from orchestrator.devices.recovery import LadderRescuer
     from orchestrator.devices.server import AdbServer
     from orchestrator.ports import Device, Lease, ParityReference, Store, Tool
     from orchestrator.tools.flag_book import HelpFlagBook
@@ -246,6 +248,20 @@ class Farm:
 
         return FileLease(self.settings.state_folder / "leases")
 
+    @cached_property
+    def quarantine(self) -> QuarantineFolder:
+        """The phones that are kept out until somebody has looked at them."""
+        from orchestrator.devices.quarantine import QuarantineFolder
+
+        return QuarantineFolder(self.settings.state_folder / "quarantine")
+
+    @cached_property
+    def rescuer(self) -> LadderRescuer:
+        """Gets phones back that stopped answering."""
+        from orchestrator.devices.recovery import LadderRescuer
+
+        return LadderRescuer(search_path=self.settings.environ.get("PATH"))
+
     @property
     def lab_folder(self) -> Path:
         """Where the virtual lab and its adb server keep their state."""
@@ -304,7 +320,9 @@ class Farm:
         # A server lists phones in the order in which they came; people look for them by name.
         return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
 
-    def open_devices(self, selection: DeviceSelection) -> list[tuple[Device, DeviceFacts]]:
+    def open_devices(
+        self, selection: DeviceSelection, *, despite_quarantine: bool = False
+    ) -> list[tuple[Device, DeviceFacts]]:
         """Open every device that fits the selection and probe its facts, phones in parallel.
 
         This computer is meant by ``host`` and by the serial number ``host``. Attached phones that can't be used are
@@ -324,7 +342,7 @@ class Farm:
         phones = replace(selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL))
         chosen: list[tuple[Device, DeviceFacts]] = []
         if _names_phones(phones):
-            chosen += self._open_phones(phones, required=True)
+            chosen += self._open_phones(phones, required=True, despite_quarantine=despite_quarantine)
         elif not names_host:
             chosen += self._open_phones(phones, required=not selection.host)
         if selection.host or names_host:
@@ -340,9 +358,13 @@ class Farm:
         self._opened.append(host)
         return host
 
-    def _open_phones(self, selection: DeviceSelection, *, required: bool) -> list[tuple[Device, DeviceFacts]]:
+    def _open_phones(
+        self, selection: DeviceSelection, *, required: bool, despite_quarantine: bool = False
+    ) -> list[tuple[Device, DeviceFacts]]:
         # This computer alone needs no server for phones, and none is started for it.
         attached = self.attached(serials=selection.serials, start_server=required)
+        if not despite_quarantine:
+            attached = [self._kept_out(item) for item in attached]
         wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
         self._require_serials(selection.serials, attached)
         usable = [item for item in wanted if item.seen.usable]
@@ -356,6 +378,15 @@ class Farm:
             what = "no attached phone fits the selection" if usable else "no usable phone is attached"
             raise NoDeviceError(what + _reasons(attached), hint="see 'benchfarm devices'")
         return fitting
+
+    def _kept_out(self, item: Attached) -> Attached:
+        """Return the phone as one that can't be used when it is in quarantine."""
+        reason = self.quarantine.reason(Serial(item.seen.serial)) if item.seen.usable else ""
+        if not reason:
+            return item
+        advice = f"look at it, then 'benchfarm device release {item.seen.serial}'"
+        seen = replace(item.seen, usable=False, reason=f"in quarantine: {reason}", advice=advice)
+        return replace(item, seen=seen)
 
     def _fits(self, facts: DeviceFacts, selection: DeviceSelection) -> bool:
         if selection.profiles and facts.profile not in selection.profiles:

@@ -314,6 +314,41 @@ class Conditioner(Protocol):
         ...
 
 
+class Rescuer(Protocol):
+    """Gets a device back that stopped answering."""
+
+    def rescue(
+        self,
+        device: Device,
+        *,
+        keep_waiting: Callable[[], bool],
+        may_reboot: bool,
+        on_note: Callable[[str], None],
+        cancelled: threading.Event,
+    ) -> bool:
+        """Climb the ladder, then wait as long as ``keep_waiting`` says; whether the device answers again.
+
+        ``on_note`` hears of each rung that is tried. A device is booted anew only with ``may_reboot``.
+        """
+        ...
+
+
+class Quarantine(Protocol):
+    """Devices that are kept out until somebody has looked at them."""
+
+    def reason(self, serial: Serial) -> str:
+        """Return why a device is kept out, empty when it isn't."""
+        ...
+
+    def put(self, serial: Serial, reason: str) -> None:
+        """Keep a device out; the first reason stays. Raises HostStorageError."""
+        ...
+
+    def release(self, serial: Serial) -> str:
+        """Let a device in again; return why it was kept out, empty when it wasn't."""
+        ...
+
+
 class Executor(Protocol):
     """Does the devices' jobs."""
 

@@ -8,6 +8,7 @@ from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceBusyError, DeviceError
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
 
 
@@ -72,7 +73,7 @@ def restore(settings: Settings, serials: tuple[str, ...]) -> CommandResult:
         for serial in serials or _changed(farm):
             told = notes.setdefault(serial, [])
             try:
-                for device, facts in farm.open_devices(DeviceSelection(serials=(serial,))):
+                for device, facts in farm.open_devices(DeviceSelection(serials=(serial,)), despite_quarantine=True):
                     with farm.lease.acquire(facts.serial):
                         restored[facts.serial] = list(farm.conditioner.restore(device, on_note=told.append))
             except DeviceError as error:
@@ -88,6 +89,14 @@ def restore(settings: Settings, serials: tuple[str, ...]) -> CommandResult:
         data={"restored": restored, "failed": failed, "notes": notes},
         exit_code=DeviceError.exit_code if failed else 0,
     )
+
+
+def release(settings: Settings, serial: str) -> CommandResult:
+    """End a phone's quarantine."""
+    with Farm(settings) as farm:
+        reason = farm.quarantine.release(Serial(serial))
+    text = f"{serial}: released; it was in quarantine: {reason}" if reason else f"{serial} isn't in quarantine"
+    return CommandResult(text=one_line(text), data={"serial": serial, "released": bool(reason), "reason": reason})
 
 
 def _changed(farm: Farm) -> tuple[str, ...]:

@@ -308,10 +308,20 @@ def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFac
     from orchestrator.errors import NoDeviceError
 
     phones = serials - {HOST_SERIAL}
-    seen = {item.seen.serial for item in farm.attached(serials=sorted(phones)) if item.seen.usable} if phones else set()
+    attached = farm.attached(serials=sorted(phones)) if phones else []
+    seen = {
+        item.seen.serial
+        for item in attached
+        if item.seen.usable and not farm.quarantine.reason(Serial(item.seen.serial))
+    }
     selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host=HOST_SERIAL in serials)
     if not selection.serials and not selection.host:
-        raise NoDeviceError(f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}")
+        kept_out = [f"\n  {serial}: in quarantine: {reason}" for serial in sorted(phones)
+                    if (reason := farm.quarantine.reason(serial))]  # fmt: skip
+        raise NoDeviceError(
+            f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}{''.join(kept_out)}",
+            hint="'benchfarm device release SERIAL' ends a quarantine" if kept_out else "",
+        )
     return farm.open_devices(selection)
 
 
@@ -324,7 +334,9 @@ def _run(
     out: Path | None,
 ) -> CommandResult:
     services, workload = equipment(farm, campaign, models, builds)
-    runner = CampaignRunner(services, farm.lease, ThreadExecutor(farm.cancelled))
+    runner = CampaignRunner(
+        services, farm.lease, ThreadExecutor(farm.cancelled), rescuer=farm.rescuer, quarantine=farm.quarantine
+    )
     result = runner.run(workload, devices)
     return _summary(farm, result, out)
 

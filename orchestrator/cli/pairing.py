@@ -225,7 +225,10 @@ def _run(
     devices: Sequence[tuple[Device, DeviceFacts]],
 ) -> CampaignResult:
     services, workload = equipment(farm, campaign, models, builds)
-    return AbRunner(services, farm.lease, ThreadExecutor(farm.cancelled)).run(workload, devices)
+    runner = AbRunner(
+        services, farm.lease, ThreadExecutor(farm.cancelled), rescuer=farm.rescuer, quarantine=farm.quarantine
+    )
+    return runner.run(workload, devices)
 
 
 def pair_comparison(farm: Farm, campaign: Campaign) -> Comparison:

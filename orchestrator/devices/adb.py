@@ -78,6 +78,11 @@ class AdbDevice:
         return self._link.transport
 
     @property
+    def server(self) -> AdbServer:
+        """The adb server that reaches it."""
+        return self._link.server
+
+    @property
     def kind(self) -> DeviceKind:
         """A phone."""
         return DeviceKind.ANDROID
@@ -137,6 +142,18 @@ class AdbDevice:
                 self._link.clock.wait(0.2)
             else:
                 return
+
+    def reconnect(self, *, timeout_s: float) -> None:
+        """Drop the connection, even one that the server takes for sound, and make a new one; raises DeviceError kinds.
+
+        A server of ours that has died or hangs is started again.
+        """
+        self._link.reconnect(Deadline(timeout_s, self._link.clock), anew=True)
+
+    def reboot(self) -> None:
+        """Ask adbd to boot the phone anew; raises LinkLostError and others, also when it does so at once."""
+        with self._link.open("reboot:", Deadline(_OPEN_TIMEOUT_S, self._link.clock), what="reboot") as connection:
+            connection.read_some()
 
     def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
         """See Device.shell."""

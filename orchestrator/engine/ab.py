@@ -5,8 +5,9 @@ What is planned beyond the pilot follows from the stored pilot alone, so that a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from orchestrator.analysis.pairing import (
     PairCount,
@@ -18,12 +19,13 @@ from orchestrator.analysis.pairing import (
 )
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.engine.case_runner import CaseRunner
-from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
+from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceNote
+from orchestrator.engine.recovery import Turns
 from orchestrator.engine.workload import Services, Workload
-from orchestrator.errors import BenchfarmError, DeviceError, InterruptedByUserError
-from orchestrator.ports import Device, Executor, Lease, Store
+from orchestrator.errors import InterruptedByUserError
+from orchestrator.ports import Device, Executor, Lease, Quarantine, Rescuer, Store
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.pairing import Pairing
 from orchestrator.records.run import Outcome, RunRecord
@@ -140,10 +142,20 @@ class PairProgress:
 class AbRunner:
     """Runs what a stored A/B campaign still lacks, a job for each device as in any campaign."""
 
-    def __init__(self, services: Services, lease: Lease, executor: Executor) -> None:
+    def __init__(
+        self,
+        services: Services,
+        lease: Lease,
+        executor: Executor,
+        *,
+        rescuer: Rescuer | None = None,
+        quarantine: Quarantine | None = None,
+    ) -> None:
         self._services = services
         self._lease = lease
         self._executor = executor
+        self._rescuer = rescuer
+        self._quarantine = quarantine
 
     def run(self, workload: Workload, devices: Sequence[tuple[Device, DeviceFacts]]) -> CampaignResult:
         """Run all pairs that the devices' pilots ask for; raises as ``CampaignRunner.run``."""
@@ -163,18 +175,21 @@ class AbRunner:
                 done=done,
             )
         )
-        jobs = [
-            (device, self._job(device, facts, workload, lost))
+        turns = [
+            (device, partial(_PairWork, device, facts, workload, self._services))
             for device, facts in devices
             if open_first.get(facts.serial)
         ]
         status = CampaignStatus.INTERRUPTED
         try:
-            # This computer drives the phones: measured at the same time, its figures would be adb's.
-            for is_host in (False, True):
-                self._executor.run(
-                    [(str(device.serial), job) for device, job in jobs if (device.kind is DeviceKind.HOST) is is_host]
-                )
+            Turns(
+                self._services,
+                self._lease,
+                self._executor,
+                rescuer=self._rescuer,
+                quarantine=self._quarantine,
+                may_reboot=campaign.terms.may_reboot,
+            ).run(turns, lost)
             if self._services.cancelled.is_set():
                 raise InterruptedByUserError
             if not lost:
@@ -196,43 +211,36 @@ class AbRunner:
         self._services.observer.on_event(CampaignEnded(campaign=ended, status=status, stored=stored, left=left))
         return CampaignResult(campaign=ended, status=status, stored=stored, lost=lost, left=left)
 
-    def _job(
-        self, device: Device, facts: DeviceFacts, workload: Workload, lost: dict[Serial, str]
-    ) -> Callable[[], None]:
-        progress = PairProgress(self._services.store, workload.campaign, facts.serial)
 
-        def job() -> None:
-            reason = ""
-            try:
-                with self._lease.acquire(device.serial):
-                    try:
-                        self._run_pairs(CaseRunner(device, facts, workload, self._services), progress, facts.serial)
-                    finally:
-                        self._put_back(device)
-            except DeviceError as error:
-                reason = str(error)
-                lost[device.serial] = reason
-            finally:
-                left = len(progress.left())
-                self._services.observer.on_event(DeviceFinished(serial=device.serial, left=left, reason=reason))
+class _PairWork:
+    """One device's pairs; see Work."""
 
-        return job
+    def __init__(self, device: Device, facts: DeviceFacts, workload: Workload, services: Services) -> None:
+        self._serial = facts.serial
+        self._services = services
+        self._progress = PairProgress(services.store, workload.campaign, facts.serial)
+        self._runner = CaseRunner(device, facts, workload, services)
 
-    def _run_pairs(self, runner: CaseRunner, progress: PairProgress, serial: Serial) -> None:
+    def run(self) -> None:
+        """See Work.run."""
         told: Mapping[int, PairCount] = {}
-        while queue := progress.left():
-            counts = progress.counts()
+        while queue := self._progress.left():
+            counts = self._progress.counts()
             if counts != told:
                 told = counts
-                self._tell(progress, counts, serial)
-            runner.run_all(queue)
+                self._tell(counts)
+            self._runner.run_all(queue)
 
-    def _tell(self, progress: PairProgress, counts: Mapping[int, PairCount], serial: Serial) -> None:
+    def left(self) -> int:
+        """See Work.left."""
+        return len(self._progress.left())
+
+    def _tell(self, counts: Mapping[int, PairCount]) -> None:
         """Say what the pilot means: how many pairs, how long."""
         pairs = sum(count.pairs for count in counts.values())
         noises = [count.log_std for count in counts.values() if count.log_std is not None]
-        pair_s = progress.pair_s()
-        left = len(progress.left())
+        pair_s = self._progress.pair_s()
+        left = len(self._progress.left())
         lasts = f", about {format_duration(left / 2 * pair_s)} more" if pair_s else ""
         noise = f", as pairs differ by {format_percent(max(noises))}" if noises else ""
         text = f"{pairs} pairs are planned{noise}{lasts}"
@@ -240,18 +248,7 @@ class AbRunner:
         for limit, needed in limits.items():
             word = "the most that was allowed" if limit == "most" else "what the budget allows"
             text += f"; that is {word}, {needed} would be needed"
-        self._services.observer.on_event(DeviceNote(serial=serial, text=text))
-
-    def _put_back(self, device: Device) -> None:
-        """Undo what was changed; what can't be undone now stays in the journal and is named."""
-        try:
-            self._services.conditioner.restore(device, on_note=lambda text: self._problem(device, text))
-        except BenchfarmError as error:
-            text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
-            self._problem(device, text)
-
-    def _problem(self, device: Device, text: str) -> None:
-        self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=True))
+        self._services.observer.on_event(DeviceNote(serial=self._serial, text=text))
 
 
 def pair_counts(store: Store, campaign: Campaign) -> dict[int, PairCount]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from orchestrator.analysis.rounds import Savings, savings
 from orchestrator.engine.device_queue import DeviceQueue, runs_of
-from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
+from orchestrator.engine.events import CampaignEnded, CampaignStarted
+from orchestrator.engine.recovery import Turns
 from orchestrator.engine.rounds import OpenWork, open_works
 from orchestrator.engine.workload import Services, Workload
-from orchestrator.errors import BenchfarmError, DeviceError, InterruptedByUserError
-from orchestrator.ports import Device, Executor, Lease
+from orchestrator.errors import InterruptedByUserError
+from orchestrator.ports import Device, Executor, Lease, Quarantine, Rescuer
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 
 
@@ -35,16 +37,26 @@ class CampaignResult:
 class CampaignRunner:
     """Runs what a stored campaign still lacks."""
 
-    def __init__(self, services: Services, lease: Lease, executor: Executor) -> None:
+    def __init__(
+        self,
+        services: Services,
+        lease: Lease,
+        executor: Executor,
+        *,
+        rescuer: Rescuer | None = None,
+        quarantine: Quarantine | None = None,
+    ) -> None:
         self._services = services
         self._lease = lease
         self._executor = executor
+        self._rescuer = rescuer
+        self._quarantine = quarantine
 
     def run(self, workload: Workload, devices: Sequence[tuple[Device, DeviceFacts]]) -> CampaignResult:
         """Run every invocation that isn't stored yet, on the devices that are there.
 
-        A device that is lost ends its own queue only. Whatever happens, each device is put back as it was before its
-        lease is given up, and the campaign's status says how far it came.
+        A device that is lost is waited for while others work, and ends its own queue only. Whatever happens, each
+        device is put back as it was before its lease is given up, and the campaign's status says how far it came.
 
         Raises:
             InterruptedByUserError: Ctrl-C; the status is INTERRUPTED.
@@ -66,16 +78,21 @@ class CampaignRunner:
                 done=len(done),
             )
         )
-        jobs = {
-            device: (str(device.serial), self._job(device, facts, workload, lost))
+        turns = [
+            (device, partial(DeviceQueue, device, facts, workload, self._services))
             for device, facts in devices
             if device.serial in works and works[device.serial].invocations
-        }
+        ]
         status = CampaignStatus.INTERRUPTED
         try:
-            # This computer drives the phones: measured at the same time, its figures would be adb's.
-            for is_host in (False, True):
-                self._executor.run([job for device, job in jobs.items() if (device.kind is DeviceKind.HOST) is is_host])
+            Turns(
+                self._services,
+                self._lease,
+                self._executor,
+                rescuer=self._rescuer,
+                quarantine=self._quarantine,
+                may_reboot=campaign.terms.may_reboot,
+            ).run(turns, lost)
             if self._services.cancelled.is_set():
                 raise InterruptedByUserError
             if not any(work.invocations for work in self._open(workload).values()):
@@ -109,38 +126,3 @@ class CampaignRunner:
             )
         )
         return result
-
-    def _job(
-        self, device: Device, facts: DeviceFacts, workload: Workload, lost: dict[Serial, str]
-    ) -> Callable[[], None]:
-        def job() -> None:
-            reason = ""
-            queue: DeviceQueue | None = None
-            try:
-                with self._lease.acquire(device.serial):
-                    # Read under the lease: nobody else adds to it now.
-                    queue = DeviceQueue(device, facts, workload, self._services)
-                    try:
-                        queue.run()
-                    finally:
-                        self._put_back(device)
-            except DeviceError as error:
-                reason = str(error).removeprefix(f"{device.serial}: ")
-                lost[device.serial] = reason
-            finally:
-                work = queue.open_work() if queue is not None else self._open(workload)[facts.serial]
-                left = len(work.invocations)
-                self._services.observer.on_event(DeviceFinished(serial=device.serial, left=left, reason=reason))
-
-        return job
-
-    def _put_back(self, device: Device) -> None:
-        """Undo what was changed; what can't be undone now stays in the journal and is named."""
-        try:
-            self._services.conditioner.restore(device, on_note=lambda text: self._problem(device, text))
-        except BenchfarmError as error:
-            text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
-            self._problem(device, text)
-
-    def _problem(self, device: Device, text: str) -> None:
-        self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=True))

@@ -18,12 +18,14 @@ from orchestrator.engine.placing import Placer
 from orchestrator.engine.sessions import covered, own_end
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
+    AdbUnavailableError,
     BenchfarmError,
     DeviceChangedError,
     DeviceError,
     DeviceUnusableError,
     HostStorageError,
     InterruptedByUserError,
+    NoDeviceError,
     StoreError,
 )
 from orchestrator.ports import Device, Fitness, InvocationRequest
@@ -52,6 +54,8 @@ FAILURES_MAX: Final = 2
 UNFIT_MAX: Final = 2
 #: Seconds that an invocation of the pass ``sustained`` measures at the least.
 SUSTAINED_MIN_SECS: Final = 5.0
+#: Not the case's fault: nothing is known of what was to be measured.
+_WAY_LOST: Final = (DeviceChangedError, AdbUnavailableError, NoDeviceError)
 #: Any state is fit.
 _NO_LIMITS: Final = FitLimits(battery_percent_min=0, battery_heat_c_max=math.inf, thermal_status_max=6, wait_s=0.0)
 
@@ -221,7 +225,7 @@ class CaseRunner:
             except BenchfarmError as caught:
                 self._check_cancelled()
                 error = caught
-                if not caught.transient and not isinstance(caught, DeviceChangedError):
+                if not caught.transient and not isinstance(caught, _WAY_LOST):
                     return self._not_run(invocation, started_at, Outcome.FAILED, caught)
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
                 self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)

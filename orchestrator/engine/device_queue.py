@@ -63,6 +63,10 @@ class DeviceQueue:
         """Return what is still to be run."""
         return open_work(self._workload.campaign, self._runs, self._serial, self._services.tools)
 
+    def left(self) -> int:
+        """Return how many invocations aren't stored at the least."""
+        return len(self.open_work().invocations)
+
     def _between(self) -> None:
         if self._sentinel is not None:
             self._sentinel.between()

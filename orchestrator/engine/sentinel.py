@@ -15,7 +15,7 @@ from orchestrator.clock import Deadline
 from orchestrator.engine.case_runner import READY_S, CaseRunner
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.workload import Services, Workload
-from orchestrator.errors import DeviceError, DeviceUnusableError
+from orchestrator.errors import DeviceError, DeviceSetAsideError, DeviceUnusableError
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceKind
@@ -97,7 +97,7 @@ class Sentinel:
             verdict = self._ask()
             tried = "after cooling and a reboot"
         if verdict.moved:
-            raise DeviceUnusableError(
+            raise DeviceSetAsideError(
                 f"set aside: {tried} its reference workload is {_change(verdict)} than at the beginning "
                 f"(more than {verdict.limit:.1%})",
                 serial=self._device.serial,

@@ -83,6 +83,11 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     assert row["quality"] != "trusted"
     assert "sentinel-moved" in json.dumps(row)
     lab.clear()
+    kept_out = lab.cli("run", "--resume")
+    assert kept_out.exit_code == 3
+    assert "in quarantine: set aside" in kept_out.stderr
+    released = lab.cli("device", "release", lab.serials[0], "--json").ok().json
+    assert "set aside: after cooling its reference workload is" in released["reason"]
     again = lab.cli("run", "--resume", "--json").ok().json
     assert (again["left"], again["lost"]) == (0, {})
 

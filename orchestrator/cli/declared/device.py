@@ -57,6 +57,14 @@ def _bias(
     )
 
 
+@device_app.command("release")
+def _release(serial: Serial, as_json: Json = False) -> None:
+    """Let a phone in again that was put in quarantine."""
+    from orchestrator.cli import devices
+
+    show(lambda settings: devices.release(settings, serial), as_json=as_json)
+
+
 @device_app.command("audit")
 def _audit(serial: Serial, as_json: Json = False) -> None:
     """Compare a phone with what it was before benchfarm changed anything; exit code 1 for a difference."""

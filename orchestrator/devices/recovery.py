@@ -1,0 +1,128 @@
+"""The ladder for a phone that stopped answering: connect anew, power its port off and on, boot it; then wait for it.
+
+Our own adb server is started again by every attempt to connect when it has died or hangs; a server of others never is.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from orchestrator.clock import Clock, SystemClock
+from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.discovery import parse_devices
+from orchestrator.errors import DeviceError
+from orchestrator.ports import Device
+
+#: How long a phone may take to answer after each rung.
+_ANSWER_S: Final = 20.0
+#: ... and after one that boots it.
+_BOOT_S: Final = 120.0
+_SHORTEST_PAUSE_S: Final = 0.5
+#: A TCP phone isn't announced by its server, it has to be connected: so often at the least.
+_LONGEST_PAUSE_S: Final = 10.0
+_CYCLE_S: Final = 60.0
+
+
+class LadderRescuer:
+    """Gets phones back; one for all phones of a process."""
+
+    def __init__(self, *, search_path: str | None = None, clock: Clock | None = None) -> None:
+        """``search_path`` is where ``uhubctl`` is looked for ($PATH's form); None is this process's."""
+        self._uhubctl = shutil.which("uhubctl", path=search_path)
+        self._clock = clock or SystemClock()
+
+    def rescue(
+        self,
+        device: Device,
+        *,
+        keep_waiting: Callable[[], bool],
+        may_reboot: bool,
+        on_note: Callable[[str], None],
+        cancelled: threading.Event,
+    ) -> bool:
+        """See Rescuer.rescue."""
+        if not isinstance(device, AdbDevice):
+            return False
+        for what, rung, answer_s in self._rungs(device, may_reboot=may_reboot):
+            if cancelled.is_set():
+                return False
+            on_note(what)
+            if rung() and self._answers(device, answer_s):
+                return True
+        pause_s = _SHORTEST_PAUSE_S
+        while not self._answers(device, _ANSWER_S):
+            if not keep_waiting() or self._clock.wait(pause_s, cancelled):
+                return False
+            pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
+        return True
+
+    def _rungs(self, device: AdbDevice, *, may_reboot: bool) -> list[tuple[str, Callable[[], bool], float]]:
+        rungs: list[tuple[str, Callable[[], bool], float]] = [
+            ("is connected anew", lambda: _reconnects(device), _ANSWER_S)
+        ]
+        if self._uhubctl is not None:
+            rungs.append(("its USB port is powered off and on", lambda: self._cycles(device), _ANSWER_S))
+        if may_reboot:
+            rungs.append(("is booted anew", lambda: _reboots(device), _BOOT_S))
+        return rungs
+
+    def _answers(self, device: AdbDevice, timeout_s: float) -> bool:
+        try:
+            device.wait_until_ready(timeout_s=timeout_s)
+        except DeviceError:
+            return False
+        return True
+
+    def _cycles(self, device: AdbDevice) -> bool:
+        """Switch the phone's USB port off and on; False when that can't be done."""
+        assert self._uhubctl is not None
+        try:
+            listed = parse_devices(device.server.device_list())
+        except DeviceError:
+            return False
+        usb = next((item.usb for item in listed if item.address == device.transport), "")
+        port = usb_port(usb)
+        if port is None:
+            return False
+        hub, number = port
+        command = [self._uhubctl, "-l", hub, "-p", number, "-a", "cycle"]
+        try:
+            return subprocess.run(command, capture_output=True, timeout=_CYCLE_S, check=False).returncode == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+
+
+def usb_port(path: str) -> tuple[str, str] | None:
+    """Return a USB path's hub and port as uhubctl names them (``1-4.2`` is port 2 of hub 1-4); None for no path."""
+    found = re.fullmatch(r"(?:usb:)?(\d+-\d+(?:\.\d+)*)", path)
+    if found is None:
+        return None
+    hub, dot, number = found[1].rpartition(".")
+    if dot:
+        return hub, number
+    # A port of the root hub.
+    hub, _, number = found[1].partition("-")
+    return hub, number
+
+
+def _reconnects(device: AdbDevice) -> bool:
+    try:
+        device.reconnect(timeout_s=_ANSWER_S)
+    except DeviceError:
+        return False
+    return True
+
+
+def _reboots(device: AdbDevice) -> bool:
+    """Ask the phone's adbd for a reboot: it may answer where no shell does."""
+    try:
+        device.reboot()
+    except DeviceError as error:
+        # The link ends with the phone's system.
+        return error.transient
+    return True

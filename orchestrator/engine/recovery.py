@@ -1,0 +1,164 @@
+"""The devices' turns in a campaign: each under its lease, got back when it was lost, put back at the end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Final, Protocol
+
+from orchestrator.engine.events import DeviceFinished, DeviceNote
+from orchestrator.engine.quarantine import quarantine_reason
+from orchestrator.engine.workload import Services
+from orchestrator.errors import (
+    AdbUnavailableError,
+    BenchfarmError,
+    DeviceBusyError,
+    DeviceChangedError,
+    DeviceError,
+    NoDeviceError,
+)
+from orchestrator.ports import Device, Executor, Lease, Quarantine, Rescuer
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.identity import Serial
+
+#: After so many returns without a run in between, a device is kept out.
+RETURNS_MAX: Final = 3
+
+
+class Work(Protocol):
+    """What one device has to do in a campaign; made anew for each attempt, from what is stored."""
+
+    def run(self) -> None:
+        """Do what is open; raises DeviceError kinds, StoreError, HostStorageError, InterruptedByUserError."""
+        ...
+
+    def left(self) -> int:
+        """Return how many invocations aren't stored at the least."""
+        ...
+
+
+class Turns:
+    """Gives every device its turn, all at once."""
+
+    def __init__(
+        self,
+        services: Services,
+        lease: Lease,
+        executor: Executor,
+        *,
+        rescuer: Rescuer | None = None,
+        quarantine: Quarantine | None = None,
+        may_reboot: bool = False,
+    ) -> None:
+        """Without a rescuer, a device that is lost is given up at once."""
+        self._services = services
+        self._lease = lease
+        self._executor = executor
+        self._rescuer = rescuer
+        self._quarantine = quarantine
+        self._may_reboot = may_reboot
+        #: Devices that work, or are about to; one that is waited for isn't among them.
+        self._working: set[Serial] = set()
+        self._lock = threading.Lock()
+
+    def run(self, turns: Sequence[tuple[Device, Callable[[], Work]]], lost: MutableMapping[Serial, str]) -> None:
+        """Do all devices' work; ``lost`` gets those that were given up, with the reason.
+
+        Raises what the executor raises: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
+        """
+        # This computer drives the phones: measured at the same time, its figures would be adb's.
+        for is_host in (False, True):
+            now = [(device, begin) for device, begin in turns if (device.kind is DeviceKind.HOST) is is_host]
+            self._working = {device.serial for device, _ in now}
+            self._executor.run([(str(device.serial), self._turn(device, begin, lost)) for device, begin in now])
+
+    def _turn(self, device: Device, begin: Callable[[], Work], lost: MutableMapping[Serial, str]) -> Callable[[], None]:
+        def turn() -> None:
+            reason = ""
+            try:
+                with self._lease.acquire(device.serial):
+                    try:
+                        self._until_done(device, begin)
+                    finally:
+                        self._put_back(device)
+            except DeviceError as error:
+                reason = str(error).removeprefix(f"{device.serial}: ")
+                lost[device.serial] = reason
+                self._keep_out(device, quarantine_reason(error))
+            finally:
+                self._is_working(device.serial, False)
+                self._services.observer.on_event(
+                    DeviceFinished(serial=device.serial, left=begin().left(), reason=reason)
+                )
+
+        return turn
+
+    def _until_done(self, device: Device, begin: Callable[[], Work]) -> None:
+        """Work until nothing is open; a device that was lost and comes back goes on where it was."""
+        fruitless, left_before = 0, -1
+        while True:
+            # Read under the lease: nobody else adds to it now.
+            work = begin()
+            try:
+                work.run()
+            except DeviceError as error:
+                left = work.left()
+                fruitless = fruitless + 1 if left == left_before else 0
+                left_before = left
+                if fruitless >= RETURNS_MAX:
+                    self._keep_out(device, f"it was lost {fruitless + 1} times without a run in between: {error}")
+                    raise
+                if not _may_return(error) or not self._is_back(device, error):
+                    raise
+            else:
+                return
+
+    def _is_back(self, device: Device, error: DeviceError) -> bool:
+        """Wait for a device that was lost as long as others work: it costs nothing then."""
+        if self._rescuer is None or self._services.cancelled.is_set():
+            return False
+        text = str(error).removeprefix(f"{device.serial}: ")
+        self._note(device, f"lost: {text}; what it left waits for its return", is_problem=True)
+        self._is_working(device.serial, False)
+        is_back = self._rescuer.rescue(
+            device,
+            keep_waiting=lambda: bool(self._working),
+            may_reboot=self._may_reboot,
+            on_note=lambda text: self._note(device, text),
+            cancelled=self._services.cancelled,
+        )
+        if is_back:
+            self._is_working(device.serial, True)
+            self._note(device, "is back")
+        return is_back
+
+    def _is_working(self, serial: Serial, is_so: bool) -> None:
+        with self._lock:
+            if is_so:
+                self._working.add(serial)
+            else:
+                self._working.discard(serial)
+
+    def _keep_out(self, device: Device, reason: str) -> None:
+        if reason and self._quarantine is not None:
+            self._quarantine.put(device.serial, reason)
+            text = f"is in quarantine; 'benchfarm device release {device.serial}' ends it"
+            self._note(device, text, is_problem=True)
+
+    def _put_back(self, device: Device) -> None:
+        """Undo what was changed; what can't be undone now stays in the journal and is named."""
+        try:
+            self._services.conditioner.restore(device, on_note=lambda text: self._note(device, text, is_problem=True))
+        except BenchfarmError as error:
+            text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
+            self._note(device, text, is_problem=True)
+
+    def _note(self, device: Device, text: str, *, is_problem: bool = False) -> None:
+        self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=is_problem))
+
+
+def _may_return(error: DeviceError) -> bool:
+    """Whether waiting may help: the way to the device is lost, or another one is in its place."""
+    if isinstance(error, DeviceBusyError):
+        return False
+    return error.transient or isinstance(error, DeviceChangedError | AdbUnavailableError | NoDeviceError)
