@@ -31,6 +31,7 @@ from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, Tool
 from orchestrator.resources import data_folder
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts.download import Downloader
     from orchestrator.artifacts.fetching import BuildFetcher
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.inventory import Labels
@@ -201,6 +202,15 @@ class Farm:
             deadline_s=timeout_s,
         )
         return BuildFetcher(self.library, downloader)
+
+    def model_downloader(self, *, mirror: str = "") -> Downloader:
+        """What downloads models; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
+        from orchestrator.artifacts.addresses import parse_mirror
+        from orchestrator.artifacts.download import Downloader
+
+        return Downloader(
+            self.settings.cache_folder / "downloads", mirror=parse_mirror(mirror or self.settings.mirror)
+        )
 
     @cached_property
     def flag_book(self) -> HelpFlagBook:
