@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, group, show
+from orchestrator.cli.frame import Json, group, show, split
 
-models_app = group("models", "Look inside models; the sample models.")
+models_app = group("models", "Look inside models, build and fetch them; the sample models.")
 
 
 @models_app.command("inspect")
@@ -63,3 +63,86 @@ def _models_samples(
     from orchestrator.cli import models
 
     show(lambda _: models.samples(build), as_json=as_json)
+
+
+@models_app.command("build")
+def _models_build(
+    sources: Annotated[
+        list[str], typer.Argument(metavar="SOURCE...", help="Name, SavedModel folder, or .keras or .h5 file.")
+    ],
+    variants: Annotated[
+        list[str] | None, typer.Option("--variant", help="float32, float16, dynamic-range, int8, int16x8 (a,b).")
+    ] = None,
+    batches: Annotated[
+        list[str] | None, typer.Option("--batch", help="Batch sizes (1,4), or as-is; 1 when left out.")
+    ] = None,
+    sizes: Annotated[
+        list[str] | None, typer.Option("--size", help="Pixels of a side (128,224); the usual when left out.")
+    ] = None,
+    weights: Annotated[str, typer.Option(help="random, imagenet (downloaded by Keras), or a weights file.")] = "random",
+    representative: Annotated[
+        str, typer.Option(help="Samples for int8 and int16x8 (.npy, .npz by input); random when left out.")
+    ] = "",
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of random weights and samples.")] = 0,
+    flex: Annotated[bool, typer.Option("--flex", help="Leave TensorFlow's own operators in.")] = False,
+    signature: Annotated[str, typer.Option(help="Entry of a SavedModel.")] = "serving_default",
+    accuracy: Annotated[
+        float | None, typer.Option(min=0, max=100, help="Percent, when you know it; needs --accuracy-source.")
+    ] = None,
+    accuracy_source: Annotated[str, typer.Option(help="Who measured the accuracy how, or an address.")] = "",
+    metric: Annotated[str, typer.Option(help="What the accuracy is of.")] = "top-1",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for files and models.yaml; the data folder otherwise.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Build .tflite files with TensorFlow: variants, batches and sizes; models.yaml says how to build them again."""
+    from orchestrator.cli import zoo, zoo_options
+
+    orders = zoo_options.orders(
+        sources=sources,
+        variants=split(variants),
+        batches=split(batches),
+        sizes=split(sizes),
+        weights=weights,
+        representative=representative,
+        seed=seed,
+        flex=flex,
+        signature=signature,
+    )
+    known = zoo_options.known_accuracy(accuracy, metric, accuracy_source)
+    show(lambda settings: zoo.build(settings, orders, out=out, accuracy=known), as_json=as_json)
+
+
+@models_app.command("fetch")
+def _models_fetch(
+    names: Annotated[list[str], typer.Argument(help="Models of the published tables, see 'benchfarm models list'.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for files and models.yaml; the data folder otherwise.")
+    ] = None,
+    mirror: Annotated[
+        str, typer.Option("--mirror", help="Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")
+    ] = "",
+    accept_changed: Annotated[
+        bool, typer.Option("--accept-changed", help="Take what isn't the content of the first time.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Download models of the published tables; each is held to the content that it had at first sight."""
+    from orchestrator.cli import zoo
+
+    show(
+        lambda settings: zoo.fetch(settings, names, out=out, mirror=mirror, accept_changed=accept_changed),
+        as_json=as_json,
+    )
+
+
+@models_app.command("list")
+def _models_list(
+    folder: Annotated[Path | None, typer.Argument(help="Folder of a models.yaml; the data folder otherwise.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the models that models.yaml knows, and the names that can be built or fetched."""
+    from orchestrator.cli import zoo
+
+    show(lambda settings: zoo.list_models(settings, folder), as_json=as_json)

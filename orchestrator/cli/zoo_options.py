@@ -1,0 +1,63 @@
+"""What the options of ``benchfarm models build`` mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.errors import UsageError
+from orchestrator.models.building import VARIANTS, BuildOrder
+from orchestrator.models.networks import NAMES
+from orchestrator.records.model import Accuracy
+
+_AS_IS = "as-is"
+
+
+def orders(
+    *,
+    sources: Sequence[str],
+    variants: Sequence[str],
+    batches: Sequence[str],
+    sizes: Sequence[str],
+    weights: str,
+    representative: str,
+    seed: int,
+    flex: bool,
+    signature: str,
+) -> list[BuildOrder]:
+    """Return one order for each source; raises UsageError for what can't be."""
+    for variant in variants:
+        if variant not in VARIANTS:
+            raise UsageError(f"{variant!r} is no variant", hint=f"choose of {', '.join(VARIANTS)}")
+    return [
+        BuildOrder(
+            source=source if source in NAMES else str(Path(source).expanduser().absolute()),
+            variants=tuple(dict.fromkeys(variants)) or ("float32",),
+            batches=() if tuple(batches) == (_AS_IS,) else _numbers("--batch", batches) or (1,),
+            sizes=_numbers("--size", sizes),
+            weights=weights if weights in {"random", "imagenet"} else str(Path(weights).expanduser().absolute()),
+            representative=str(Path(representative).expanduser().absolute()) if representative else "",
+            seed=seed,
+            flex=flex,
+            signature=signature,
+        )
+        for source in dict.fromkeys(sources)
+    ]
+
+
+def _numbers(option: str, values: Sequence[str]) -> tuple[int, ...]:
+    for value in values:
+        if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 65536:
+            raise UsageError(f"{option} {value!r} isn't a number from 1 to 65536")
+    return tuple(dict.fromkeys(int(value) for value in values))
+
+
+def known_accuracy(percent: float | None, metric: str, source: str) -> Accuracy | None:
+    """Return an accuracy with its source; a figure that nobody vouches for isn't taken."""
+    if percent is None:
+        if source:
+            raise UsageError("--accuracy-source is for --accuracy", hint="give the figure, too")
+        return None
+    if not source.strip():
+        raise UsageError("an accuracy needs its source", hint="give --accuracy-source 'who measured it how'")
+    return Accuracy(percent=percent, metric=metric, source=source)
