@@ -1,75 +1,87 @@
 """A year of a lab in one store: its size, and how long the questions over many nights take.
 
-    python benchmarks/history.py [--nights 36] --samples STORE [--postgresql URL]
+    python benchmarks/history.py --samples STORE [--nights 365] [--build-nights 30] [--postgresql URL] [--keep FILE]
 
 40 phones x 30 models x 6 configurations, one invocation a night. The bodies are real ones: what campaigns of virtual
 phones printed (``--samples``, a store with two runs of each case or more), packed with report, verdict and states by
-the store itself, against the first run of the case. To be done in minutes they are used again and again, and rows are
-inserted in bulk; each series has a pattern of its own. A new build every 30 nights. No run has a finding, as the
-trusted runs of real phones. The reading is measured against the same question in plain SQL.
+the store itself against another run of the same series. To be done in minutes they are used again and again, and rows
+are inserted in bulk; each series has a pattern of its own. No run has a finding, as the trusted runs of real phones.
+One step of 8 % in 60 series is built in. The reading is measured against the same question in plain SQL, in turns.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
+import os
 import resource
 import sqlite3
 import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-from sqlalchemy import insert
+from sqlalchemy import Connection, insert, select
 
 from orchestrator.engine.history import Question, find_regressions
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
+from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Model, ToolName
 from orchestrator.store.opening import open_store
 from orchestrator.store.packing import NOTHING, Pattern, pack
-from orchestrator.store.registry import insert_case
+from orchestrator.store.plans import pack_plan
+from orchestrator.store.registry import insert_cases
+from orchestrator.store.rows import documents_of
 from orchestrator.store.sql import SqlStore
-from orchestrator.store.tables import INVOCATIONS, PATTERNS, RUNS
+from orchestrator.store.tables import CASES, PATTERNS, PLANS, RUNS
 
 START = datetime(2025, 11, 1, 22, tzinfo=UTC)
 PHONES, MODELS = 40, 30
+#: Series that get slower, and how many nights before the last.
+STEPS, STEP_NIGHTS = 60, 10
 CONFIGURATIONS = [(d, t) for d in (DelegateName.XNNPACK, DelegateName.CPU) for t in (1, 4)] + [
     (DelegateName.GPU, 1),
     (DelegateName.NNAPI, 1),
 ]
-BUILD_NIGHTS = 30
 
 
-def sample_sections(source: Path) -> list[list[tuple[str, bytes]]]:
-    """Return the sections of the runs of a store that a campaign of a virtual phone filled."""
-    from orchestrator.store.rows import documents_of
-
+def sample_sections(source: Path) -> list[list[list[tuple[str, bytes]]]]:
+    """Return of each series the sections of its completed runs, of a store that campaigns of a virtual phone filled."""
     store = open_store(source)
-    found = []
+    found: dict[str, list[list[tuple[str, bytes]]]] = {}
     for run in store.runs(with_attachments=True):
+        if run.latency_us is None:
+            continue
         documents = {name: text for name, text in documents_of(run).items() if text is not None}
         sections = [(f"document:{name}", text.encode()) for name, text in documents.items()]
         sections += [(f"attachment:{item.name}", item.data) for item in run.attachments]
         # The id of a run is known to its reader and costs a byte or two; here it would tie a body to one run.
-        found.append([(name, content.replace(run.run_id.encode(), b"0" * 31 + b"1")) for name, content in sections])
+        same = [(name, content.replace(run.run_id.encode(), b"0" * 31 + b"1")) for name, content in sections]
+        found.setdefault(run.case.series_key, []).append(same)
     store.close()
-    return found
+    pools = [runs for runs in found.values() if len(runs) > 1]
+    if not pools:
+        raise SystemExit(f"{source}: holds no series of two runs or more")
+    return pools
 
 
 class Year:
     """Fills a store night by night."""
 
-    def __init__(self, store: SqlStore, samples: list[list[tuple[str, bytes]]]) -> None:
+    def __init__(
+        self, store: SqlStore, samples: list[list[list[tuple[str, bytes]]]], nights: int, build_nights: int
+    ) -> None:
         self.store = store
         self.generator = np.random.default_rng(20261122)
         self.samples = samples
+        self.nights = nights
+        self.build_nights = build_nights
         self.phones = [
             DeviceFacts(
                 serial=Serial(f"phone-{n:02d}"),
@@ -88,13 +100,8 @@ class Year:
         self.pattern_of: dict[int, int] = {}
 
     def _pool(self, place: int) -> tuple[bytes, list[bytes]]:
-        groups: dict[str, list[list[tuple[str, bytes]]]] = {}
-        for item in self.samples:
-            groups.setdefault(re.sub("runs/[0-9a-f]+", "", item[0][1].decode()), []).append(item)
-        same = list(groups.values())[place % len(groups)]
-        first = same[0]
-        pattern = Pattern(first)
-        bodies = [pack(sections, pattern, known=[b"0" * 31 + b"1"]) for sections in same[1:]]
+        first, *others = self.samples[place % len(self.samples)]
+        bodies = [pack(sections, Pattern(first), known=[b"0" * 31 + b"1"]) for sections in others]
         return pack(first, NOTHING), bodies
 
     def night(self, number: int) -> None:
@@ -102,7 +109,7 @@ class Year:
         build = Build(
             name="native",
             tool=ToolName.NATIVE,
-            sha256=BuildSha(f"{number // BUILD_NIGHTS:064x}"),
+            sha256=BuildSha(f"{number // self.build_nights:064x}"),
             abi="arm64-v8a",
             is_virtual=True,
         )
@@ -119,42 +126,42 @@ class Year:
             host="farm-1",
         )
         self.store.begin_campaign(campaign, devices=self.phones, models=self.models, builds=[build])
-        if number % BUILD_NIGHTS == 0:
-            self.case_no = self._cases(build)
-        self._insert(number, at)
-
-    def _cases(self, build: Build) -> list[int]:
-        numbers = []
         with self.store._database.writing() as connection:
-            place = 0
-            for device, phone in enumerate(self.phones):
-                for model in self.models:
-                    for configuration, (delegate, threads) in enumerate(CONFIGURATIONS):
-                        case = Case(
-                            serial=phone.serial,
-                            model_sha256=model.sha256,
-                            model_name=model.name,
-                            delegate=delegate,
-                            threads=threads,
-                            tool=ToolName.NATIVE,
-                            build_sha256=build.sha256,
-                        )
-                        numbers.append(insert_case(connection, case, device_no=device + 1, is_virtual=True))
-                        if place not in self.pattern_of:
-                            row = {
-                                "series_key": case.series_key,
-                                "run_pass": "timing",
-                                "outcome": "completed",
-                                "body": self.pools[configuration][0],
-                            }
-                            key = connection.execute(insert(PATTERNS), row).inserted_primary_key
-                            self.pattern_of[place] = key[0]
-                        place += 1
-        return numbers
+            if number % self.build_nights == 0:
+                self._cases(connection, build)
+            self._insert(connection, number, at)
 
-    def _insert(self, number: int, at: datetime) -> None:
+    def _cases(self, connection: Connection, build: Build) -> None:
+        """Store the cases of a build, as begin_campaign does, and a pattern for each series that is new."""
+        cases = [
+            Case(
+                serial=phone.serial,
+                model_sha256=model.sha256,
+                model_name=model.name,
+                delegate=delegate,
+                threads=threads,
+                tool=ToolName.NATIVE,
+                build_sha256=build.sha256,
+            )
+            for phone in self.phones
+            for model in self.models
+            for delegate, threads in CONFIGURATIONS
+        ]
+        numbers: dict[CaseKey, int] = {}
+        insert_cases(connection, cases, numbers)
+        self.case_no = [numbers[case.case_key] for case in cases]
+        if not self.pattern_of:
+            series_of = dict(connection.execute(select(CASES.c.case_no, CASES.c.series_no)).all())
+            for place, case_no in enumerate(self.case_no):
+                pattern = {"series_no": series_of[case_no], "run_pass": "timing", "outcome": "completed"}
+                pattern["body"] = self.pools[place % len(CONFIGURATIONS)][0]
+                self.pattern_of[place] = connection.execute(insert(PATTERNS), pattern).inserted_primary_key[0]
+
+    def _insert(self, connection: Connection, number: int, at: datetime) -> None:
         count = self.level.size
         figures = self.level * np.exp(self.generator.normal(0, self.noise))
+        if number >= self.nights - STEP_NIGHTS:
+            figures[:: figures.size // STEPS] *= 1.08
         order = self.generator.permutation(count).tolist()
         picks = self.generator.integers(0, 1 << 30, count).tolist()
         rows = []
@@ -192,45 +199,60 @@ class Year:
                     "body": self.pools[configuration][1][picks[place] % len(self.pools[configuration][1])],
                 }
             )
-        planned = [
-            {
-                "campaign_no": number + 1,
-                "position": position,
-                "case_no": row["case_no"],
-                "run_pass": "timing",
-                "number": 0,
-            }
-            for position, row in enumerate(rows)
-        ]
-        with self.store._database.writing() as connection:
-            connection.execute(insert(INVOCATIONS), planned)
-            connection.execute(insert(RUNS), rows)
+        order = self.generator.permutation(len(rows))
+        planned = [(self.case_no[place], "timing", 0) for place in order.tolist()]
+        plan = {"campaign_no": number + 1, "invocation_count": len(planned), "body": pack_plan(planned)}
+        connection.execute(insert(PLANS), plan)
+        connection.execute(insert(RUNS), rows)
 
 
-def timed(work) -> float:
-    """Return the median of three."""
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
+def timed(work: Callable[[], object], times: int = 3) -> tuple[float, float]:
+    """Return the medians of wall time and of this process's own CPU time, in seconds."""
+    found = []
+    for _ in range(times):
+        wall, cpu = time.perf_counter(), time.process_time()
         work()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        found.append((time.perf_counter() - wall, time.process_time() - cpu))
+    walls, cpus = zip(*found, strict=True)
+    return statistics.median(walls), statistics.median(cpus)
 
 
-def questions(store: SqlStore, nights: int) -> Iterator[tuple[str, float]]:
+def questions(store: SqlStore, nights: int) -> Iterator[tuple[str, tuple[float, float]]]:
     """Yield what was asked, and how many seconds it took."""
     since = START + timedelta(days=nights - 90)
+    with store._database.reading() as connection:
+        plain = (
+            "SELECT case_no, campaign_no, latency_us, quality FROM runs WHERE campaign_no > {} AND run_pass = 'timing'"
+        )
+        yield (
+            "plain SQL, last 90 nights",
+            timed(lambda: connection.connection.cursor().execute(plain.format(nights - 90)).fetchall()),
+        )
     yield "last 90 nights of every series", timed(lambda: store.points(since=since))
     key = next(iter(store.series()))
     yield "one series, all nights", timed(lambda: store.points(series_keys=[key]))
     yield "regressions over all series", timed(lambda: find_regressions(store, Question()))
     yield "a run by the beginning of its id", timed(lambda: store.run_ids("abc"))
+    yield "progress of all campaigns", timed(store.progress)
+
+
+def tables_mb(path: Path) -> dict[str, float]:
+    """Return the size of each table and index, where this SQLite can tell."""
+    with closing(sqlite3.connect(path)) as connection:
+        try:
+            found = connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC LIMIT 12")
+            return {name: round(size / 1e6, 1) for name, size in found}
+        except sqlite3.OperationalError:
+            return {}
 
 
 def main() -> None:
     """Measure and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nights", type=int, default=36)
+    parser.add_argument("--nights", type=int, default=365)
+    parser.add_argument(
+        "--build-nights", type=int, default=30, help="nights until the next build; 1 is a new one each night"
+    )
     parser.add_argument("--samples", type=Path, required=True, help="a store that a campaign of virtual phones filled")
     parser.add_argument("--postgresql", default="", help="URL of an empty database; an SQLite file when left out")
     options = parser.parse_args()
@@ -239,7 +261,7 @@ def main() -> None:
         store = open_store(options.postgresql or path)
         assert isinstance(store, SqlStore)
         start = time.perf_counter()
-        year = Year(store, sample_sections(options.samples))
+        year = Year(store, sample_sections(options.samples), options.nights, options.build_nights)
         for night in range(options.nights):
             year.night(night)
         build_s = time.perf_counter() - start
@@ -257,21 +279,22 @@ def main() -> None:
             "size_bytes": size,
             "bytes_per_run": round(size / runs, 1),
             "body_bytes": round(float(body), 1),
-            "raw_bytes": round(float(np.mean([sum(len(c) for _, c in item) for item in year.samples]))),
+            "raw_bytes": round(
+                float(np.mean([sum(len(c) for _, c in item) for runs in year.samples for item in runs]))
+            ),
             "year_gb": round(size / runs * 365 * year.level.size / 1e9, 3),
             "build_s": round(build_s, 1),
-            "questions_s": {name: round(seconds, 3) for name, seconds in questions(store, options.nights)},
+            "load": os.getloadavg()[0],
+            "wall_and_cpu_s": {
+                name: [round(value, 3) for value in seconds] for name, seconds in questions(store, options.nights)
+            },
+            "changes_found": len(find_regressions(store, Question()).changes),
             "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
             "sqlite": sqlite3.sqlite_version,
         }
-        if not options.postgresql:
-            with sqlite3.connect(path) as plain:
-                query = (
-                    "SELECT case_no, campaign_no, latency_us FROM runs WHERE campaign_no > ? AND run_pass = 'timing'"
-                )
-                floor = timed(lambda: plain.execute(query, (options.nights - 90,)).fetchall())
-            figures["plain_sql_last_90_nights_s"] = round(floor, 3)
         store.close()
+        if not options.postgresql:
+            figures["tables_mb"] = tables_mb(path)
     print(json.dumps(figures, indent=2))
 
 

@@ -77,9 +77,8 @@ def mann_whitney(latency: np.ndarray) -> np.ndarray:
 
 
 DETECTORS: dict[str, Detector] = {
-    "partitioning, sensitive (40)": partitioning(Preset.SENSITIVE.penalty),
-    "partitioning, default (55)": partitioning(Preset.DEFAULT.penalty),
-    "partitioning, quiet (90)": partitioning(Preset.QUIET.penalty),
+    **{f"partitioning, {preset.value} ({preset.penalty:g})": partitioning(preset.penalty) for preset in Preset},
+    "partitioning (55)": partitioning(55.0),
     "fixed 5 % threshold": fixed_threshold,
     "Mann-Whitney 5 v 20": mann_whitney,
 }

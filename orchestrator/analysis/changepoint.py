@@ -48,7 +48,7 @@ class Preset(enum.StrEnum):
     @property
     def penalty(self) -> float:
         """The penalty for a cut."""
-        return {Preset.SENSITIVE: 40.0, Preset.DEFAULT: 55.0, Preset.QUIET: 90.0}[self]
+        return {Preset.SENSITIVE: 35.0, Preset.DEFAULT: 45.0, Preset.QUIET: 90.0}[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,6 +165,7 @@ def test_detection_meets_its_bar_at_quiet_phones_noise() -> None:
 
     assert alarmed(1.05)[0] >= 0.99
     share, delay = alarmed(1.03)
-    assert share >= 0.85
+    assert share >= 0.9
     assert delay <= 3
-    assert alarmed(1.0)[0] <= 0.05
+    # Three candidates for 1,000 series-nights: these are 14 nights.
+    assert alarmed(1.0)[0] <= 0.003 * (nights - step)
