@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +55,8 @@ def build(
         raise ModelError(f"{failures[0].name}: {failures[0].reason}", hint=failures[0].hint)
     lines = [table(("model", "size", "sha256", "file"), rows, right=(1,))]
     lines += [f"{item.name} couldn't be built: {item.reason} {item.hint}".rstrip() for item in failures]
-    lines += sorted({f"{entry.name}: {entry.note}" for entry in entries if entry.note})
+    notes = Counter(entry.note for entry in entries if entry.note)
+    lines += [f"{count} of {len(entries)}: {note}" for note, count in notes.items()]
     lines.append(f"how to build them again is in {manifest}")
     data = {"models": entries, "failures": failures, "manifest": manifest}
     return CommandResult(text="\n".join(lines), data=data, exit_code=1 if failures else 0)

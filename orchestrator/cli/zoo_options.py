@@ -31,7 +31,7 @@ def orders(
             raise UsageError(f"{variant!r} is no variant", hint=f"choose of {', '.join(VARIANTS)}")
     return [
         BuildOrder(
-            source=source if source in NAMES else str(Path(source).expanduser().absolute()),
+            source=_source(source),
             variants=tuple(dict.fromkeys(variants)) or ("float32",),
             batches=() if tuple(batches) == (_AS_IS,) else _numbers("--batch", batches) or (1,),
             sizes=_numbers("--size", sizes),
@@ -43,6 +43,12 @@ def orders(
         )
         for source in dict.fromkeys(sources)
     ]
+
+
+def _source(text: str) -> str:
+    """Return a name as it is and a file's whole path, so that the manifest's command works from everywhere."""
+    path = Path(text).expanduser()
+    return text if text in NAMES or not path.exists() else str(path.absolute())
 
 
 def _numbers(option: str, values: Sequence[str]) -> tuple[int, ...]:

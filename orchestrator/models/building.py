@@ -194,19 +194,26 @@ def _built(order: BuildOrder, work: Path) -> Iterator[dict[str, Any]]:
 
     for size in order.sizes or (None,):
         for batch in order.batches or (None,):
-            keras.utils.set_random_seed(order.seed)
-            entry, specs = _entry(tf, keras, order, size, batch)
             saved = work / f"saved_{size}_{batch}"
-            _save(tf, entry, specs, saved)
+            specs: dict[str, Any] = {}
+            error: Exception | None = None
+            try:
+                keras.utils.set_random_seed(order.seed)
+                entry, specs = _entry(tf, keras, order, size, batch)
+                _save(tf, entry, specs, saved)
+            except Exception as raised:  # noqa: BLE001 - a size that can't be is no reason to lose the others
+                error = raised
             for variant in order.variants:
                 name = _name(order, size, batch, variant)
                 recipe = _recipe(order, size, batch, variant, tf.__version__, keras.__version__)
                 try:
+                    if error is not None:
+                        raise error
                     converter = tf.lite.TFLiteConverter.from_saved_model(str(saved))
                     _set_up(tf, converter, order, variant, specs)
                     (work / f"{name}.out").write_bytes(bytes(converter.convert()))
-                except Exception as error:  # noqa: BLE001 - one variant that can't be is no reason to lose the others
-                    yield {"name": name, "build": recipe, **_told(error, order)}
+                except Exception as raised:  # noqa: BLE001 - nor is a variant
+                    yield {"name": name, "build": recipe, **_told(raised, order)}
                 else:
                     yield {"name": name, "file": f"{name}.out", "build": recipe}
 
