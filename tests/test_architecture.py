@@ -34,6 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "models": PORTS,
     "executors": PORTS,
     "store": PORTS,
+    "serve": PORTS,
     "report": PORTS | {"analysis", "resources"},
     "engine": PORTS | {"planning", "analysis", "libraries"},
     "virtual": FOUNDATION,
@@ -69,6 +70,9 @@ OWNERS = {
     "perfetto": {"tools/trace_perfetto.py"},
     "filelock": {"devices", "store", "artifacts"},
     "platformdirs": {"bootstrap.py"},
+    "fastapi": {"serve"},
+    "starlette": {"serve"},
+    "uvicorn": {"serve"},
 }
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager", "core"}
 HEAVY = (
@@ -85,6 +89,8 @@ HEAVY = (
     "jinja2",
     "altair",
     "vl_convert",
+    "fastapi",
+    "uvicorn",
 )
 
 

@@ -32,8 +32,8 @@ class NightDetails:
 def night_details(points: Points, table: NightTable, *, only: Collection[CampaignId] | None = None) -> NightDetails:
     """Return what is known about each figure of a table, from the points that it was made of.
 
-    The interval is Student's t on the logarithms of the night's invocations, as a report's below 20 invocations, without
-    the errors of the single invocations: the points don't have them.
+    The interval is Student's t on the logarithms of the night's invocations, as a report's below 20 invocations, but
+    without the errors of the single invocations: the points don't have them.
 
     Args:
         points: those that the table was made of; others are passed over.
@@ -90,7 +90,7 @@ def _cells(
     series = np.array([series_place.get(item.series_key, -1) for item in points.series], dtype=np.int64)
     if not points.series_at:
         return np.empty(0, np.int64), np.empty(0, bool)
-    night = nights[np.frombuffer(points.campaign_at, dtype=np.int64)]
-    row = series[np.frombuffer(points.series_at, dtype=np.int64)]
+    night = nights[np.asarray(points.campaign_at, dtype=np.int64)]
+    row = series[np.asarray(points.series_at, dtype=np.int64)]
     kept = (night >= 0) & (row >= 0)
     return (row * len(table.nights) + night)[kept], kept

@@ -31,6 +31,7 @@ from orchestrator.report.packing import pack
 from orchestrator.report.pictures import has_chart_data, packed_runtime
 from orchestrator.report.published import SOURCE
 from orchestrator.report.sections import grids_of
+from orchestrator.report.site import STATE_CLASSES, SiteChange, page_name
 from orchestrator.report.tables import (
     NOTHING,
     delegate_text,
@@ -41,7 +42,7 @@ from orchestrator.report.tables import (
 )
 from orchestrator.report.traces import condition_traces, sample_traces
 from orchestrator.resources import data_folder
-from orchestrator.units import US_PER_MS, format_bytes, format_duration
+from orchestrator.units import US_PER_MS, format_bytes, format_duration, format_latency
 
 #: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be printed. Beyond,
 #: they are folded into the page and unfolded when they are looked at.
@@ -283,6 +284,10 @@ def _environment() -> jinja2.Environment:
         "battery": battery_text,
         "clocks": clocks_text,
         "clusters": _clusters_text,
+        "latency": format_latency,
+        "change": _change_text,
+        "page_name": page_name,
+        "state_class": _state_class,
     }
     environment.filters |= filters
     environment.globals |= {
@@ -303,6 +308,15 @@ def _finalize(value: object) -> object:
     if type(value) is str:
         return value if value.isprintable() else visible(value)
     return "" if value is None else value
+
+
+def _change_text(difference: float | None) -> str:
+    """Return a relative difference with its sign: ``+8.1 %``."""
+    return NOTHING if difference is None else f"{difference * 100:+.1f} %"
+
+
+def _state_class(change: SiteChange) -> str:
+    return STATE_CLASSES.get(change.state, "v-warning")
 
 
 def _moment(moment: datetime | None) -> str:

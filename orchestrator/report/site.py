@@ -36,6 +36,9 @@ STATUS_WORDS: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.CANNOT: "can't be confirmed",
 }
 
+#: What became of a change -> the class that colours it; any other is a doubt.
+STATE_CLASSES: Final[Mapping[str, str]] = {"confirmed": "v-error", "refuted": "t-full", "expected": "tied"}
+
 
 def page_name(identity: str) -> str:
     """Return the file name, without its ending, of a series' or campaign's page; whatever it is called."""
@@ -191,12 +194,15 @@ class SiteSeries:
 
     @property
     def badness(self) -> float:
-        """How bad it is, for the order of the overview: the slow-down by its newest change that counts, or of its newest
-        figure against the window, whichever is more; in logarithms, so that speed-ups come last.
+        """The order of the overview: the logarithm of the slow-down, by its newest change or against the window.
+
+        The larger counts. After a change that is expected or refuted, the nights since then are the window.
         """
-        worst = math.log1p(self.against_window or 0.0)
         newest = self.newest
-        return max(worst, math.log(newest.ratio)) if newest is not None and newest.counts else worst
+        if newest is not None and not newest.counts:
+            return math.log(self.last_us / newest.after_us)
+        worst = math.log1p(self.against_window or 0.0)
+        return worst if newest is None else max(worst, math.log(newest.ratio))
 
     @property
     def label(self) -> str:
@@ -270,7 +276,7 @@ class Site:
                 campaigns=tuple(campaigns.get(number, ())),
             )
             for number, (night, median, low, high, count, is_trusted) in enumerate(columns)
-            if median == median  # noqa: PLR0124 - not NaN
+            if math.isfinite(median)
         ]
 
     @property

@@ -1,0 +1,244 @@
+"""The pages of a site of history pages as HTML, and the files that they share."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from orchestrator.report.grids import Column, Grid
+from orchestrator.report.labels import column_decimals
+from orchestrator.report.packing import pack
+from orchestrator.report.pictures import packed_runtime
+from orchestrator.report.render import render_template
+from orchestrator.report.site import SILENT_NIGHTS, STATE_CLASSES, Site, SiteNight, SiteSeries, ms
+from orchestrator.report.sparklines import CHART_SIZE, NightChart, night_chart, spark_box, spark_path
+from orchestrator.resources import data_folder
+from orchestrator.units import US_PER_MS
+
+#: Rows of the overview for browsers without scripts.
+_PLAIN_ROWS: Final = 200
+_MOST_GROUPS: Final = 12
+_MOST_MEMBERS: Final = 20
+#: A figure this much off the window's median is told as slower or faster.
+_NOTEWORTHY: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedFile:
+    """A file that many pages refer to; its name has its content's hash."""
+
+    path: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NightCells:
+    night: date
+    median: str
+    interval: str
+    invocations: int
+    quality: str
+    links: Sequence[tuple[str, str]]
+
+
+@cache
+def style_file() -> SharedFile:
+    """Return the style sheet: the report's, and what only these pages have."""
+    return _shared("benchfarm", "css", _joined("report.css", "site.css"))
+
+
+@cache
+def script_file() -> SharedFile:
+    """Return the script: the report's frame and tables, and what only these pages have."""
+    return _shared("benchfarm", "js", _joined("page.js", "grid.js", "site.js"))
+
+
+@cache
+def library_file(cache_folder: Path | None) -> SharedFile:
+    """Return the charts' library that the campaigns' pages share."""
+    return _shared("vega", "js", gzip.decompress(base64.b64decode(packed_runtime(cache_folder))))
+
+
+def _joined(*names: str) -> bytes:
+    folder = data_folder("reports") / "templates"
+    return b"".join((folder / name).read_bytes() for name in names)
+
+
+def _shared(stem: str, ending: str, content: bytes) -> SharedFile:
+    return SharedFile(path=f"assets/{stem}-{hashlib.sha256(content).hexdigest()[:12]}.{ending}", content=content)
+
+
+@cache
+def templates_key() -> str:
+    """Return a hash of all templates: with another one, pages look another way."""
+    files = sorted((data_folder("reports") / "templates").iterdir())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+def overview_page(site: Site) -> str:
+    """Return the overview: what changed, and all series, worst first."""
+    paths = [_spark(site, row) for row in site.series]
+    return _page(
+        "site_overview.html.j2",
+        site,
+        here="overview",
+        root="",
+        counts=_counts(site),
+        groups=site.groups[:_MOST_GROUPS],
+        more_groups=max(0, len(site.groups) - _MOST_GROUPS),
+        most_members=_MOST_MEMBERS,
+        plain_rows=list(zip(site.series[:_PLAIN_ROWS], paths, strict=False)),
+        box=spark_box(len(site.nights)),
+        fold=pack(_grid(site, paths).to_page()),
+        is_virtual=site.has_virtual,
+        is_mixed=site.has_real,
+    )
+
+
+def campaigns_page(site: Site) -> str:
+    """Return the index of campaigns."""
+    return _page(
+        "site_campaigns.html.j2",
+        site,
+        here="campaigns",
+        root="../",
+        is_virtual=any(item.is_virtual for item in site.campaigns),
+        is_mixed=site.has_real,
+    )
+
+
+def series_page(site: Site, row: SiteSeries) -> str:
+    """Return the page of one series."""
+    nights = site.nights_of(row)
+    chart = night_chart(
+        [night.night for night in nights],
+        [night.median_us / US_PER_MS for night in nights],
+        [night.low_us / US_PER_MS for night in nights],
+        [night.high_us / US_PER_MS for night in nights],
+        [night.is_trusted for night in nights],
+    )
+    places = {night.night: at for night, at in zip(nights, chart.places, strict=True)}
+    return _page(
+        "site_series.html.j2",
+        site,
+        here="series",
+        root="../",
+        row=row,
+        nights=nights,
+        chart=chart,
+        size=CHART_SIZE,
+        changes=[(change, places[change.night]) for change in row.changes if change.night in places],
+        events=[(event, at) for event in row.events if (at := _place(event.night, nights, chart)) is not None],
+        night_rows=list(_night_rows(site, nights, chart)),
+        is_virtual=row.is_virtual,
+        is_mixed=False,
+    )
+
+
+def series_pages(site: Site) -> Iterator[tuple[str, str]]:
+    """Yield the path and the content of each series' page."""
+    for row in site.series:
+        yield f"series/{row.page}", series_page(site, row)
+
+
+def _page(template: str, site: Site, **values: object) -> str:
+    assets = {"css": style_file().path, "js": script_file().path}
+    return render_template(template, site=site, assets=assets, silent_nights=SILENT_NIGHTS, **values)
+
+
+def _place(night: date, nights: Sequence[SiteNight], chart: NightChart) -> float | None:
+    """Return where a day is on the chart: at the first night from it on; None when it is outside."""
+    if not nights or not nights[0].night <= night <= nights[-1].night:
+        return None
+    return next(at for item, at in zip(nights, chart.places, strict=True) if item.night >= night)
+
+
+def _night_rows(site: Site, nights: Sequence[SiteNight], chart: NightChart) -> Iterator[tuple[float, _NightCells]]:
+    digits = column_decimals([night.median_us / US_PER_MS for night in nights])
+    for night, at in reversed(list(zip(nights, chart.places, strict=True))):
+        low, high = ms(night.low_us), ms(night.high_us)
+        campaigns = [site.pages_of_campaigns.get(identity) for identity in night.campaigns]
+        yield (
+            at,
+            _NightCells(
+                night=night.night,
+                median=f"{night.median_us / US_PER_MS:.{digits}f}",
+                interval="---" if low is None or high is None else f"{low:.{digits}f} - {high:.{digits}f}",
+                invocations=night.invocations,
+                quality="trusted" if night.is_trusted else "suspect",
+                links=[(item.page if item.has_page else "", item.name or "report") for item in campaigns if item],
+            ),
+        )
+
+
+def _spark(site: Site, row: SiteSeries) -> str:
+    places = {night: place for place, night in enumerate(site.nights)}
+    marks = [places[change.night] for change in row.changes if change.night in places]
+    return spark_path(row.latency_us.tolist(), marks)
+
+
+def _counts(site: Site) -> dict[str, int]:
+    differences = [row.against_window or 0.0 for row in site.series]
+    changes = [row.newest for row in site.series if row.newest is not None]
+    return {
+        "slower": sum(value >= _NOTEWORTHY for value in differences),
+        "faster": sum(value <= -_NOTEWORTHY for value in differences),
+        "confirmed": sum(change.state == "confirmed" for change in changes),
+        "open": sum(change.state == "not confirmed yet" for change in changes),
+        "silent": sum(row.silent_nights >= SILENT_NIGHTS for row in site.series),
+    }
+
+
+def _grid(site: Site, paths: Sequence[str]) -> Grid:
+    rows = site.series
+    against = [row.against_window for row in rows]
+    newest = [row.newest for row in rows]
+    columns = (
+        Column(label="model", kind="case", values=[row.model for row in rows]),
+        Column(label="nights", kind="spark", values=list(paths), box=spark_box(len(site.nights))),
+        Column(label="last figure", kind="number", unit="ms", values=[row.last_us / US_PER_MS for row in rows]),
+        Column(
+            label="vs window",
+            kind="number",
+            unit="%",
+            values=[None if value is None else 100 * value for value in against],
+            digits=1,
+        ),
+        Column(label="device", values=[row.phone for row in rows], is_choice=True),
+        Column(label="configuration", values=[row.case.configuration for row in rows], is_choice=True),
+        Column(
+            label="newest change",
+            kind="number",
+            unit="%",
+            values=[None if change is None else 100 * (change.ratio - 1) for change in newest],
+            digits=1,
+        ),
+        Column(label="on", values=["" if change is None else f"{change.night}" for change in newest]),
+        Column(
+            label="state",
+            kind="badge",
+            values=["" if change is None else change.state for change in newest],
+            classes=["" if change is None else STATE_CLASSES.get(change.state, "v-warning") for change in newest],
+            is_choice=True,
+        ),
+        Column(label="grade", values=[row.grade for row in rows], is_choice=True),
+        Column(label="last night", values=[f"{site.nights[row.last_place]}" for row in rows], is_choice=True),
+        Column(label="serial", values=[str(row.case.serial) for row in rows], is_choice=True),
+    )
+    return Grid(
+        name="series",
+        caption="All series, worst first",
+        columns=columns,
+        keys=[row.page.removesuffix(".html") for row in rows],
+        virtual=[row.is_virtual for row in rows],
+        judged=[row.is_trusted for row in rows],
+        link=("series/", ".html"),
+        order="worst first",
+    )

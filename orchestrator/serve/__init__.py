@@ -1,0 +1,1 @@
+"""Pages over HTTP: read-only, on loopback unless a token is asked for."""

@@ -1,0 +1,213 @@
+"""The web application: pages from a source, and what keeps strangers and other sites' scripts away from them.
+
+Only GET and HEAD are answered, and only for names that the source knows: no path of a request is ever a file's. A
+request must name a host that this server is known by, so that a site which lets its own name point here (DNS
+rebinding) gets nothing. Pages load nothing from elsewhere, and their policy forbids them to.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+import re
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+from urllib.parse import quote
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import PlainTextResponse, RedirectResponse
+
+from orchestrator.errors import UsageError
+
+_COOKIE: Final = "benchfarm-token"
+_INLINE_SCRIPT: Final = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
+_MEDIA_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+}
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_CLOSED: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedPage:
+    """What is sent for one path."""
+
+    content: bytes
+    media_type: str
+    policy: str = _CLOSED
+    #: Of the content; a browser that has it gets no second copy.
+    tag: str = ""
+
+
+def page_of(path: str, content: bytes) -> ServedPage:
+    """Return a page with the policy that its own scripts need and nothing else does."""
+    ending = path.rpartition(".")[2]
+    scripts = _INLINE_SCRIPT.findall(content) if ending == "html" else []
+    allowed = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(code).digest()).decode()}'" for code in scripts)
+    # A report's charts are compiled by Vega, and its own style sheet and bars' widths stand on the page.
+    own = f"script-src 'self' {allowed} 'unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
+    policy = own if scripts else "script-src 'self'; style-src 'self'; img-src 'self' data:"
+    return ServedPage(
+        content=content,
+        media_type=_MEDIA_TYPES.get(ending, "application/octet-stream"),
+        policy=f"{_CLOSED}; {policy}" if ending == "html" else _CLOSED,
+        tag=f'"{hashlib.sha256(content).hexdigest()[:32]}"',
+    )
+
+
+class PageSource(Protocol):
+    """Where pages come from; called from several threads."""
+
+    def page(self, path: str) -> ServedPage | None:
+        """Return the page of a path without its leading ``/``, None when there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may ask."""
+
+    #: Names and addresses that a request may name as its host, beside loopback's.
+    hosts: Collection[str] = ()
+    #: Whether any address, not name, may be named: for a server that listens on all of them.
+    any_address: bool = False
+    #: Empty: nobody is asked for one.
+    token: str = ""
+    _loopback: Collection[str] = field(default=("localhost", "127.0.0.1", "::1"), repr=False)
+
+    def knows(self, header: str) -> bool:
+        """Whether a request's Host header names this server."""
+        name = _host_name(header)
+        if name in self._loopback or name in {host.lower() for host in self.hosts}:
+            return True
+        return self.any_address and is_address(name)
+
+    def admits(self, request: Request) -> bool:
+        """Whether a request brings the token; every comparison takes the same time."""
+        if not self.token:
+            return True
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        brought = (bearer if scheme.lower() == "bearer" else "", request.cookies.get(_COOKIE, ""))
+        return any([same(self.token, text) for text in brought])  # noqa: C419 - each is compared
+
+
+def same(token: str, text: str) -> bool:
+    """Whether a text is the token, in a time that tells nothing about it."""
+    return secrets.compare_digest(token.encode(), text.encode(errors="replace"))
+
+
+def is_address(name: str) -> bool:
+    """Whether a name is an IP address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this computer can connect to a host."""
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _host_name(header: str) -> str:
+    """Return the name of ``name:port``, of ``[address]:port`` the address."""
+    header = header.strip().lower()
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.rpartition(":")[0] if header.count(":") == 1 else header
+
+
+def make_app(
+    pages: PageSource, *, access: Access, more: Mapping[str, Callable[[], ServedPage]] | None = None
+) -> FastAPI:
+    """Return the application.
+
+    Args:
+        pages: what is served under ``/``.
+        access: who may ask.
+        more: further paths (``metrics``) with what makes their answer.
+    """
+    app = FastAPI(title="benchfarm", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.middleware("http")
+    async def _guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = _refusal(request, access) or await call_next(request)
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers.setdefault("Content-Security-Policy", _CLOSED)
+        return response
+
+    @app.api_route("/{path:path}", methods=["GET", "HEAD"])
+    async def _page(path: str, request: Request) -> Response:
+        special = (more or {}).get(path)
+        page = await run_in_threadpool(special) if special else await run_in_threadpool(pages.page, path)
+        if page is None:
+            return PlainTextResponse("There is no such page.\n", status_code=404)
+        headers = {"Content-Security-Policy": page.policy, "Cache-Control": "no-cache"}
+        if page.tag:
+            headers["ETag"] = page.tag
+            if page.tag in request.headers.get("if-none-match", ""):
+                return Response(status_code=304, headers=headers)
+        return Response(page.content, media_type=page.media_type, headers=headers)
+
+    return app
+
+
+def _refusal(request: Request, access: Access) -> Response | None:
+    """Return what a request gets instead of a page; None for one that may pass."""
+    if not access.knows(request.headers.get("host", "")):
+        return PlainTextResponse("This server isn't known by that name.\n", status_code=421)
+    if request.method not in {"GET", "HEAD"}:
+        return PlainTextResponse("These pages can only be read.\n", status_code=405, headers={"Allow": "GET, HEAD"})
+    if access.token and "token" in request.query_params:
+        if not same(access.token, request.query_params["token"]):
+            return _unknown()
+        # The token leaves the address, so that it stands in no history and in no log.
+        response = RedirectResponse(f"/{quote(request.scope['path'].lstrip('/'))}", status_code=303)
+        response.set_cookie(
+            _COOKIE, access.token, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+        )
+        return response
+    return None if access.admits(request) else _unknown()
+
+
+def _unknown() -> Response:
+    return PlainTextResponse(
+        "These pages need the token that 'benchfarm serve' told: open /?token=TOKEN once, "
+        "or send it as 'Authorization: Bearer TOKEN'.\n",
+        status_code=401,
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket, port 0 being any that is free; raises UsageError."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"can't listen on {host} port {port}: {getattr(error, 'strerror', None) or error}",
+            hint="choose another --port, or 0 for any that is free",
+        ) from error
+
+
+def serve(app: FastAPI, listening: socket.socket) -> None:
+    """Answer requests until the process is interrupted."""
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, date_header=False)
+    uvicorn.Server(config).run(sockets=[listening])
