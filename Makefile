@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two workers: more than the cores of a small machine only makes real servers in tests wait for each other.
 WORKERS ?= 2
 
-.PHONY: install test check quickstart format lock benchmarks evidence clean
+.PHONY: install test soak check quickstart format lock benchmarks evidence clean
 
 install: $(VENV)/installed
 
@@ -22,6 +22,10 @@ $(VENV)/installed: requirements/pinned.txt pyproject.toml
 test: install
 	sh tests/system_packages.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
+
+# A night of many virtual phones with faults from a seed: what is stored must be as without faults.
+soak: install
+	SOAK_PHONES=$${SOAK_PHONES:-50} SOAK_CASES=$${SOAK_CASES:-2000} $(BIN)/python -m pytest -q tests/e2e/test_soak.py
 
 check: install
 	$(BIN)/ruff format --check .

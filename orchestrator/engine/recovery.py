@@ -23,6 +23,10 @@ from orchestrator.records.identity import Serial
 
 #: After so many returns without a run in between, a device is kept out.
 RETURNS_MAX: Final = 3
+#: So often a device is put back when the way to it fails meanwhile.
+RESTORES_MAX: Final = 3
+#: ... after it has had so long to answer again: a phone that is gone mustn't hold the others' end.
+_RESTORE_READY_S: Final = 20.0
 
 
 class Work(Protocol):
@@ -147,11 +151,19 @@ class Turns:
 
     def _put_back(self, device: Device) -> None:
         """Undo what was changed; what can't be undone now stays in the journal and is named."""
-        try:
-            self._services.conditioner.restore(device, on_note=lambda text: self._note(device, text, is_problem=True))
-        except BenchfarmError as error:
-            text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
-            self._note(device, text, is_problem=True)
+        for attempt in range(1, RESTORES_MAX + 1):
+            try:
+                if attempt > 1:
+                    device.wait_until_ready(timeout_s=_RESTORE_READY_S)
+                self._services.conditioner.restore(
+                    device, on_note=lambda text: self._note(device, text, is_problem=True)
+                )
+            except BenchfarmError as error:
+                if attempt < RESTORES_MAX and isinstance(error, DeviceError) and _may_return(error):
+                    continue
+                text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
+                self._note(device, text, is_problem=True)
+            return
 
     def _note(self, device: Device, text: str, *, is_problem: bool = False) -> None:
         self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=is_problem))
