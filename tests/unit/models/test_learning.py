@@ -1,0 +1,119 @@
+"""What is learned from runs, and how often predictions were right."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from orchestrator.models.inspect import identify_model, open_graph
+from orchestrator.models.learning import is_categorical, learn, sightings, trials
+from orchestrator.models.zoo import sample_models
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, Outcome, RunRecord, ToolReport
+from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+
+MODELS = {identify_model(path).sha256: path for path in sample_models()}
+FLOAT, INT8 = MODELS
+GRAPHS = {sha256: open_graph(path) for sha256, path in MODELS.items()}
+BEGUN = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def run(
+    truth: DelegateTruth, *, model: str = FLOAT, delegate: DelegateName = DelegateName.GPU, serial: str = "A",
+    hours: int = 0, virtual: bool = False, outcome: Outcome = Outcome.COMPLETED, **evidence,
+) -> RunRecord:  # fmt: skip
+    case = Case(
+        serial=Serial(serial), model_sha256=ModelSha(model), model_name=model[:6], delegate=delegate, threads=1,
+        tool=ToolName.NATIVE, build_sha256=BuildSha("b"),
+    )  # fmt: skip
+    return RunRecord(
+        run_id=RunId(f"{serial}{model}{hours}"), campaign_id=CampaignId("c"), case=case, run_pass=Pass.TIMING,
+        invocation=hours, outcome=outcome, reason_code="", reason="", is_virtual=virtual,
+        started_at=BEGUN + timedelta(hours=hours), duration_s=1.0, command="", exit_code=0, attachments=(),
+        report=ToolReport(outcome="ok", delegate=DelegateEvidence(truth=truth, **evidence)),
+        verdict=QualityVerdict(quality=Quality.TRUSTED),
+    )  # fmt: skip
+
+
+def test_newest_run_of_a_device_counts_and_runs_that_say_nothing_do_not():
+    runs = [
+        run(DelegateTruth.PARTIAL, hours=2, delegated_nodes=20, total_nodes=30),
+        run(DelegateTruth.FULL, hours=1),
+        run(DelegateTruth.UNKNOWN, serial="B"),
+        run(DelegateTruth.FELL_BACK, serial="C"),
+        run(DelegateTruth.FULL, serial="D", delegate=DelegateName.CPU),
+        run(DelegateTruth.FULL, serial="E", outcome=Outcome.UNFIT),
+    ]
+    (seen,) = sightings(runs)
+    assert (seen.serial, seen.runs, seen.evidence.delegated_nodes) == ("A", 2, 20)
+
+
+def test_unsupported_operator_is_refused_in_all_models_and_a_reason_about_options_only_in_its_own():
+    words = (("SOFTMAX", "Operation is not supported."), ("MEAN", "MEAN: axes must be constant."))
+    seen = sightings([run(DelegateTruth.PARTIAL, cpu_operators=words)])
+    assert set(learn(seen, GRAPHS, "gpu", model_sha256=INT8)) == {"SOFTMAX"}
+    own = learn(seen, GRAPHS, "gpu", model_sha256=FLOAT)
+    assert set(own) == {"SOFTMAX", "MEAN"}
+    assert own["MEAN"].reason == "MEAN: axes must be constant."
+    assert learn(seen, GRAPHS, "nnapi") == {}
+
+
+def test_wholly_taken_model_says_that_all_its_operators_are_taken():
+    seen = sightings([run(DelegateTruth.FULL, model=INT8, delegate=DelegateName.XNNPACK)])
+    words = learn(seen, GRAPHS, "xnnpack")
+    assert words["SOFTMAX"].is_taken
+    assert learn(seen, {}, "xnnpack") == {}
+
+
+def test_refusal_of_one_device_weighs_more_than_another_that_took_it():
+    seen = sightings([
+        run(DelegateTruth.FULL, serial="A"),
+        run(DelegateTruth.PARTIAL, serial="B", cpu_operators=(("SOFTMAX", "Operation is not supported."),)),
+    ])  # fmt: skip
+    assert not learn(seen, GRAPHS, "gpu")["SOFTMAX"].is_taken
+    assert learn(seen, GRAPHS, "gpu")["MEAN"].is_taken
+
+
+def test_virtual_phones_teach_nothing_about_real_ones_nor_the_other_way():
+    words = (("SOFTMAX", "Operation is not supported."),)
+    seen = sightings([run(DelegateTruth.PARTIAL, virtual=True, cpu_operators=words)])
+    assert learn(seen, GRAPHS, "gpu") == {}
+    assert set(learn(seen, GRAPHS, "gpu", virtual=True)) == {"SOFTMAX"}
+
+
+def test_trial_learns_from_other_models_and_never_from_its_own():
+    words = (("SOFTMAX", "Operation is not supported."),)
+    taught_by_other = sightings([
+        run(DelegateTruth.PARTIAL, model=INT8, cpu_operators=words, delegated_nodes=29, total_nodes=30),
+        run(DelegateTruth.PARTIAL, model=FLOAT, delegated_nodes=29, total_nodes=30),
+    ])  # fmt: skip
+    by_model = {trial.model_sha256: trial for trial in trials(taught_by_other, GRAPHS)}
+    assert (by_model[FLOAT].is_hit, by_model[FLOAT].is_documented_hit, by_model[FLOAT].is_exact) == (True, False, True)
+    # INT8's own words told of SOFTMAX, and no other model's did.
+    assert (by_model[INT8].is_hit, by_model[INT8].is_exact) == (False, False)
+
+
+def test_model_without_its_file_has_no_trial():
+    assert trials(sightings([run(DelegateTruth.FULL)]), {}) == []
+
+
+def test_number_of_operators_is_judged_only_when_it_was_printed():
+    (trial,) = trials(sightings([run(DelegateTruth.FULL)]), GRAPHS)
+    assert (trial.is_hit, trial.is_exact) == (True, None)
+    (exact,) = trials([replace(sightings([run(DelegateTruth.FULL, delegated_nodes=30)])[0])], GRAPHS)
+    assert exact.is_exact
+
+
+@pytest.mark.parametrize(
+    ("reason", "categorical"),
+    [
+        ("Operation is not supported.", True),
+        ("Not supported op TOPK_V2", True),
+        ("OP is supported, but tensor type/shape isn't compatible.", False),
+        ("StridedSlice does not support shrink_axis_mask parameter.", False),
+        ("Not supported logical op case", False),
+    ],
+)
+def test_reasons_about_an_operator_are_told_from_those_about_its_options(reason, categorical):
+    assert is_categorical(reason) is categorical
