@@ -1,0 +1,259 @@
+"""Pages of a site: what is where, in which order, and what a folder on the disk keeps and loses."""
+
+import json
+import os
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from urllib.parse import urljoin
+
+import pytest
+from history_lab import NIGHTS, fill
+
+from orchestrator.cli.site import gather
+from orchestrator.errors import UsageError
+from orchestrator.report import site_pages
+from orchestrator.report.site import page_name
+from orchestrator.report.site_folder import MANIFEST, SiteFolder
+from orchestrator.report.sparklines import night_chart, spark_path
+from orchestrator.store.memory import MemoryStore
+
+HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"
+
+
+@pytest.fixture(scope="module")
+def site():
+    store = MemoryStore()
+    fill(store)
+    return gather(store, since=None)[0]
+
+
+class Links(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [value for name, value in attrs if name in ("href", "src")]
+
+
+def links_of(html):
+    parser = Links()
+    parser.feed(html)
+    return parser.found
+
+
+def write_all(site, folder):
+    target = SiteFolder(folder)
+    pages = dict(site_pages.series_pages(site)) | {
+        "index.html": site_pages.overview_page(site),
+        "campaigns/index.html": site_pages.campaigns_page(site),
+    }
+    target.check(pages)
+    for path, html in pages.items():
+        target.write(path, html.encode())
+    return target.finish()
+
+
+def test_series_that_became_slower_come_first_unless_it_was_expected_or_refuted(site):
+    slow = [row.label for row in site.series[:2]]
+    assert all("Pixel 4 (pixel-4-a), gpu" in label for label in slow)
+    states = {row.newest.state for row in site.series if row.newest is not None}
+    assert states == {"not confirmed yet", "expected", "refuted"}
+    assert all(first.badness >= second.badness for first, second in pairwise(site.series))
+
+
+def test_a_night_has_the_interval_over_its_invocations_and_its_campaign(site):
+    row = site.series[0]
+    nights = site.nights_of(row)
+    assert len(nights) == NIGHTS
+    assert all(night.low_us < night.median_us < night.high_us for night in nights)
+    assert [night.invocations for night in nights] == [2] * NIGHTS
+    assert [night.is_trusted for night in nights].count(False) == 1
+    assert all(len(night.campaigns) == 1 for night in nights)
+
+
+def test_a_series_page_tells_change_cause_events_and_every_night(site):
+    html = site_pages.series_page(site, site.series[0])
+    assert "GPU driver: <bdi>1</bdi> → <bdi>2</bdi>" in html
+    assert html.count("<tr data-x=") == NIGHTS
+    assert '<span class="badge">build</span>' in html
+    assert '<span class="badge">system</span> <bdi>GPU driver 1 → 2</bdi>' in html
+    assert "suspect" in html
+    assert "virtual</span>" not in html
+
+
+def test_a_note_is_text_on_the_page_of_its_series(site):
+    noted = [row for row in site.series if any(event.kind == "note" for event in row.events)]
+    assert {row.label.split(" on ")[0] for row in noted} == {"mobilenet"}
+    html = site_pages.series_page(site, noted[0])
+    assert "quantised &lt;b&gt;anew&lt;/b&gt;" in html
+    assert "<b>anew" not in html
+
+
+def test_every_relative_link_leads_to_a_page(site):
+    pages = dict(site_pages.series_pages(site)) | {
+        "index.html": site_pages.overview_page(site),
+        "campaigns/index.html": site_pages.campaigns_page(site),
+    }
+    known = {*pages, *(f"campaigns/{item.page}" for item in site.campaigns)}
+    known |= {site_pages.style_file().path, site_pages.script_file().path}
+    assert len(known) > NIGHTS
+    for path, html in pages.items():
+        for link in links_of(html):
+            if link == "data:," or link.startswith("#"):
+                continue
+            assert not re.match(r"[a-z]+:|/", link), link
+            assert urljoin(path, link) in known, (path, link)
+
+
+def test_virtual_phones_are_labelled_on_overview_and_series(site):
+    assert "Virtual phones." in site_pages.overview_page(site)
+    virtual = next(row for row in site.series if row.is_virtual)
+    html = site_pages.series_page(site, virtual)
+    assert "Every figure on this page comes from benchfarm's own virtual phone" in html
+    assert 'class="badge virtual"' in html
+    assert virtual.silent_nights == NIGHTS - 35
+
+
+def test_names_are_never_paths_and_never_markup():
+    store = MemoryStore()
+    fill(store, nights=4, names=(HOSTILE, "b"), campaign=HOSTILE)
+    site = gather(store, since=None, title=HOSTILE)[0]
+    pages = [
+        site_pages.overview_page(site),
+        site_pages.campaigns_page(site),
+        *dict(site_pages.series_pages(site)).values(),
+    ]
+    for html in pages:
+        assert "<img" not in html
+        assert "\u202e" not in html
+    for identity in (HOSTILE, "..", "", "con", "A" * 300, "a/b", "20260301-nightly", "x-1", "\udcff"):
+        assert re.fullmatch(r"[a-z0-9-]{1,80}", page_name(identity)), identity
+    assert page_name("20260301-220000-aa") == "20260301-220000-aa"
+    assert page_name("con") != "con"
+    assert page_name("Ab") != page_name("ab")
+
+
+def test_only_pages_that_changed_are_written(site, tmp_path):
+    first = write_all(site, tmp_path / "out")
+    assert (first.written, first.unchanged) == (14, 0)
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.html")}
+    second = write_all(site, tmp_path / "out")
+    assert (second.written, second.unchanged, second.removed) == (0, 14, 0)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.html")} == times
+    victim = tmp_path / "out" / "series" / site.series[3].page
+    victim.write_text("changed")
+    assert write_all(site, tmp_path / "out").written == 1
+    assert "changed" not in victim.read_text()
+
+
+def test_pages_that_are_gone_are_removed_and_other_files_stay(site, tmp_path):
+    folder = tmp_path / "out"
+    write_all(site, folder)
+    foreign = folder / "series" / "mine.html"
+    foreign.write_text("mine")
+    edited, stale = (folder / "series" / site.series[place].page for place in (0, 1))
+    edited.write_text("edited by hand")
+    target = SiteFolder(folder)
+    target.check(["index.html"])
+    target.write("index.html", site_pages.overview_page(site).encode())
+    done = target.finish()
+    assert done.removed == 12
+    assert done.kept == [f"series/{site.series[0].page}"]
+    assert foreign.read_text() == "mine"
+    assert edited.exists()
+    assert not stale.exists()
+
+
+def test_a_foreign_file_in_the_place_of_a_page_ends_the_build_before_anything_is_written(site, tmp_path):
+    (tmp_path / "index.html").write_text("my home page")
+    with pytest.raises(UsageError, match="was not made by"):
+        write_all(site, tmp_path)
+    assert (tmp_path / "index.html").read_text() == "my home page"
+    assert not list((tmp_path / "series").iterdir())
+
+
+def test_links_lead_nowhere_outside(site, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "series").symlink_to(outside)
+    with pytest.raises(UsageError, match="is a link"):
+        write_all(site, folder)
+    (folder / "series").unlink()
+    target = tmp_path / "precious"
+    target.write_text('<meta name="generator" content="benchfarm ">')
+    (folder / "index.html").symlink_to(target)
+    with pytest.raises(UsageError, match="no plain file"):
+        write_all(site, folder)
+    assert "generator" in target.read_text()
+    assert not list(outside.iterdir())
+
+
+def test_a_manifest_can_remove_nothing_outside_its_folder(site, tmp_path):
+    precious = tmp_path / "precious.html"
+    precious.write_text("x")
+    folder = tmp_path / "out"
+    write_all(site, folder)
+    manifest = folder / MANIFEST
+    listed = json.loads(manifest.read_text())
+    listed["files"]["series/../../precious.html"] = listed["files"]["../precious.html"] = (
+        "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
+    )
+    manifest.write_text(json.dumps(listed))
+    write_all(site, folder)
+    assert precious.exists()
+    manifest.write_text("{")
+    with pytest.raises(UsageError, match="can't be read"):
+        write_all(site, folder)
+
+
+def test_a_build_that_was_cut_off_is_finished_by_the_next(site, tmp_path):
+    folder = tmp_path / "out"
+    pages = dict(site_pages.series_pages(site))
+    target = SiteFolder(folder)
+    target.check([*pages, "index.html"])
+    first = next(iter(pages))
+    target.write(first, pages[first].encode())
+    again = SiteFolder(folder)
+    again.check(["index.html"])
+    again.write("index.html", site_pages.overview_page(site).encode())
+    assert again.finish().removed == 1
+    assert not (folder / first).exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cant_be_written_is_told(site, tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(UsageError, match="Permission denied"):
+        write_all(site, tmp_path / "out")
+
+
+def test_a_sparkline_breaks_where_nights_are_missing_and_marks_changes():
+    nan = float("nan")
+    line, marks = spark_path([1.0, 1.1, *[nan] * 10, 1.2], [2]).split("|")
+    assert line.count("M") == 2
+    assert marks == "M1.5 0v32"
+    assert spark_path([nan, nan]) == "|"
+    flat = spark_path([100.0, 100.01, 100.0])
+    assert re.fullmatch(r"M0 16h0(l1 0){2}\|", flat)
+
+
+def test_a_chart_of_one_night_has_ticks():
+    from datetime import date
+
+    nan = float("nan")
+    chart = night_chart([date(2026, 3, 1)], [5.0], [nan], [nan], [True])
+    assert chart.trusted.startswith("M")
+    assert chart.intervals == ""
+    assert chart.low < 5.0 < chart.high
+    assert len(chart.y_ticks) > 1
+    assert [tick.label for tick in chart.x_ticks] == ["2026-03-01"]
+
+
+def test_an_empty_store_has_pages_too():
+    site = gather(MemoryStore(), since=None)[0]
+    assert "Nothing was measured in this time." in site_pages.overview_page(site)
+    assert "There is none." in site_pages.campaigns_page(site)
