@@ -202,6 +202,7 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
                 quiet=plan.quiet,
                 sustained_s=plan.sustained_s,
                 may_reboot=plan.may_reboot,
+                search=plan.search,
                 parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
                 files={model.sha256: str(model.path) for model in models}
                 | {build.sha256: str(build.path) for build in (*builds, *twins.values())}

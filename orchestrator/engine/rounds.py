@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from orchestrator.analysis.brackets import checks
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.sustained_runs import is_over
+from orchestrator.engine.tuning_search import open_search
 from orchestrator.ports import SessionTool, Tool
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
@@ -48,14 +49,20 @@ def open_work(
         for item in mine
         if item.run_pass not in _OPEN_ENDED and (item.case.case_key, item.run_pass, item.number) not in done
     )
+    search = campaign.terms.search
     waits = any(item.run_pass is Pass.TIMING for item in planned) or campaign.terms.stopping is None
+    added: tuple[Invocation, ...] = ()
+    if search is not None and not planned:
+        added = open_search(campaign, runs, serial, search)
+    elif not waits:
+        added = tuple(next_round(campaign, runs, serial, lambda case: session_of(tools, case)))
     by_case: dict[CaseKey, list[RunRecord]] = {}
     for run in runs:
         if run.run_pass is Pass.SUSTAINED:
             by_case.setdefault(run.case.case_key, []).append(run)
     return OpenWork(
         planned=planned,
-        added=() if waits else tuple(next_round(campaign, runs, serial, lambda case: session_of(tools, case))),
+        added=added,
         sustained=tuple(
             item
             for item in mine

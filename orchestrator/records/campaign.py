@@ -10,6 +10,7 @@ from datetime import datetime
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import FitLimits, Quiet, StoppingRule
+from orchestrator.records.search import SearchRule
 from orchestrator.records.workload import Case, Pass, SkippedCase
 
 
@@ -52,6 +53,8 @@ class Terms:
     pairing: Pairing | None = None
     #: Folder with inputs for the pass ``parity``; empty: made from a seed.
     parity_inputs: str = ""
+    #: A search for the fastest configuration of each model.
+    search: SearchRule | None = None
     #: Serial number -> fingerprint of the device's system when the campaign began.
     fingerprints: Mapping[str, str] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.records.search import SearchRule
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 
 
@@ -147,6 +148,8 @@ class Plan:
     sustained_s: float = 1800.0
     #: Folder with inputs for the pass ``parity``, ``<model>.<number>.bin`` each; None: made from a seed.
     parity_inputs: Path | None = None
+    #: A search for the fastest configuration, beginning with ``invocations`` of each; only ``tune`` makes one.
+    search: SearchRule | None = None
     order: Order = Order.INTERLEAVED
     seed: int = 0
     #: For one invocation, beyond what max_secs allows for warm-up and measurement.

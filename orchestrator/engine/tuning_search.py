@@ -1,0 +1,35 @@
+"""What a search for the fastest configuration still has to run on a device: figures, then outputs of what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orchestrator.analysis.search import next_search, search_standings
+from orchestrator.engine.parity import PARITY_TOOLS
+from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.identity import Serial
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.search import SearchRule
+from orchestrator.records.workload import Pass
+
+
+def open_search(
+    campaign: Campaign, runs: Sequence[RunRecord], serial: Serial, rule: SearchRule
+) -> tuple[Invocation, ...]:
+    """Return the next invocations; empty when the search is over. ``runs`` are the device's, of this campaign.
+
+    When the figures have come to an end, the outputs of the fastest and of its ties are compared. A configuration with
+    wrong outputs leaves the search, and what it had pushed out comes back.
+    """
+    wanted = next_search(campaign, runs, serial, rule)
+    if wanted or not rule.parity:
+        return tuple(wanted)
+    own = replace(campaign, invocations=tuple(item for item in campaign.invocations if item.case.serial == serial))
+    done = {run.case.case_key for run in runs if run.run_pass is Pass.PARITY and run.outcome is not Outcome.UNFIT}
+    return tuple(
+        Invocation(case=arm.case, run_pass=Pass.PARITY, number=0)
+        for standing in search_standings(own, runs, rule)
+        for arm in standing.live
+        if arm.case.tool in PARITY_TOOLS and arm.case.case_key not in done
+    )

@@ -1,0 +1,90 @@
+"""A search for a model's fastest configuration on a phone: how far it goes, and how it stands."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from orchestrator.records.identity import RunId, Serial
+from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.workload import Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRule:
+    """How many invocations a configuration gets: 1, 2, 4 ... as long as it may still be the fastest."""
+
+    #: Never more; what can't be told apart then is a tie.
+    most: int = 8
+    #: Of the intervals that configurations are dropped by.
+    level: float = 0.95
+    #: After one invocation, which has no interval, one that took so many times as long as the best is dropped.
+    gross: float = 1.5
+    #: Ends early when no survivor can be slower or faster than the best by more than this share.
+    alike: float = 0.02
+    #: Whether the outputs of what remains are compared with the reference.
+    parity: bool = True
+
+
+class ArmStatus(enum.StrEnum):
+    """What has become of a configuration."""
+
+    #: It may be the fastest.
+    LIVE = "live"
+    #: Its interval lay wholly above the best's.
+    DROPPED = "dropped"
+    #: It has no figure of its own: it failed, fell back, or was rejected.
+    FAILED = "failed"
+    #: Its outputs are wrong.
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchArm:
+    """One configuration in a search."""
+
+    case: Case
+    status: ArmStatus
+    #: The invocations that its figure comes from.
+    used: tuple[RunId, ...]
+    #: Middle of its latencies; None without a figure.
+    latency_us: float | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+    #: Why it is out, as a sentence; empty for one that is live.
+    reason: str = ""
+    parity: ParityVerdict | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchStanding:
+    """How a search for one model on one device stands."""
+
+    serial: Serial
+    model_name: str
+    model_sha256: str
+    #: Fastest first; those without a figure last.
+    arms: tuple[SearchArm, ...]
+    is_over: bool
+    #: ``one-left``, ``alike``, ``most``, ``nothing-left``; empty while it goes on.
+    ended_by: str = ""
+    #: Invocations that it took, and the phone's seconds in them.
+    invocations: int = 0
+    device_s: float = 0.0
+    #: What the full search takes for as certain a figure of every configuration.
+    full_invocations: int = 0
+
+    @property
+    def live(self) -> tuple[SearchArm, ...]:
+        """What may be the fastest, fastest first."""
+        return tuple(arm for arm in self.arms if arm.status is ArmStatus.LIVE)
+
+    @property
+    def best(self) -> SearchArm | None:
+        """The fastest so far."""
+        return next(iter(self.live), None)
+
+    @property
+    def tied(self) -> tuple[SearchArm, ...]:
+        """What can't be told from the fastest."""
+        return self.live[1:]
