@@ -1,0 +1,154 @@
+"""Published models: fetched through a server with faults, taken out of archives, held to their first content."""
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "artifacts"))
+
+from file_server import file_server
+
+from orchestrator.config.model_manifest import load_manifest
+from orchestrator.errors import ModelError
+from orchestrator.models.published import published_models, take_model
+from orchestrator.models.zoo import sample_models
+
+FLOAT, INT8 = (path.read_bytes() for path in sample_models())
+NAME = "squeezenet"
+BENCHFARM = Path(sys.executable).with_name("benchfarm")
+URL_PATH = "/" + published_models()[NAME].url.removeprefix("https://")
+
+
+def tgz(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+GOOD = tgz({"squeezenet_2018/squeezenet.pb": b"graph", "squeezenet_2018/squeezenet.tflite": FLOAT})
+
+
+@pytest.fixture
+def server():
+    with file_server() as running:
+        yield running
+
+
+def fetch(server, home: Path, *options: str) -> tuple[int, dict]:
+    command = [BENCHFARM, "--home", str(home), "models", "fetch", NAME, "--json"]
+    done = subprocess.run(
+        [*command, "--mirror", server.url, *options], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_model_comes_out_of_its_archive_into_the_manifest_with_its_accuracy(server, tmp_path):
+    server.put(URL_PATH, GOOD, etag='"1"')
+    code, (told,) = fetch(server, tmp_path)
+    assert (code, told["status"]) == (0, "first seen")
+    assert (tmp_path / "models" / f"{NAME}.tflite").read_bytes() == FLOAT
+    (entry,) = load_manifest(tmp_path / "models.yaml").values()
+    assert (entry.name, entry.accuracy.percent) == (NAME, 49.0)
+    assert entry.accuracy.source.startswith("https://")
+    assert entry.url == published_models()[NAME].url
+    asked = len(server.asked)
+    assert fetch(server, tmp_path)[1][0]["status"] == "is here"
+    assert len(server.asked) == asked
+
+
+def test_cut_off_download_goes_on_and_a_damaged_file_is_fetched_again(server, tmp_path):
+    server.put(URL_PATH, GOOD, etag='"1"', faults=[("cut", 5000), ("cut", 7000)])
+    assert fetch(server, tmp_path)[0] == 0
+    assert server.ranges()[1] == "bytes=5000-"
+    (tmp_path / "models" / f"{NAME}.tflite").write_bytes(FLOAT[:-100])
+    code, (told,) = fetch(server, tmp_path)
+    assert (code, told["status"]) == (0, "fetched again")
+    assert (tmp_path / "models" / f"{NAME}.tflite").read_bytes() == FLOAT
+
+
+def test_other_content_than_at_first_sight_is_refused_until_it_is_accepted(server, tmp_path):
+    server.put(URL_PATH, GOOD)
+    fetch(server, tmp_path)
+    kept = tmp_path / "models" / f"{NAME}.tflite"
+    kept.unlink()
+    server.put(URL_PATH, tgz({"a.tflite": INT8}))
+    code, told = fetch(server, tmp_path)
+    assert code == 4
+    assert "another content than at first sight" in told["error"]["message"]
+    assert not kept.exists()
+    assert list((tmp_path / "models").iterdir()) == []
+    assert fetch(server, tmp_path, "--accept-changed")[1][0]["status"] == "changed"
+    assert kept.read_bytes() == INT8
+    assert len(load_manifest(tmp_path / "models.yaml")) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "message"),
+    [
+        (tgz({"a.txt": b"x"}), 2, "has no .tflite file"),
+        (tgz({"a.tflite": FLOAT, "b.tflite": INT8}), 2, "several models"),
+        (tgz({"a.tflite": b"<html>not found</html>"}), 2, "web page"),
+        (GOOD[:-2000], 2, "damaged"),
+        (b"<html>not found</html>", 2, "web page"),
+    ],
+    ids=["no model", "two models", "page in an archive", "cut short", "page"],
+)
+def test_what_is_no_model_is_refused_and_nothing_of_it_kept(server, tmp_path, content, code, message):
+    server.put(URL_PATH, content)
+    found, told = fetch(server, tmp_path)
+    assert (found, message in told["error"]["message"]) == (code, True), told
+    assert list((tmp_path / "models").iterdir()) == []
+    assert not (tmp_path / "models.yaml").exists()
+
+
+def test_missing_file_and_unknown_name_are_errors(server, tmp_path):
+    code, told = fetch(server, tmp_path)
+    assert (code, told["error"]["code"]) == (4, "not-there")
+    code, told = fetch(server, tmp_path, "nosuch")
+    assert (code, told["error"]["code"]) == (2, "usage")
+
+
+def test_names_in_an_archive_decide_no_path(tmp_path):
+    archive = tmp_path / "a.tgz"
+    for name in ("../../evil.tflite", "/etc/evil.tflite"):
+        archive.write_bytes(tgz({name: FLOAT}))
+        take_model(archive, tmp_path / "out" / "m.tflite", label="a")
+        assert [path.name for path in tmp_path.rglob("*.tflite")] == ["m.tflite"]
+    link = io.BytesIO()
+    with tarfile.open(fileobj=link, mode="w") as tar:
+        info = tarfile.TarInfo("m.tflite")
+        info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(info)
+    archive.write_bytes(link.getvalue())
+    with pytest.raises(ModelError, match=r"has no \.tflite file"):
+        take_model(archive, tmp_path / "out" / "m.tflite", label="a")
+
+
+def test_zip_and_bare_file_are_taken_too(tmp_path):
+    archive = tmp_path / "a"
+    with zipfile.ZipFile(archive, "w") as bundle:
+        bundle.writestr("x/m.tflite", FLOAT)
+        bundle.writestr("labels.txt", "x")
+    take_model(archive, tmp_path / "m.tflite", label="a")
+    assert (tmp_path / "m.tflite").read_bytes() == FLOAT
+    archive.write_bytes(INT8)
+    take_model(archive, tmp_path / "m.tflite", label="a")
+    assert (tmp_path / "m.tflite").read_bytes() == INT8
+
+
+def test_published_models_name_an_https_address_and_a_source_of_their_accuracy():
+    assert len(published_models()) >= 6
+    for model in published_models().values():
+        assert model.url.startswith("https://")
+        assert 0 < model.accuracy.percent < 100
+        assert model.accuracy.source.startswith("https://")
