@@ -44,13 +44,11 @@ def build(
     entries: list[ManifestEntry] = []
     failures: list[FailedBuild] = []
     rows = []
-    for order in orders:
-        built, failed = build_models(order, folder, environ=settings.environ)
-        failures += failed
-        made = [_entry(order, model, accuracy) for model in built]
-        add_to_manifest(manifest, made)
-        entries += made
-        rows += [(model.name, format_bytes(model.size_bytes), model.sha256[:12], str(model.path)) for model in built]
+    for done in build_models(orders, folder, environ=settings.environ):
+        failures += done.failures
+        entries += [_entry(done.order, model, accuracy) for model in done.models]
+        rows += [(item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path)) for item in done.models]
+    add_to_manifest(manifest, entries)
     if not entries and failures:
         raise ModelError(f"{failures[0].name}: {failures[0].reason}", hint=failures[0].hint)
     lines = [table(("model", "size", "sha256", "file"), rows, right=(1,))]

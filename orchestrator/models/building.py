@@ -75,22 +75,30 @@ class FailedBuild:
     hint: str
 
 
-def build_models(
-    order: BuildOrder, folder: Path, *, environ: Mapping[str, str]
-) -> tuple[list[BuiltModel], list[FailedBuild]]:
-    """Build the files of an order into a folder; return those, and those that TensorFlow refused.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What became of one order."""
+
+    order: BuildOrder
+    models: tuple[BuiltModel, ...]
+    failures: tuple[FailedBuild, ...]
+
+
+def build_models(orders: Sequence[BuildOrder], folder: Path, *, environ: Mapping[str, str]) -> list[Built]:
+    """Build the files of some orders into a folder, all in one process; return what became of each order.
 
     Files that are there are replaced, each once it is whole.
 
     Raises:
-        UsageError: the order can't be, for example a name that isn't known.
-        ModelError: TensorFlow refused, or its process died; the message says with what.
+        UsageError: an order can't be, for example because of a name that isn't known.
+        ModelError: the process with TensorFlow died; the message has its last words.
         HostStorageError: no space left.
     """
-    _check(order)
+    for order in orders:
+        _check(order)
     with tempfile.TemporaryDirectory(prefix="benchfarm-build-") as name:
         work = Path(name)
-        (work / "order.json").write_text(json.dumps(asdict(order)), encoding="utf-8")
+        (work / "orders.json").write_text(json.dumps([asdict(order) for order in orders]), encoding="utf-8")
         code = "import sys; from orchestrator.models.building import serve; serve(sys.argv[1])"
         with (work / "log").open("wb") as log:
             quiet = {
@@ -103,16 +111,24 @@ def build_models(
                 [sys.executable, "-c", code, str(work)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=quiet,
                 check=False,
             )  # fmt: skip
-        answer = _answer(work, done.returncode)
+        answers = _answers(work, done.returncode)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            return [_placed(entry, work, folder) for entry in answer if "file" in entry], [
-                FailedBuild(name=str(entry["name"]), reason=str(entry["error"]), hint=str(entry["hint"]))
-                for entry in answer
-                if "file" not in entry
-            ]
+            return [_built_order(order, answer, folder) for order, answer in zip(orders, answers, strict=True)]
         except OSError as error:
             raise HostStorageError(f"the models can't be written to {folder}: {error.strerror}") from error
+
+
+def _built_order(order: BuildOrder, answer: Sequence[Mapping[str, Any]], folder: Path) -> Built:
+    return Built(
+        order=order,
+        models=tuple(_placed(entry, folder) for entry in answer if "file" in entry),
+        failures=tuple(
+            FailedBuild(name=str(entry["name"]), reason=str(entry["error"]), hint=str(entry["hint"]))
+            for entry in answer
+            if "file" not in entry
+        ),
+    )
 
 
 def _check(order: BuildOrder) -> None:
@@ -133,20 +149,17 @@ def _check(order: BuildOrder) -> None:
             raise UsageError(f"there is no file {path!r} of {what}")
 
 
-def _answer(work: Path, code: int) -> list[dict[str, Any]]:
-    path = work / "answer.json"
-    answer = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    if code == 0 and "models" in answer:
-        return list(answer["models"])
-    if "error" in answer:
-        raise ModelError(f"TensorFlow can't build this: {answer['error']}", hint=answer.get("hint", ""))
+def _answers(work: Path, code: int) -> list[list[dict[str, Any]]]:
+    path = work / "answers.json"
+    if code == 0 and path.exists():
+        return list(json.loads(path.read_text(encoding="utf-8")))
     last = (work / "log").read_text(encoding="utf-8", errors="replace").strip()[-_TEXT_SHOWN:]
     how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
     raise ModelError(f"the process with TensorFlow {how}; its last words: {last or 'none'}")
 
 
-def _placed(entry: Mapping[str, Any], work: Path, folder: Path) -> BuiltModel:
-    content = (work / str(entry["file"])).read_bytes()
+def _placed(entry: Mapping[str, Any], folder: Path) -> BuiltModel:
+    content = Path(entry["file"]).read_bytes()
     path = folder / f"{entry['name']}.tflite"
     draft = path.with_name(f".{path.name}.part")
     draft.write_bytes(content)
@@ -164,21 +177,17 @@ def _placed(entry: Mapping[str, Any], work: Path, folder: Path) -> BuiltModel:
 
 
 def serve(folder: str) -> None:
-    """Build what ``order.json`` in a folder asks for; leave the files and ``answer.json`` there."""
+    """Build what ``orders.json`` in a folder asks for; leave the files and ``answers.json`` there."""
     work = Path(folder)
-    given: dict[str, Any] = json.loads((work / "order.json").read_text(encoding="utf-8"))
-    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
-    order = BuildOrder(**values)
-    try:
-        answer: dict[str, Any] = {"models": list(_built(order, work))}
-    except Exception as error:  # noqa: BLE001 - whatever TensorFlow raises is told to the process that asked
-        lines = [line for line in str(error).strip().splitlines() if line.strip()] or [""]
-        text = f"{type(error).__name__}: {' '.join(lines)}"
-        hint = (
-            "give --flex to leave TensorFlow's own operators in" if "SELECT_TF_OPS" in text and not order.flex else ""
-        )
-        answer = {"error": text[:_TEXT_SHOWN], "hint": hint}
-    (work / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
+    given: list[dict[str, Any]] = json.loads((work / "orders.json").read_text(encoding="utf-8"))
+    answers = []
+    for number, values in enumerate(given):
+        whole: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+        }
+        (work / str(number)).mkdir()
+        answers.append(list(_built(BuildOrder(**whole), work / str(number))))
+    (work / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
 
 
 def _told(error: Exception, order: BuildOrder) -> dict[str, str]:
@@ -215,7 +224,7 @@ def _built(order: BuildOrder, work: Path) -> Iterator[dict[str, Any]]:
                 except Exception as raised:  # noqa: BLE001 - nor is a variant
                     yield {"name": name, "build": recipe, **_told(raised, order)}
                 else:
-                    yield {"name": name, "file": f"{name}.out", "build": recipe}
+                    yield {"name": name, "file": str(work / f"{name}.out"), "build": recipe}
 
 
 def _entry(

@@ -1,8 +1,11 @@
 """Model files, sound and hostile."""
 
+import json
 import os
 import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import flatbuffers
@@ -11,8 +14,12 @@ from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.cli import models as models_command
+from orchestrator.cli.result import to_json
 from orchestrator.errors import ModelError
-from orchestrator.models.inspect import identify_model, inspect_model
+from orchestrator.models.difference import differences, operator_changes
+from orchestrator.models.inspect import identify_model, inspect_model, open_graph
+from orchestrator.models.prediction import DELEGATES, predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import ModelFacts
 
@@ -180,8 +187,15 @@ def test_tables_shared_thousands_of_times_end_at_the_budget(tmp_path):
 
 
 def assert_facts_or_model_error(path: Path) -> None:
+    """Do all that a command does with a model that nobody vouches for."""
     try:
         told: object = inspect_model(path)
+        graph = open_graph(path)
+        for delegate in DELEGATES:
+            prediction = predict(graph, delegate)
+            assert 0 <= prediction.taken <= prediction.operator_count == len(graph.subgraphs[0].operators)
+        json.loads(to_json([told, differences(told, inspect_model(INT8)), operator_changes(graph, graph)]))
+        assert models_command._lines(told)
     except ModelError as error:
         told = error
     assert isinstance(told, ModelFacts) or "truncated or damaged" in str(told)
@@ -203,9 +217,102 @@ def test_mutated_model_gives_facts_or_a_model_error(tmp_path_factory, data):
     assert_facts_or_model_error(path)
 
 
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_flipped_bits_give_facts_or_a_model_error(tmp_path_factory, data):
+    content = bytearray(INT8.read_bytes())
+    for _ in range(data.draw(st.integers(1, 30))):
+        place = data.draw(st.one_of(st.integers(8, 4000), st.integers(len(content) - 40_000, len(content) - 1)))
+        content[place] ^= 1 << data.draw(st.integers(0, 7))
+    path = tmp_path_factory.mktemp("fuzz") / "m.tflite"
+    path.write_bytes(content)
+    assert_facts_or_model_error(path)
+
+
 @settings(max_examples=200, deadline=None)
 @given(body=st.binary(max_size=300))
 def test_garbage_behind_the_mark_gives_facts_or_a_model_error(tmp_path_factory, body):
     path = tmp_path_factory.mktemp("fuzz") / "m.tflite"
     path.write_bytes(body[:4].ljust(4, b"\x08") + b"TFL3" + body[4:])
     assert_facts_or_model_error(path)
+
+
+def test_half_a_gigabyte_is_read_without_holding_it(tmp_path):
+    def edit(model):
+        weights = max((b for b in model.buffers if b.data is not None), key=lambda b: len(b.data))
+        weights.data, weights.offset, weights.size = None, 1 << 20, 500_000_000
+
+    path = edited(FLOAT, tmp_path / "m.tflite", edit)
+    with path.open("r+b") as stream:
+        stream.truncate((1 << 20) + 500_000_000)
+    code = (
+        "import resource, sys; from pathlib import Path; from orchestrator.models.inspect import *\n"
+        "facts = inspect_model(Path(sys.argv[1])); assert facts.weights_bytes > 500_000_000\n"
+        "assert identify_model(Path(sys.argv[1])).size_bytes > 500_000_000\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120, check=True)
+    assert int(done.stdout) < 150_000  # kB, nearly all of it Python and the schema's names
+    with path.open("r+b") as stream:
+        stream.truncate((1 << 20) + 400_000_000)
+    with pytest.raises(ModelError, match="truncated or damaged"):
+        inspect_model(path)
+
+
+def test_metadata_quantisation_parameters_and_arena_are_told():
+    facts, quantised = inspect_model(FLOAT), inspect_model(INT8)
+    assert facts.metadata["min_runtime_version"] == 16
+    assert facts.parameters == quantised.parameters == 226_784
+    assert (facts.tensors_quantised, facts.tensors_quantised_by_channel) == (0, 0)
+    assert quantised.tensors_quantised + quantised.tensors_quantised_by_channel == 87
+    # Most is alive when the first pointwise convolution reads 128 x 128 x 8 and writes 128 x 128 x 16.
+    assert facts.arena_bytes == 128 * 128 * (8 + 16) * 4
+    assert quantised.arena_bytes == 128 * 128 * (8 + 16)
+
+
+def test_arena_is_unknown_when_a_shape_is(tmp_path):
+    def edit(model):
+        graph = model.subgraphs[0]
+        graph.tensors[graph.inputs[0]].shapeSignature = [-1, 256, 256, 3]
+
+    assert inspect_model(edited(FLOAT, tmp_path / "m.tflite", edit)).arena_bytes is None
+
+
+def test_scale_that_is_no_number_is_left_out(tmp_path):
+    def edit(model):
+        graph = model.subgraphs[0]
+        graph.tensors[graph.inputs[0]].quantization.scale = [float("nan")]
+
+    facts = inspect_model(edited(INT8, tmp_path / "m.tflite", edit))
+    assert facts.inputs[0].scale is None
+    json.loads(to_json(facts))
+
+
+def benchfarm(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).with_name("benchfarm"), "models", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_diff_tells_sizes_types_and_operators_and_ends_with_1(tmp_path):
+    done = benchfarm("diff", FLOAT, INT8, "--json")
+    told = {change["what"]: (change["first"], change["second"]) for change in json.loads(done.stdout)["changes"]}
+    assert done.returncode == 1
+    assert told["precision"] == ("float32", "int8")
+    assert told["tensors int8"] == ("0", "59")
+    assert "operators CONV_2D" not in told
+    assert told["operator FULLY_CONNECTED -> int8[1, 64]"] == ("0", "1")
+    shutil.copy(FLOAT, tmp_path / "copy.tflite")
+    same = benchfarm("diff", FLOAT, tmp_path / "copy.tflite")
+    assert (same.returncode, same.stdout) == (0, "the same file\n")
+
+
+def test_inspect_command_shows_a_prediction_and_refuses_what_cannot_be(tmp_path):
+    done = benchfarm("inspect", INT8)
+    assert "xnnpack   29 of 30      1           SOFTMAX (1)" in done.stdout
+    assert len(json.loads(benchfarm("inspect", INT8, "--json").stdout)["delegates"]) == 4
+    assert benchfarm("inspect", INT8, "--device", "X").returncode == 2
+    (tmp_path / "m.tflite").write_bytes(INT8.read_bytes()[:5000])
+    for words in (("inspect",), ("inspect", "--delegate", "gpu"), ("diff", INT8)):
+        refused = benchfarm(*words, tmp_path / "m.tflite")
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "truncated or damaged" in refused.stderr
