@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Final
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from orchestrator import __version__
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.device import CpuCluster
 from orchestrator.records.verdict import Severity
+from orchestrator.report.advice import advice_of
 from orchestrator.report.chart_rows import ChartRow, chart_rows
 from orchestrator.report.charts import ChartSpec, chart_specs
 from orchestrator.report.conditions import battery_text, clocks_text, hottest_text
@@ -91,8 +92,8 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     """Return the report as one HTML file: no reference to anything outside of it, styles and scripts inside.
 
     The same data and title give the same bytes. Every text is escaped; controls and direction marks are made visible.
-    The charts' library is kept in ``cache_folder`` for the next report. As a page of a site it names the site's own copy
-    of that library, by its relative address in ``library``, and links to the site's other pages.
+    The charts' library is kept in ``cache_folder`` for the next report. As a page of a site it names the site's own
+    copy of that library, by its relative address in ``library``, and links to the site's other pages.
     """
     is_laid_out = len(data.results) <= _LAID_OUT_CASES
     grids, sets = grids_of(data), chart_rows(data)
@@ -117,6 +118,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
             title=title,
             version=__version__,
             data=data,
+            advice=advice_of(data),
             blocks=blocks,
             baselines=_baselines(data),
             grids=grids,
@@ -142,6 +144,16 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
 def render_template(name: str, **values: object) -> str:
     """Return a template of reports/templates, filled in; text is made visible and escaped as in the report."""
     return _environment().get_template(name).render(version=__version__, **values)
+
+
+def escaped(text: str) -> str:
+    """Return text as HTML, made visible and escaped as the templates do."""
+    return str(escape(visible(text)))
+
+
+def markup(html: str) -> str:
+    """Return HTML of ours as a value that templates take as it is."""
+    return Markup(html)  # noqa: S704
 
 
 def render_guide_html(table: GuideTable, *, title: str) -> str:

@@ -21,7 +21,6 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import ConfirmationStatus
 from orchestrator.records.identity import CampaignId, SeriesKey
 from orchestrator.records.workload import Case
-from orchestrator.units import US_PER_MS
 
 #: Identities that are file names as they are; any other is named by its hash, so that no name is ever a path.
 _PLAIN_NAME: Final = re.compile(r"[0-9a-f][0-9a-z-]{0,79}")
@@ -288,8 +287,3 @@ class Site:
     def has_real(self) -> bool:
         """Whether any figure is a real device's."""
         return any(not item.is_virtual for item in self.series)
-
-
-def ms(value_us: float | None) -> float | None:
-    """Return microseconds as milliseconds."""
-    return None if value_us is None or not math.isfinite(value_us) else value_us / US_PER_MS

@@ -71,6 +71,12 @@ class Cli:
         )
 
 
+@pytest.fixture(scope="session")
+def make_cli() -> Callable[[Path], Cli]:
+    """Return the command in a home."""
+    return lambda home: Cli(home=home)
+
+
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
     """The command in an empty home; no lab is up."""

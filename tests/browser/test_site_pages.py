@@ -1,0 +1,185 @@
+"""The site's pages in a real browser, from the disk: Debian's chromium, driven from outside."""
+
+import os
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from history_lab import NIGHTS, fill
+
+from orchestrator.bootstrap import Settings
+from orchestrator.cli.site import SiteRequest, build
+from orchestrator.store.opening import open_store
+
+playwright_api = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = Path("/usr/bin/chromium")
+WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+AXE = Path(str(resources.files("axe_core_python") / "axe.min.js"))
+
+pytestmark = pytest.mark.xdist_group("site-pages")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not CHROMIUM.exists():
+        if os.environ.get("CI"):
+            pytest.fail(f"{CHROMIUM} is missing: install chromium where CI runs")
+        pytest.skip(f"{CHROMIUM} is missing")
+    with playwright_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    home = tmp_path_factory.mktemp("home")
+    settings = Settings.from_environment({}, home=home)
+    store = open_store(settings.store)
+    fill(store)
+    store.close()
+    # A folder with a space in it, as a sub-path.
+    out = tmp_path_factory.mktemp("web") / "sub path" / "site"
+    build(settings, SiteRequest(out=out, reports=1))
+    return out
+
+
+@pytest.fixture
+def open_page(browser, site):
+    """Open a page; at the end check that nothing complained and that nothing outside of the site was asked for."""
+    contexts, complaints, requests = [], [], []
+    home = site.as_uri()
+
+    def open_one(path="index.html", viewport=WIDE, **options):
+        context = browser.new_context(viewport=viewport, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request", lambda request: request.url.startswith((home, "data:", "blob:")) or requests.append(request.url)
+        )
+        page.goto(f"{home}/{path}")
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert requests == []
+
+
+def rows_of(page):
+    page.locator("[data-grid]").scroll_into_view_if_needed()
+    page.wait_for_selector(".grid.drawn tbody tr")
+    return page.locator("[data-grid] tbody tr")
+
+
+def series_of(page):
+    """Go to the worst series."""
+    rows_of(page).first.locator("a.open").click()
+    page.wait_for_selector("svg.nights")
+
+
+def test_overview_shows_the_worst_first_with_a_drawn_line(open_page):
+    rows = rows_of(open_page())
+    assert rows.count() == 12
+    text = rows.first.inner_text()
+    assert "Google Pixel 4" in text
+    assert "not confirmed yet" in text
+    line = rows.first.locator("svg.spark .spark-line").bounding_box()
+    assert line["width"] > 50
+    assert line["height"] > 5
+    assert rows.first.locator(".spark-change").get_attribute("d").startswith("M")
+    assert rows.filter(has_text="virtual").count() == 4
+
+
+def test_table_is_searched_chosen_from_and_sorted(open_page):
+    page = open_page()
+    rows = rows_of(page)
+    page.get_by_label("Search").fill("pixel-6-a gpu")
+    assert rows.count() == 2
+    page.get_by_label("Search").fill("")
+    page.get_by_text("Choose by").click()
+    page.get_by_label("state", exact=True).select_option(label="expected")
+    assert rows.count() == 2
+    page.get_by_label("state", exact=True).select_option(label="all")
+    page.get_by_label("real devices only").check()
+    assert rows.count() == 8
+    page.get_by_role("button", name="last figure").click()
+    figures = [float(row.locator("td.n").first.inner_text()) for row in rows.all()]
+    assert figures == sorted(figures)
+
+
+def test_series_opens_from_the_overview_and_leads_to_its_report(open_page):
+    page = open_page()
+    series_of(page)
+    assert page.locator("table.nights-table tbody tr").count() == NIGHTS
+    assert page.locator("svg.nights .change-line").count() == 1
+    page.locator("svg.nights").hover()
+    assert "invocations" in page.locator(".readout").inner_text()
+    page.locator("table.nights-table a").first.click()
+    page.wait_for_selector("#summary")
+    assert page.get_by_role("heading", level=1).inner_text() == "nightly"
+    page.locator("[data-chart]").first.scroll_into_view_if_needed()
+    page.wait_for_selector("[data-chart].drawn")
+    assert page.locator("[data-chart] svg").count()
+    page.get_by_role("link", name="All series").click()
+    page.wait_for_selector("[data-grid]")
+
+
+def test_chart_is_inside_of_its_place_and_has_a_bar_for_each_night(open_page):
+    page = open_page()
+    series_of(page)
+    outer = page.locator("svg.nights").bounding_box()
+    for name in ("night-line", "night-interval"):
+        inner = page.locator(f"svg.nights .{name}").bounding_box()
+        assert inner["x"] >= outer["x"]
+        assert inner["y"] >= outer["y"]
+        assert inner["x"] + inner["width"] <= outer["x"] + outer["width"] + 1
+        assert inner["y"] + inner["height"] <= outer["y"] + outer["height"] + 1
+    assert page.locator(".night-interval").get_attribute("d").count("M") == NIGHTS
+    assert page.locator(".night-dot.is-suspect").get_attribute("d").count("M") == 1
+
+
+@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
+def test_no_page_is_wider_than_the_window(open_page, viewport):
+    page = open_page(viewport=viewport)
+    rows_of(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    series_of(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    page.get_by_role("link", name="Campaigns").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+
+
+def test_without_scripts_there_are_lines_charts_and_links(open_page):
+    page = open_page(java_script_enabled=False)
+    rows = page.locator("noscript tbody tr, table.cards tbody tr")
+    assert rows.count() == 12
+    assert rows.first.locator("svg.spark .spark-line").bounding_box()["width"] > 50
+    rows.first.locator("a").click()
+    assert page.locator("svg.nights").is_visible()
+    assert page.locator("#theme").is_hidden()
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [(WIDE, "light"), (PHONE, "dark"), (WIDE, "dark"), (PHONE, "light")])
+def test_pages_have_no_serious_fault_of_accessibility(open_page, viewport, scheme):
+    page = open_page(viewport=viewport, color_scheme=scheme)
+    rows_of(page)
+    assert serious_faults(page) == []
+    series_of(page)
+    assert serious_faults(page) == []
+    page.get_by_role("link", name="Campaigns").click()
+    assert serious_faults(page) == []
+
+
+def serious_faults(page):
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run().then(result => result.violations)")
+    return [
+        (item["id"], item["nodes"][0]["html"][:200], item["nodes"][0].get("failureSummary", "")[:300])
+        for item in found
+        if item["impact"] in ("serious", "critical")
+    ]

@@ -1,0 +1,219 @@
+"""``benchfarm site`` and ``benchfarm serve`` as installed commands, on a store of weeks."""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "samples"))
+
+from history_lab import NIGHTS, fill
+
+from orchestrator.store.opening import open_store
+
+pytestmark = pytest.mark.xdist_group("site")
+
+TOKEN = "a-token-that-nobody-guesses"
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """Weeks of a lab in a store."""
+    path = tmp_path_factory.mktemp("filled") / "store.sqlite"
+    store = open_store(path)
+    fill(store)
+    store.close()
+    return path
+
+
+@pytest.fixture
+def weeks(cli, filled):
+    """The command on a store with weeks of a lab, one of its own."""
+    cli.home.mkdir(parents=True)
+    shutil.copy(filled, cli.home / "store.sqlite")
+    return cli
+
+
+@contextmanager
+def served(cli, *options: str) -> Iterator[tuple[str, int]]:
+    """Run ``benchfarm serve`` and give what it told: its address."""
+    process = cli.start("serve", "--port", "0", *options)
+    try:
+        url = process.stderr.readline().strip()
+        assert url.startswith("http://"), url + process.stderr.read()
+        yield url
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+        assert "Traceback" not in process.stderr.read()
+
+
+def ask(url: str, path: str = "/", method: str = "GET", **headers: str):
+    """Send one request without following anything; return status, headers and text."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=60)
+    connection.putrequest(method, path, skip_host="Host" in headers)
+    for name, value in headers.items():
+        connection.putheader(name.replace("_", "-"), value)
+    connection.endheaders()
+    response = connection.getresponse()
+    body = response.read().decode()
+    connection.close()
+    return response.status, dict(response.headers), body
+
+
+def test_site_is_written_once_and_renewed_when_a_note_is_added(weeks, tmp_path):
+    out = tmp_path / "public"
+    first = weeks("site", "--out", out, "--reports", "2", "--json").ok().json
+    assert (first["series"], first["nights"], first["reports"]) == (12, NIGHTS, 2)
+    assert first["unchanged"] == first["removed"] == 0
+    again = weeks("site", "--out", out, "--reports", "2", "--json").ok().json
+    assert (again["written"], again["unchanged"]) == (0, first["written"])
+    weeks("annotate", "add", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "new driver").ok()
+    renewed = weeks("site", "--out", out, "--reports", "2", "--json").ok().json
+    # Two series and the overview.
+    assert (renewed["written"], renewed["removed"]) == (3, 0)
+    assert "new driver" in (out / "index.html").read_text()
+    fresh = weeks("site", "--out", out, "--reports", "2", "--fresh", "--json").ok().json
+    assert fresh["written"] == 0
+    fewer = weeks("site", "--out", out, "--reports", "1", "--json").ok().json
+    # What linked to the report that is gone: the series that ran that night, and the index.
+    assert (fewer["written"], fewer["removed"]) == (9, 1)
+
+
+def test_since_chooses_the_nights(weeks, tmp_path):
+    found = weeks("site", "--out", tmp_path / "a", "--since", "2026-03-31", "--reports", "0", "--json").ok().json
+    assert found["nights"] == NIGHTS - 30
+    refused = weeks("site", "--out", tmp_path / "b", "--since", "yesterday")
+    assert refused.exit_code == 2
+    assert "isn't a date" in refused.stderr
+
+
+def test_site_of_an_empty_store_says_that_there_is_nothing(cli, tmp_path):
+    cli("site", "--out", tmp_path / "out").ok()
+    assert "Nothing was measured in this time." in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_served_pages_are_those_of_the_site(weeks, tmp_path):
+    weeks("site", "--out", tmp_path / "out").ok()
+    with served(weeks) as url:
+        assert ask(url)[2] == (tmp_path / "out" / "index.html").read_text()
+        series = sorted((tmp_path / "out" / "series").iterdir())[0]
+        status, headers, body = ask(url, f"/series/{series.name}")
+        assert (status, body) == (200, series.read_text())
+        assert "script-src 'self';" in headers["content-security-policy"]
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert ask(url, f"/series/{series.name}", If_None_Match=headers["etag"])[0] == 304
+        for asset in (tmp_path / "out" / "assets").iterdir():
+            assert ask(url, f"/assets/{asset.name}")[2] == asset.read_text()
+        report = next(path for path in (tmp_path / "out" / "campaigns").iterdir() if path.name != "index.html")
+        status, headers, body = ask(url, f"/campaigns/{report.name}")
+        assert (status, body) == (200, report.read_text())
+        assert "'sha256-" in headers["content-security-policy"]
+        assert "script-src 'self' 'unsafe-inline'" not in headers["content-security-policy"]
+
+
+def test_served_pages_follow_the_store(weeks):
+    with served(weeks) as url:
+        assert "a note of today" not in ask(url)[2]
+        weeks("annotate", "add", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "a note of today").ok()
+        # They are gathered again when a time has passed that depends on how long gathering takes.
+        deadline = time.monotonic() + 120
+        while "a note of today" not in ask(url)[2]:
+            assert time.monotonic() < deadline, "the note never came"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/../store.sqlite", "/series/..%2f..%2fstore.sqlite", "/assets/../index.html", "/campaigns/none.html", "/docs",
+     "/openapi.json", "//etc/passwd", "/series/%00.html"],
+)  # fmt: skip
+def test_only_pages_are_served(live, path):
+    assert ask(live, path)[0] == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_nothing_can_be_changed(live, method):
+    assert ask(live, "/", method)[0] == 405
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "localhost.evil", "10.0.0.1"]
+)
+def test_a_request_for_another_host_gets_nothing(live, host):
+    status, _, body = ask(live, Host=host)
+    assert status in {400, 421}
+    assert "mobilenet" not in body
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]:80"])
+def test_loopback_is_known_by_its_names(live, host):
+    assert ask(live, Host=host)[0] == 200
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory, make_cli, filled):
+    """A server on a store of weeks, for the tests that change nothing."""
+    cli = make_cli(tmp_path_factory.mktemp("home"))
+    shutil.copy(filled, cli.home / "store.sqlite")
+    with served(cli) as url:
+        yield url
+
+
+def test_an_address_that_others_reach_needs_a_token(weeks):
+    refused = weeks("serve", "--host", "0.0.0.0", "--port", "0")
+    assert refused.exit_code == 2
+    assert "needs --token" in refused.stderr
+    short = weeks("serve", "--host", "0.0.0.0", "--port", "0", "--token", "short")
+    assert short.exit_code == 2
+    assert "16 letters" in short.stderr
+
+
+def test_a_token_is_asked_for_and_leaves_the_address(weeks):
+    with served(weeks, "--host", "0.0.0.0", "--token", TOKEN, "--allow-host", "farm.example") as url:
+        assert url.endswith(f"/?token={TOKEN}")
+        assert ask(url)[0] == 401
+        assert ask(url, "/?token=wrong")[0] == 401
+        assert ask(url, Authorization="Bearer wrong")[0] == 401
+        assert ask(url, Authorization=f"Basic {TOKEN}")[0] == 401
+        assert ask(url, Authorization=f"Bearer {TOKEN}")[0] == 200
+        assert ask(url, Authorization=f"Bearer {TOKEN}", Host="farm.example")[0] == 200
+        assert ask(url, Authorization=f"Bearer {TOKEN}", Host="evil.example")[0] == 421
+        status, headers, _ = ask(url, f"/campaigns/?token={TOKEN}")
+        assert (status, headers["location"]) == (303, "/campaigns/")
+        assert "HttpOnly" in headers["set-cookie"]
+        assert "SameSite=strict" in headers["set-cookie"]
+        cookie = headers["set-cookie"].partition(";")[0]
+        assert ask(url, Cookie=cookie)[0] == 200
+        assert ask(url, f"/%5cevil.example/?token={TOKEN}")[1]["location"].startswith("/%5C")
+
+
+def test_a_token_can_be_made_up(weeks):
+    with served(weeks, "--token", "new") as url:
+        token = url.partition("?token=")[2]
+        assert len(token) >= 32
+        assert ask(url)[0] == 401
+        assert ask(url, f"/?token={token}")[0] == 303
+
+
+def test_a_port_that_is_taken_is_told(weeks):
+    with served(weeks) as url:
+        refused = weeks("serve", "--port", str(urlsplit(url).port))
+    assert refused.exit_code == 2
+    assert "can't listen" in refused.stderr
+
+
+def test_what_isnt_installed_is_told(weeks, tmp_path):
+    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(\"No module named 'fastapi'\", name='fastapi')")
+    refused = weeks("serve", "--port", "0", PYTHONPATH=str(tmp_path))
+    assert refused.exit_code == 2
+    assert "pip install 'benchfarm[serve]'" in refused.stderr
