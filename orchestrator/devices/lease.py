@@ -66,6 +66,18 @@ class FileLease:
         except (OSError, ValueError, KeyError, TypeError):
             return ""
 
+    def live_holder(self, serial: Serial) -> str:
+        """Return who holds the device now, empty for nobody: a killed process leaves its note, but not its lock."""
+        try:
+            note = json.loads(self._path(serial, "holder").read_text("utf-8"))
+            if note["host"] == socket.gethostname():
+                os.kill(int(note["pid"]), 0)
+        except PermissionError:
+            pass  # it lives, as another user's
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+        return self.holder(serial)
+
     def _note(self, serial: Serial) -> None:
         note = {
             "pid": os.getpid(),

@@ -1,0 +1,39 @@
+"""``benchfarm status``: a running campaign, one that was cut off, and nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Lab
+
+pytestmark = pytest.mark.xdist_group("e2e")
+
+
+def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
+    lab: Lab, plan_file: Callable[..., Path]
+) -> None:
+    process = lab.cli.start("run", plan_file(lab.serials, invocations=3, min_secs=4.0))
+    assert process.stderr is not None
+    for line in process.stderr:
+        if " 3/12 " in line:
+            break
+    (campaign,) = [item for item in lab.cli("status", "--json").ok().json["campaigns"] if item["is_held"]]
+    phones = {phone["serial"]: phone for phone in campaign["phones"]}
+    assert set(phones) == set(lab.serials)
+    assert {f"process {process.pid}" in phone["holder"] for phone in phones.values()} == {True}
+    assert campaign["stored"] >= 3
+    assert sum(phone["stored"] + phone["left"] for phone in phones.values()) == 24
+    shown = max(phones.values(), key=lambda phone: phone["stored"])
+    assert shown["eta_s"] > 0
+    assert shown["battery_heat_c"] > 0
+    assert "texturenet" in shown["next"]
+    process.kill()
+    process.communicate()
+    text = lab.cli("status").ok().stdout
+    assert "cut off" in text
+    assert "waits for a resume" in text
+    lab.cli("run", "--resume").ok()
+    assert lab.cli("status").ok().stdout == "nothing is running, and nothing waits to be resumed\n"
