@@ -1,0 +1,218 @@
+"""Models of each kind, built by TensorFlow: what they are, that they compute, that they can be built again."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.cli import zoo
+from orchestrator.config.model_manifest import load_manifest
+from orchestrator.errors import ModelError, UsageError
+from orchestrator.models.building import VARIANTS, BuildOrder, build_models
+from orchestrator.models.inspect import identify_model, inspect_model, open_graph
+from orchestrator.models.names import operator_name
+from orchestrator.models.prediction import predict
+
+BENCHFARM = Path(sys.executable).with_name("benchfarm")
+REPO = Path(__file__).resolve().parents[3]
+ENVIRON = dict(os.environ)
+#: All that starts TensorFlow runs one after the other in one process: it is large.
+pytestmark = pytest.mark.xdist_group("tensorflow")
+
+#: A Keras file, its SavedModel, and one that needs TensorFlow's own operators.
+USERS_MODELS = """
+import sys, keras, tensorflow as tf
+from pathlib import Path
+folder = Path(sys.argv[1])
+keras.utils.set_random_seed(1)
+inlets = [keras.Input((None, None, 3), name="picture"), keras.Input((4,), name="extra")]
+x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(4, 3)(inlets[0]))
+model = keras.Model(inlets, keras.layers.Dense(2, name="scores")(keras.layers.Concatenate()([x, inlets[1]])))
+model.save(folder / "users.keras")
+class Odd(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec((None, 4, 4), tf.float32, name="x")])
+    def run(self, x):
+        return {"y": tf.raw_ops.MatrixInverse(input=x)}
+odd = Odd()
+tf.saved_model.save(odd, str(folder / "odd"), signatures={"serving_default": odd.run, "second": odd.run})
+"""
+#: Runs each model once in a process of its own and tells what XNNPACK took of it.
+RUN = """
+import json, sys
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+interpreter = Interpreter(sys.argv[1], num_threads=1)
+interpreter.allocate_tensors()
+for inlet in interpreter.get_input_details():
+    interpreter.set_tensor(inlet["index"], np.ones(inlet["shape"], inlet["dtype"]))
+interpreter.invoke()
+outputs = [interpreter.get_tensor(outlet["index"]).shape for outlet in interpreter.get_output_details()]
+parts = [op for op in interpreter._get_ops_details() if op["op_name"] == "DELEGATE"]
+print(json.dumps({
+    "outputs": outputs,
+    "parts": [[[int(t) for t in part["inputs"]], [int(t) for t in part["outputs"]]] for part in parts],
+}))
+"""
+
+
+def ran(path: Path) -> dict:
+    done = subprocess.run([sys.executable, "-c", RUN, str(path)], capture_output=True, timeout=60, check=True)
+    return json.loads(done.stdout)
+
+
+def taken_by_xnnpack(path: Path, parts: list) -> set[int]:
+    """Return the operators between the inputs and the outputs of the partitions that the runtime made."""
+    operators = open_graph(path).subgraphs[0].operators
+    maker = {tensor: index for index, operator in enumerate(operators) for tensor in operator.outputs}
+    taken: set[int] = set()
+    for inputs, outputs in parts:
+        todo = list(outputs)
+        while todo:
+            index = maker.get(todo.pop())
+            if index is not None and index not in taken and not set(operators[index].outputs) <= set(inputs):
+                taken.add(index)
+                todo += [tensor for tensor in operators[index].inputs if tensor not in inputs]
+    return taken
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """What became of all orders: one process builds them."""
+    folder = tmp_path_factory.mktemp("users")
+    subprocess.run([sys.executable, "-c", USERS_MODELS, str(folder)], capture_output=True, timeout=120, check=True)
+    rng = np.random.default_rng(0)
+    np.savez(
+        folder / "samples.npz", picture=rng.normal(size=(5, 16, 16, 3)) * 9, extra=rng.normal(size=(5, 4))
+    )  # fmt: skip
+    odd = str(folder / "odd")
+    orders = {
+        "cnn": BuildOrder(source="tiny_cnn", variants=VARIANTS),
+        "attention": BuildOrder(source="tiny_attention", variants=VARIANTS),
+        "keras": BuildOrder(
+            source=str(folder / "users.keras"), variants=("float32", "int8"), batches=(1, 3), sizes=(16, 20),
+            representative=str(folder / "samples.npz"),
+        ),
+        "needs flex": BuildOrder(source=odd),
+        "flex": BuildOrder(source=odd, flex=True, signature="second", batches=(2,)),
+        "no signature": BuildOrder(source=odd, signature="third"),
+    }  # fmt: skip
+    return dict(zip(orders, build_models(list(orders.values()), folder / "out", environ=ENVIRON), strict=True))
+
+
+@pytest.fixture(scope="module")
+def built(done):
+    """All variants of a small network and of one with attention, by name; and what couldn't be built."""
+    of_both = [done["cnn"], done["attention"]]
+    return {model.name: model for item in of_both for model in item.models}, [f for i in of_both for f in i.failures]
+
+
+def test_each_variant_is_what_its_name_says(built):
+    models, failures = built
+    kinds = {variant: inspect_model(models[f"tiny_cnn_{variant}"].path) for variant in VARIANTS}
+    assert [kinds[variant].precision for variant in ("float32", "float16", "int8", "int16x8")] == [
+        "float32", "float16", "int8", "int16",
+    ]  # fmt: skip
+    assert kinds["dynamic-range"].weights_bytes < kinds["float32"].weights_bytes
+    assert [kinds[variant].inputs[0].dtype for variant in ("float32", "int8", "int16x8")] == [
+        "float32",
+        "int8",
+        "int16",
+    ]
+    assert len({facts.parameters for facts in kinds.values()}) == 1
+    assert len({facts.multiply_adds for facts in kinds.values()}) == 1
+    assert kinds["int8"].arena_bytes < kinds["float32"].arena_bytes
+    for facts in kinds.values():
+        assert [(s.key, s.inputs, s.outputs) for s in facts.signatures] == [
+            ("serving_default", ("image",), ("probabilities",))
+        ]
+    # One variant that the converter refuses doesn't lose the others.
+    assert [failure.name for failure in failures] == ["tiny_attention_int16x8"]
+    assert "16x8" in failures[0].reason
+
+
+def test_built_models_compute_and_xnnpack_takes_what_was_predicted(built):
+    models, _ = built
+    for name, model in models.items():
+        result = ran(model.path)
+        graph = open_graph(model.path)
+        predicted = predict(graph, "xnnpack")
+        expected = set(range(predicted.operator_count)) - {refusal.index for refusal in predicted.refusals}
+        found = taken_by_xnnpack(model.path, result["parts"])
+        names = [operator_name(operator) for operator in graph.subgraphs[0].operators]
+        assert {(i, names[i]) for i in found} == {(i, names[i]) for i in expected}, name
+        assert len(result["parts"]) == predicted.partitions, name
+
+
+def test_users_keras_file_gets_batch_size_and_its_own_samples(done):
+    models, failures = done["keras"].models, done["keras"].failures
+    assert sorted(model.name for model in models) == [
+        "users_16_b3_float32", "users_16_b3_int8", "users_16_float32", "users_16_int8",
+        "users_20_b3_float32", "users_20_float32",
+    ]  # fmt: skip
+    # The samples are 16 pixels wide, so that no other size can be calibrated with them.
+    assert {failure.name for failure in failures} == {"users_20_int8", "users_20_b3_int8"}
+    assert "[n, " in failures[0].reason
+    by_name = {model.name: model for model in models}
+    facts = inspect_model(by_name["users_16_b3_int8"].path)
+    assert sorted(tensor.shape for tensor in facts.inputs) == [(3, 4), (3, 16, 16, 3)]
+    assert facts.signatures[0].inputs == ("extra", "picture")
+    # The scale is that of the samples, not of random ones between -1 and 1.
+    assert max(tensor.scale for tensor in facts.inputs) > 0.1
+    assert len(by_name["users_16_int8"].build["representative_sha256"]) == 64
+    assert ran(by_name["users_16_b3_float32"].path)["outputs"] == [[3, 2]]
+
+
+def test_tensorflows_own_operators_need_flex_and_signatures_are_chosen(done):
+    assert "--flex" in done["needs flex"].failures[0].hint
+    assert done["flex"].failures == ()
+    facts = inspect_model(done["flex"].models[0].path)
+    assert (facts.flex_operators, facts.inputs[0].shape) == (("FlexMatrixInverse",), (2, 4, 4))
+    assert "has no signature 'third', only" in done["no signature"].failures[0].reason
+
+
+def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tmp_path):
+    models, _ = built
+    command = [
+        BENCHFARM, "--home", str(tmp_path), "models", "build", "tiny_cnn", "--variant", "float32,int8",
+        "--accuracy", "55", "--accuracy-source", "made up for a test", "--json",
+    ]  # fmt: skip
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert ended.returncode == 0, ended.stderr
+    entries = {entry.name: entry for entry in load_manifest(tmp_path / "models.yaml").values()}
+    assert {name: entry.sha256 for name, entry in entries.items()} == {
+        name: models[name].sha256 for name in ("tiny_cnn_float32", "tiny_cnn_int8")
+    }
+    assert [entry["sha256"] for entry in json.loads(ended.stdout)["models"]] == [e.sha256 for e in entries.values()]
+    entry = entries["tiny_cnn_int8"]
+    assert identify_model(tmp_path / "models" / "tiny_cnn_int8.tflite").sha256 == entry.sha256
+    assert entry.command == "benchfarm models build tiny_cnn --variant int8 --seed 0 --batch 1"
+    assert (entry.note, entry.accuracy.percent) == (zoo.RANDOM_NOTE, 55)
+    assert {"source", "variant", "weights", "seed", "tensorflow", "keras", "batch"} <= set(entry.build)
+    assert entry.build["representative"] == "16 random inputs"
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        (BuildOrder(source="nosuch"), "neither a network's name"),
+        (BuildOrder(source="tiny_cnn", variants=("int4",)), "is no variant"),
+        (BuildOrder(source="tiny_cnn", weights="imagenet"), "are for Keras applications"),
+        (BuildOrder(source="tiny_cnn", weights="/no/file"), "no file '/no/file' of weights"),
+        (BuildOrder(source="tiny_cnn", sizes=(0,)), "counted from 1"),
+    ],
+)
+def test_impossible_orders_are_refused_before_tensorflow_starts(order, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        build_models([order], tmp_path, environ={})
+
+
+def test_process_that_dies_is_an_error_with_its_last_words(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("import os, sys\nprint('out of luck', flush=True)\nos.abort()\n")
+    (tmp_path / "keras.py").write_text("")
+    environ = {**ENVIRON, "PYTHONPATH": f"{tmp_path}:{REPO}"}
+    with pytest.raises(ModelError, match=r"ended by signal 6.*out of luck"):
+        build_models([BuildOrder(source="tiny_cnn")], tmp_path / "out", environ=environ)
