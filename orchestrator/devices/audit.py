@@ -1,4 +1,4 @@
-"""Comparing a phone with what it was: all settings, clocks, screen and debug properties, before and after."""
+"""Comparing a phone with what it was: all settings, clocks, screen, some properties and services, before and after."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.devices.quiet_steps import THERMAL_SERVICES
+
 _NAMESPACES: Final = ("global", "secure", "system")
 _POLICIES: Final = "/sys/devices/system/cpu/cpufreq/policy[0-9]*"
 _GPU: Final = "/sys/class/kgsl/kgsl-3d0/devfreq /sys/class/devfreq/*gpu* /sys/class/devfreq/*mali*"
+#: Properties that are watched: those for debugging, and those that benchfarm itself may change (for
+#: ``thermal_control_off``, and for a trace before Android 11).
+_PROPERTIES: Final = "|".join(
+    [
+        r"debug\.",
+        r"persist\.traced\.enable\]",
+        *(rf"init\.svc\.{re.escape(name)}\]".replace(r"\-", "-") for name in THERMAL_SERVICES.split()),
+    ]
+)
 #: Section -> command: all that is watched.
 SNAPSHOT_COMMANDS: Final[Mapping[str, str]] = {
     **{f"settings {name}": f"settings list {name}" for name in _NAMESPACES},
-    "property": "getprop | grep '^\\[debug\\.'",
+    "property": f"getprop | grep -E '^\\[({_PROPERTIES})'",
     "file": (
         f"for f in {_POLICIES}/scaling_governor {_POLICIES}/scaling_min_freq; "
         'do [ -f $f ] && echo "$f=$(cat $f)"; done; '

@@ -19,7 +19,7 @@ from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, difference
 from orchestrator.devices.fitness import FitWait, unfit_reasons
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.owner_note import FREE_MIN_BYTES, OwnerNote, Standing, check_free, parse_standing
-from orchestrator.devices.quiet_steps import QuietStep, steps_for
+from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, screen_undo, steps_for
 from orchestrator.devices.sections import SectionScript
 from orchestrator.devices.shell import quote
 from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceStorageError
@@ -36,6 +36,8 @@ ZoneLimits = Callable[[DeviceFacts], Mapping[str, float]]
 TunedOptions = Callable[[DeviceFacts], Mapping[str, bool]]
 _Tell = Callable[[str], None]
 
+#: What the snapshot calls the screen's state.
+_SCREEN: Final = "state mWakefulness"
 _UNDO_FILE: Final = "undo"
 _QUIET_TIMEOUT_S: Final = 120.0
 
@@ -61,6 +63,8 @@ class LadderConditioner:
         self._clock = clock or SystemClock()
         #: Devices made quiet by this process, how and in which boot. Each is touched by the thread with its lease.
         self._quiet: dict[Serial, tuple[Quiet, str]] = {}
+        #: What their power service told of the screen then, before anything was changed.
+        self._screens: dict[Serial, str] = {}
 
     def prepare(
         self,
@@ -142,6 +146,7 @@ class LadderConditioner:
 
         Raises HostStorageError (nothing is changed then), DeviceCommandError and the other DeviceError kinds.
         """
+        self._keep_snapshot(device)
         self._note(device, [change])
         result = device.shell(command)
         if result.exit_code != 0:
@@ -194,6 +199,8 @@ class LadderConditioner:
         script = SectionScript({**commands, **SNAPSHOT_COMMANDS})
         told = script.split(device.shell(script.text, timeout_s=_QUIET_TIMEOUT_S).text)
         originals = {number: _one_line(told.get(number, "")) for number in commands}
+        before = self.journal.snapshot(device.serial)
+        self._screens[device.serial] = (before or parse_snapshot(told)).get(_SCREEN, "")
         to_do: dict[int, QuietStep] = {}
         for number, step in enumerate(steps):
             original = originals.get(str(number), "")
@@ -205,11 +212,18 @@ class LadderConditioner:
             to_do[number] = step
         if not to_do:
             return
-        if self.journal.snapshot(device.serial) is None:
+        if before is None:
             self.journal.keep_snapshot(device.serial, parse_snapshot(told))
-        changes = [Change(what=step.name, undo=step.undo(originals[str(number)])) for number, step in to_do.items()]
+        changes = [
+            Change(what=step.name, undo=step.undo(self._original(device, step, originals[str(number)])))
+            for number, step in to_do.items()
+        ]
         self._note(device, changes)
         self._apply(device, to_do, tell)
+
+    def _original(self, device: Device, step: QuietStep, now: str) -> str:
+        """Return what a step's undo is to put back: a screen may have gone off since its first snapshot by itself."""
+        return (self._screens.get(device.serial) or now) if step.name in {SCREEN_ON, SCREEN_OFF} else now
 
     def _note(self, device: Device, changes: Sequence[Change]) -> None:
         """Write changes down here, then on the phone; nothing may be changed when this raises."""
@@ -244,9 +258,11 @@ class LadderConditioner:
         """Read the state; a screen that isn't as planned any more is switched again."""
         state = device.state()
         if device.kind is DeviceKind.ANDROID and state.screen_on is (quiet.screen is Screen.OFF):
-            key, undo = ("SLEEP", "WAKEUP") if quiet.screen is Screen.OFF else ("WAKEUP", "SLEEP")
-            name = f"the screen being {quiet.screen.value}"
-            self.hold(device, Change(what=name, undo=f"input keyevent KEYCODE_{undo}"), f"input keyevent KEYCODE_{key}")
+            key, name = ("SLEEP", SCREEN_OFF) if quiet.screen is Screen.OFF else ("WAKEUP", SCREEN_ON)
+            # What it was before the first change counts, not what it has become by itself since.
+            original = self._screens.get(device.serial) or ("Asleep" if key == "WAKEUP" else "Awake")
+            self._keep_snapshot(device, {_SCREEN: original})
+            self.hold(device, Change(what=name, undo=screen_undo(original)), f"input keyevent KEYCODE_{key}")
             state = device.state()
         return state
 
@@ -288,6 +304,11 @@ class LadderConditioner:
 
     def _phones_own(self, device: Device) -> str:
         return device.shell(f"cat {quote(device.work_folder)}/{_UNDO_FILE} 2>/dev/null").text
+
+    def _keep_snapshot(self, device: Device, known: Mapping[str, str] | None = None) -> None:
+        """Keep what the phone is before its first change, with what is known to have been otherwise."""
+        if device.kind is DeviceKind.ANDROID and self.journal.snapshot(device.serial) is None:
+            self.journal.keep_snapshot(device.serial, {**self._snapshot(device), **(known or {})})
 
     def _snapshot(self, device: Device) -> dict[str, str]:
         script = SectionScript(SNAPSHOT_COMMANDS)

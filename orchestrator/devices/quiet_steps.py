@@ -19,9 +19,12 @@ _ANDROID_7: Final = 24
 _ANDROID_11: Final = 30
 _POLICIES: Final = "/sys/devices/system/cpu/cpufreq"
 #: Init services that lower clocks on their own; names differ between vendors and years.
-_THERMAL_SERVICES: Final = (
+THERMAL_SERVICES: Final = (
     "thermal-engine vendor.thermal-engine thermald mi_thermald thermalloadalgod vendor.thermal-hal-2-0.mtk"
 )
+#: The names of the steps that switch the screen.
+SCREEN_ON: Final = "the screen being on"
+SCREEN_OFF: Final = "the screen being off"
 _GPU_FOLDERS: Final = "/sys/class/kgsl/kgsl-3d0/devfreq /sys/class/devfreq/*gpu* /sys/class/devfreq/*mali*"
 
 
@@ -83,26 +86,26 @@ def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[Q
 
 def _screen_steps(screen: Screen) -> list[QuietStep]:
     read = "dumpsys power | grep -m 1 mWakefulness="
-    wake, sleep = "input keyevent KEYCODE_WAKEUP", "input keyevent KEYCODE_SLEEP"
+    wake, sleep = (f"input keyevent KEYCODE_{key}" for key in ("WAKEUP", "SLEEP"))
     if screen is Screen.OFF:
         return [
             QuietStep(
-                name="the screen being off",
+                name=SCREEN_OFF,
                 option="screen",
                 read=read,
                 accepts=lambda told: "Awake" not in told,
                 apply=sleep,
-                undo=lambda told: wake,
+                undo=screen_undo,
             )
         ]
     return [
         QuietStep(
-            name="the screen being on",
+            name=SCREEN_ON,
             option="screen",
             read=read,
             accepts=lambda told: "Awake" in told,
             apply=wake,
-            undo=lambda told: sleep,
+            undo=screen_undo,
         ),
         QuietStep(
             name="staying awake while plugged in",
@@ -113,6 +116,11 @@ def _screen_steps(screen: Screen) -> list[QuietStep]:
             undo=lambda told: put_setting("global", "stay_on_while_plugged_in", told),
         ),
     ]
+
+
+def screen_undo(told: str) -> str:
+    """Return the command that gives the screen the state that the power service told."""
+    return f"input keyevent KEYCODE_{'WAKEUP' if 'Awake' in told else 'SLEEP'}"
 
 
 def put_setting(namespace: str, name: str, told: str) -> str:
@@ -252,7 +260,7 @@ def _thermal_control(facts: DeviceFacts) -> QuietStep:
         names = [name for name in told.split() if re.fullmatch(r"[\w.-]+", name)]
         return as_root("; ".join(f"start {name}" for name in names) or "true")
 
-    running = f'for s in {_THERMAL_SERVICES}; do [ "$(getprop init.svc.$s)" = running ] && '
+    running = f'for s in {THERMAL_SERVICES}; do [ "$(getprop init.svc.$s)" = running ] && '
     return QuietStep(
         name="the vendor's thermal control being off",
         option="thermal_control_off",

@@ -15,6 +15,7 @@ from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, differences, parse_snapshot
 from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.journal import Change
 from orchestrator.devices.sections import SectionScript
 from orchestrator.devices.server import AdbServer
 from orchestrator.errors import BenchfarmError, DeviceBusyError, DeviceChangedError, DeviceStorageError
@@ -281,3 +282,68 @@ def test_a_full_phone_is_named_before_anything_is_measured(device: Tripwire, pho
     finally:
         storage.fill(free_bytes=free_bytes)
         LadderConditioner(tmp_path).restore(device)
+
+
+@pytest.mark.parametrize("is_changed_already", [True, False], ids=["after a change", "before any change"])
+def test_a_screen_that_went_off_meanwhile_is_on_again_afterwards(
+    device: Tripwire, phone: Phone, tmp_path: Path, is_changed_already: bool
+) -> None:
+    stay_on = device.shell("settings get global stay_on_while_plugged_in").text.strip()
+    if not is_changed_already:
+        device.shell("svc power stayon true")
+    before = whole(device)
+    conditioner = LadderConditioner(tmp_path)
+    prepare(conditioner, device, Quiet())
+    assert conditioner.audit(device) or not is_changed_already
+    device.shell("input keyevent KEYCODE_SLEEP")
+    prepare(conditioner, device, Quiet())
+    assert device.state().screen_on is True
+    # Whoever goes on after a crash takes neither for the original.
+    device.shell("input keyevent KEYCODE_SLEEP")
+    after_crash = LadderConditioner(tmp_path)
+    prepare(after_crash, device, Quiet())
+    left: list[str] = []
+    after_crash.restore(device, on_note=left.append)
+    assert left == []
+    as_before(device, phone, before)
+    device.shell(f"settings put global stay_on_while_plugged_in {stay_on}")
+
+
+def test_a_screen_that_was_off_and_woke_meanwhile_is_off_again_afterwards(device: Tripwire, tmp_path: Path) -> None:
+    device.shell("input keyevent KEYCODE_SLEEP")
+    try:
+        conditioner = LadderConditioner(tmp_path)
+        prepare(conditioner, device, Quiet(screen=Screen.OFF))
+        device.shell("input keyevent KEYCODE_WAKEUP")
+        prepare(conditioner, device, Quiet(screen=Screen.OFF))
+        assert device.state().screen_on is False
+        device.shell("input keyevent KEYCODE_WAKEUP")
+        conditioner.restore(device)
+        assert device.state().screen_on is False
+    finally:
+        device.shell("input keyevent KEYCODE_WAKEUP")
+
+
+def test_the_audit_sees_what_benchfarm_itself_may_change(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
+    props = phone.userland.props
+    props.set("init.svc.vendor.thermal-engine", "running")
+    conditioner = LadderConditioner(tmp_path)
+    prepare(conditioner, device, Quiet(thermal_control_off=True))
+    undo = Change(what="the tracing service", undo="setprop persist.traced.enable 0")
+    conditioner.hold(device, undo, "setprop persist.traced.enable 1")
+    found = {item.what for item in conditioner.audit(device)}
+    assert {"property init.svc.vendor.thermal-engine", "property persist.traced.enable"} <= found
+    left: list[str] = []
+    conditioner.restore(device, on_note=left.append)
+    assert left == []
+    props.set("init.svc.vendor.thermal-engine", "")
+
+
+def test_what_is_held_before_anything_else_is_compared_too(device: Tripwire, tmp_path: Path) -> None:
+    conditioner = LadderConditioner(tmp_path)
+    change = Change(what="a property", undo="true")
+    conditioner.hold(device, change, "setprop debug.tflite.trace 1")
+    left: list[str] = []
+    conditioner.restore(device, on_note=left.append)
+    device.shell("setprop debug.tflite.trace ''")
+    assert [item for item in left if "debug.tflite.trace" in item]
