@@ -84,6 +84,8 @@ class CaseResult:
     parity: ParityVerdict | None = None
     #: Its figures as a sentence.
     parity_reason: str = ""
+    #: Its largest difference, as a share of the largest magnitude or in steps.
+    parity_error: float | None = None
 
     @property
     def is_judged(self) -> bool:
@@ -108,7 +110,7 @@ def judge_case(runs: Sequence[RunRecord]) -> CaseResult:
     verdict, reason = parity_verdict(runs)
     if verdict is None:
         return result
-    result = replace(result, parity=verdict, parity_reason=reason)
+    result = replace(result, parity=verdict, parity_reason=reason, parity_error=_parity_error(runs))
     if result.summary is None or result.status is CaseStatus.FELL_BACK:
         return result
     if verdict is ParityVerdict.WRONG:
@@ -126,14 +128,23 @@ def judge_case(runs: Sequence[RunRecord]) -> CaseResult:
 
 def parity_verdict(runs: Sequence[RunRecord]) -> tuple[ParityVerdict | None, str]:
     """Return what the newest comparison of a case's outputs says, and why; None when none was made."""
+    newest = _newest_parity(runs)
+    if newest is None or newest.report is None:
+        return None, ""
+    return ParityVerdict(str(newest.report.extra["parity"])), str(newest.report.extra.get("parity_reason", ""))
+
+
+def _newest_parity(runs: Sequence[RunRecord]) -> RunRecord | None:
     compared = [
         run for run in runs if run.run_pass is Pass.PARITY and run.report is not None and run.report.extra.get("parity")
     ]
-    if not compared:
-        return None, ""
-    newest = max(compared, key=lambda run: run.started_at)
-    assert newest.report is not None
-    return ParityVerdict(str(newest.report.extra["parity"])), str(newest.report.extra.get("parity_reason", ""))
+    return max(compared, key=lambda run: run.started_at, default=None)
+
+
+def _parity_error(runs: Sequence[RunRecord]) -> float | None:
+    newest = _newest_parity(runs)
+    error = newest.report.extra.get("parity_error") if newest is not None and newest.report is not None else None
+    return error if isinstance(error, float) else None
 
 
 def _judge_timing(runs: Sequence[RunRecord]) -> CaseResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.cli.declared import (
+    advising,
     bundling,
     comparing,
     device,
@@ -23,6 +24,7 @@ from orchestrator.cli.declared import (
 from orchestrator.cli.frame import app, run
 
 __all__ = [
+    "advising",
     "app",
     "bundling",
     "comparing",

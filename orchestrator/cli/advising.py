@@ -1,0 +1,76 @@
+"""``benchfarm advise``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.files import write_file
+from orchestrator.cli.reports import load_accuracy, report_data
+from orchestrator.cli.result import CommandResult, to_json
+from orchestrator.cli.stored import find_campaign
+from orchestrator.errors import UsageError
+from orchestrator.records.advice import AdviceReport
+
+FORMATS: Final = ("text", "json", "markdown", "html-section")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviseRequest:
+    """The options of ``benchfarm advise``, as they were typed."""
+
+    campaigns: tuple[str, ...]
+    fleet: bool
+    inferences: int | None
+    form: str
+    allow_list: Path | None
+    need_parity: bool
+    accuracy: Path | None
+    out: Path | None
+
+
+def advise(settings: Settings, request: AdviseRequest) -> CommandResult:
+    """Say what the named campaigns advise, or the newest one; raises UsageError for a wrong option."""
+    if request.form not in FORMATS:
+        raise UsageError(f"there is no format {request.form!r}", hint=f"choose one of {', '.join(FORMATS)}")
+    from orchestrator.report.advice import advice_of, allow_list
+
+    known = load_accuracy(request.accuracy) if request.accuracy is not None else {}
+    with Farm(settings) as farm:
+        chosen = [find_campaign(farm.store, prefix) for prefix in request.campaigns or ("",)]
+        data = report_data(farm, chosen, accuracy=known)
+    advice = advice_of(data, inferences=request.inferences)
+    if request.fleet:
+        advice = replace(advice, lines=tuple(item for item in advice.lines if item.rule == "fleet"))
+    notes = []
+    if request.allow_list is not None:
+        write_file(request.allow_list, allow_list(data, need_parity=request.need_parity) + "\n")
+        notes.append(f"allow-list: {request.allow_list}")
+    text = _rendered(advice, request.form)
+    if request.out is not None:
+        write_file(request.out, text + "\n")
+        text = str(request.out)
+    return CommandResult(
+        text="\n".join([text, *notes]),
+        data={
+            "campaigns": [item.campaign_id for item in chosen],
+            "advice": advice,
+            "allow_list": request.allow_list,
+        },
+    )
+
+
+def _rendered(advice: AdviceReport, form: str) -> str:
+    from orchestrator.report.advice import format_markdown, format_text
+
+    if form == "json":
+        return to_json(advice)
+    if form == "markdown":
+        return format_markdown(advice)
+    if form == "html-section":
+        from orchestrator.report.render import render_template
+
+        return render_template("advice.html.j2", advice=advice).strip()
+    return format_text(advice)

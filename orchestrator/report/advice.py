@@ -1,0 +1,150 @@
+"""Advice from what a report shows, as text, Markdown and the list of allowed configurations that an app can embed."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final
+
+from orchestrator.analysis.advice import AdviceCase, advise, fleet_choice
+from orchestrator.analysis.compare import best_of
+from orchestrator.records.advice import AdviceReport
+from orchestrator.records.device import DeviceFacts
+from orchestrator.report.data import ReportData, ResultRow
+from orchestrator.report.escapes import markdown_text, visible
+
+ALLOW_LIST_FORMAT: Final = "benchfarm-allow-list"
+ALLOW_LIST_VERSION: Final = 1
+
+
+def advice_of(data: ReportData, *, inferences: int | None = None) -> AdviceReport:
+    """Return what a report's cases advise."""
+    return advise([_case(row) for row in data.results], inferences=inferences)
+
+
+def _case(row: ResultRow) -> AdviceCase:
+    delegate, facts = row.delegate, row.device.facts
+    return AdviceCase(
+        case=row.case,
+        result=row.result,
+        device=row.device.title,
+        big_cores=len(facts.big_cores) if facts is not None else 0,
+        is_virtual=row.is_virtual,
+        init_us=row.init_us,
+        memory_mib=row.overall_memory_mib,
+        accuracy=row.model.accuracy,
+        parity_error=row.result.parity_error,
+        delegated_nodes=delegate.delegated_nodes if delegate is not None else None,
+        total_nodes=delegate.total_nodes if delegate is not None else None,
+        cpu_operators=delegate.cpu_operators if delegate is not None else (),
+    )
+
+
+def format_text(advice: AdviceReport) -> str:
+    """Return advice for a terminal: model and device, then a line for each rule with evidence and source."""
+    lines: list[str] = []
+    head = ""
+    for item in advice.lines:
+        about = f"{visible(item.model)} on {visible(item.device)}"
+        if about != head:
+            lines += ["", about] if lines else [about]
+            head = about
+        runs = ", ".join(run[:12] for run in item.evidence[:3]) + (" ..." if len(item.evidence) > 3 else "")
+        lines.append(f"  {item.rule}: {visible(item.text)}")
+        lines.append(f"      {len(item.evidence)} runs: {runs}; rule: {item.source}")
+    lines += ["", _basis(advice)] if lines else [_basis(advice)]
+    return "\n".join(lines)
+
+
+def format_markdown(advice: AdviceReport) -> str:
+    """Return advice as a Markdown table."""
+    lines = ["| model | device | rule | advice | runs | source |", "|---|---|---|---|---|---|"]
+    for item in advice.lines:
+        runs = " ".join(run[:12] for run in item.evidence[:3]) + (" ..." if len(item.evidence) > 3 else "")
+        cells = (item.model, item.device, item.rule, item.text, f"{len(item.evidence)}: {runs}", item.source)
+        lines.append("| " + " | ".join(markdown_text(cell) for cell in cells) + " |")
+    return "\n".join([*lines, "", _basis(advice)])
+
+
+def _basis(advice: AdviceReport) -> str:
+    text = f"From {advice.judged} of {advice.cases} cases, those whose figures count."
+    if not advice.judged:
+        text = f"None of {advice.cases} cases has a figure that counts, so there is no advice."
+    return (
+        f"{text} Figures of virtual phones are among them: they advise nothing about real ones."
+        if (advice.is_virtual)
+        else text
+    )
+
+
+def allow_list(data: ReportData, *, need_parity: bool = False) -> str:
+    """Return the configurations that an app may use, as JSON: for each model the best on each phone and one for all.
+
+    Phones are matched by their ``Build`` properties. ``need_parity`` leaves out configurations whose outputs weren't
+    found to agree with the reference.
+    """
+    models: dict[str, dict[str, list[ResultRow]]] = defaultdict(lambda: defaultdict(list))
+    for row in data.results:
+        is_sure = not need_parity or (row.result.parity is not None and row.result.parity.value == "same")
+        if row.result.is_judged and is_sure:
+            models[row.model.sha256][row.device.serial].append(row)
+    listed = {}
+    for sha256, by_device in models.items():
+        groups = {serial: [_case(row) for row in rows] for serial, rows in by_device.items()}
+        choice = fleet_choice(groups)
+        rows = {row.case.configuration: row for members in by_device.values() for row in members}
+        listed[sha256] = {
+            "name": next(iter(by_device.values()))[0].case.model_name,
+            "default": None
+            if choice is None
+            else {**_configuration(rows[choice[0]]), "worst_regret": max(choice[1].values())},
+            "devices": [_entry(members) for members in by_device.values()],
+        }
+    document = {
+        "format": ALLOW_LIST_FORMAT,
+        "version": ALLOW_LIST_VERSION,
+        "campaigns": [item.campaign_id for item in data.campaigns],
+        "is_virtual": data.has_virtual,
+        "models": listed,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _entry(members: list[ResultRow]) -> Mapping[str, object]:
+    """Return a phone with its fastest configuration."""
+    found = best_of({row.key: row.result.summary for row in members if row.result.summary is not None})
+    assert found is not None
+    best = next(row for row in members if row.key == found.fastest)
+    summary = best.result.summary
+    assert summary is not None
+    interval = summary.interval
+    return {
+        "match": _match(best.device.facts),
+        "is_virtual": best.is_virtual,
+        "configuration": _configuration(best),
+        "latency_us": summary.median_us,
+        "interval_us": None if interval is None else [interval.low, interval.high],
+        "parity": best.result.parity.value if best.result.parity is not None else None,
+        "tied": [_configuration(row) for row in members if row.key in found.tied],
+        "runs": list(best.result.used),
+    }
+
+
+def _configuration(row: ResultRow) -> dict[str, object]:
+    case = row.case
+    return {"delegate": case.delegate.value, "threads": case.threads, "flags": dict(case.flags)}
+
+
+def _match(facts: DeviceFacts | None) -> Mapping[str, object]:
+    if facts is None:
+        return {}
+    known = {
+        "manufacturer": facts.manufacturer,
+        "model": facts.model,
+        "device": facts.codename,
+        "soc": facts.soc,
+        "sdk": facts.sdk,
+        "fingerprint": facts.fingerprint,
+    }
+    return {name: value for name, value in known.items() if value}

@@ -1,0 +1,148 @@
+"""Advice speaks where a difference is more than noise, names its runs, and is silent otherwise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from sample_lab import HOST, PIXEL_3, PIXEL_4, case, lab_of, run, series
+
+from orchestrator.analysis.advice import SOURCES, AdviceCase, advise, fleet_choice
+from orchestrator.analysis.case_result import CaseResult, judge_case
+from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.run import DelegateTruth
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import DelegateName
+from orchestrator.report.advice import advice_of, allow_list, format_markdown, format_text
+from orchestrator.report.assembly import build_report_data
+
+
+def item(latency_us, *, delegate=DelegateName.XNNPACK, threads=4, big_cores=4, parity=None, runs=None, **other):
+    identity = {key: other.pop(key) for key in ("serial", "model_name", "model_sha256") if key in other}
+    owner = replace(case(delegate=delegate, threads=threads), **identity)
+    result = judge_case(runs or series(owner, latency_us))
+    if parity is not None:
+        result = replace(result, parity=parity)
+    return AdviceCase(
+        case=owner, result=result, device=f"phone {owner.serial}", big_cores=big_cores, is_virtual=True, **other
+    )
+
+
+def rules(*cases, **options):
+    return {line.rule: line for line in advise(cases, **options).lines}
+
+
+def test_every_line_names_runs_and_a_known_source():
+    slow = item(9_000.0, threads=8, init_us=1_000.0)
+    fast = item(5_000.0, init_us=50_000.0)
+    lines = advise([slow, fast], inferences=10).lines
+    assert {line.rule for line in lines} >= {"best", "threads", "more-threads-hurt", "break-even"}
+    known = {run_id for each in (slow, fast) for run_id in each.result.used}
+    for line in lines:
+        assert line.evidence
+        assert set(line.evidence) <= known
+        assert line.source == SOURCES[line.rule]
+
+
+def test_only_judged_figures_count():
+    good, suspect = item(5_000.0), item(1_000.0, threads=1)
+    suspect = replace(suspect, result=replace(suspect.result, quality=Quality.SUSPECT))
+    found = rules(good, suspect)
+    assert "use xnnpack, 4 threads" in found["best"].text
+    assert advise([suspect]).lines == ()
+
+
+def test_threads_that_are_not_faster_by_more_than_noise_are_not_advised():
+    found = rules(item(5_000.0, threads=2), item(4_998.0, threads=4))
+    assert "2 threads are enough" in found["threads"].text
+    assert "more-threads-hurt" not in found
+    assert "not-detectable" in found
+
+
+def test_more_threads_than_big_cores_are_told_only_where_they_cost():
+    assert "more-threads-than-big-cores" in rules(item(5_000.0, threads=4), item(9_000.0, threads=8))
+    assert "more-threads-than-big-cores" not in rules(item(9_000.0, threads=4), item(5_000.0, threads=8))
+
+
+def test_a_delegate_is_worth_it_only_where_it_is_faster():
+    cpu = item(5_000.0, init_us=1_000.0)
+    slower = item(9_000.0, delegate=DelegateName.GPU, init_us=90_000.0)
+    faster = item(2_000.0, delegate=DelegateName.GPU, init_us=90_000.0)
+    assert "takes 1.80 times" in rules(cpu, slower)["delegate-not-worth-it"].text
+    assert "delegate-not-worth-it" not in rules(cpu, faster)
+
+
+def test_break_even_is_where_both_have_taken_as_long():
+    found = rules(item(5_000.0, init_us=1_000.0), item(3_000.0, delegate=DelegateName.GPU, init_us=101_000.0))
+    assert "from 51 inferences" in found["break-even"].text or "from 50 inferences" in found["break-even"].text
+    few = [line.text for line in advise(
+        [item(5_000.0, init_us=1_000.0), item(3_000.0, delegate=DelegateName.GPU, init_us=101_000.0)], inferences=10
+    ).lines if line.rule == "break-even"]  # fmt: skip
+    assert any(text.startswith("for 10 inferences with one start: xnnpack") for text in few)
+
+
+def test_the_fleets_choice_has_the_smallest_worst_regret():
+    groups = {
+        "A": [item(1_000.0, delegate=DelegateName.GPU, serial="A"), item(1_300.0, serial="A")],
+        "B": [item(9_000.0, delegate=DelegateName.GPU, serial="B"), item(3_000.0, serial="B")],
+    }
+    name, regrets = fleet_choice(groups)
+    assert name.startswith("xnnpack")
+    assert regrets == pytest.approx({"A": 0.3, "B": 0.0}, abs=0.01)
+    assert fleet_choice({"A": groups["A"][:1], "B": groups["B"][1:]}) is None
+
+
+def test_what_is_wrong_is_named_and_what_was_not_compared_is_said():
+    good = item(5_000.0)
+    wrong = item(1_000.0, delegate=DelegateName.GPU, parity=ParityVerdict.WRONG)
+    wrong = replace(wrong, result=replace(wrong.result, quality=Quality.REJECTED))
+    found = rules(good, wrong)
+    assert "don't use gpu" in found["wrong-outputs"].text
+    assert "were not compared" in found["best"].text
+
+
+def test_partial_delegation_names_the_operators():
+    partial = item(
+        5_000.0, delegate=DelegateName.GPU, delegated_nodes=29, total_nodes=31, cpu_operators=(("TOPK_V2", "no"),)
+    )
+    partial = replace(partial, result=replace(partial.result, truth=DelegateTruth.PARTIAL))
+    text = rules(partial)["partial-delegation"].text
+    assert "29 of 31" in text
+    assert "replace TOPK_V2 (no)" in text
+
+
+def test_a_quantised_twin_is_known_by_its_name():
+    large = item(5_000.0, model_name="net_256_float", model_sha256="1" * 64)
+    small = item(2_500.0, model_name="net_256_int8", model_sha256="2" * 64)
+    other = item(1_000.0, model_name="interpreter", model_sha256="3" * 64)
+    found = rules(large, small, other)
+    assert "2.00 times as fast as net_256_float" in found["quantised"].text
+    assert "quantised" not in rules(large, other)
+
+
+def test_a_report_gives_advice_and_a_list_for_apps():
+    runs = [
+        each
+        for device in (PIXEL_3, PIXEL_4)
+        for delegate, latency_us in ((DelegateName.XNNPACK, 5_000.0), (DelegateName.CPU, 9_000.0))
+        for each in series(case(device, delegate=delegate), latency_us)
+    ]
+    data = build_report_data(**lab_of(runs, PIXEL_3, PIXEL_4, HOST).inputs())
+    advice = advice_of(data)
+    assert {line.rule for line in advice.lines} >= {"best", "fleet"}
+    assert "one choice for all: xnnpack" in format_text(advice)
+    assert format_markdown(advice).count("\n|") > len(advice.lines)
+    (model,) = json.loads(allow_list(data))["models"].values()
+    assert model["default"]["delegate"] == "xnnpack"
+    assert [entry["configuration"]["delegate"] for entry in model["devices"]] == ["xnnpack", "xnnpack"]
+    assert json.loads(allow_list(data, need_parity=True))["models"] == {}
+
+
+def test_nothing_measured_advises_nothing():
+    assert advise([]).lines == ()
+    empty = AdviceCase(
+        case=case(), result=CaseResult(status=judge_case([run(case(), 0, 1.0)]).status), device="x", big_cores=0,
+        is_virtual=False,
+    )  # fmt: skip
+    assert advise([empty]).lines == ()
