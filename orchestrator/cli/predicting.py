@@ -125,20 +125,41 @@ def _known(farm: Farm, serial: str) -> _Known:
 
 
 def _graphs(farm: Farm, wanted: set[str]) -> Iterable[tuple[str, Graph]]:
+    """Yield the models whose file is still somewhere that benchfarm knows of, with the content that it had."""
     from orchestrator.models.inspect import identify_model, open_graph
 
-    for sha256, model in farm.store.models().items():
-        if sha256 not in wanted or model.path is None:
+    for sha256, paths in _candidates(farm).items():
+        if sha256 not in wanted:
             continue
-        try:
-            identify_model(model.path, sha256=sha256)
-            yield sha256, open_graph(model.path)
-        except ModelError:
-            continue  # moved, changed or deleted since
+        for path in paths:
+            try:
+                identify_model(path, sha256=sha256)
+                yield sha256, open_graph(path)
+                break
+            except ModelError:
+                continue  # moved, changed or deleted since
+
+
+def _candidates(farm: Farm) -> dict[str, list[Path]]:
+    """Return where each model's file was: in campaigns, newest first, in the manifest, among the samples."""
+    from orchestrator.config.model_manifest import MANIFEST_NAME, load_manifest
+    from orchestrator.models.inspect import identify_model
+    from orchestrator.models.zoo import sample_models
+
+    found: dict[str, list[Path]] = {}
+    for campaign in farm.store.campaigns():
+        for sha256, name in campaign.terms.files.items():
+            if Path(name) not in found.setdefault(sha256, []):
+                found[sha256].append(Path(name))
+    for entry in load_manifest(farm.settings.data_folder / MANIFEST_NAME).values():
+        found.setdefault(entry.sha256, []).append(entry.path)
+    for path in sample_models():
+        found.setdefault(identify_model(path).sha256, []).append(path)
+    return found
 
 
 def _headline(prediction: DelegatePrediction) -> str:
-    parts = "1 partition" if prediction.partitions == 1 else f"{prediction.partitions} partitions"
+    parts = _partitions(prediction.partitions)
     left = f", {prediction.partitions_left_out} smaller ones left out" if prediction.partitions_left_out else ""
     learned = f"; {prediction.learned} operators by what devices said" if prediction.learned else ""
     return f"{prediction.delegate} likely takes {_taken(prediction)} operators in {parts}{left}{learned}"
@@ -155,9 +176,14 @@ def _did(item: Sighting) -> str:
     evidence = item.evidence
     device = f"{item.serial} (virtual)" if item.is_virtual else item.serial
     nodes = f", {_count(evidence.delegated_nodes)} of {_count(evidence.total_nodes)} nodes"
-    parts = f" in {evidence.partitions} partitions" if evidence.partitions is not None else ""
-    left = "; left to the CPU: " + ", ".join(f"{name}: {why}" for name, why in evidence.cpu_operators)
+    parts = f" in {_partitions(evidence.partitions)}" if evidence.partitions is not None else ""
+    reasons = (f"{name} ({why})" if why else name for name, why in evidence.cpu_operators)
+    left = "; left to the CPU: " + ", ".join(reasons)
     return f"{device} took {evidence.truth.value}{nodes}{parts}{left if evidence.cpu_operators else ''}"
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
 
 
 def _taken(prediction: DelegatePrediction) -> str:

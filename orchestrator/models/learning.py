@@ -2,7 +2,8 @@
 
 Two kinds of words count. "Operation is not supported" of an operator is true of every model that has it. Any other
 reason is about that operator's types or options, and so tells only of the same model. And when a delegate took a whole
-model, it takes all of that model's operators.
+model, it takes operators of the same types, rank and options wherever they stand: what is true of a float SOFTMAX says
+nothing about an int8 one.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.models.graph import Graph
-from orchestrator.models.names import operator_name
-from orchestrator.models.prediction import DELEGATES, NEWEST_SDK, predict
+from orchestrator.models.prediction import DELEGATES, NEWEST_SDK, kinds, predict
 from orchestrator.records.model import LearnedOperator, PredictionTrial
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, Outcome, RunRecord
 
@@ -80,7 +80,7 @@ def learn(
     without: str = "",
     virtual: bool = False,
 ) -> Mapping[str, LearnedOperator]:
-    """Return what devices said of each operator, by its name.
+    """Return what devices said: refusals by the operator's name, what was taken by its kind (``prediction.kinds``).
 
     Args:
         seen: What devices did.
@@ -100,15 +100,15 @@ def learn(
                 refused[operator][reason] += sighting.runs
         graph = graphs.get(sighting.model_sha256)
         if graph is not None and sighting.evidence.truth is DelegateTruth.FULL:
-            for operator in {operator_name(operator) for operator in graph.subgraphs[0].operators}:
-                taken[operator] += sighting.runs
+            for kind in set(kinds(graph)):
+                taken[kind] += sighting.runs
     words = {
-        name: LearnedOperator(delegate=delegate, operator=name, is_taken=True, reason="", runs=count)
-        for name, count in taken.items()
+        kind: LearnedOperator(delegate=delegate, operator=kind.split(" ")[0], is_taken=True, reason="", runs=count)
+        for kind, count in taken.items()
     }
     for name, reasons in refused.items():
         # An operator that some device refuses and another takes: the refusal is what somebody should hear of.
-        reason, _ = reasons.most_common(1)[0]
+        reason = reasons.most_common(1)[0][0] or "devices left it to the CPU without a word"
         words[name] = LearnedOperator(
             delegate=delegate, operator=name, is_taken=False, reason=reason, runs=reasons.total()
         )

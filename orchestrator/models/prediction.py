@@ -51,7 +51,7 @@ def predict(
         graph: The model.
         delegate: One of :data:`DELEGATES`.
         sdk: Android's API level, which decides what NNAPI takes.
-        learned: What phones said, by operator name.
+        learned: What phones said: refusals by operator name, what was taken by :func:`kinds`.
 
     Raises:
         UsageError: there is no table for this delegate.
@@ -63,7 +63,7 @@ def predict(
     refusals: dict[int, Refusal] = {}
     for index, operator in enumerate(subgraph.operators):
         name = operator_name(operator)
-        word = (learned or {}).get(name)
+        word = learned.get(name) or learned.get(_kind(view, operator)) if learned else None
         if word is not None:
             used += 1
             if not word.is_taken:
@@ -85,6 +85,19 @@ def predict(
         refusals=tuple(refusals[index] for index in sorted(refusals)),
         learned=used,
     )
+
+
+def kinds(graph: Graph) -> list[str]:
+    """Return what each operator of the main subgraph is: name, types of data and weights, rank, options."""
+    view = _View(graph.subgraphs[0])
+    return [_kind(view, operator) for operator in graph.subgraphs[0].operators]
+
+
+def _kind(view: _View, operator: Operator) -> str:
+    options = " ".join(f"{name}={value:g}" for name, value in sorted(operator.options.items()))
+    rank = view.value(operator, "rank")
+    types = f"{view.data_type(operator)} {view.weights_type(operator)} rank={rank}"
+    return f"{operator_name(operator)} {types} {options}".rstrip()
 
 
 def partitions(subgraph: Subgraph, can_take: Sequence[bool]) -> list[list[int]]:

@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.models.inspect import identify_model, open_graph
 from orchestrator.models.learning import is_categorical, learn, sightings, trials
+from orchestrator.models.prediction import predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, Outcome, RunRecord, ToolReport
@@ -59,11 +60,18 @@ def test_unsupported_operator_is_refused_in_all_models_and_a_reason_about_option
     assert learn(seen, GRAPHS, "nnapi") == {}
 
 
-def test_wholly_taken_model_says_that_all_its_operators_are_taken():
+def test_wholly_taken_model_says_what_is_taken_elsewhere_with_the_same_types():
     seen = sightings([run(DelegateTruth.FULL, model=INT8, delegate=DelegateName.XNNPACK)])
     words = learn(seen, GRAPHS, "xnnpack")
-    assert words["SOFTMAX"].is_taken
+    assert "SOFTMAX" in {refusal.operator for refusal in predict(GRAPHS[INT8], "xnnpack").refusals}
+    assert predict(GRAPHS[INT8], "xnnpack", learned=words).extent == "full"
     assert learn(seen, {}, "xnnpack") == {}
+
+
+def test_what_is_taken_in_float_says_nothing_about_int8():
+    seen = sightings([run(DelegateTruth.FULL, model=FLOAT, delegate=DelegateName.XNNPACK)])
+    learned = predict(GRAPHS[INT8], "xnnpack", learned=learn(seen, GRAPHS, "xnnpack"))
+    assert (learned.taken, [refusal.operator for refusal in learned.refusals]) == (29, ["SOFTMAX"])
 
 
 def test_refusal_of_one_device_weighs_more_than_another_that_took_it():
@@ -71,8 +79,11 @@ def test_refusal_of_one_device_weighs_more_than_another_that_took_it():
         run(DelegateTruth.FULL, serial="A"),
         run(DelegateTruth.PARTIAL, serial="B", cpu_operators=(("SOFTMAX", "Operation is not supported."),)),
     ])  # fmt: skip
-    assert not learn(seen, GRAPHS, "gpu")["SOFTMAX"].is_taken
-    assert learn(seen, GRAPHS, "gpu")["MEAN"].is_taken
+    found = predict(GRAPHS[FLOAT], "gpu", learned=learn(seen, GRAPHS, "gpu"))
+    assert [(refusal.operator, refusal.reason) for refusal in found.refusals] == [
+        ("SOFTMAX", "Operation is not supported.")
+    ]
+    assert found.learned == 30
 
 
 def test_virtual_phones_teach_nothing_about_real_ones_nor_the_other_way():

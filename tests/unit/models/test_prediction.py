@@ -11,7 +11,7 @@ from orchestrator.errors import UsageError
 from orchestrator.models import prediction as predicting
 from orchestrator.models.graph import Graph, Operator, Subgraph, Tensor
 from orchestrator.models.inspect import open_graph
-from orchestrator.models.prediction import DELEGATES, partitions, predict
+from orchestrator.models.prediction import DELEGATES, kinds, partitions, predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import LearnedOperator
 
@@ -127,8 +127,8 @@ def test_nnapi_depends_on_android():
 def test_words_of_devices_go_before_the_documents():
     graph = chain("RELU", "SOFTMAX", "WHERE")
     said = {
-        name: LearnedOperator(delegate="gpu", operator=name, is_taken=taken, reason=reason, runs=3)
-        for name, taken, reason in (("RELU", False, "Operation is not supported."), ("WHERE", True, ""))
+        key: LearnedOperator(delegate="gpu", operator=key.split()[0], is_taken=taken, reason=reason, runs=3)
+        for key, taken, reason in (("RELU", False, "Operation is not supported."), (kinds(graph)[2], True, ""))
     }
     documented, learned = predict(graph, "gpu"), predict(graph, "gpu", learned=said)
     assert [item.operator for item in documented.refusals] == ["WHERE"]
