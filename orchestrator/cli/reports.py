@@ -92,11 +92,14 @@ def report_data(
 ) -> ReportData:
     """Gather what a report shows of some campaigns."""
     from orchestrator.report.assembly import build_report_data
+    from orchestrator.report.newest import newest_runs
     from orchestrator.tools.failure_codes import FAILURE_CODES
 
-    return build_report_data(
-        campaigns=campaigns,
-        runs=farm.store.runs(campaign_ids=[item.campaign_id for item in campaigns], with_attachments=True),
+    named = [item.campaign_id for item in campaigns]
+    newest = newest_runs(campaigns, farm.store.runs(campaign_ids=named) if len(set(named)) > 1 else ())
+    data = build_report_data(
+        campaigns=newest.terms_of(campaigns),
+        runs=newest.of(farm.store.runs(campaign_ids=named, with_attachments=True)),
         devices=farm.store.devices(),
         models=farm.store.models(),
         builds=farm.store.builds(),
@@ -104,6 +107,7 @@ def report_data(
         accuracy=accuracy,
         failure_steps={code: failure.next_step for code, failure in FAILURE_CODES.items()},
     )
+    return newest.told(data)
 
 
 def write_html(data: ReportData, path: Path, *, title: str, cache_folder: Path | None = None) -> None:
