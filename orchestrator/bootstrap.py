@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +102,11 @@ class Settings:
             environ=values,
             mirror=values.get("BENCHFARM_MIRROR", ""),
         )
+
+
+def this_computer() -> str:
+    """Return how this computer is named in the campaigns that it runs: its name, and what it is."""
+    return f"{socket.gethostname()} ({platform.system()} {platform.machine()})"
 
 
 class Farm:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.files import write_file
 from orchestrator.cli.reports import report_data
 from orchestrator.cli.result import CommandResult
@@ -66,7 +65,7 @@ def take_in(settings: Settings, path: Path) -> CommandResult:
     from orchestrator.store.bundle import take_in as take_in_bundle
 
     with Farm(settings) as farm, Bundle(path) as bundle:
-        done = take_in_bundle(bundle, farm.store, here=platform.node())
+        done = take_in_bundle(bundle, farm.store, here=this_computer())
     new = f"{len(done.new_campaigns)} of {len(done.campaigns)} campaigns are new: {', '.join(done.campaigns)}"
     lines = [f"{done.new_runs} runs taken in, {done.known_runs} were there already; {new}"]
     lines += [f"the computer of {name!r} is known here as {serial}" for name, serial in done.renamed.items()]
@@ -94,6 +93,8 @@ def _run_ids(farm: Farm, chosen: Sequence[Campaign], prefixes: Sequence[str]) ->
     known = [run.run_id for run in farm.store.runs(campaign_ids=[campaign.campaign_id for campaign in chosen])]
     found = []
     for prefix in prefixes:
+        if not prefix:
+            raise UsageError("--run names no run", hint="'benchfarm runs CAMPAIGN' lists them")
         fitting = [run_id for run_id in known if run_id.startswith(prefix)]
         if len(fitting) != 1:
             what = "no run" if not fitting else f"{len(fitting)} runs"

@@ -147,12 +147,11 @@ def load_measured(
     farm: Farm, campaigns: Sequence[Campaign], wanted: Callable[[RunRecord], bool] | None = None
 ) -> list[Measured]:
     """Return the measured cases of some campaigns, without the pairs that only warmed a device."""
-    pairings = {campaign.campaign_id: campaign.terms.pairing for campaign in campaigns}
+    known = {campaign.campaign_id: campaign for campaign in campaigns}
 
     def counts(run: RunRecord) -> bool:
-        pairing = pairings[run.campaign_id]
-        is_warmup = pairing is not None and run.invocation < pairing.warmup
-        return not is_warmup and (wanted is None or wanted(run))
+        is_warm_up = known[run.campaign_id].is_warm_up(run.run_pass, run.invocation)
+        return not is_warm_up and (wanted is None or wanted(run))
 
     return measured_cases(
         farm.store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns]) if campaigns else (),
@@ -171,28 +170,15 @@ def _paired_campaign(store: Store, sides: Sequence[str]) -> Campaign | None:
     """Return the A/B campaign that is the only side named, else None."""
     if len(sides) != 1:
         return None
-    campaign = _campaign(store, sides[0])
+    campaign = find_campaign(store, sides[0])
     return campaign if campaign.terms.pairing is not None else None
-
-
-def _campaign(store: Store, word: str) -> Campaign:
-    """Return the campaign that a word means: ``newest``, ``previous``, or the beginning of its id."""
-    if word == "newest":
-        return find_campaign(store, "")
-    if word == "previous":
-        known = store.campaigns()
-        if len(known) < 2:
-            raise UsageError("there is no previous campaign", hint="'benchfarm campaigns' lists what is stored")
-        namesake = next((item for item in known[1:] if item.name == known[0].name), known[1])
-        return find_campaign(store, namesake.campaign_id)
-    return find_campaign(store, word)
 
 
 def _between_campaigns(farm: Farm, words: Sequence[str], rule: Rule) -> Comparison:
     named = {0: ("previous", "newest"), 1: (*words, "newest"), 2: tuple(words)}.get(len(words))
     if named is None:
         raise UsageError("two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE")
-    before, after = (_campaign(farm.store, word) for word in named)
+    before, after = (find_campaign(farm.store, word) for word in named)
     if before.campaign_id == after.campaign_id:
         raise UsageError(
             f"both sides are the campaign {before.campaign_id}",
@@ -209,7 +195,7 @@ def _within_campaigns(farm: Farm, request: CompareRequest, rule: Rule) -> Compar
         )
     before, after = (_selector(farm, rule.axis, word) for word in request.sides)
     if request.campaigns:
-        campaigns = [_campaign(farm.store, word) for word in request.campaigns]
+        campaigns = [find_campaign(farm.store, word) for word in request.campaigns]
         chosen = [campaigns, campaigns]
     else:
         chosen = _campaigns_with(farm.store, before, after, request)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import platform
 import secrets
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator import __version__
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.reports import report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult
 from orchestrator.engine.importing import ForeignRun, ImportResult
@@ -86,7 +84,7 @@ def new_campaign(
         plan_text=plan_text,
         seed=seed,
         benchfarm_version=__version__,
-        host=f"{socket.gethostname()} ({platform.system()} {platform.machine()})",
+        host=this_computer(),
         skipped=tuple(skipped),
     )
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import secrets
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import TypeVar
 
 from orchestrator import __version__
 from orchestrator.analysis.rounds import standings
-from orchestrator.bootstrap import Farm, Settings, litert_build
+from orchestrator.bootstrap import Farm, Settings, litert_build, this_computer
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import NamedFile, host_files
 from orchestrator.cli.progress import observer_for_stderr
@@ -210,7 +208,7 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
                 | {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()},
                 fingerprints={facts.serial: facts.fingerprint for _, facts in devices if facts.fingerprint},
             ),
-            host=f"{socket.gethostname()} ({platform.system()} {platform.machine()})",
+            host=this_computer(),
             invocations=tuple(
                 invocation
                 for serial, queue in expansion.invocations.items()

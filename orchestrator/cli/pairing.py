@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import platform
 import secrets
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +13,7 @@ from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_m
 from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount
 from orchestrator.analysis.pairs import CLAIM_LEVEL, threshold_for
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.comparing import Output, load_measured, rendered
 from orchestrator.cli.host_files import host_files
 from orchestrator.cli.measuring import equipment, expansion_of, identify, reopen
@@ -45,6 +43,8 @@ KINDS: Final[Mapping[str, tuple[Fact, tuple[str, ...]]]] = {
     "tool": (Fact.TOOL, ("tool", "build_sha256", "files")),
     "mode": (Fact.MODE, ("mode",)),
 }
+#: How plans call what the remaining kinds name.
+_OPTIONS: Final = {"delegate": "delegates", "threads": "threads", "tool": "tools", "mode": "modes"}
 #: Pairs from whose spread the number of pairs is planned.
 PILOT: Final = 8
 _AXES: Final = {"build": Axis.BUILD, "model": Axis.MODEL, "delegate": Axis.DELEGATE}
@@ -63,6 +63,8 @@ class AbRequest:
     profiles: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    #: As what the program runs; its usual way when empty.
+    modes: tuple[str, ...] = ()
     #: num_runs, min_secs, max_secs, affinity.
     settings: Mapping[str, str | float | int]
     detect: float
@@ -186,7 +188,7 @@ def prepare(farm: Farm, request: AbRequest, devices: Sequence[tuple[Device, Devi
             pairing=pairing,
             fingerprints={facts.serial: facts.fingerprint for _, facts in devices if facts.fingerprint},
         ),
-        host=f"{socket.gethostname()} ({platform.system()} {platform.machine()})",
+        host=this_computer(),
         invocations=first_invocations(pairing, known, seed=request.seed),
     )
     serials = {case.serial for pair in pairs for case in pair}
@@ -335,6 +337,7 @@ def _plan(request: AbRequest, side: Side) -> Plan:
         "threads": request.threads,
         "tools": request.tools,
         "flags": request.flags,
+        "modes": request.modes,
         "builds": {},
     }
     match side.kind:
@@ -345,7 +348,7 @@ def _plan(request: AbRequest, side: Side) -> Plan:
         case "flags":
             options["flags"] = (*request.flags, *(part for part in side.value.split(",") if part))
         case kind:
-            options[f"{kind}s"] = (side.value,)
+            options[_OPTIONS[kind]] = (side.value,)
     plan = plan_from_options(
         **options,
         serials=request.serials,

@@ -105,7 +105,18 @@ def reparse(settings: Settings, prefixes: tuple[str, ...]) -> CommandResult:
 
 
 def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Campaign:
-    """Return the campaign whose id begins so, the newest for an empty prefix; raises UsageError."""
+    """Return the campaign that a word means; raises UsageError.
+
+    A word is the beginning of an id, ``newest`` (as the empty word), or ``previous``: the newest but one, of the same
+    name where there is one.
+    """
+    if prefix == "newest":
+        prefix = ""
+    elif prefix == "previous":
+        others = store.campaigns()
+        if len(others) < 2:
+            raise UsageError("there is no previous campaign", hint="'benchfarm campaigns' lists what is stored")
+        prefix = next((item for item in others[1:] if item.name == others[0].name), others[1]).campaign_id
     known = [item for item in store.campaigns() if not only_open or item.status is not CampaignStatus.FINISHED]
     matching = [item for item in known if item.campaign_id.startswith(prefix)]
     if not matching:

@@ -100,7 +100,9 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
         runs = [
             run
             for run in farm.store.runs(campaign_ids=(campaign.campaign_id,))
-            if run.case.serial in wanted and _is_one_of(run.case.model_name, request.models)
+            if run.case.serial in wanted
+            and _is_one_of(run.case.model_name, request.models)
+            and not campaign.is_warm_up(run.run_pass, run.invocation)
         ]
         for _, of_case in groupby(sorted(runs, key=key_of), key=key_of):
             group = list(of_case)

@@ -78,3 +78,8 @@ class Campaign:
     invocations: tuple[Invocation, ...] = ()
     skipped: tuple[SkippedCase, ...] = ()
     finished_at: datetime | None = None
+
+    def is_warm_up(self, run_pass: Pass, number: int) -> bool:
+        """Whether an invocation only warms the device for pairs that follow, and its figure is never counted."""
+        pairing = self.terms.pairing
+        return pairing is not None and run_pass is Pass.TIMING and number < pairing.warmup

@@ -96,7 +96,7 @@ class FindingRow:
     severity: Severity
     message: str
     evidence: str
-    #: In how many invocations.
+    #: In how many invocations; 0 when it is about the case as a whole.
     count: int
     next_step: str
 

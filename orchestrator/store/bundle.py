@@ -304,6 +304,7 @@ def take_in(bundle: Bundle, store: Store, *, here: str) -> TakenIn:
     homes = {item.campaign_id: _host_here(item, here) for item in campaigns.values()}
     runs_of: dict[CampaignId, list[RunRecord]] = {campaign_id: [] for campaign_id in campaigns}
     new, known, others = 0, 0, []
+    moved_of: set[CampaignId] = set()
     stored_ids = {run.run_id for run in store.runs(campaign_ids=list(campaigns))} if campaigns else set()
     begun = _begin(bundle, store, campaigns, homes)
     for run in bundle.records("run"):
@@ -312,14 +313,16 @@ def take_in(bundle: Bundle, store: Store, *, here: str) -> TakenIn:
         _plain(bundle, run.run_id)
         if run.run_id in stored_ids:
             known += 1
-        elif store.append_run(replace(run, case=_moved(run.case, homes[run.campaign_id]))):
+        elif store.append_run(replace(run, case=(case := _moved(run.case, homes[run.campaign_id])))):
             new += 1
+            if case.serial != run.case.serial:
+                moved_of.add(run.campaign_id)
         else:
             others.append(run.run_id)
     for campaign_id in begun:
         # Whatever it was: it can't be gone on with here.
         store.set_status(campaign_id, CampaignStatus.FINISHED, campaigns[campaign_id].finished_at)
-    renamed = {campaigns[key].host: serial for key, serial in homes.items() if serial != HOST_SERIAL}
+    renamed = {campaigns[key].host: homes[key] for key in sorted(moved_of)}
     return TakenIn(
         new_campaigns=tuple(begun),
         campaigns=tuple(campaigns),
@@ -341,6 +344,14 @@ def _host_here(campaign: Campaign, here: str) -> Serial:
     return HOST_SERIAL if campaign.host == here else Serial(f"{HOST_SERIAL}@{campaign.host}")
 
 
+def _kept(facts: DeviceFacts, host: Serial, known: Mapping[Serial, DeviceFacts]) -> DeviceFacts:
+    """Return what is to be stored of a device: what is stored already, if it is of the same kind."""
+    moved = replace(facts, serial=host) if facts.serial == HOST_SERIAL else facts
+    stored = known.get(moved.serial, moved)
+    # The store refuses a bundle in which a virtual phone has a real one's serial number, or the other way round.
+    return stored if stored.is_virtual == moved.is_virtual else moved
+
+
 def _moved(case: Case, host: Serial) -> Case:
     return replace(case, serial=host) if case.serial == HOST_SERIAL and host != HOST_SERIAL else case
 
@@ -350,9 +361,9 @@ def _begin(
 ) -> list[CampaignId]:
     """Begin the campaigns that the store doesn't hold; return their ids."""
     begun = []
+    # What the store knows of a device, a model or a build, above all where its file is, stays as it is.
+    known_devices, known_models, known_builds = store.devices(), store.models(), store.builds()
     devices = list(bundle.records("device"))
-    # What the store knows of a model or a build, above all where its file is, stays as it is.
-    known_models, known_builds = store.models(), store.builds()
     models = [known_models.get(item.sha256, item) for item in bundle.records("model")]
     builds = [known_builds.get(item.sha256, item) for item in bundle.records("build")]
     for campaign_id, campaign in campaigns.items():
@@ -372,7 +383,7 @@ def _begin(
         invocations = tuple(replace(item, case=_moved(item.case, host)) for item in campaign.invocations)
         store.begin_campaign(
             replace(campaign, status=CampaignStatus.RUNNING, finished_at=None, invocations=invocations),
-            devices=[replace(facts, serial=host) if facts.serial == HOST_SERIAL else facts for facts in devices],
+            devices=[_kept(facts, host, known_devices) for facts in devices],
             models=models,
             builds=builds,
         )

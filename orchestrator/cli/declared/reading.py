@@ -106,6 +106,8 @@ def _import(
     """Take in another lab's bundle, or results of the Firebase and Delegate Performance Benchmark apps."""
     from orchestrator.cli import bundling, importing
 
+    if missing := next((path for path in files if not path.is_file()), None):
+        raise UsageError(f"{missing}: there is no such file")
     if any(bundling.is_bundle(path) for path in files):
         if len(files) > 1 or device or model:
             raise UsageError("a bundle is imported alone and says itself what is in it")

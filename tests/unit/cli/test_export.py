@@ -3,7 +3,6 @@
 import hashlib
 import io
 import json
-import platform
 import subprocess
 import sys
 import zipfile
@@ -14,11 +13,12 @@ import pandas as pd
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "samples"))
-from sample_lab import CAMPAIGN, MOBILENET, PIXEL_3, REAL_PIXEL, Lab, campaign_of, case, series, small_lab
+from sample_lab import CAMPAIGN, HOST, MOBILENET, REAL_PIXEL, START, Lab, campaign_of, case, series, small_lab
 from stored_lab import stored
 
+from orchestrator.bootstrap import this_computer
 from orchestrator.records.run import Attachment
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.workload import DelegateName, ToolName
 from orchestrator.store.opening import open_store
 from orchestrator.tools.protos import decode_result
 
@@ -235,20 +235,52 @@ def test_protos_hold_each_run_s_figures_under_a_name_that_says_virtual(lab, tmp_
         assert (b"virtual" in data) == run.is_virtual
 
 
-def test_a_store_of_this_computer_keeps_its_host(tmp_path):
-    runs = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 9_000)
+def test_this_computer_stays_itself_in_its_own_bundle(tmp_path):
+    runs = series(case(HOST, MOBILENET, DelegateName.XNNPACK, 1, ToolName.LITERT), 18_000)
     lab = Lab(
-        campaigns=[campaign_of(runs, host=platform.node())],
+        campaigns=[campaign_of(runs, host=this_computer())],
         runs=runs,
-        devices={phone.serial: phone for phone in (REAL_PIXEL, PIXEL_3)},
+        devices={HOST.serial: HOST},
         models={MOBILENET.sha256: MOBILENET},
     )
     home = stored(tmp_path / "home", lab)
     benchfarm(home, "export", "--out", tmp_path / "b.zip")
-    assert "is known here as" not in benchfarm(tmp_path / "other", "import", tmp_path / "b.zip")
+    other = tmp_path / "other"
+    assert "is known here as" not in benchfarm(other, "import", tmp_path / "b.zip")
+    assert {run.case.serial for run in runs_of(other)} == {"host"}
 
 
-@pytest.mark.parametrize("words", [("--format", "xml"), ("--rows", "cells"), ("--format", "csv", "--run", "a")])
+def test_an_import_leaves_what_is_known_of_a_phone_as_it_is(tmp_path):
+    theirs = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 9_000, campaign_id="theirs")
+    renamed = replace(REAL_PIXEL, model="Renamed")
+    bundle_of = Lab(
+        campaigns=[campaign_of(theirs, campaign_id="theirs", created_at=START.replace(year=2027))],
+        runs=theirs,
+        devices={renamed.serial: renamed},
+        models={MOBILENET.sha256: MOBILENET},
+    )
+    benchfarm(stored(tmp_path / "theirs", bundle_of), "export", "--out", tmp_path / "b.zip")
+    ours = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 9_000)
+    lab = Lab(
+        campaigns=[campaign_of(ours)],
+        runs=ours,
+        devices={REAL_PIXEL.serial: REAL_PIXEL},
+        models={MOBILENET.sha256: MOBILENET},
+    )
+    home = stored(tmp_path / "ours", lab)
+    assert "5 runs taken in" in benchfarm(home, "import", tmp_path / "b.zip")
+    store = open_store(home / "store.sqlite")
+    assert store.devices()[REAL_PIXEL.serial].model == REAL_PIXEL.model
+    store.close()
+
+
+def test_a_file_that_is_not_there_is_told_as_that(tmp_path):
+    assert "no such file" in benchfarm(tmp_path / "home", "import", tmp_path / "nope.zip", code=2)
+
+
+@pytest.mark.parametrize(
+    "words", [("--format", "xml"), ("--rows", "cells"), ("--format", "csv", "--run", "a"), ("--run", "")]
+)
 def test_what_can_not_be_exported_is_refused(lab, tmp_path, words):
     benchfarm(lab, "export", "--out", tmp_path / "x", *words, code=2)
     assert not (tmp_path / "x").exists()

@@ -20,7 +20,9 @@ from sample_lab import (
 )
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.records.campaign import Terms
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.records.workload import DelegateName, Pass, ToolName
@@ -306,3 +308,23 @@ def test_a_case_whose_timing_was_planned_and_not_done_is_missing():
     data = build_report_data(**{**lab.inputs(), "campaigns": (planned,)})
     assert data.results[0].result.status is CaseStatus.NOT_RUN
     assert "not run" in data.headline.warnings[0]
+
+
+def test_the_pair_that_warms_a_phone_is_no_result():
+    a, b = case(threads=1), case(threads=2)
+    runs = [*series(a, 9_000), *series(b, 8_000)]
+    pairing = Pairing(
+        sides=((a.case_key, b.case_key),),
+        baseline="a",
+        candidate="b",
+        kind="threads",
+        detect=0.02,
+        level=0.99,
+        threshold=0.01,
+    )
+    lab = lab_of(runs)
+    campaigns = (campaign_of(runs, terms=Terms(pairing=pairing)),)
+    data = build_report_data(**{**lab.inputs(), "campaigns": campaigns})
+    for row in data.results:
+        assert [invocation.number for invocation in row.invocations] == [1, 2, 3, 4]
+        assert row.result.summary.count == 4
