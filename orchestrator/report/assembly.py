@@ -18,7 +18,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, ModelSha, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE, RunSamples, Sample
-from orchestrator.records.verdict import Severity
+from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.report.curves import diff_pairs, sustained_rows, worst_grade
 from orchestrator.report.data import (
@@ -144,7 +144,10 @@ class _Gathered:
                 if invocation.run_pass is Pass.TIMING:
                     self.timed.add(invocation.case.case_key)
         kept = []
+        known = {campaign.campaign_id: campaign for campaign in campaigns}
         for run in runs:
+            if run.campaign_id in known and known[run.campaign_id].is_warm_up(run.run_pass, run.invocation):
+                continue
             if run.run_pass is not Pass.SENTINEL:
                 self.cases.setdefault(run.case.case_key, run.case)
                 self._keep_log(run.case.case_key, run)
@@ -224,7 +227,7 @@ def _result_row(
         profiles=profiles_of(runs),
         sustained=sustained_rows(runs),
         grade=worst_grade([run.verdict.grade for run in runs if run.run_id in used]),
-        findings=_findings(runs),
+        findings=_findings(runs, result.findings),
         next_step=next_step(result, failure_steps),
         stopped=tuple(gathered.stopped[case.case_key]),
     )
@@ -310,8 +313,8 @@ def _invocation_row(run: RunRecord, is_used: bool, gathered: _Gathered) -> Invoc
     )
 
 
-def _findings(runs: Sequence[RunRecord]) -> tuple[FindingRow, ...]:
-    """Return each finding once, worst first, with the number of invocations that it was made in."""
+def _findings(runs: Sequence[RunRecord], of_case: Sequence[Finding]) -> tuple[FindingRow, ...]:
+    """Return each finding once, worst first, with the number of invocations that it was made in; 0 for the case's."""
     order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
     seen: dict[tuple[str, Severity], FindingRow] = {}
     for run in runs:
@@ -325,15 +328,21 @@ def _findings(runs: Sequence[RunRecord]) -> tuple[FindingRow, ...]:
             if row is not None:
                 seen[key] = replace(row, count=row.count + 1)
                 continue
-            seen[key] = FindingRow(
-                code=finding.code,
-                severity=finding.severity,
-                message=finding.message,
-                evidence=finding.evidence,
-                count=1,
-                next_step=finding_step(finding.code),
-            )
+            seen[key] = _finding_row(finding, count=1)
+    for finding in of_case:
+        seen.setdefault((finding.code, finding.severity), _finding_row(finding, count=0))
     return tuple(sorted(seen.values(), key=lambda row: (order.index(row.severity), -row.count, row.code)))
+
+
+def _finding_row(finding: Finding, *, count: int) -> FindingRow:
+    return FindingRow(
+        code=finding.code,
+        severity=finding.severity,
+        message=finding.message,
+        evidence=finding.evidence,
+        count=count,
+        next_step=finding_step(finding.code),
+    )
 
 
 def _device_rows(
