@@ -1,0 +1,51 @@
+"""Predictions beside what this computer did, by the commands, for a model that a plan names as models.yaml does."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.model_manifest import add_to_manifest
+from orchestrator.models.inspect import identify_model
+from orchestrator.models.zoo import sample_models
+from orchestrator.records.model import ManifestEntry
+
+BENCHFARM = Path(sys.executable).with_name("benchfarm")
+INT8 = sample_models()[1]
+PLAN = """
+models: int8 sample
+devices: {host: true}
+matrix: {delegates: xnnpack, threads: 1, tools: litert}
+invocations: 1
+"""
+
+
+@pytest.mark.xdist_group("tensorflow")
+def test_prediction_stands_beside_what_this_computer_did(tmp_path):
+    def benchfarm(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [BENCHFARM, "--home", tmp_path, *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    sha256 = identify_model(INT8).sha256
+    entry = ManifestEntry(name="int8 sample", sha256=sha256, path=INT8)
+    add_to_manifest(tmp_path / "models.yaml", [entry])
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "p.yaml").write_text(PLAN)
+    done = benchfarm("run", tmp_path / "plans" / "p.yaml")
+    assert "1 stored" in done.stdout + done.stderr, done.stdout + done.stderr
+
+    told = json.loads(benchfarm("models", "predictions", "--json").stdout)
+    (trial,) = told["trials"]
+    assert (trial["serial"], trial["extent"], trial["predicted"]["taken"]) == ("host", "partial", 29)
+    assert told["hits"]["devices"] == {"trials": 1, "hits": 1, "hits_by_documents": 1, "counted": 0, "exact": 0}
+    assert told["hits"]["virtual"]["trials"] == 0
+
+    shown = benchfarm("models", "inspect", INT8, "--delegate", "xnnpack", "--device", "host").stdout
+    assert "xnnpack likely takes 29 of 30 operators in 1 partition" in shown
+    assert "#29 SOFTMAX: its data is INT8" in shown
+    assert "host took partial" in shown
+    assert "hit rate: devices: 1 of 1 right" in shown
+    unknown = benchfarm("models", "inspect", INT8, "--delegate", "xnnpack", "--device", "nobody")
+    assert (unknown.returncode, "no stored run is of a device 'nobody'" in unknown.stderr) == (2, True)
