@@ -180,7 +180,7 @@ def _data_folds(
                 for name, chart in charts.items()
             }
         )
-        for name in {chart.dataset for chart in charts.values()}:
+        for name in dict.fromkeys(chart.dataset for chart in charts.values()):
             rows = sets[name]
             folds[f"rows-{name}"] = pack({field: [row[field] for row in rows] for field in rows[0]})
     return folds
