@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from orchestrator.analysis.sentinel import HISTORY_MIN, SentinelVerdict, sentinel_moved
 from orchestrator.analysis.sustained_runs import measured_us
-from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial
+from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.verdict import Finding, Quality, Severity
+from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Pass
 
 #: Invocations of the reference workload in one check; the number of its first one is a multiple of it.
@@ -110,7 +110,10 @@ def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict
     moved_before = False
     for check in checks(runs):
         verdict = verdict_of(runs, check, history_us)
-        moved = bool(verdict.moved) and check.number > baseline.number
+        # The baseline is good by definition; a check without a figure says nothing, neither good nor bad.
+        moved = False if check.number <= baseline.number else verdict.moved
+        if moved is None:
+            continue
         if moved and not moved_before and good_at is not None and verdict.ratio is not None:
             change = f"{abs(verdict.ratio - 1):.1%} {'slower' if verdict.ratio > 1 else 'faster'}"
             for run in runs:
@@ -125,32 +128,3 @@ def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict
         if not moved:
             good_at = check.ended_at
     return result
-
-
-def with_doubts(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return stored runs as their devices' checks leave them: what a check doubts is suspect at the most.
-
-    ``runs`` may be of several campaigns and devices, in the order in which they were stored; earlier campaigns among
-    them are the later ones' history. Runs of the reference workload itself are left out.
-    """
-    by_device: dict[tuple[CampaignId, Serial], list[RunRecord]] = {}
-    for run in runs:
-        by_device.setdefault((run.campaign_id, run.case.serial), []).append(run)
-    findings: dict[RunId, Finding] = {}
-    history_us: dict[CaseKey, list[float]] = {}
-    for own in by_device.values():
-        keys = [run.case.case_key for run in own if run.run_pass is Pass.SENTINEL]
-        if keys:
-            known = history_us.setdefault(keys[0], [])
-            findings |= doubted(own, tuple(known))
-            known += history_of(own)
-    return [
-        _doubtful(run, findings[run.run_id]) if run.run_id in findings else run
-        for run in runs
-        if run.run_pass is not Pass.SENTINEL
-    ]
-
-
-def _doubtful(run: RunRecord, finding: Finding) -> RunRecord:
-    quality = Quality.SUSPECT if run.verdict.quality is Quality.TRUSTED else run.verdict.quality
-    return replace(run, verdict=replace(run.verdict, quality=quality, findings=(*run.verdict.findings, finding)))

@@ -8,6 +8,7 @@ from functools import partial
 
 from orchestrator.analysis.rounds import Savings, savings
 from orchestrator.engine.device_queue import DeviceQueue, runs_of
+from orchestrator.engine.doubts import keep_doubts
 from orchestrator.engine.events import CampaignEnded, CampaignStarted
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.rounds import OpenWork, open_works
@@ -17,6 +18,7 @@ from orchestrator.ports import Device, Executor, Lease, Quarantine, Rescuer
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
+from orchestrator.records.workload import Pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,9 @@ class CampaignRunner:
 
     def _end(self, workload: Workload, status: CampaignStatus, lost: Mapping[Serial, str]) -> CampaignResult:
         campaign, finished_at = workload.campaign, self._services.clock.now()
+        if any(item.run_pass is Pass.SENTINEL for item in campaign.invocations):
+            # Also of a check that was stored right before a crash.
+            keep_doubts(self._services.store, campaign.campaign_id)
         self._services.store.set_status(campaign.campaign_id, status, finished_at)
         runs = runs_of(self._services, workload)
         stored = len(self._services.store.done(campaign.campaign_id))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import judge
+from orchestrator.engine.doubts import carried_over, keep_doubts
 from orchestrator.engine.sessions import own_end
 from orchestrator.ports import Store, Tool
 from orchestrator.records.identity import CampaignId
@@ -58,6 +59,7 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
             after=run.state_after,
             samples=raw.data(SAMPLES_FILE),
         )
+        verdict = carried_over(verdict, run.verdict)
         if (report, verdict, ending.outcome) != (run.report, run.verdict, run.outcome):
             store.replace_reading(
                 run.run_id,
@@ -68,4 +70,8 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
                 verdict=verdict,
             )
             changed.append(run)
+    # Runs from before doubts were stored, and checks that read otherwise now.
+    known = {run.run_id for run in changed}
+    for campaign_id in campaign_ids or [campaign.campaign_id for campaign in store.campaigns()]:
+        changed += [run for run in keep_doubts(store, campaign_id) if run.run_id not in known]
     return Review(reviewed=reviewed, changed=tuple(changed))

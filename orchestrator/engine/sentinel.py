@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.analysis.brackets import CHECK_INVOCATIONS, Check, baseline_of, checks, history_of, verdict_of
+from orchestrator.analysis.brackets import CHECK_INVOCATIONS, Check, baseline_of, checks, verdict_of
 from orchestrator.analysis.sentinel import SentinelVerdict
 from orchestrator.clock import Deadline
 from orchestrator.engine.case_runner import READY_S, CaseRunner
+from orchestrator.engine.doubts import earlier_figures_us, keep_doubts
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import DeviceError, DeviceSetAsideError, DeviceUnusableError
@@ -50,9 +51,7 @@ class Sentinel:
         self._checked_at_s = 0.0
         campaign_id = workload.campaign.campaign_id
         #: Of earlier campaigns, in the order in which they were stored.
-        self._history_us = history_of(
-            run for run in services.store.runs(case_keys=[self._case.case_key]) if run.campaign_id != campaign_id
-        )
+        self._history_us = earlier_figures_us(services.store, self._case.case_key, campaign_id)
 
     def begin(self) -> None:
         """Ask how the device is before anything else; raises DeviceUnusableError for one that is to be set aside."""
@@ -111,7 +110,11 @@ class Sentinel:
             while not self._has(invocation):
                 self._runner.run_one(Invocation(case=self._case, run_pass=Pass.SENTINEL, number=invocation))
         self._checked_at_s = self._services.clock.monotonic_s()
-        return verdict_of(self._runs, self._check(number), self._history_us)
+        verdict = verdict_of(self._runs, self._check(number), self._history_us)
+        if verdict.moved:
+            campaign_id = self._workload.campaign.campaign_id
+            keep_doubts(self._services.store, campaign_id, serials=[self._device.serial])
+        return verdict
 
     def _has(self, number: int) -> bool:
         return any(

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from orchestrator.analysis.brackets import with_doubts
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, figure_us, judge_case, truth_of
 from orchestrator.analysis.compare import best_of, speed_up
 from orchestrator.analysis.rounds import standings
@@ -152,8 +151,9 @@ class _Gathered:
                 self.cases.setdefault(run.case.case_key, run.case)
                 self._keep_log(run.case.case_key, run)
             kept.append(replace(run, attachments=()))
-        for run in with_doubts(kept):
-            self.runs[run.case.case_key].append(run)
+        for run in kept:
+            if run.run_pass is not Pass.SENTINEL:
+                self.runs[run.case.case_key].append(run)
         self.stopped: dict[CaseKey, list[tuple[str, str]]] = defaultdict(list)
         for campaign in campaigns:
             if campaign.terms.stopping is not None:

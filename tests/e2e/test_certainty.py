@@ -20,6 +20,14 @@ def runs_of(cli: Cli, campaign: str) -> list[dict[str, Any]]:
     return cli("runs", campaign, "--json").ok().json
 
 
+def doubted_of(cli: Cli) -> set[str]:
+    found = {
+        run["run_id"]: run["verdict"] for run in runs_of(cli, "") if "sentinel-moved" in json.dumps(run["verdict"])
+    }
+    assert all(verdict["quality"] != "trusted" for verdict in found.values())
+    return set(found)
+
+
 def plan(tmp_path: Path, model: Path, serials: tuple[str, ...], text: str) -> Path:
     path = tmp_path / "plan.yaml"
     path.write_text(
@@ -82,6 +90,12 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     (row,) = rows
     assert row["quality"] != "trusted"
     assert "sentinel-moved" in json.dumps(row)
+    # The store says so to every reader, and reading the output again leaves it.
+    doubted = doubted_of(lab.cli)
+    assert doubted
+    lab.cli("reparse").ok()
+    assert doubted_of(lab.cli) == doubted
+    assert "suspect" in lab.cli("table", "--json").ok().stdout
     lab.clear()
     kept_out = lab.cli("run", "--resume")
     assert kept_out.exit_code == 3

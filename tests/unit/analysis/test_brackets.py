@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from orchestrator.analysis.brackets import baseline_of, checks, doubted, history_of, verdict_of, with_doubts
+from orchestrator.analysis.brackets import baseline_of, checks, doubted, history_of, verdict_of
 from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS, attempts, curve_of, is_over
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord
-from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
 from tests.unit.analysis.test_rounds import START, case, run
 
@@ -48,12 +47,10 @@ def test_runs_between_a_good_check_and_one_that_moved_are_doubted_and_no_others(
     assert doubted([item for item in NIGHT if item.invocation // 3 != 2 or item.run_pass is Pass.TIMING], CALM) == {}
 
 
-def test_a_doubted_run_is_suspect_and_says_why_and_the_reference_itself_is_left_out() -> None:
-    found = {item.run_id: item for item in with_doubts(NIGHT)}
-    assert len(found) == 5
-    assert found[RunId("timing-2")].verdict.quality is Quality.SUSPECT
-    assert found[RunId("timing-2")].verdict.has("sentinel-moved")
-    assert found[RunId("timing-1")].verdict.quality is Quality.TRUSTED
+def test_a_check_without_a_figure_says_nothing_good_or_bad() -> None:
+    aborted = [replace(item, outcome=Outcome.ABORTED, report=None) for item in check(1, 40, 1000)]
+    night = [*check(0, 0, 1000), timing(0, 20), *aborted, timing(1, 60), *check(2, 80, 1200), *check(3, 100, 1200)]
+    assert set(doubted(night, CALM)) == {"timing-0", "timing-1"}
 
 
 def test_later_checks_are_held_against_the_last_one_before_any_other_run() -> None:
