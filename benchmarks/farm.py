@@ -4,6 +4,9 @@ The bound is the busiest phone's own measuring time: what its programs say that 
 Beside it the same runs by hand: the files are there already, and a loop of ``adb shell`` for each phone, all at once,
 through the same server to the same phones. It doesn't look at temperatures, verify, judge, store or report.
 
+What a command costs once (start, opening phones, the report) is found by a plan of one round, and told apart: the last
+column is what each further invocation costs, and by how much a night of many rounds is longer than its bound.
+
     python benchmarks/farm.py [--invocations 10] [--seconds 2] [PHONES...]
 """
 
@@ -88,7 +91,9 @@ def by_benchfarm(work: Path, env: Mapping[str, str], plan: Path) -> tuple[Night,
     return Night(wall_s=wall_s, bound_s=max(busy.values()), cpu_s=cpu_s, peak_mb=peak_mb, runs=len(runs)), runs
 
 
-def by_hand(work: Path, env: Mapping[str, str], adb: str, addresses: Mapping[str, str], runs: list[dict[str, object]]) -> Night:  # fmt: skip
+def by_hand(
+    work: Path, env: Mapping[str, str], adb: str, addresses: Mapping[str, str], runs: Sequence[dict[str, object]]
+) -> Night:
     """Run the same commands with a loop of ``adb shell`` for each phone."""
     folder = work / "by-hand"
     folder.mkdir(exist_ok=True)
@@ -125,12 +130,15 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
             command = [str(BENCHFARM), *map(str, words)]
             return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
 
-        plan = work / "plan.yaml"
-        plan.write_text(
-            f"models: [{json.dumps(str(sample_models()[0]))}]\n"
-            "matrix: {delegates: [xnnpack], threads: [1, 2]}\ndevices: {where: virtual}\n"
-            f"settings: {{min_secs: {seconds}, warmup_min_secs: 0.5}}\ninvocations: {invocations}\nsentinel: false\n"
-        )
+        def plan(rounds: int) -> Path:
+            path = work / f"plan-{rounds}.yaml"
+            path.write_text(
+                f"models: [{json.dumps(str(sample_models()[0]))}]\n"
+                "matrix: {delegates: [xnnpack], threads: [1, 2]}\ndevices: {where: virtual}\n"
+                f"settings: {{min_secs: {seconds}, warmup_min_secs: 0.5}}\ninvocations: {rounds}\nsentinel: false\n"
+            )
+            return path
+
         benchfarm("lab", "up", *(PROFILES[number % 2] for number in range(phones)))
         try:
             server = next(s for s in json.loads(benchfarm("adb", "status", "--json"))["servers"] if s["ours"])
@@ -138,9 +146,14 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
             adb = f"{shlex.quote(binary)} -P {server['address'].rpartition(':')[2]}"
             addresses = {p["serial"]: p["address"] for p in json.loads(benchfarm("lab", "list", "--json"))["phones"]}
             load = os.getloadavg()[0]
-            farm, runs = by_benchfarm(work, env, plan)
-            print(f"{phones:4d} phones, load {load:.1f} before", flush=True)
-            print(f"  benchfarm      {farm}", flush=True)
+            # The first makes the programs and sends the files.
+            by_benchfarm(work, env, plan(1))
+            once, _ = by_benchfarm(work, env, plan(1))
+            farm, runs = by_benchfarm(work, env, plan(invocations))
+            print(f"{phones:4d} phones, load {load:.1f} before, {os.getloadavg()[0]:.1f} after", flush=True)
+            ratio = (farm.wall_s - once.wall_s) / (farm.bound_s - once.bound_s)
+            each_ms = 1000 * (farm.cpu_s - once.cpu_s) / (farm.runs - once.runs)
+            print(f"  benchfarm      {farm}  further: {ratio:.3f} of the bound, {each_ms:.0f} ms each", flush=True)
             print(f"  adb shell loop {by_hand(work, env, adb, addresses, runs)}", flush=True)
         finally:
             benchfarm("lab", "down")

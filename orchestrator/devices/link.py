@@ -27,6 +27,10 @@ from orchestrator.ports import ShellResult
 
 _T = TypeVar("_T")
 _RECONNECT_TIMEOUT_S: Final = 20.0
+#: Files on their way at the same time, to all phones: more would share what the computer's USB carries, each would
+#: take as long as all, and phones that measure would be disturbed by more of them.
+PUSHES_AT_ONCE: Final = 4
+_PUSHES: Final = threading.BoundedSemaphore(PUSHES_AT_ONCE)
 _READ_ATTEMPTS: Final = 3
 _READ_TIMEOUT_S: Final = 120.0
 #: Prints sha256 (64 digits), or md5 (32) on phones that have no sha256sum.
@@ -137,10 +141,15 @@ class PhoneLink:
             raise DeviceChangedError(f"{self.transport} is now another phone, {answer}", serial=self.serial)
 
     def push(self, source: Path, path: str, *, mode: int = 0o644, progress: sync.Progress | None = None) -> int:
-        """Send a file and return its size; compare its checksum afterwards. The source's time goes with it."""
-        deadline = Deadline(sync.push_timeout_s(source), self.clock)
-        with self.open("sync:", deadline, what=f"push of {source.name}") as connection, source.open("rb") as file:
-            return sync.push(connection, file, path, mode=mode, mtime_s=int(source.stat().st_mtime), progress=progress)
+        """Send a file and return its size; compare its checksum afterwards. The source's time goes with it.
+
+        Waits while as many files are on their way as `PUSHES_AT_ONCE` says; that time isn't counted.
+        """
+        with _PUSHES:
+            deadline = Deadline(sync.push_timeout_s(source), self.clock)
+            with self.open("sync:", deadline, what=f"push of {source.name}") as connection, source.open("rb") as file:
+                mtime_s = int(source.stat().st_mtime)
+                return sync.push(connection, file, path, mode=mode, mtime_s=mtime_s, progress=progress)
 
     def read_files(
         self, paths: Sequence[str], *, limit_bytes: int, package: str = "", timeout_s: float = _READ_TIMEOUT_S

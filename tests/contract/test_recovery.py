@@ -1,0 +1,117 @@
+"""Phones that went away and come back, and files for many phones at once, through a real adb server."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.link import PUSHES_AT_ONCE
+from orchestrator.devices.quarantine import QuarantineFolder
+from orchestrator.devices.recovery import LadderRescuer, usb_port
+from orchestrator.devices.server import AdbServer
+from orchestrator.records.identity import Serial
+from orchestrator.virtual.farm import VirtualLab
+from orchestrator.virtual.faults import parse_fault
+
+
+@pytest.fixture
+def server(adb_server: Any) -> AdbServer:
+    return AdbServer(ServerAddress(port=adb_server.port))
+
+
+@pytest.fixture
+def lab(adb_server: Any, server: AdbServer, make_lab: Callable[..., VirtualLab]) -> Iterator[VirtualLab]:
+    lab = make_lab(adb_server, time_factor=1.0)
+    yield lab
+    for phone in lab.phones.values():
+        server.disconnect(phone.address)
+
+
+def test_a_phone_that_was_switched_off_is_got_back_when_it_is_on_again(server: AdbServer, lab: VirtualLab) -> None:
+    phone = lab.add("pixel-3", serial="GONE")
+    server.connect_tcp(phone.address)
+    device = AdbDevice(server, phone.address)
+    port = int(phone.address.rpartition(":")[2])
+    lab.remove("GONE")
+    told: list[str] = []
+    threading.Timer(1.0, lambda: lab.add("pixel-3", serial="GONE", port=port)).start()
+    is_back = LadderRescuer(search_path="").rescue(
+        device, keep_waiting=lambda: True, may_reboot=False, on_note=told.append, cancelled=threading.Event()
+    )
+    assert is_back
+    assert told == ["is connected anew"]
+    assert device.shell("getprop ro.serialno").text.strip() == "GONE"
+
+
+def test_a_phone_isnt_waited_for_once_the_campaign_is_cancelled(server: AdbServer, lab: VirtualLab) -> None:
+    phone = lab.add("pixel-3", serial="GONE")
+    server.connect_tcp(phone.address)
+    device = AdbDevice(server, phone.address)
+    phone.faults.add(parse_fault("unauthorized", ()))
+    cancelled = threading.Event()
+    cancelled.set()
+    assert not LadderRescuer(search_path="").rescue(
+        device, keep_waiting=lambda: True, may_reboot=True, on_note=lambda text: None, cancelled=cancelled
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "port"),
+    [("1-4.2", ("1-4", "2")), ("usb:2-1.3.4", ("2-1.3", "4")), ("3-1", ("3", "1")), ("", None), ("tcp", None)],
+)
+def test_a_usb_path_is_told_as_hub_and_port(path: str, port: tuple[str, str] | None) -> None:
+    assert usb_port(path) == port
+
+
+def test_files_for_many_phones_are_on_their_way_a_few_at_a_time(
+    server: AdbServer, lab: VirtualLab, tmp_path: Path
+) -> None:
+    source = tmp_path / "model.tflite"
+    source.write_bytes(bytes(range(256)) * 16000)
+    sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
+    lock, on_their_way, most = threading.Lock(), set[int](), [0]
+
+    def device(number: int) -> AdbDevice:
+        phone = lab.add("pixel-3")
+        phone.faults.add(parse_fault("slow", ("bytes_per_s=8000000",)))
+        server.connect_tcp(phone.address)
+
+        def moved(name: str, sent_bytes: int, size_bytes: int) -> None:
+            with lock:
+                (on_their_way.add if sent_bytes < size_bytes else on_their_way.discard)(number)
+                most[0] = max(most[0], len(on_their_way))
+
+        return AdbDevice(server, phone.address, progress=moved)
+
+    devices = [device(number) for number in range(2 * PUSHES_AT_ONCE)]
+    with ThreadPoolExecutor(len(devices)) as pool:
+        placed = list(pool.map(lambda one: one.place(source, kind="models", sha256=sha256, name="m"), devices))
+    assert all(item.pushed_bytes == source.stat().st_size for item in placed)
+    assert 2 <= most[0] <= PUSHES_AT_ONCE
+
+
+def test_quarantine_keeps_its_first_reason_until_it_is_ended(tmp_path: Path) -> None:
+    folder = QuarantineFolder(tmp_path / "quarantine")
+    serial = Serial("../odd/serial")
+    assert folder.reason(serial) == ""
+    folder.put(serial, "its reference workload moved")
+    folder.put(serial, "another")
+    assert folder.reason(serial).startswith("its reference workload moved (since ")
+    assert folder.serials() == [serial]
+    assert folder.release(serial).startswith("its reference workload moved")
+    assert (folder.release(serial), folder.serials()) == ("", [])
+
+
+def test_a_quarantine_that_can_not_be_read_still_holds(tmp_path: Path) -> None:
+    folder = QuarantineFolder(tmp_path)
+    folder.put(Serial("A"), "hot")
+    (tmp_path / "A.json").write_text("{")
+    assert "can't be read" in folder.reason(Serial("A"))
