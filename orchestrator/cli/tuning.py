@@ -14,7 +14,7 @@ from orchestrator.cli.measuring import expansion_of, identify
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.devices.experiments import OPTIONS, ExperimentBook
-from orchestrator.engine.tuning import Laboratory
+from orchestrator.engine.tuning import Laboratory, Tuned
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import UsageError
 from orchestrator.models.zoo import sample_models
@@ -49,12 +49,14 @@ def tune(
         raise UsageError(f"there is no option {', '.join(unknown)}", hint=f"there are {', '.join(OPTIONS)}")
     matrix = Matrix(delegates=(DelegateName.XNNPACK,), tools=(ToolName.NATIVE,))
     with _bench(settings, serial, matrix, wait_s=wait_s, min_secs=min_secs) as bench:
-        tuned = bench.laboratory.tune(bench.cases[0], options or OPTIONS, invocations=invocations)
+        tuned = _tuned(bench, options or OPTIONS, invocations)
         book = bench.farm.experiments
         known = _known(book, bench.facts)
         # What wasn't tried this time stays as it was found before.
         kept = {**known.options, **tuned.options}
-        found = replace(known, tuned_at=bench.farm.clock.now(), options=kept, trials=tuned.trials)
+        found = replace(
+            known, tuned_at=bench.farm.clock.now(), options=kept, trials=tuned.trials, begun=(), begun_with=""
+        )  # fmt: skip
         path = book.save(found)
     rows = [_trial_row(trial) for trial in tuned.trials]
     on = [name for name, is_on in kept.items() if is_on]
@@ -65,6 +67,23 @@ def tune(
         f"plans that leave these open take them from {path}",
     ]
     return CommandResult(text="\n".join(lines), data={"file": path, **_data(found)})
+
+
+def _tuned(bench: _Bench, options: Sequence[str], invocations: int) -> Tuned:
+    """Try the options; each trial is kept when it ends, so that a tune that was cut off goes on from there."""
+    book, case = bench.farm.experiments, bench.cases[0]
+    known = _known(book, bench.facts)
+    with_what = f"case {case.case_key}, {invocations} invocations"
+    begun = known.begun if known.begun_with == with_what else ()
+    if begun:
+        _teller(bench.facts.serial)(f"goes on with a tune that was cut off; {len(begun)} trials are there")
+    ended = list(begun)
+
+    def keep(trial: OptionTrial) -> None:
+        ended.append(trial)
+        book.save(replace(_known(book, bench.facts), begun=tuple(ended), begun_with=with_what))
+
+    return bench.laboratory.tune(case, options, invocations=invocations, finished=begun, on_trial=keep)
 
 
 def bias(settings: Settings, serial: str, *, invocations: int, wait_s: float, min_secs: float) -> CommandResult:
@@ -196,7 +215,7 @@ def _known(book: ExperimentBook, facts: DeviceFacts) -> PhoneExperiments:
 def _trial_row(trial: OptionTrial) -> tuple[str, ...]:
     p_value = "" if trial.p_value is None else f"{trial.p_value:.3f}"
     return (
-        " + ".join(trial.options),
+        " + ".join(trial.options) + (" once more" if trial.is_confirmation else ""),
         _ratio(trial.spread_ratio),
         _span(trial.spread_low, trial.spread_high),
         p_value,

@@ -77,6 +77,9 @@ def _from_row(row: Mapping[str, object]) -> PhoneExperiments:
     def moment(name: str) -> datetime | None:
         return datetime.fromisoformat(str(row[name])) if row.get(name) else None
 
+    def trials(name: str) -> tuple[OptionTrial, ...]:
+        return tuple(OptionTrial(**{k: _tuple(v) for k, v in item.items()}) for item in rows(name))  # type: ignore[arg-type]
+
     options = row.get("options") or {}
     if not isinstance(options, dict) or not set(options) <= set(OPTIONS):
         raise ValueError(f"options can be {', '.join(OPTIONS)}")
@@ -86,7 +89,9 @@ def _from_row(row: Mapping[str, object]) -> PhoneExperiments:
         fingerprint=str(row.get("fingerprint", "")),
         tuned_at=moment("tuned_at"),
         options={str(name): bool(value) for name, value in options.items()},
-        trials=tuple(OptionTrial(**{k: _tuple(v) for k, v in item.items()}) for item in rows("trials")),  # type: ignore[arg-type]
+        trials=trials("trials"),
+        begun=trials("begun"),
+        begun_with=str(row.get("begun_with", "")),
         biased_at=moment("biased_at"),
         modes=tuple(
             ModeRatio(**{**{k: _tuple(v) for k, v in item.items()}, "mode": ProcessMode(str(item["mode"]))})  # type: ignore[arg-type]

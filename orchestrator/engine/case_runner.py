@@ -14,7 +14,7 @@ from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import judge
 from orchestrator.engine.events import DeviceNote, InvocationStarted, RunStored
 from orchestrator.engine.parity import basis_of
-from orchestrator.engine.placing import Placer
+from orchestrator.engine.placing import Placer, request_of
 from orchestrator.engine.sessions import covered, own_end
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
@@ -28,7 +28,7 @@ from orchestrator.errors import (
     NoDeviceError,
     StoreError,
 )
-from orchestrator.ports import Device, Fitness, InvocationRequest
+from orchestrator.ports import Device, Fitness
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CaseKey, RunId
@@ -249,17 +249,12 @@ class CaseRunner:
             ending = Ending(outcome=Outcome.UNFIT, reason_code=fitness.code or "unfit", reason=reason)
             return self._record(invocation, started_at, ending, before=fitness.state)
         before = fitness.state or self._device.state()
-        request = InvocationRequest(
-            case=case,
-            run_id=RunId(uuid.uuid4().hex),
+        request = request_of(
+            case,
+            placed,
+            self._workload,
+            self._facts,
             run_pass=invocation.run_pass,
-            facts=self._facts,
-            build=self._workload.build(case.build_sha256),
-            model_path=placed.model_path,
-            program_path=placed.program_path,
-            file_paths=placed.file_paths,
-            timeout_s=self._workload.campaign.terms.timeout_s + 2 * case.max_secs,
-            known_flags=self._workload.known_flags.get(case.build_sha256, frozenset()),
             number=invocation.number,
             cache_folder=f"{self._device.work_folder}/start-caches",
             inputs=inputs,

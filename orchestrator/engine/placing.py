@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.engine.events import FilePlaced
 from orchestrator.engine.workload import Services, Workload
-from orchestrator.ports import Device
-from orchestrator.records.identity import content_key
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import RunId, content_key
 from orchestrator.records.parity import ParityInput, PlacedInput
-from orchestrator.records.workload import Build, Case, ToolName
+from orchestrator.records.workload import Build, Case, Pass, ToolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,35 @@ class Placer:
         self._services.observer.on_event(
             FilePlaced(serial=self._device.serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s)
         )
+
+
+def request_of(
+    case: Case,
+    placed: Placed,
+    workload: Workload,
+    facts: DeviceFacts,
+    *,
+    run_pass: Pass,
+    number: int = 0,
+    cache_folder: str = "",
+    inputs: tuple[PlacedInput, ...] = (),
+) -> InvocationRequest:
+    """Return what a tool is asked to run once, as a campaign's terms say; every request has a run id of its own."""
+    return InvocationRequest(
+        case=case,
+        run_id=RunId(uuid.uuid4().hex),
+        run_pass=run_pass,
+        facts=facts,
+        build=workload.build(case.build_sha256),
+        model_path=placed.model_path,
+        program_path=placed.program_path,
+        file_paths=placed.file_paths,
+        timeout_s=workload.campaign.terms.timeout_s + 2 * case.max_secs,
+        known_flags=workload.known_flags.get(case.build_sha256, frozenset()),
+        number=number,
+        cache_folder=cache_folder,
+        inputs=inputs,
+    )
 
 
 def safe_name(name: str) -> str:

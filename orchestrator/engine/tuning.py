@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from orchestrator.analysis.compare import speed_up
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.spread import compare_spread, typical_ratio
 from orchestrator.analysis.summary import summarize
-from orchestrator.engine.placing import Placer
+from orchestrator.engine.placing import Placer, request_of
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import BenchfarmError, DeviceUnusableError, InterruptedByUserError
-from orchestrator.ports import Device, InvocationRequest
+from orchestrator.ports import Device
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import RunId
 from orchestrator.records.plan import Quiet
 from orchestrator.records.run import Outcome
 from orchestrator.records.tuning import ModeRatio, OptionTrial
 from orchestrator.records.workload import Case, Pass, ProcessMode
 
-#: An option is kept when chance alone would show such a reduction in fewer than one of twenty trials, and the
-#: combination of the kept ones only when it stands the same test once more.
+#: An option passes a trial when chance alone would show such a reduction in fewer than one of twenty.
 _SURE: Final = 0.05
+#: The second test of what passed has so many times the invocations: what helps is to pass both.
+CONFIRMATION: Final = 2
 _ALL_OFF: Final = Quiet(
     airplane=False, no_doze=False, animations_off=False, sync_off=False, fixed_performance=False, pin_clocks=False,
     pin_gpu=False, thermal_control_off=False,
@@ -37,6 +36,10 @@ class Tuned:
 
     options: Mapping[str, bool]
     trials: tuple[OptionTrial, ...]
+
+
+class _Tried(Protocol):
+    def __call__(self, names: tuple[str, ...], *, is_confirmation: bool = False) -> OptionTrial: ...
 
 
 class Laboratory:
@@ -57,21 +60,38 @@ class Laboratory:
         self._placer = Placer(device, workload, services)
         self._tell = tell
 
-    def tune(self, case: Case, options: Sequence[str], *, invocations: int) -> Tuned:
-        """Try each option against none in turns, then those kept together; raises DeviceError kinds.
+    def tune(
+        self,
+        case: Case,
+        options: Sequence[str],
+        *,
+        invocations: int,
+        finished: Sequence[OptionTrial] = (),
+        on_trial: Callable[[OptionTrial], None] = lambda trial: None,
+    ) -> Tuned:
+        """Try each option against none in turns, then what seems to help once more; raises DeviceError kinds.
+
+        Args:
+            case: what is measured.
+            options: by their names in Quiet.
+            invocations: of either side in each trial.
+            finished: trials of an earlier process with the same case and number of invocations; they aren't repeated.
+            on_trial: hears of each trial as it ends.
 
         Raises InterruptedByUserError; the caller restores the phone in any case.
         """
-        trials = [self._trial(case, (name,), invocations) for name in options]
-        kept = tuple(name for trial in trials if trial.is_kept for name in trial.options)
-        if len(kept) > 1:
-            together = self._trial(case, kept, invocations)
-            trials.append(together)
-            if not together.is_kept:
-                # The best one alone has stood its test; together they haven't.
-                best = min((t for t in trials[:-1] if t.is_kept), key=lambda trial: trial.spread_ratio or 1.0)
-                kept = best.options
-        return Tuned(options={name: name in kept for name in options}, trials=tuple(trials))
+        known = {(trial.options, trial.is_confirmation): trial for trial in finished}
+
+        def tried(names: tuple[str, ...], *, is_confirmation: bool = False) -> OptionTrial:
+            trial = known.get((names, is_confirmation))
+            if trial is None:
+                count = invocations * (CONFIRMATION if is_confirmation else 1)
+                trial = self._trial(case, names, count, is_confirmation=is_confirmation)
+                on_trial(trial)
+                self._tell(f"{', '.join(names)}: {trial.reason}")
+            return trial
+
+        return chosen(options, tried)
 
     def bias(self, cases: Sequence[Case], *, invocations: int) -> tuple[ModeRatio, ...]:
         """Measure the cases, which differ in their mode only, in turns; ratios are to the mode shell."""
@@ -107,7 +127,9 @@ class Laboratory:
             latencies_us=tuple(values),
         )
 
-    def _trial(self, case: Case, options: tuple[str, ...], invocations: int) -> OptionTrial:
+    def _trial(
+        self, case: Case, options: tuple[str, ...], invocations: int, *, is_confirmation: bool = False
+    ) -> OptionTrial:
         off_us: list[float] = []
         on_us: list[float] = []
         quiet = replace(_ALL_OFF, **dict.fromkeys(options, True))  # type: ignore[arg-type]
@@ -117,13 +139,14 @@ class Laboratory:
                 notes: list[str] = []
                 latency_us, reason = self._measure(case, quiet if is_on else _ALL_OFF, notes)
                 if is_on and notes:
-                    return OptionTrial(options=options, is_kept=False, reason=f"not available: {_first(notes)}")
+                    reason = f"not available: {_first(notes)}"
+                    return OptionTrial(
+                        options=options, is_kept=False, reason=reason, is_confirmation=is_confirmation
+                    )  # fmt: skip
                 if latency_us is None:
                     raise DeviceUnusableError(f"the sample model can't be measured: {reason}", serial=case.serial)
                 (on_us if is_on else off_us).append(latency_us)
-        trial = judged(options, off_us, on_us)
-        self._tell(f"{', '.join(options)}: {trial.reason}")
-        return trial
+        return replace(judged(options, off_us, on_us), is_confirmation=is_confirmation)
 
     def _measure(self, case: Case, quiet: Quiet, notes: list[str] | None = None) -> tuple[float | None, str]:
         """Run one invocation; return its latency in microseconds, or why there is none.
@@ -145,18 +168,7 @@ class Laboratory:
             return None, "; ".join(notes)
         if fitness.reason:
             raise DeviceUnusableError(f"not fit: {fitness.reason}", serial=case.serial)
-        request = InvocationRequest(
-            case=case,
-            run_id=RunId(uuid.uuid4().hex),
-            run_pass=Pass.TIMING,
-            facts=self._facts,
-            build=self._workload.build(case.build_sha256),
-            model_path=placed.model_path,
-            program_path=placed.program_path,
-            file_paths=placed.file_paths,
-            timeout_s=self._workload.campaign.terms.timeout_s + 2 * case.max_secs,
-            known_flags=self._workload.known_flags.get(case.build_sha256, frozenset()),
-        )
+        request = request_of(case, placed, self._workload, self._facts, run_pass=Pass.TIMING)
         tool = self._services.tools[case.tool]
         try:
             raw = tool.run(self._device, request, cancelled=self._services.cancelled)
@@ -178,6 +190,25 @@ class Laboratory:
 
 def _first(notes: Sequence[str]) -> str:
     return notes[0] + (f" (and {len(notes) - 1} more)" if len(notes) > 1 else "")
+
+
+def chosen(options: Sequence[str], tried: _Tried) -> Tuned:
+    """Return which options are kept: those that seem to help stand a second test together, with fresh runs, twice as many.
+
+    Of seven options that do nothing one passes its test in every fifth tune or so; by the second test an option that
+    does nothing is kept in fewer than one of twenty. Where only one option is tried its first test is enough.
+    """
+    trials = [tried((name,)) for name in options]
+    kept = tuple(name for trial in trials if trial.is_kept for name in trial.options)
+    if kept and len(trials) > 1:
+        trials.append(tried(kept, is_confirmation=True))
+        if not trials[-1].is_kept and len(kept) > 1:
+            # Together they haven't stood it; the best one may.
+            best = min((t for t in trials if t.is_kept), key=lambda trial: trial.spread_ratio or 1.0)
+            kept = best.options
+            trials.append(tried(kept, is_confirmation=True))
+        kept = kept if trials[-1].is_kept else ()
+    return Tuned(options={name: name in kept for name in options}, trials=tuple(trials))
 
 
 def judged(options: tuple[str, ...], off_us: Sequence[float], on_us: Sequence[float]) -> OptionTrial:

@@ -30,6 +30,8 @@ class OptionTrial:
     p_value: float | None = None
     #: Latency with the options as a share of that without.
     latency_ratio: float | None = None
+    #: Whether it is the second test, with fresh runs, of what passed the first.
+    is_confirmation: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,5 +59,8 @@ class PhoneExperiments:
     #: What Quiet's open fields take on this phone: the kept options.
     options: Mapping[str, bool] = field(default_factory=dict)
     trials: tuple[OptionTrial, ...] = ()
+    #: Of a tune that was cut off: its trials that ended, and what they were made with (case and invocations).
+    begun: tuple[OptionTrial, ...] = ()
+    begun_with: str = ""
     biased_at: datetime | None = None
     modes: tuple[ModeRatio, ...] = ()

@@ -103,3 +103,22 @@ def test_an_option_that_is_not_there_is_refused(cli: Cli) -> None:
     assert done.exit_code == 2
     assert "magic" in done.stderr
     assert "fixed_performance" in done.stderr
+
+
+def test_a_tune_that_was_killed_goes_on_from_the_trials_that_ended(rooted: Lab) -> None:
+    serial = rooted.serials[0]
+    words = ("device", "tune", serial, "-n", 4, "--min-secs", "0.1", "--option", "no_doze", "--option", "sync_off")
+    process = rooted.cli.start(*words)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "no_doze: " in line:
+            break
+    process.kill()
+    process.wait()
+    done = rooted.cli(*words, "--json").ok()
+    assert "goes on with a tune that was cut off; 1 trials are there" in done.stderr
+    assert "no_doze: " not in done.stderr
+    assert [trial["options"] for trial in done.json["trials"]][:2] == [["no_doze"], ["sync_off"]]
+    again = rooted.cli(*words, "--json").ok()
+    assert "cut off" not in again.stderr
+    assert rooted.cli("device", "audit", serial).exit_code == 0
