@@ -74,7 +74,6 @@ class NightChart:
     trusted: str
     suspect: str
     intervals: str
-    #: Levels before and after each change.
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     #: Where each night is, in percent of the width.
@@ -103,7 +102,10 @@ def night_chart(
     def y_of(value: float) -> float:
         return _BOTTOM - (_BOTTOM - _TOP) * (value - low) / (high - low)
 
-    line, dots, doubts, bars = [], [], [], []
+    line: list[str] = []
+    dots: list[str] = []
+    doubts: list[str] = []
+    bars: list[str] = []
     last: int | None = None
     for night, x, figure, lowest, highest, is_trusted in zip(nights, xs, figures, lows, highs, trusted, strict=True):
         if not math.isfinite(figure):
