@@ -10,7 +10,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import write_file
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.stored import find_campaign
-from orchestrator.errors import UsageError
+from orchestrator.errors import PlanError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
 
@@ -104,10 +104,24 @@ def report_data(
         models=farm.store.models(),
         builds=farm.store.builds(),
         published=published,
-        accuracy=accuracy,
+        accuracy={**_manifest_accuracies(farm.settings), **(accuracy or {})},
         failure_steps={code: failure.next_step for code, failure in FAILURE_CODES.items()},
     )
     return newest.told(data)
+
+
+def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
+    """Return the accuracies that the data folder's models.yaml knows, in percent by sha256.
+
+    A manifest with faults is no reason to have no report after a night; 'benchfarm models list' tells the faults.
+    """
+    from orchestrator.config.model_manifest import MANIFEST_NAME, load_manifest
+
+    try:
+        entries = load_manifest(settings.data_folder / MANIFEST_NAME)
+    except PlanError:
+        return {}
+    return {sha256: entry.accuracy.percent for sha256, entry in entries.items() if entry.accuracy is not None}
 
 
 def write_html(data: ReportData, path: Path, *, title: str, cache_folder: Path | None = None) -> None:
