@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.bootstrap import Settings
+from orchestrator.cli import reports
 from orchestrator.config.model_manifest import add_to_manifest
 from orchestrator.models.inspect import identify_model
 from orchestrator.models.zoo import sample_models
-from orchestrator.records.model import ManifestEntry
+from orchestrator.records.model import Accuracy, ManifestEntry
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
 INT8 = sample_models()[1]
@@ -49,3 +51,19 @@ def test_prediction_stands_beside_what_this_computer_did(tmp_path):
     assert "hit rate: devices: 1 of 1 right" in shown
     unknown = benchfarm("models", "inspect", INT8, "--delegate", "xnnpack", "--device", "nobody")
     assert (unknown.returncode, "no stored run is of a device 'nobody'" in unknown.stderr) == (2, True)
+
+
+@pytest.mark.xdist_group("tensorflow")
+def test_report_knows_the_manifests_accuracies_and_outlives_a_manifest_with_faults(tmp_path):
+    settings = Settings.from_environment({}, home=tmp_path)
+    known = Accuracy(percent=71.5, metric="top-1", source="made up for a test")
+    add_to_manifest(
+        tmp_path / "models.yaml", [ManifestEntry(name="m", sha256="a" * 64, path=tmp_path / "m.tflite", accuracy=known)]
+    )
+    assert reports._manifest_accuracies(settings) == {"a" * 64: 71.5}
+    (tmp_path / "models.yaml").write_text("models: 3\n")
+    assert reports._manifest_accuracies(settings) == {}
+    done = subprocess.run(
+        [BENCHFARM, "--home", tmp_path, "models", "list"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, "models.yaml:1" in done.stderr) == (2, True)
