@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import shutil
 import signal
 import sys
@@ -217,3 +218,18 @@ def test_what_isnt_installed_is_told(weeks, tmp_path):
     refused = weeks("serve", "--port", "0", PYTHONPATH=str(tmp_path))
     assert refused.exit_code == 2
     assert "pip install 'benchfarm[serve]'" in refused.stderr
+
+
+def test_a_report_of_several_campaigns_shows_the_newest_figures_and_says_so(weeks, tmp_path):
+    newest, older = (weeks("campaigns", "--json").ok().json[place]["campaign_id"] for place in (0, 1))
+    both = weeks("report", newest, older, "--format", "json", "--out", tmp_path / "both.json")
+    alone = weeks("report", newest, "--format", "json", "--out", tmp_path / "alone.json")
+    both.ok(), alone.ok()
+    figures = {}
+    for name in ("both", "alone"):
+        found = json.loads((tmp_path / f"{name}.json").read_text())
+        figures[name] = [(row["case_key"], row["invocations_used"], row["median_us"]) for row in found["results"]]
+    assert len(figures["alone"]) == 8
+    assert figures["both"] == figures["alone"]
+    weeks("report", newest, older, "--out", tmp_path / "both.html").ok()
+    assert "8 cases were run in several of these campaigns" in (tmp_path / "both.html").read_text()
