@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -247,7 +248,7 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
     if out is not None:
         check_writable(out)
     with Farm(settings) as farm:
-        campaign = find_campaign(farm.store, prefix, only_open=True)
+        campaign = find_campaign(farm.store, prefix, only_open=True) if prefix else _newest_open(farm)
         if campaign.terms.pairing is not None:
             from orchestrator.cli.pairing import resume_pairs
 
@@ -259,6 +260,37 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
         ]
         models, builds, devices = reopen(farm, campaign, cases)
         return _run(farm, campaign, models, builds, devices, out)
+
+
+def _newest_open(farm: Farm) -> Campaign:
+    """Return the newest open campaign that measures what a plan asks for, and say which; raises UsageError for none.
+
+    A search and a trace are left to whoever names them: they answered somebody who was waiting.
+    """
+    others = []
+    for known in farm.store.campaigns():
+        if known.status is CampaignStatus.FINISHED:
+            continue
+        campaign = farm.store.campaign(known.campaign_id)
+        assert campaign is not None
+        kind = _kind_of(campaign)
+        if not kind:
+            begun = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
+            text = f"resumes campaign {campaign.campaign_id} ({campaign.name}, begun {begun})"
+            sys.stderr.write(one_line(text) + "\n")
+            return campaign
+        others.append(f"{campaign.campaign_id} ({kind})")
+    named = f"; open, but resumed by name only: {', '.join(others)}" if others else ""
+    way = "'benchfarm run --resume --campaign ID' goes on with one" if others else "'benchfarm campaigns' lists them"
+    raise UsageError(f"there is no campaign that could be resumed{named}", hint=way)
+
+
+def _kind_of(campaign: Campaign) -> str:
+    """Return what a campaign is that isn't a plan's measurement, empty for one that is."""
+    if campaign.terms.search is not None:
+        return "a search"
+    passes = {item.run_pass for item in campaign.invocations}
+    return "a trace" if passes == {Pass.TRACE} else ""
 
 
 def reopen(

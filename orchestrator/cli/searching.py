@@ -76,7 +76,8 @@ def tune(settings: Settings, request: TuneRequest) -> CommandResult:
     result = stored(settings, str(done.data["campaign_id"]))
     assert isinstance(result.data, dict)
     further = {key: done.data[key] for key in ("status", "left", "lost", "report")}
-    left = [f"{done.data['left']} invocations are left; 'benchfarm run --resume' goes on"] if done.data["left"] else []
+    goes_on = f"'benchfarm run --resume --campaign {done.data['campaign_id']}' goes on"
+    left = [f"{done.data['left']} invocations are left; {goes_on}"] if done.data["left"] else []
     left += [f"{serial}: {one_line(reason)}" for serial, reason in done.data["lost"].items()]
     return replace(result, text="\n".join([result.text, *left]), data={**result.data, **further})
 

@@ -193,7 +193,7 @@ def _first(notes: Sequence[str]) -> str:
 
 
 def chosen(options: Sequence[str], tried: _Tried) -> Tuned:
-    """Return which options are kept: those that seem to help stand a second test together, with fresh runs, twice as many.
+    """Return which options are kept: those that seem to help stand a second test together, with fresh runs.
 
     Of seven options that do nothing one passes its test in every fifth tune or so; by the second test an option that
     does nothing is kept in fewer than one of twenty. Where only one option is tried its first test is enough.

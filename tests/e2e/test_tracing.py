@@ -173,3 +173,29 @@ def wait_for(lab: Lab, serial: str, process: Any) -> None:
         if lab.shell(serial, f"getprop {PROPERTY}; pidof virtual_benchmark_model").split()[1:]:
             return
     raise AssertionError(process.communicate())
+
+
+def test_a_bare_resume_takes_the_measurement_that_was_cut_off_and_not_the_trace_after_it(lab: Lab, model: Path) -> None:
+    serial = lab.serials[0]
+    for words in (
+        ("bench", model, "-s", serial, "-t", "1", "-n", "2", "--min-secs", "0.1"),
+        ("trace", model, "-s", serial),
+    ):
+        lab.fault(serial, "program-hang")
+        process = lab.cli.start(*words)
+        assert process.stderr is not None
+        for _ in process.stderr:
+            if "campaign" in _ or "1/" in _:
+                break
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        lab.clear()
+    trace, bench = lab.cli("campaigns", "--json").ok().json[:2]
+    assert (trace["name"], trace["status"], bench["status"]) == ("trace", "running", "running")
+    done = lab.cli("run", "--resume", "--json").ok()
+    assert done.json["campaign_id"] == bench["campaign_id"]
+    assert f"resumes campaign {bench['campaign_id']} (bench, begun" in done.stderr
+    refused = lab.cli("run", "--resume")
+    assert refused.exit_code == 2
+    assert f"{trace['campaign_id']} (a trace)" in refused.stderr
+    assert lab.cli("run", "--resume", "--campaign", trace["campaign_id"]).exit_code == 0
