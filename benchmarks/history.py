@@ -22,8 +22,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, insert, select
@@ -34,15 +37,16 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Model, ToolName
 from orchestrator.store.opening import open_store
-from orchestrator.store.packing import NOTHING, Pattern, pack
+from orchestrator.store.packing import NOTHING, Pattern, pack, usual_steps
 from orchestrator.store.plans import pack_plan
 from orchestrator.store.registry import insert_cases
-from orchestrator.store.rows import documents_of
+from orchestrator.store.rows import documents_of, known_of, summary_of
 from orchestrator.store.sql import SqlStore
 from orchestrator.store.tables import CASES, PATTERNS, PLANS, RUNS
 
 START = datetime(2025, 11, 1, 22, tzinfo=UTC)
 PHONES, MODELS = 40, 30
+RUN_ID = "0" * 31 + "1"
 #: Series that get slower, and how many nights before the last.
 STEPS, STEP_NIGHTS = 60, 10
 CONFIGURATIONS = [(d, t) for d in (DelegateName.XNNPACK, DelegateName.CPU) for t in (1, 4)] + [
@@ -51,10 +55,23 @@ CONFIGURATIONS = [(d, t) for d in (DelegateName.XNNPACK, DelegateName.CPU) for t
 ]
 
 
-def sample_sections(source: Path) -> list[list[list[tuple[str, bytes]]]]:
-    """Return of each series the sections of its completed runs, of a store that campaigns of a virtual phone filled."""
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A run of a virtual phone: its summary columns, and its sections as packing.py takes them."""
+
+    figures: dict[str, Any]
+    sections: list[tuple[str, bytes]]
+
+    @property
+    def known(self) -> list[bytes]:
+        """What its row says."""
+        return known_of({**self.figures, "run_id": RUN_ID})
+
+
+def read_samples(source: Path) -> list[list[Sample]]:
+    """Return the completed runs of each series of a store that campaigns of a virtual phone filled."""
     store = open_store(source)
-    found: dict[str, list[list[tuple[str, bytes]]]] = {}
+    found: dict[str, list[Sample]] = {}
     for run in store.runs(with_attachments=True):
         if run.latency_us is None:
             continue
@@ -62,21 +79,36 @@ def sample_sections(source: Path) -> list[list[list[tuple[str, bytes]]]]:
         sections = [(f"document:{name}", text.encode()) for name, text in documents.items()]
         sections += [(f"attachment:{item.name}", item.data) for item in run.attachments]
         # The id of a run is known to its reader and costs a byte or two; here it would tie a body to one run.
-        same = [(name, content.replace(run.run_id.encode(), b"0" * 31 + b"1")) for name, content in sections]
-        found.setdefault(run.case.series_key, []).append(same)
+        same = [(name, content.replace(run.run_id.encode(), RUN_ID.encode())) for name, content in sections]
+        found.setdefault(run.case.series_key, []).append(Sample(summary_of(run), same))
     store.close()
-    pools = [runs for runs in found.values() if len(runs) > 1]
+    pools = [runs for runs in found.values() if len(runs) > 2]
     if not pools:
-        raise SystemExit(f"{source}: holds no series of two runs or more")
+        raise SystemExit(f"{source}: holds no series of three runs or more")
     return pools
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A series' pattern and the bodies of its other runs with their figures, as a store packs them."""
+
+    pattern: bytes
+    usual: str
+    bodies: list[tuple[dict[str, Any], bytes]]
+
+
+def pool_of(first: Sample, second: Sample, *others: Sample) -> Pool:
+    """Return what a store keeps of a series' runs."""
+    usual = usual_steps(second.sections, Pattern(first.sections), known=second.known)
+    pattern = Pattern(first.sections, usual)
+    bodies = [(item.figures, pack(item.sections, pattern, known=item.known)) for item in others]
+    return Pool(pack(first.sections, NOTHING), usual, bodies)
 
 
 class Year:
     """Fills a store night by night."""
 
-    def __init__(
-        self, store: SqlStore, samples: list[list[list[tuple[str, bytes]]]], nights: int, build_nights: int
-    ) -> None:
+    def __init__(self, store: SqlStore, samples: list[list[Sample]], nights: int, build_nights: int) -> None:
         self.store = store
         self.generator = np.random.default_rng(20261122)
         self.samples = samples
@@ -96,13 +128,8 @@ class Year:
         self.models = [Model(name=f"m{n}.tflite", sha256=ModelSha(f"{n:064x}"), size_bytes=1) for n in range(MODELS)]
         self.level = np.exp(self.generator.normal(9, 1, PHONES * MODELS * len(CONFIGURATIONS)))
         self.noise = np.exp(self.generator.uniform(np.log(0.003), np.log(0.015), self.level.size))
-        self.pools = [self._pool(place) for place in range(len(CONFIGURATIONS))]
+        self.pools = [pool_of(*samples[place % len(samples)]) for place in range(len(CONFIGURATIONS))]
         self.pattern_of: dict[int, int] = {}
-
-    def _pool(self, place: int) -> tuple[bytes, list[bytes]]:
-        first, *others = self.samples[place % len(self.samples)]
-        bodies = [pack(sections, Pattern(first), known=[b"0" * 31 + b"1"]) for sections in others]
-        return pack(first, NOTHING), bodies
 
     def night(self, number: int) -> None:
         """Store one campaign."""
@@ -154,7 +181,8 @@ class Year:
             series_of = dict(connection.execute(select(CASES.c.case_no, CASES.c.series_no)).all())
             for place, case_no in enumerate(self.case_no):
                 pattern = {"series_no": series_of[case_no], "run_pass": "timing", "outcome": "completed"}
-                pattern["body"] = self.pools[place % len(CONFIGURATIONS)][0]
+                pool = self.pools[place % len(CONFIGURATIONS)]
+                pattern |= {"body": pool.pattern, "usual": pool.usual}
                 self.pattern_of[place] = connection.execute(insert(PATTERNS), pattern).inserted_primary_key[0]
 
     def _insert(self, connection: Connection, number: int, at: datetime) -> None:
@@ -167,7 +195,8 @@ class Year:
         rows = []
         for place in order:
             us = round(float(figures[place]))
-            configuration = place % len(CONFIGURATIONS)
+            bodies = self.pools[place % len(CONFIGURATIONS)].bodies
+            sample, body = bodies[picks[place] % len(bodies)]
             rows.append(
                 {
                     "run_id": uuid.UUID(int=int(self.generator.integers(1 << 62)) << 64 | place, version=4).hex,
@@ -183,20 +212,10 @@ class Year:
                     "started_at": at + timedelta(seconds=place),
                     "duration_s": us / 1000.0,
                     "exit_code": 0,
-                    **dict.fromkeys(("latency_us", "first_us", "min_us", "max_us", "p5_us", "median_us", "p95_us"), us),
-                    "inference_count": 50,
-                    "mean_us": us + 0.25,
-                    "std_us": 17.0,
-                    "init_us": 4695.0,
-                    "first_inference_us": 7162.0,
-                    "warmup_mean_us": us + 0.43,
-                    "init_memory_mib": 7.77734,
-                    "overall_memory_mib": 8.19531,
-                    "peak_memory_mib": None,
-                    "delegate_actual": CONFIGURATIONS[configuration][0].value,
-                    "delegate_truth": "full",
+                    **sample,
+                    "latency_us": us,
                     "pattern_no": self.pattern_of[place],
-                    "body": self.pools[configuration][1][picks[place] % len(self.pools[configuration][1])],
+                    "body": body,
                 }
             )
         order = self.generator.permutation(len(rows))
@@ -261,7 +280,7 @@ def main() -> None:
         store = open_store(options.postgresql or path)
         assert isinstance(store, SqlStore)
         start = time.perf_counter()
-        year = Year(store, sample_sections(options.samples), options.nights, options.build_nights)
+        year = Year(store, read_samples(options.samples), options.nights, options.build_nights)
         for night in range(options.nights):
             year.night(night)
         build_s = time.perf_counter() - start
@@ -279,9 +298,7 @@ def main() -> None:
             "size_bytes": size,
             "bytes_per_run": round(size / runs, 1),
             "body_bytes": round(float(body), 1),
-            "raw_bytes": round(
-                float(np.mean([sum(len(c) for _, c in item) for runs in year.samples for item in runs]))
-            ),
+            "raw_bytes": round(statistics.mean(sum(len(c) for _, c in item.sections) for item in chain(*year.samples))),
             "year_gb": round(size / runs * 365 * year.level.size / 1e9, 3),
             "build_s": round(build_s, 1),
             "load": os.getloadavg()[0],

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
+from orchestrator.artifacts.shelf import sha256_of
 from orchestrator.bootstrap import Farm
 from orchestrator.cli.pairing import AbRequest, measure, pair_comparison, prepare
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.history import FoundChange
-from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
+from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import Confirmation, ConfirmationStatus
+from orchestrator.records.identity import BuildSha
 from orchestrator.records.verdict import ComparisonOutcome
-from orchestrator.records.workload import ProcessMode
 
 #: Pairs of one confirmation, at the most.
-_MOST_PAIRS = 40
+_MOST_PAIRS: Final = 40
 
 
 def confirm_changes(farm: Farm, changes: Sequence[FoundChange]) -> None:
@@ -62,18 +64,21 @@ def _outcome(farm: Farm, change: FoundChange) -> tuple[ConfirmationStatus, str, 
     verdict = rows[0].verdict
     wanted = ComparisonOutcome.SLOWER if change.ratio > 1 else ComparisonOutcome.FASTER
     if verdict.outcome is wanted:
-        return ConfirmationStatus.CONFIRMED, where, verdict.ratio
+        return ConfirmationStatus.CONFIRMED, f"{_size(verdict.ratio)} in {where}", verdict.ratio
     if verdict.outcome is ComparisonOutcome.INCOMPARABLE:
         return ConfirmationStatus.CANNOT, f"{'; '.join(verdict.reasons)} ({where})", verdict.ratio
-    return ConfirmationStatus.REFUTED, f"{verdict.outcome.value} ({where})", verdict.ratio
+    return ConfirmationStatus.REFUTED, f"{verdict.outcome.value}, {_size(verdict.ratio)} in {where}", verdict.ratio
+
+
+def _size(ratio: float | None) -> str:
+    return "no figure" if ratio is None else f"{(ratio - 1) * 100:+.1f} %"
 
 
 def _sides(farm: Farm, change: FoundChange) -> tuple[tuple[str, str], tuple[Path, ...]]:
     """Return the sides of the rerun and the models that both have in common.
 
     Raises:
-        ArtifactError: the old build isn't archived on this computer.
-        UsageError: neither build nor model changed, both did, or a model's file is gone.
+        UsageError: neither build nor model changed, both did, or one of them is no longer on this computer.
     """
     before, after = change.before, change.after
     other_build = before.build_sha256 != after.build_sha256
@@ -85,33 +90,46 @@ def _sides(farm: Farm, change: FoundChange) -> tuple[tuple[str, str], tuple[Path
     if other_model:
         old, new = (_model(files, sha256) for sha256 in (before.model_sha256, after.model_sha256))
         return (f"model:{old}", f"model:{new}"), ()
-    names = farm.store.builds()
-    sides = []
-    for sha256 in (before.build_sha256, after.build_sha256):
-        release = farm.library.find_release(f"{names[sha256].name}@{sha256}")
-        sides.append(f"build:{release.name}@{release.release_id}")
+    sides = [f"build:{_build(farm, files, sha256)}" for sha256 in (before.build_sha256, after.build_sha256)]
     return (sides[0], sides[1]), (_model(files, after.model_sha256),)
 
 
-def _files(farm: Farm) -> dict[str, Path]:
-    """Return where contents lie on this computer, as its campaigns knew it; the newest last."""
-    return {
-        sha256: Path(path)
-        for campaign in reversed(farm.store.campaigns())
-        for sha256, path in campaign.terms.files.items()
-    }
+def _files(farm: Farm) -> dict[str, list[Path]]:
+    """Return where contents lay on this computer, as its campaigns knew it; the newest first."""
+    found: dict[str, list[Path]] = {}
+    for campaign in farm.store.campaigns():
+        for sha256, path in campaign.terms.files.items():
+            found.setdefault(sha256, []).append(Path(path))
+    return found
 
 
-def _model(files: dict[str, Path], sha256: str) -> Path:
-    path = files.get(sha256)
-    if path is None or not path.is_file():
+def _build(farm: Farm, files: Mapping[str, Sequence[Path]], sha256: BuildSha) -> str:
+    """Return a build as ``--build`` takes it: from the archive, or where its campaign had it."""
+    name = farm.store.builds()[sha256].name
+    try:
+        release = farm.library.find_release(f"{name}@{sha256}")
+    except ArtifactError:
+        path = _unchanged(files, sha256)
+        if path is None:
+            raise UsageError(f"the build {name}@{sha256[:12]} is no longer on this computer") from None
+        return str(path)
+    return f"{release.name}@{release.release_id}"
+
+
+def _model(files: Mapping[str, Sequence[Path]], sha256: str) -> Path:
+    path = _unchanged(files, sha256)
+    if path is None:
         raise UsageError(f"the model {sha256[:12]} is no longer on this computer")
     return path
 
 
+def _unchanged(files: Mapping[str, Sequence[Path]], sha256: str) -> Path | None:
+    """Return a file that still has this content: a path may hold another night's by now."""
+    return next((path for path in dict.fromkeys(files.get(sha256, ())) if sha256_of(path) == sha256), None)
+
+
 def _request(change: FoundChange, sides: tuple[str, str], models: tuple[Path, ...]) -> AbRequest:
     case = change.case
-    usual = case.mode is None or case.mode is ProcessMode.SHELL
     return AbRequest(
         sides=sides,
         models=models,
@@ -120,12 +138,14 @@ def _request(change: FoundChange, sides: tuple[str, str], models: tuple[Path, ..
         tools=(case.tool.value,),
         serials=(case.serial,),
         flags=tuple(f"{name}={value}" for name, value in case.flags),
+        modes=() if case.mode is None else (case.mode.value,),
         settings={
             "num_runs": case.num_runs,
             "min_secs": case.min_secs,
             "max_secs": case.max_secs,
             "affinity": case.affinity,
-            **({} if usual or case.mode is None else {"mode": case.mode.value}),
+            "warmup_runs": case.warmup_runs,
+            "warmup_min_secs": case.warmup_min_secs,
         },
         # Half of what the nights show must be seen.
         detect=max(0.01, abs(change.ratio - 1) / 2),

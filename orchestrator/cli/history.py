@@ -33,6 +33,12 @@ _CSV_COLUMNS: Final = (
     "group", "series_key", "serial", "phone", "model", "configuration", "night", "earliest", "latest", "ratio", "low",
     "high", "confidence", "before_us", "after_us", "status", "expected", "causes",
 )  # fmt: skip
+#: What the exit code tells -> the states of a slowdown that it is told of.
+_FAIL_ON: Final[Mapping[str, frozenset[ConfirmationStatus]]] = {
+    "confirmed": frozenset({ConfirmationStatus.CONFIRMED}),
+    "unrefuted": frozenset(ConfirmationStatus) - {ConfirmationStatus.REFUTED},
+    "never": frozenset(),
+}
 #: How people are told what became of a change.
 _STATUS: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.UNCONFIRMED: "not confirmed yet",
@@ -52,6 +58,7 @@ class RegressionsRequest:
     threshold: float = 0.02
     form: str = "text"
     confirm: bool = False
+    fail_on: str = "confirmed"
     out: Path | None = None
 
 
@@ -59,6 +66,8 @@ def regressions(settings: Settings, request: RegressionsRequest) -> CommandResul
     """Find what changed; with ``confirm``, run old against new first. Raises UsageError."""
     if request.form not in _FORMS:
         raise UsageError(f"--format {request.form!r} isn't known", hint=f"choose one of {', '.join(_FORMS)}")
+    if request.fail_on not in _FAIL_ON:
+        raise UsageError(f"--fail-on {request.fail_on!r} isn't known", hint=f"choose one of {', '.join(_FAIL_ON)}")
     for selection in request.selections:
         _check(selection)
     with Farm(settings) as farm:
@@ -74,11 +83,17 @@ def regressions(settings: Settings, request: RegressionsRequest) -> CommandResul
 
             confirm_changes(farm, found.changes)
             found = find_regressions(farm.store, question)
+    fails = any(_is_failure(change, request.fail_on) for change in found.changes)
     text = _RENDERERS[request.form](found)
     if request.out is not None:
         write_file(request.out, text.encode())
         text = str(request.out)
-    return CommandResult(text=text, data=_data(found))
+    return CommandResult(text=text, data={**_data(found), "fails": fails}, exit_code=int(fails))
+
+
+def _is_failure(change: FoundChange, fail_on: str) -> bool:
+    """Whether an unexpected slowdown is one that the exit code is to tell."""
+    return not change.expected and change.ratio > 1 and change.status in _FAIL_ON[fail_on]
 
 
 def annotate(settings: Settings, selection: str, night: str, text: str) -> CommandResult:

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
 from orchestrator.errors import StoreCorruptError
-from orchestrator.store.packing import NOTHING, Pattern, pack, unpack
+from orchestrator.store.packing import NOTHING, Pattern, needs_usual, pack, unpack, usual_steps
 from orchestrator.store.tables import PATTERNS
 
 #: An attachment beyond this lies in the blobs, once for each content; the others lie in their run.
@@ -39,7 +39,7 @@ class Packer:
         series_no: int,
         run_pass: str,
         outcome: str,
-        run_id: str,
+        known: Sequence[bytes],
         documents: Mapping[str, str | None],
         attachments: Sequence[tuple[str, bytes]],
     ) -> tuple[int | None, bytes, list[tuple[int, str, bytes]]]:
@@ -56,7 +56,6 @@ class Packer:
                 sections.append((f"{_LARGE}{name}", b""))
             else:
                 sections.append((f"{_ATTACHMENT}{name}", content))
-        known = [run_id.encode("utf-8", "surrogatepass")]
         pattern_no = self._newest(series_no, run_pass, outcome)
         if pattern_no is not None:
             body = pack(sections, self.pattern(pattern_no), known=known)
@@ -65,15 +64,26 @@ class Packer:
             if len(body) <= max(64, plain_bytes * _PLAINLY_WORTH) or (
                 len(body) <= _WORTH * len(pack(sections, NOTHING, known=known))
             ):
+                self._keep_usual(pattern_no, sections, known)
                 return pattern_no, body, large
         pattern_no = self._insert(series_no, run_pass, outcome, sections)
         return pattern_no, pack(sections, self.pattern(pattern_no), known=known), large
 
     def repack(
-        self, body: bytes, pattern_no: int | None, *, run_id: str, documents: Mapping[str, str | None], where: str
+        self,
+        body: bytes,
+        pattern_no: int | None,
+        *,
+        known: Sequence[bytes],
+        known_now: Sequence[bytes],
+        documents: Mapping[str, str | None],
+        where: str,
     ) -> bytes:
-        """Return a body with other documents and the very same attachments, against the same pattern."""
-        pattern, known = self.pattern(pattern_no), [run_id.encode("utf-8", "surrogatepass")]
+        """Return a body with other documents and the very same attachments, against the same pattern.
+
+        ``known`` is what was known when the body was packed, ``known_now`` what will be known from now on.
+        """
+        pattern = self.pattern(pattern_no, body)
         kept = [
             (name, content)
             for name, content in unpack(body, pattern, known=known, where=where)
@@ -84,35 +94,40 @@ class Packer:
             for name, text in documents.items()
             if text is not None
         ]
-        return pack([*new, *kept], pattern, known=known)
+        return pack([*new, *kept], pattern, known=known_now)
 
-    def documents(self, body: bytes, pattern_no: int | None, *, run_id: str, where: str) -> dict[str, str | None]:
+    def documents(
+        self, body: bytes, pattern_no: int | None, *, known: Sequence[bytes], where: str
+    ) -> dict[str, str | None]:
         """Return a run's documents by name; one that it hasn't got isn't there. Raises StoreCorruptError."""
         sections = unpack(
             body,
-            self.pattern(pattern_no),
-            known=[run_id.encode("utf-8", "surrogatepass")],
+            self.pattern(pattern_no, body),
+            known=known,
             where=where,
             wanted=lambda name: name.startswith(_DOCUMENT),
         )
         return {name.removeprefix(_DOCUMENT): text.decode("utf-8", "surrogatepass") for name, text in sections}
 
     def attachments(
-        self, body: bytes, pattern_no: int | None, *, run_id: str, where: str
+        self, body: bytes, pattern_no: int | None, *, known: Sequence[bytes], where: str
     ) -> list[tuple[str, bytes | None]]:
         """Return a run's attachments in their order; None stands for one that lies in the blobs."""
-        sections = unpack(body, self.pattern(pattern_no), known=[run_id.encode("utf-8", "surrogatepass")], where=where)
+        sections = unpack(body, self.pattern(pattern_no, body), known=known, where=where)
         return [
             (name.removeprefix(_LARGE), None) if name.startswith(_LARGE) else (name.removeprefix(_ATTACHMENT), content)
             for name, content in sections
             if not name.startswith(_DOCUMENT)
         ]
 
-    def pattern(self, pattern_no: int | None) -> Pattern:
-        """Return a pattern; raises StoreCorruptError when it is damaged."""
+    def pattern(self, pattern_no: int | None, body: bytes = b"") -> Pattern:
+        """Return a pattern, with all that a body needs of it; raises StoreCorruptError when it is damaged."""
         if pattern_no is None:
             return NOTHING
-        if pattern_no not in self._held:
+        held = self._held.get(pattern_no)
+        if held is None or (body and not held.usual and needs_usual(body)):
+            # What was held may be older than the pattern's usual steps.
+            self._held.pop(pattern_no, None)
             self.fetch([pattern_no])
         if pattern_no not in self._held:
             raise StoreCorruptError(f"pattern {pattern_no}: it is missing, and with it the runs that were kept by it")
@@ -124,12 +139,26 @@ class Packer:
         wanted = {number for number in pattern_nos if number is not None} - self._held.keys()
         if not wanted:
             return
-        query = select(PATTERNS.c.pattern_no, PATTERNS.c.body).where(PATTERNS.c.pattern_no.in_(wanted))
-        for pattern_no, body in self._connection.execute(query):
+        query = select(PATTERNS.c.pattern_no, PATTERNS.c.body, PATTERNS.c.usual)
+        for pattern_no, body, usual in self._connection.execute(query.where(PATTERNS.c.pattern_no.in_(wanted))):
             sections = unpack(bytes(body), NOTHING, where=f"pattern {pattern_no}")
-            self._held[pattern_no] = Pattern(sections=sections)
+            self._held[pattern_no] = Pattern(sections=sections, usual=usual or "")
         while len(self._held) > max(_HELD, len(wanted)):
             self._held.popitem(last=False)
+
+    def _keep_usual(self, pattern_no: int, sections: Sequence[tuple[str, bytes]], known: Sequence[bytes]) -> None:
+        """Let a pattern know the steps of the first run that was told apart from it; they never change again."""
+        held = self.pattern(pattern_no)
+        if held.usual:
+            return
+        usual = usual_steps(sections, held, known=known)
+        unknown = PATTERNS.c.pattern_no == pattern_no, PATTERNS.c.usual.is_(None)
+        kept = self._connection.execute(update(PATTERNS).where(*unknown).values(usual=usual)).rowcount
+        if kept:
+            self._held[pattern_no] = Pattern(sections=held.sections, usual=usual)
+        else:
+            # Another process was first.
+            del self._held[pattern_no]
 
     def _newest(self, series_no: int, run_pass: str, outcome: str) -> int | None:
         query = (

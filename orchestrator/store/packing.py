@@ -2,11 +2,15 @@
 
 Two runs of a series print the same lines with other figures. A run is kept as its difference from a *pattern*,
 the sections of an earlier run: a section is the pattern's own, the pattern's with some tokens (figures, hashes, truth
-values) changed, or, when its lines differ, its bytes compressed with the pattern as dictionary (RFC 1950's preset
-dictionary). Every byte comes back as it was; a digest over all sections is kept and checked. Nothing is ever derived
-from a pattern that isn't stored beside the runs that need it.
+values) changed, stretches of the pattern's lines so changed with new lines between them, or its bytes compressed with
+the pattern as dictionary (RFC 1950's preset dictionary). Every byte comes back as it was; a digest over all sections is
+kept and checked. Nothing is ever derived from a pattern that isn't stored beside the runs that need it.
 
-Layout: digest (8 bytes), length of the steps (varint), steps (hexadecimal digits, two in a byte), compressed bytes.
+The steps of one run of a series are much like those of the next: a pattern may know a run's steps, its *usual* ones,
+as dictionary for compressing others'.
+
+Layout: digest (8 bytes), 4 x length of the steps + how they are kept (varint), steps, compressed bytes. Steps are
+hexadecimal digits: two in a byte (0), compressed (1), or compressed with the usual steps as dictionary (2).
 """
 
 from __future__ import annotations
@@ -28,16 +32,23 @@ _TOKEN: Final = re.compile(
     rb"(?<![0-9a-f])(?:[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9a-f])"
     rb"|true|false|null|-?[0-9]+(?:\.[0-9]+)?"
 )
-_SAME, _TOKENS, _BYTES = "0", "1", "2"
+_SAME, _TOKENS, _BYTES, _LINES = "0", "1", "2", "3"
+#: Places of the pattern at which a stretch of lines is looked for, at the most.
+_STARTS: Final = 400
 _OWN_NAMES: Final = "1"
 _END, _REFERENCE, _REFERENCE_POINT_0, _RAW = "b", "c", "d", "e"
 _FIGURE: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?\Z")
 _TO_DIGITS: Final = str.maketrans(".-", "af")
 _FROM_DIGITS: Final = str.maketrans("af", ".-")
 _DIGEST_BYTES: Final = 8
+_HALF_BYTES, _COMPRESSED, _BY_USUAL = range(3)
 #: zlib looks back no further.
 _DICTIONARY_BYTES: Final = 32_768 - 512
 _LEVEL: Final = 9
+
+
+#: A line without its tokens.
+Shape = tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,8 @@ class Pattern:
     """What runs are told apart from."""
 
     sections: Sections
+    #: Hexadecimal digits of another run's steps; empty while there is none.
+    usual: str = ""
 
     @cached_property
     def named(self) -> dict[str, bytes]:
@@ -73,6 +86,23 @@ class Pattern:
             found = self.tokens[name] = _taken_apart(self.named[name])
         return found
 
+    def lines(self, name: str) -> tuple[list[bytes], list[Shape], dict[Shape, list[int]]]:
+        """Return a section's lines, what each is without its tokens, and where each such shape stands."""
+        found = self.known_lines.get(name)
+        if found is None:
+            lines = self.named.get(name, b"").splitlines(keepends=True)
+            shapes = [_shape(line) for line in lines]
+            places: dict[Shape, list[int]] = {}
+            for place, shape in enumerate(shapes):
+                places.setdefault(shape, []).append(place)
+            found = self.known_lines[name] = lines, shapes, places
+        return found
+
+    @cached_property
+    def known_lines(self) -> dict[str, tuple[list[bytes], list[Shape], dict[Shape, list[int]]]]:
+        """The sections' lines, as they are asked for."""
+        return {}
+
 
 #: A pattern without sections: everything is compressed on its own.
 NOTHING: Final = Pattern(sections=())
@@ -86,6 +116,40 @@ def pack(sections: Sections, pattern: Pattern, *, known: Sequence[bytes] = ()) -
         pattern: must be at hand, unchanged, when they are unpacked.
         known: texts that the sections are likely to hold and the reader knows too, such as the run's id.
     """
+    steps, joined = _steps(sections, pattern, known)
+    kind, head = min(_kept(steps, pattern), key=lambda kept: len(kept[1]))
+    packed = _deflated(joined, pattern.dictionary) if joined else b""
+    return _digest(sections) + _varint(4 * len(head) + kind) + head + packed
+
+
+def usual_steps(sections: Sections, pattern: Pattern, *, known: Sequence[bytes] = ()) -> str:
+    """Return a run's steps, for its pattern to know; the arguments are those of :func:`pack`."""
+    return _steps(sections, pattern, known)[0]
+
+
+def needs_usual(body: bytes) -> bool:
+    """Whether a body can't be unpacked without its pattern's usual steps."""
+    return _read_varint(body, _DIGEST_BYTES)[0] % 4 == _BY_USUAL
+
+
+def _kept(steps: str, pattern: Pattern) -> Iterator[tuple[int, bytes]]:
+    """Yield the ways to keep steps."""
+    yield _HALF_BYTES, bytes.fromhex(steps + "0" * (len(steps) % 2))
+    yield _COMPRESSED, _deflated(steps.encode(), b"")
+    if pattern.usual:
+        yield _BY_USUAL, _deflated(steps.encode(), pattern.usual.encode())
+
+
+def _read_steps(kind: int, head: bytes, pattern: Pattern) -> _Steps:
+    if kind == _HALF_BYTES:
+        return _Steps(head.hex())
+    if kind == _BY_USUAL and not pattern.usual:
+        raise ValueError("the usual steps are missing")
+    return _Steps(_inflated(head, pattern.usual.encode() if kind == _BY_USUAL else b"").decode("ascii"))
+
+
+def _steps(sections: Sections, pattern: Pattern, known: Sequence[bytes]) -> tuple[str, bytes]:
+    """Return the steps, and what of the sections they leave to be compressed."""
     steps: list[str] = []
     contents: list[bytes] = []
     names = [name for name, _ in sections]
@@ -97,22 +161,62 @@ def pack(sections: Sections, pattern: Pattern, *, known: Sequence[bytes] = ()) -
             encoded = name.encode("utf-8", "surrogatepass")
             steps.append(_number(len(encoded)))
             contents.append(encoded)
-    seen = {value: place for place, value in enumerate(known)}
+    seen = {value: place for place, value in enumerate(dict.fromkeys(known))}
     for name, content in sections:
         other = pattern.named.get(name)
         if other == content:
             steps.append(_SAME)
             continue
         changed = None if other is None else _changed_tokens(content, pattern.taken_apart(name), seen)
-        if changed is None:
+        if changed is not None:
+            steps.append(_TOKENS + changed)
+            continue
+        by_lines, literal, further = _changed_lines(content, pattern, name, seen)
+        if len(by_lines) // 2 + len(literal) < len(_deflated(content, pattern.dictionary)):
+            steps.append(_LINES + by_lines)
+            contents.append(literal)
+            seen = further
+        else:
             steps.append(_BYTES + _number(len(content)))
             contents.append(content)
+    return "".join(steps), b"".join(contents)
+
+
+def _changed_lines(
+    content: bytes, pattern: Pattern, name: str, seen: dict[bytes, int]
+) -> tuple[str, bytes, dict[bytes, int]]:
+    """Return a section as stretches of the pattern's lines with other tokens, the lines between them, what is seen."""
+    lines, seen = content.splitlines(keepends=True), dict(seen)
+    shapes = [_shape(line) for line in lines]
+    others, other_shapes, places = pattern.lines(name)
+    steps: list[str] = []
+    literal: list[bytes] = []
+    at = count = 0
+    while at < len(lines):
+        count += 1
+        length, start = 0, 0
+        for place in places.get(shapes[at], [])[:_STARTS]:
+            same = 1
+            while shapes[at + same : at + same + 1] == other_shapes[place + same : place + same + 1] != []:
+                same += 1
+            length, start = max((length, start), (same, place), key=lambda stretch: stretch[0])
+        if length:
+            other = _taken_apart(b"".join(others[start : start + length]))
+            changed = _changed_tokens(b"".join(lines[at : at + length]), other, seen)
+            assert changed is not None, "what is between the tokens was compared"
+            steps += [_number(length), _number(start), changed]
         else:
-            steps.append(_TOKENS + changed)
-    text = "".join(steps)
-    head = bytes.fromhex(text + "0" * (len(text) % 2))
-    joined = b"".join(contents)
-    return _digest(sections) + _varint(len(head)) + head + (_deflated(joined, pattern.dictionary) if joined else b"")
+            while at + length < len(lines) and shapes[at + length] not in places:
+                length += 1
+            stretch = b"".join(lines[at : at + length])
+            steps += [_number(0), _number(len(stretch))]
+            literal.append(stretch)
+        at += length
+    return _number(count) + "".join(steps), b"".join(literal), seen
+
+
+def _shape(line: bytes) -> Shape:
+    return tuple(_TOKEN.split(line))
 
 
 def unpack(
@@ -136,7 +240,7 @@ def unpack(
         StoreCorruptError: the bytes aren't what was stored.
     """
     try:
-        found = list(_read(body, pattern, list(known), wanted))
+        found = list(_read(body, pattern, list(dict.fromkeys(known)), wanted))
     except (ValueError, IndexError, KeyError, zlib.error, UnicodeDecodeError, StopIteration) as error:
         raise StoreCorruptError(f"{where}: its stored bytes can't be unpacked ({error})") from error
     if wanted is None and _digest(found) != body[:_DIGEST_BYTES]:
@@ -147,8 +251,9 @@ def unpack(
 def _read(
     body: bytes, pattern: Pattern, seen: list[bytes], wanted: Callable[[str], bool] | None
 ) -> Iterator[tuple[str, bytes]]:
-    size, start = _read_varint(body, _DIGEST_BYTES)
-    steps = _Steps(body[start : start + size].hex())
+    mark, start = _read_varint(body, _DIGEST_BYTES)
+    size, kind = divmod(mark, 4)
+    steps = _read_steps(kind, body[start : start + size], pattern)
     packed = body[start + size :]
     contents = _inflated(packed, pattern.dictionary) if packed else b""
     at = 0
@@ -166,6 +271,19 @@ def _read(
         step = steps.take()
         if step == _SAME:
             yield name, pattern.named[name]
+        elif step == _LINES:
+            lines, stretches = pattern.lines(name)[0], []
+            for _ in range(steps.number()):
+                length = steps.number()
+                if length:
+                    start = steps.number()
+                    other = _taken_apart(b"".join(lines[start : start + length]))
+                    stretches.append(steps.with_changed_tokens(other, seen))
+                else:
+                    size = steps.number()
+                    stretches.append(contents[at : at + size])
+                    at += size
+            yield name, b"".join(stretches)
         elif step == _TOKENS:
             yield name, steps.with_changed_tokens(pattern.taken_apart(name), seen)
         else:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Integer, Select, cast, func, select
 from sqlalchemy.dialects import postgresql
 
@@ -30,25 +32,28 @@ def read_points(connection: Connection, *, since: datetime | None, series_keys: 
     if since is not None:
         query = query.where(CAMPAIGNS.c.created_at >= since)
     campaigns = connection.execute(query.order_by(CAMPAIGNS.c.created_at, CAMPAIGNS.c.campaign_no)).all()
-    place_of_campaign = {row.campaign_no: place for place, row in enumerate(campaigns)}
+    campaign_nos = [row.campaign_no for row in campaigns]
     series = _series(connection, series_keys)
     chosen = [CASES.c.series_no.in_(page) for page in pages(list(series))] if series_keys else []
     cases = _fetched(connection, (_CASE_NUMBERS.where(condition) for condition in chosen), "qqq")
     in_nights = RUNS.c.campaign_no.in_
     if series_keys and len(cases[0]) <= _FEW_CASES:
         # There are a few hundred campaigns in a year, of which the index by case asks no more than each case has.
-        in_time = in_nights(list(place_of_campaign))
+        in_time = in_nights(campaign_nos)
         of_cases = [RUNS.c.case_no.in_(page) for page in pages(cases[0])]
         conditions = of_cases if since is None else [condition & in_time for condition in of_cases]
     else:
-        conditions = [in_nights(page) for page in pages(list(place_of_campaign))]
-    columns = _fetched(connection, map(_figures, conditions), "qqdq")
-    if not series_keys and columns[0]:
-        seen = CASES.c.case_no.between(min(columns[0]), max(columns[0]))
+        conditions = [in_nights(page) for page in pages(campaign_nos)]
+    packed, latency_us = _fetched(connection, map(_figures, conditions), "qd")
+    marks = np.frombuffer(packed, dtype=np.int64) if packed else np.empty(0, np.int64)
+    if not series_keys and marks.size:
+        seen = CASES.c.case_no.between(int(marks.min() >> _CASE_BITS), int(marks.max() >> _CASE_BITS))
         cases = _fetched(connection, [_CASE_NUMBERS.where(seen)], "qqq")
-    return _points(connection, series, cases, columns, campaigns, place_of_campaign)
+    return _points(connection, series, cases, (marks, latency_us), campaigns)
 
 
+#: A point's case, campaign and mark are read as one number: a Python object less for each takes half the time.
+_CASE_BITS: Final = 32
 _CASE_NUMBERS: Final = select(CASES.c.case_no, CASES.c.series_no, CASES.c.contents_no)
 
 
@@ -56,36 +61,46 @@ def _points(
     connection: Connection,
     series: dict[int, SeriesSketch],
     cases: _Columns,
-    columns: _Columns,
+    figures: tuple[NDArray[np.int64], array[float]],
     campaigns: Sequence[Any],
-    place_of_campaign: dict[int, int],
 ) -> Points:
     contents = _contents(connection)
-    place_of_series = {number: place for place, number in enumerate(series)}
-    place_of_contents = {number: place for place, number in enumerate(contents)}
-    series_of = dict(zip(cases[0], map(place_of_series.__getitem__, cases[1]), strict=True))
-    contents_of = dict(zip(cases[0], map(place_of_contents.__getitem__, cases[2]), strict=True))
-    case, campaign, latency_us, trusted = columns
-    if not (series_of.keys() >= set(case)):
+    marks, latency_us = figures
+    case, campaign, trusted = marks >> _CASE_BITS, (marks & (2**_CASE_BITS - 1)) >> 1, marks & 1
+    series_at = _looked_up(case, cases[0], _places(cases[1], list(series)))
+    kept = series_at >= 0
+    if not kept.all():
         # Whole nights were read where some series were asked for.
-        kept = [number in series_of for number in case]
-        case, campaign, latency_us, trusted = (_only(column, kept) for column in columns)
+        case, campaign, trusted, series_at = case[kept], campaign[kept], trusted[kept], series_at[kept]
+        latency_us = array("d", np.asarray(latency_us)[kept].tobytes())
+    campaign_nos = [row.campaign_no for row in campaigns]
     return Points(
         series=tuple(series.values()),
         contents=tuple(contents.values()),
         campaigns=tuple(
             CampaignSketch(campaign_id=CampaignId(row.campaign_id), created_at=row.created_at) for row in campaigns
         ),
-        series_at=array("q", map(series_of.__getitem__, case)),
-        contents_at=array("q", map(contents_of.__getitem__, case)),
-        campaign_at=array("q", map(place_of_campaign.__getitem__, campaign)),
+        series_at=array("q", series_at.tobytes()),
+        contents_at=array("q", _looked_up(case, cases[0], _places(cases[2], list(contents))).tobytes()),
+        campaign_at=array("q", _looked_up(campaign, campaign_nos, np.arange(len(campaign_nos))).tobytes()),
         latency_us=latency_us,
-        trusted=trusted,
+        trusted=array("q", trusted.tobytes()),
     )
 
 
-def _only(column: array[Any], kept: Sequence[bool]) -> array[Any]:
-    return array(column.typecode, [value for value, keep in zip(column, kept, strict=True) if keep])
+def _places(numbers: Sequence[int], known: Sequence[int]) -> NDArray[np.int64]:
+    """Return the place of each number among those known."""
+    return _looked_up(np.asarray(numbers, dtype=np.int64), known, np.arange(len(known)))
+
+
+def _looked_up(numbers: NDArray[np.int64], keys: Sequence[int], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the value of each number's key, -1 for a number that is no key."""
+    ordered = np.asarray(keys, dtype=np.int64)
+    if not ordered.size or not numbers.size:
+        return np.full(numbers.shape, -1, dtype=np.int64)
+    order = np.argsort(ordered)
+    place = np.minimum(np.searchsorted(ordered[order], numbers), ordered.size - 1)
+    return np.where(ordered[order][place] == numbers, values[order][place], -1)
 
 
 def _series(connection: Connection, series_keys: Sequence[SeriesKey]) -> dict[int, SeriesSketch]:
@@ -119,10 +134,12 @@ def _contents(connection: Connection) -> dict[int, Contents]:
 
 def _figures(chosen: ColumnElement[bool]) -> Select[Any]:
     return select(
-        RUNS.c.case_no,
-        RUNS.c.campaign_no,
+        (
+            RUNS.c.case_no * 2**_CASE_BITS
+            + RUNS.c.campaign_no * 2
+            + cast(RUNS.c.quality == Quality.TRUSTED.value, Integer)
+        ).label("mark"),
         RUNS.c.latency_us,
-        cast(RUNS.c.quality == Quality.TRUSTED.value, Integer).label("trusted"),
     ).where(
         RUNS.c.run_pass == Pass.TIMING.value,
         chosen,

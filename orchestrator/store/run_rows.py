@@ -30,7 +30,6 @@ from orchestrator.store.tables import (
     FINDINGS,
     MODELS,
     RUNS,
-    SUMMARY_COLUMNS,
 )
 
 #: All that decides whether a run may be stored, in one round trip: one row, with NULL for what isn't there.
@@ -63,11 +62,9 @@ _STANDING: Final = select(
     )
 )
 
-#: A run's documents and columns; the summary columns can be derived from them, and are for questions in SQL.
-_RUN_ROWS: Final = select(
-    *(column for column in RUNS.c if column.name not in {summary.name for summary in SUMMARY_COLUMNS}),
-    CAMPAIGNS.c.campaign_id,
-).join_from(RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
+_RUN_ROWS: Final = select(RUNS, CAMPAIGNS.c.campaign_id).join_from(
+    RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
+)
 
 
 def append_run(connection: Connection, packer: Packer, run: RunRecord) -> bool:
@@ -95,7 +92,7 @@ def append_run(connection: Connection, packer: Packer, run: RunRecord) -> bool:
         series_no=series_no,
         run_pass=run.run_pass.value,
         outcome=run.outcome.value,
-        run_id=run.run_id,
+        known=rows.known_of(row),
         documents=rows.documents_of(run),
         attachments=[(item.name, item.data) for item in run.attachments],
     )
@@ -139,10 +136,12 @@ def replace_reading(
         reason=reason,
         verdict=verdict,
     )
+    new = {**row, **rows.reading_to_row(changed)}
     body = packer.repack(
         row["body"],
         row["pattern_no"],
-        run_id=run_id,
+        known=rows.known_of(row),
+        known_now=rows.known_of(new),
         documents=rows.documents_of(changed),
         where=f"run {run_id}",
     )
@@ -171,12 +170,13 @@ def read_runs(
 
 def read_attachments(connection: Connection, run_id: RunId) -> tuple[Attachment, ...]:
     """Return a run's attachments; empty for an unknown run."""
-    query = select(RUNS.c.run_no, RUNS.c.pattern_no, RUNS.c.body).where(RUNS.c.run_id == run_id)
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(select(RUNS).where(RUNS.c.run_id == run_id)).mappings().one_or_none()
     if row is None:
         return ()
-    found = Packer(connection).attachments(row.body, row.pattern_no, run_id=run_id, where=f"run {run_id}")
-    large = _large_attachments(connection, row.run_no) if any(data is None for _, data in found) else {}
+    found = Packer(connection).attachments(
+        row["body"], row["pattern_no"], known=rows.known_of(row), where=f"run {run_id}"
+    )
+    large = _large_attachments(connection, row["run_no"]) if any(data is None for _, data in found) else {}
     return tuple(
         Attachment(name=name, data=data) if data is not None else _large(large, place, name, run_id)
         for place, (name, data) in enumerate(found)
@@ -185,7 +185,7 @@ def read_attachments(connection: Connection, run_id: RunId) -> tuple[Attachment,
 
 def _documents(packer: Packer, row: RowMapping) -> dict[str, str | None]:
     run_id = row["run_id"]
-    return packer.documents(row["body"], row["pattern_no"], run_id=run_id, where=f"run {run_id}")
+    return packer.documents(row["body"], row["pattern_no"], known=rows.known_of(row), where=f"run {run_id}")
 
 
 def _large_attachments(connection: Connection, run_no: int) -> dict[int, Attachment]:

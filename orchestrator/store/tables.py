@@ -197,6 +197,8 @@ PATTERNS = Table(
     Column("run_pass", Text, nullable=False),
     Column("outcome", Text, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    # The steps of the first run that was told apart from it (see packing.py); NULL until there is one.
+    Column("usual", Text),
     Index("ix_patterns_series", "series_no", "run_pass", "outcome", "pattern_no"),
     sqlite_autoincrement=True,
 )

@@ -28,6 +28,9 @@ def _regressions(
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Run old against new on the same phone for each unconfirmed change.")
     ] = False,
+    fail_on: Annotated[
+        str, typer.Option("--fail-on", help="Exit code 1 for slowdowns that are confirmed, unrefuted, or never.")
+    ] = "confirmed",
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -41,6 +44,7 @@ def _regressions(
         threshold=threshold / 100,
         form=form,
         confirm=confirm,
+        fail_on=fail_on,
         out=out,
     )
     show(lambda settings: history.regressions(settings, request), as_json=as_json)

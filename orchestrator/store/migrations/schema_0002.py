@@ -111,6 +111,7 @@ def create_cases() -> None:
         sa.Column("run_pass", sa.Text(), nullable=False),
         sa.Column("outcome", sa.Text(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("usual", sa.Text()),
         sa.ForeignKeyConstraint(["series_no"], ["series.series_no"], name=op.f("fk_patterns_series_no")),
         sa.PrimaryKeyConstraint("pattern_no", name=op.f("pk_patterns")),
         sqlite_autoincrement=True,

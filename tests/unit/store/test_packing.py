@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StoreCorruptError
-from orchestrator.store.packing import NOTHING, Pattern, pack, unpack
+from orchestrator.store.packing import NOTHING, Pattern, needs_usual, pack, unpack, usual_steps
 
 LOG = (
     b"INFO: count=369 first=2721 curr=2798 min=2688 max=3260 avg=2713.36 std=47 p5=2691 median=2704 p95=2754\n"
@@ -77,3 +77,36 @@ def test_reading_stops_before_what_is_not_wanted() -> None:
     sections = [("report", b"{}"), ("stdout", LOG), ("stderr", b"x")]
 
     assert unpack(pack(sections, NOTHING), NOTHING, where="", wanted=lambda name: name == "report") == sections[:1]
+
+
+def looks(count: int, base: int) -> bytes:
+    parts = [
+        b"--look\n/proc/uptime:%d\n" % (base + place) + b"policy0:300000 %d\n" % (base * 7 + place) * 20
+        for place in range(count)
+    ]
+    return b"".join([b"each:1\n", *parts, b"--end %d\n" % base])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_a_run_that_was_looked_at_more_or_less_often_takes_little_too(count: int) -> None:
+    pattern = Pattern([("samples", looks(3, 1000))])
+    sections = [("samples", looks(count, 2000))]
+
+    body = pack(sections, pattern)
+
+    assert unpack(body, pattern, where="run") == sections
+    assert len(body) < 200
+
+
+def test_usual_steps_make_a_body_smaller_and_are_needed_to_read_it() -> None:
+    runs = [[("samples", looks(3, base))] for base in (1000, 2000, 3457)]
+    alone = Pattern(runs[0])
+    known = Pattern(runs[0], usual_steps(runs[1], alone))
+
+    body = pack(runs[2], known)
+
+    assert needs_usual(body)
+    assert len(body) < len(pack(runs[2], alone))
+    assert unpack(body, known, where="run") == runs[2]
+    with pytest.raises(StoreCorruptError, match="usual"):
+        unpack(body, alone, where="run")

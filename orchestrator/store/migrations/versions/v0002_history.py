@@ -21,6 +21,7 @@ from orchestrator.store.column_types import AnyText, CompactTime, ContentKey, Ut
 from orchestrator.store.documents import to_text
 from orchestrator.store.migrations.schema_0002 import create_cases, create_history, create_runs, same_columns
 from orchestrator.store.plans import pack_plan
+from orchestrator.store.rows import known_of
 
 revision = "0002"
 down_revision = "0001"
@@ -167,7 +168,7 @@ def _fill_runs() -> None:
                 series_no=row["series_no"],
                 run_pass=row["run_pass"],
                 outcome=row["outcome"],
-                run_id=row["run_id"],
+                known=known_of(row),
                 documents={name: row[name] for name in _OLD},
                 attachments=_attachments(connection, row["run_no"]),
             )
