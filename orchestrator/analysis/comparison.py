@@ -242,9 +242,7 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonV
         if len(numbers) > 1:
             sides = [[_latency(side[number]) for number in numbers] for side in used]
             verdict = compare_pairs(sides[0], sides[1], threshold=rule.threshold, level=rule.level)
-            begun = len({run.invocation for run in (*before.runs, *after.runs)})
-            lost = begun - len(numbers)
-            return verdict, [f"{lost} of {begun} pairs left out: one of the two runs can't be used."] if lost else []
+            return verdict, _left_out(before, after, len(numbers))
     latencies = [[_latency(run) for run in side.values()] for side in used]
     errors = [[_error(run) for run in side.values()] for side in used]
     verdict = compare_samples(
@@ -256,6 +254,17 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonV
         candidate_errors=errors[1],
     )
     return verdict, []
+
+
+def _left_out(before: Measured, after: Measured, paired: int) -> list[str]:
+    """Say what isn't part of the pairs: one of two runs can't be used, or there is no other (its side stopped earlier)."""
+    sides = [{run.invocation for run in item.runs} for item in (before, after)]
+    both, alone = len(sides[0] & sides[1]), len(sides[0] ^ sides[1])
+    told = [f"{both - paired} of {both} pairs left out: one of the two runs can't be used."] if both > paired else []
+    if alone:
+        invocations = "1 invocation has" if alone == 1 else f"{alone} invocations have"
+        told.append(f"{invocations} no partner: not run on the other side.")
+    return told
 
 
 def are_interleaved(before: Measured, after: Measured) -> bool:
