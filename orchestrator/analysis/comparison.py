@@ -257,7 +257,7 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonV
 
 
 def _left_out(before: Measured, after: Measured, paired: int) -> list[str]:
-    """Say what isn't part of the pairs: one of two runs can't be used, or there is no other (its side stopped earlier)."""
+    """Say what is no part of the pairs: one of two runs can't be used, or its side stopped earlier."""
     sides = [{run.invocation for run in item.runs} for item in (before, after)]
     both, alone = len(sides[0] & sides[1]), len(sides[0] ^ sides[1])
     told = [f"{both - paired} of {both} pairs left out: one of the two runs can't be used."] if both > paired else []
