@@ -88,7 +88,10 @@ def _stopped(kind: Kind, noise: Noise, truth: float, rng: np.random.Generator) -
 
 
 def stopped_at(latencies_us: Sequence[float], rule: StoppingRule = RULE) -> int:
-    """Return how many of the invocations the rule takes, asking for as many as it thinks needed each time."""
+    """Return how many of the invocations the rule takes. The engine asks after each one whether they are enough.
+
+    Between two looks the answer is always no (a test shows it), so only the looks are asked for here.
+    """
     count = 0
     while not (decision := decide(latencies_us[:count], rule)).is_enough:
         count = decision.wanted

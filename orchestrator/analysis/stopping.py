@@ -14,6 +14,10 @@ from orchestrator.records.plan import StoppingRule
 
 #: A process never needs more inferences than this, however much its inferences differ.
 RUNS_MOST: Final = 1000
+#: An interval that is narrow enough must be so again after as many more invocations.
+CONFIRM_COUNT: Final = 3
+#: An interval below this share of what is asked for needs no confirmation.
+SURE_SHARE: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +25,12 @@ class Decision:
     """Whether a case has enough invocations."""
 
     is_enough: bool
-    #: Invocations in all that are now thought needed, never more than the rule's ``most``.
+    #: Invocations in all after which it is looked at next, never more than the rule's ``most``.
     wanted: int
     #: Half the interval as a share of the estimate; None with fewer than two invocations.
     half_width: float | None
     #: ``first``: too early to say; ``noisy``: the interval is too wide yet; ``reached``: it is narrow enough;
-    #: ``most``: it is too wide, and the rule gives no more.
+    #: ``confirming``: it is, and must be so once more; ``most``: it is too wide, and the rule gives no more.
     reason: str
 
 
@@ -51,20 +55,25 @@ class Saved:
 def decide(latencies_us: Sequence[float], rule: StoppingRule) -> Decision:
     """Return whether a case's invocations (one latency each, in microseconds) are enough under the rule.
 
-    Raises ValueError for latencies that aren't positive numbers.
+    The figures are looked at after the first ones, then at the count that the spread seen so far asks for, and so on:
+    whoever looks after every invocation stops on lucky ones. For the same reason a narrow interval must be narrow still
+    after CONFIRM_COUNT more, unless it is very narrow. When the looks are follows from the figures, in the order
+    in which they were made. Raises ValueError for latencies that aren't positive numbers.
     """
     count = len(latencies_us)
-    summary = summarize(latencies_us) if count else None
-    half_width = None if summary is None else summary.spread
-    first = min(rule.first, rule.most)
-    if count < first:
-        return Decision(is_enough=False, wanted=first, half_width=half_width, reason="first")
-    if half_width is not None and half_width < rule.half_width:
-        return Decision(is_enough=True, wanted=count, half_width=half_width, reason="reached")
-    if count >= rule.most:
-        return Decision(is_enough=True, wanted=count, half_width=half_width, reason="most")
-    wanted = _wanted(summary, rule)
-    return Decision(is_enough=False, wanted=wanted, half_width=half_width, reason="noisy")
+    half_width = summarize(latencies_us).spread if count else None
+    look, reason = min(rule.first, rule.most), "first"
+    while look <= count:
+        summary = summarize(latencies_us[:look])
+        seen = math.inf if summary.spread is None else summary.spread
+        is_narrow, was_narrow = seen < rule.half_width, reason == "confirming"
+        if is_narrow and (was_narrow or look >= rule.most or seen < SURE_SHARE * rule.half_width):
+            return Decision(is_enough=True, wanted=count, half_width=half_width, reason="reached")
+        if look >= rule.most:
+            return Decision(is_enough=True, wanted=count, half_width=half_width, reason="most")
+        look = min(rule.most, look + CONFIRM_COUNT) if is_narrow else _wanted(summary, rule)
+        reason = "confirming" if is_narrow else "noisy"
+    return Decision(is_enough=False, wanted=look, half_width=half_width, reason=reason)
 
 
 def saved(counts: Sequence[int], *, fixed: int | None = None) -> Saved:
@@ -93,10 +102,10 @@ def runs_per_invocation(setup_s: float, run_s: float, var_run: float, var_invoca
     return max(1, min(RUNS_MOST, math.ceil(best)))
 
 
-def _wanted(summary: Summary | None, rule: StoppingRule) -> int:
+def _wanted(summary: Summary, rule: StoppingRule) -> int:
     """Return the count at which the noise seen so far would give the interval that is wanted."""
-    std = None if summary is None else summary.log_middle.std
-    if summary is None or std is None:
+    std = summary.log_middle.std
+    if std is None:
         return min(rule.most, max(2, rule.first))
     count = summary.count + 1
     while count < rule.most:

@@ -44,6 +44,29 @@ def test_a_noisy_case_wants_as_many_as_its_noise_asks_for():
     assert 9 < decision.wanted < 40
 
 
+def test_a_narrow_interval_must_be_so_again_after_three_more():
+    chance = random.Random(3)
+    calm = [1000 * math.exp(chance.gauss(0, 0.012)) for _ in range(20)]
+    decision = decide(calm[:8], RULE)
+    assert decision.half_width < RULE.half_width
+    assert (decision.is_enough, decision.wanted, decision.reason) == (False, 11, "confirming")
+    assert not decide(calm[:10], RULE).is_enough
+    assert decide(calm[:11], RULE).reason == "reached"
+    burst = [*calm[:8], 1100.0, 1150.0, 1200.0]
+    assert decide(burst, RULE).reason == "noisy"
+
+
+def test_nothing_is_enough_between_two_looks():
+    chance = random.Random(17)
+    for noise in (0.01, 0.02, 0.03, 0.05):
+        latencies = [1000 * math.exp(chance.gauss(0, noise)) for _ in range(RULE.most)]
+        counts = [count for count in range(RULE.most + 1) if decide(latencies[:count], RULE).is_enough]
+        look = 0
+        while not (decision := decide(latencies[:look], RULE)).is_enough:
+            look = decision.wanted
+        assert counts == list(range(look, RULE.most + 1))
+
+
 def test_the_most_is_the_most_and_says_that_it_wasnt_enough():
     decision = decide([1000.0, 2000.0, 4000.0, 8000.0] * 10, RULE)
     assert (decision.is_enough, decision.wanted, decision.reason) == (True, 40, "most")
@@ -87,9 +110,9 @@ def test_intervals_of_stopped_cases_hold_the_truth_and_starting_at_three_would_l
 
 def test_noise_decides_the_number():
     chance = random.Random(4)
-    counts = [sum(len(run_until_enough(chance, noise)[0]) for _ in range(40)) / 40 for noise in (0.005, 0.03, 0.2)]
+    counts = [sum(len(run_until_enough(chance, noise)[0]) for _ in range(40)) / 40 for noise in (0.002, 0.03, 0.2)]
     assert counts[0] == 8
-    assert 9 < counts[1] < 20
+    assert 9 < counts[1] < 25
     assert counts[2] == 40
 
 
