@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.analysis.conditions import derive_conditions
+from orchestrator.analysis.conditions import BUSY_CLOCK, derive_conditions
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
 from orchestrator.analysis.summary import Summary, own_error, summarize
 from orchestrator.records.identity import CampaignId, RunId
@@ -46,6 +46,10 @@ class CaseStatus(enum.StrEnum):
 CLOCKS_LOW_MAX: Final = 0.92
 #: Fewer siblings have no median that says which of them is the odd one.
 SIBLINGS_MIN: Final = 4
+#: So much of the clock that is missing must show in the latency.
+SHOWN_SHARE: Final = 0.5
+#: Invocations at lower clocks are left out up to this share.
+LEFT_OUT_MAX: Final = 0.25
 #: The operators, or as many of them as the delegate takes, ran where they were meant to.
 OWN_TRUTHS = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 _STATUS_OF_OUTCOME = {
@@ -205,6 +209,7 @@ def _with_figure(
     status: CaseStatus, used: Sequence[RunRecord], figures: Sequence[RunRecord], ended: Sequence[RunRecord]
 ) -> CaseResult:
     notes = []
+    used, clock_findings = _without_low_clocks(used)
     truths = {truth_of(run) for run in figures}
     if len(truths) > 1:
         words = ", ".join(sorted(truth.value for truth in truths))
@@ -215,7 +220,7 @@ def _with_figure(
     quality = max((run.verdict.quality for run in used), key=order.index)
     if notes and quality is Quality.TRUSTED:
         quality = Quality.SUSPECT
-    findings = (*clocks_low(used), *_mixed_grades(used))
+    findings = (*clock_findings, *_mixed_grades(used))
     notes += [finding.message for finding in findings]
     if quality is Quality.TRUSTED and any(finding.severity is Severity.WARNING for finding in findings):
         quality = Quality.SUSPECT
@@ -236,34 +241,80 @@ def _with_figure(
     )
 
 
-def clocks_low(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:
-    """Return a finding for each invocation whose fastest cluster ran slower than in the others of its campaign.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowClock:
+    """An invocation that ran at lower clocks than its siblings, and was slower by it."""
 
-    The clocks are the means between the states before and after, which hold some idle time as well; the siblings' do
-    too. Only the CPU's own work is judged so: a phone lowers the CPU's clocks as it likes while an accelerator works.
+    run: RunRecord
+    #: Of the highest clock: its own, and the median of its siblings.
+    share: float
+    usual: float
+
+
+def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
+    """Return each invocation that ran at lower clocks than the others of its campaign and took longer for it.
+
+    The clocks are those at which the cores worked, as the watcher saw them. Where it didn't look (apps, short runs)
+    they are the means between the states before and after, which hold the phone's idle time as well. So the latency
+    must have lost at least half of what the clock did. Only the CPU's own work is judged so: a phone lowers the CPU's
+    clocks as it likes while an accelerator works.
     """
-    shares: dict[CampaignId, list[tuple[RunRecord, float]]] = {}
+    campaigns: dict[CampaignId, list[RunRecord]] = {}
     for run in runs:
-        busiest = max(
-            (one.share or 0.0 for one in derive_conditions(run.state_before, run.state_after).clusters), default=0
-        )
-        if busiest > 0 and run.case.delegate in (DelegateName.CPU, DelegateName.XNNPACK):
-            shares.setdefault(run.campaign_id, []).append((run, busiest))
-    found = []
-    for siblings in shares.values():
-        middle = statistics.median(share for _, share in siblings)
-        slow = [(run, share) for run, share in siblings if share < CLOCKS_LOW_MAX * middle]
-        if len(siblings) >= SIBLINGS_MIN and slow:
-            numbers = ", ".join(f"invocation {run.invocation} at {share:.0%}" for run, share in slow)
-            found.append(
-                Finding(
-                    code="clocks-low",
-                    severity=Severity.WARNING,
-                    message=f"{len(slow)} of {len(siblings)} invocations ran at lower clocks than the others",
-                    evidence=f"{numbers}; half of the invocations at {middle:.0%} or more",
-                )
-            )
+        if run.case.delegate in (DelegateName.CPU, DelegateName.XNNPACK) and figure_us(run) is not None:
+            campaigns.setdefault(run.campaign_id, []).append(run)
+    found: list[LowClock] = []
+    for siblings in campaigns.values():
+        shares = _clock_shares(siblings)
+        if len(shares) < SIBLINGS_MIN:
+            continue
+        usual = statistics.median(share for _, share in shares)
+        usual_us = statistics.median(figure_us(run) or 0.0 for run, _ in shares)
+        for run, share in shares:
+            slowed = 1 + SHOWN_SHARE * (usual / share - 1)
+            if share < CLOCKS_LOW_MAX * usual and (figure_us(run) or 0.0) >= slowed * usual_us:
+                found.append(LowClock(run=run, share=share, usual=usual))
     return tuple(found)
+
+
+def _clock_shares(siblings: Sequence[RunRecord]) -> list[tuple[RunRecord, float]]:
+    """Return the clocks at which the cores worked; of all siblings the same kind of figure."""
+    seen = [
+        (run, share)
+        for run in siblings
+        if run.report is not None and isinstance(share := run.report.extra.get(BUSY_CLOCK), float) and share > 0
+    ]
+    if len(seen) == len(siblings):
+        return seen
+    means = [
+        (
+            run,
+            max((one.share or 0.0 for one in derive_conditions(run.state_before, run.state_after).clusters), default=0),
+        )
+        for run in siblings
+    ]
+    return [(run, share) for run, share in means if share > 0]
+
+
+def _without_low_clocks(used: Sequence[RunRecord]) -> tuple[Sequence[RunRecord], tuple[Finding, ...]]:
+    """Return the invocations that the figure is to come from, and what is told of those at lower clocks.
+
+    A few odd ones are left out. When they are many, nobody can say which clock is the phone's, and all stay.
+    """
+    low = clocks_low(used)
+    if not low:
+        return used, ()
+    are_few = len(low) <= LEFT_OUT_MAX * len(used)
+    told = ", ".join(f"invocation {one.run.invocation} at {one.share:.0%}, not {one.usual:.0%}" for one in low)
+    finding = Finding(
+        code="clocks-low",
+        severity=Severity.INFO if are_few else Severity.WARNING,
+        message=f"{len(low)} of {len(used)} invocations ran slower, at lower clocks than the others"
+        + (": left out" if are_few else ""),
+        evidence=told,
+    )
+    odd = {one.run.run_id for one in low}
+    return [run for run in used if run.run_id not in odd] if are_few else used, (finding,)
 
 
 def _mixed_grades(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:

@@ -7,13 +7,14 @@ idle too, so that it says something of a run only for the clusters that the run 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.records.conditions import ClusterConditions, RunConditions
 from orchestrator.records.device import DeviceState
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import RunRecord, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE, RunSamples, Sample
 
 #: A stretch between two looks is judged from this length on: the kernel counts in steps of 10 ms.
@@ -23,6 +24,8 @@ LOOK_MAX: Final = 0.03
 #: A stretch is as busy as the busiest one from this share on, and busy at all from so many cores on.
 FULL_SHARE: Final = 0.97
 FULL_CORES_MIN: Final = 0.5
+#: The name under which a report keeps it.
+BUSY_CLOCK: Final = "busy_clock_share"
 Ticks = Mapping[int, int]
 
 
@@ -67,6 +70,19 @@ def derive_conditions(
         battery_percent_change=_whole_difference(before, after),
         battery_current_ua=after.battery_current_ua if after is not None else None,
     )
+
+
+def with_busy_clock(report: ToolReport, samples: bytes) -> ToolReport:
+    """Return a report with the share of the highest clock at which the cores worked; as it is where no look tells.
+
+    Of the stretches between looks in which the cores had most to do: how long a phone idled before and after says
+    nothing of a run. Kept in the report, because whoever compares runs reads them without their attachments.
+    """
+    looks = parse_samples(samples)
+    shares = [
+        one.busiest_share for one in derive_conditions(None, None, looks).clusters if one.busiest_share is not None
+    ]
+    return replace(report, extra={**report.extra, BUSY_CLOCK: max(shares)}) if shares else report
 
 
 def mean_khz(earlier: Ticks, later: Ticks) -> float | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import Ending, ending_of
 from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import judge
@@ -28,7 +29,7 @@ from orchestrator.errors import (
     NoDeviceError,
     StoreError,
 )
-from orchestrator.ports import Device, Fitness
+from orchestrator.ports import Device, Fitness, SessionTool
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CaseKey, RunId
@@ -267,6 +268,8 @@ class CaseRunner:
         self._last_state = (self._services.clock.monotonic_s(), after)
         self._last_raw = raw
         report = with_parity(tool.parse(raw, case), raw, case)
+        if not isinstance(tool, SessionTool):
+            report = with_busy_clock(report, raw.data(SAMPLES_FILE))
         return self._judged(invocation, raw, report, run_id=request.run_id, before=before, after=after)
 
     def _prepare(self, invocation: Invocation, *, at_rest: bool) -> Fitness:

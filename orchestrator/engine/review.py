@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import judge
 from orchestrator.engine.doubts import carried_over, keep_doubts
 from orchestrator.engine.sessions import own_end
-from orchestrator.ports import Store, Tool
+from orchestrator.ports import SessionTool, Store, Tool
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome, RawOutput, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE
@@ -47,6 +48,8 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
         )
         tool = tools[run.case.tool]
         report = with_parity(tool.parse(raw, run.case), raw, run.case)
+        if not isinstance(tool, SessionTool):
+            report = with_busy_clock(report, raw.data(SAMPLES_FILE))
         raw = own_end(tool, raw, report)
         ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
         verdict = judge(

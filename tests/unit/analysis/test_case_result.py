@@ -4,6 +4,7 @@ import pytest
 from sample_lab import case, run, series
 
 from orchestrator.analysis.case_result import CaseStatus, judge_case
+from orchestrator.analysis.conditions import BUSY_CLOCK
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
 from orchestrator.records.workload import Pass
@@ -158,15 +159,43 @@ def at_clock(one, khz):
     )
 
 
-def test_an_invocation_at_lower_clocks_than_its_siblings_is_told_and_makes_the_case_suspect():
-    runs = [
-        at_clock(one, 2_000_000 if number == 3 else 2_800_000) for number, one in enumerate(series(OWNER, 5_000.0, 6))
+def at_clocks(clocks, latencies_us):
+    return [
+        at_clock(run(OWNER, number, latency_us), khz)
+        for number, (khz, latency_us) in enumerate(zip(clocks, latencies_us, strict=True))
     ]
-    result = judge_case(runs)
+
+
+def test_an_invocation_that_was_slower_at_lower_clocks_is_left_out_and_told():
+    clocks = [2_800_000] * 3 + [2_000_000] + [2_800_000] * 2
+    result = judge_case(at_clocks(clocks, [5000.0, 5010.0, 4990.0, 7000.0, 5005.0, 4995.0]))
     assert [finding.code for finding in result.findings] == ["clocks-low"]
     assert "invocation 3" in result.findings[0].evidence
-    assert result.quality is Quality.SUSPECT
     assert any("lower clocks" in note for note in result.notes)
+    assert len(result.used) == 5
+    assert result.summary.max_us < 5100
+    assert result.quality is Quality.TRUSTED
+
+
+def test_many_invocations_at_lower_clocks_make_the_case_suspect_and_none_is_left_out():
+    clocks = [2_800_000] * 4 + [2_000_000] * 2
+    result = judge_case(at_clocks(clocks, [5000.0, 5010.0, 4990.0, 5005.0, 7000.0, 7010.0]))
+    assert len(result.used) == 6
+    assert result.quality is Quality.SUSPECT
+
+
+def test_a_lower_mean_clock_without_a_longer_latency_was_idle_time_and_is_no_finding():
+    clocks = [2_800_000] * 3 + [2_000_000] + [2_800_000] * 2
+    result = judge_case(at_clocks(clocks, [5000.0, 5010.0, 4990.0, 5100.0, 5005.0, 4995.0]))
+    assert result.findings == ()
+    assert result.quality is Quality.TRUSTED
+
+
+def test_clocks_at_which_the_cores_worked_outdo_those_with_idle_time_in_them():
+    clocks = [2_800_000] * 3 + [2_000_000] + [2_800_000] * 2
+    runs = at_clocks(clocks, [5000.0, 5010.0, 4990.0, 7000.0, 5005.0, 4995.0])
+    looked = [replace(one, report=replace(one.report, extra={BUSY_CLOCK: 0.98})) for one in runs]
+    assert judge_case(looked).findings == ()
 
 
 def test_equal_clocks_and_too_few_siblings_are_no_finding():
