@@ -1,0 +1,60 @@
+"""What a job in the queue says. Data only: read by hand, every field checked, nothing in it is ever executed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from orchestrator.errors import UsageError
+from orchestrator.records.identity import CampaignId, Serial
+
+#: The version of the messages and of the tables beside them.
+PROTOCOL: Final = 1
+#: A submission's name is part of campaign ids, and those are part of file names.
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_LONGEST_SERIAL: Final = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneJob:
+    """One plan on one phone."""
+
+    #: All jobs of one ``farm submit``.
+    submission: str
+    serial: Serial
+    #: The plan as a checked JSON document (config/farm_documents.py).
+    plan: str
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for names that can't be used."""
+        if not _NAME.fullmatch(self.submission):
+            raise UsageError(f"{self.submission!r} can't name a submission", hint="letters, digits, . _ - only")
+        if not self.serial or len(self.serial) > _LONGEST_SERIAL or not self.serial.isprintable():
+            raise UsageError(f"{self.serial!r} can't be a serial number")
+
+    @property
+    def campaign_id(self) -> CampaignId:
+        """The campaign of this job: the same one however often the job is delivered."""
+        return CampaignId(f"{self.submission}-{re.sub('[^A-Za-z0-9._-]', '_', self.serial)}")
+
+    def to_message(self) -> dict[str, Any]:
+        """Return the job as the queue keeps it."""
+        return {"protocol": PROTOCOL, "submission": self.submission, "serial": str(self.serial), "plan": self.plan}
+
+
+def read_message(message: Mapping[str, Any]) -> PhoneJob:
+    """Return what a message says; raises UsageError for one that this version can't read."""
+    if message.get("protocol") != PROTOCOL:
+        raise UsageError(
+            f"the job is written in version {message.get('protocol')!r}, this benchfarm reads version {PROTOCOL}",
+            hint="install the same benchfarm on every host, then submit again",
+        )
+    fields = {name: message.get(name) for name in ("submission", "serial", "plan")}
+    for name, value in fields.items():
+        if not isinstance(value, str):
+            raise UsageError(f"the job's {name} is {type(value).__name__}, not text")
+    return PhoneJob(
+        submission=str(fields["submission"]), serial=Serial(str(fields["serial"])), plan=str(fields["plan"])
+    )

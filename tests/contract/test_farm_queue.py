@@ -1,0 +1,243 @@
+"""The farm's queue on a real PostgreSQL server: what is given out once, taken back, and ended by its holder only."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.queueing.messages import PhoneJob, read_message
+from orchestrator.queueing.queue import FarmQueue
+from orchestrator.records.identity import Serial
+
+if TYPE_CHECKING:
+    from tests.contract.conftest import Cluster
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+#: Nothing counts as dead in such a test unless its worker was taken out.
+LONG_S = 3600.0
+
+
+def job(serial: str = "A", submission: str = "night") -> PhoneJob:
+    return PhoneJob(submission=submission, serial=Serial(serial), plan="{}")
+
+
+@pytest.fixture
+def url(postgresql: Cluster) -> str:
+    return postgresql.url(postgresql.create())
+
+
+@pytest.fixture
+def connect(url: str) -> Iterator[Callable[[], FarmQueue]]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(FarmQueue(url))
+
+
+@pytest.fixture
+def queue(connect: Callable[[], FarmQueue]) -> FarmQueue:
+    return connect()
+
+
+def worker(queue: FarmQueue, host: str = "one") -> int:
+    return queue.register(host, benchfarm_version="1")
+
+
+def end_worker(url: str, worker_id: int) -> None:
+    """Do what a long silence does, without waiting for it."""
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "UPDATE benchfarm_queue.procrastinate_workers SET last_heartbeat = now() - interval '2 hours'"
+            " WHERE id = %s",
+            (worker_id,),
+        )
+
+
+def test_a_job_is_given_to_one_of_many_hosts_that_want_it(queue: FarmQueue, connect: Callable[[], FarmQueue]) -> None:
+    queue.submit([job(f"P{number}") for number in range(8)], plan_name="p", priority=0)
+    serials = [f"P{number}" for number in range(8)]
+    taken: list[int] = []
+    start = threading.Barrier(4)
+
+    def take(other: FarmQueue, name: str) -> None:
+        number = worker(other, name)
+        start.wait(30)
+        misses = 0
+        while misses < 5:
+            claimed = other.claim(name, number, serials)
+            misses += claimed is None
+            taken.extend([claimed.job_id] if claimed else [])
+
+    threads = [threading.Thread(target=take, args=(connect(), f"h{number}")) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(taken) == len(set(taken)) == 8
+
+
+def test_a_phone_has_one_job_at_a_time_and_the_most_urgent_first(queue: FarmQueue) -> None:
+    (nightly,) = queue.submit([job(submission="nightly")], plan_name="p", priority=0)
+    (check,) = queue.submit([job(submission="check")], plan_name="p", priority=10)
+    one, two = worker(queue, "one"), worker(queue, "two")
+    first = queue.claim("one", one, ["A"])
+    assert first is not None
+    assert first.job_id == check
+    assert queue.claim("two", two, ["A"]) is None
+    assert queue.finish(one, check, "succeeded", "done")
+    second = queue.claim("two", two, ["A"])
+    assert second is not None
+    assert second.job_id == nightly
+
+
+def test_a_dead_hosts_job_goes_to_another_host_once(queue: FarmQueue, url: str) -> None:
+    (number,) = queue.submit([job()], plan_name="p", priority=0)
+    dead, alive = worker(queue, "dead"), worker(queue, "alive")
+    assert queue.claim("dead", dead, ["A"]) is not None
+    assert queue.reap(dead_after_s=60) == []
+    end_worker(url, dead)
+    assert queue.reap(dead_after_s=60) == [number]
+    assert queue.reap(dead_after_s=60) == []
+    claimed = queue.claim("alive", alive, ["A"])
+    assert claimed is not None
+    assert (claimed.job_id, claimed.attempts) == (number, 1)
+
+
+def test_many_reapers_at_once_put_a_job_back_once(queue: FarmQueue, connect: Callable[[], FarmQueue], url: str) -> None:
+    numbers = queue.submit([job(f"P{number}") for number in range(6)], plan_name="p", priority=0)
+    dead = worker(queue, "dead")
+    for number in range(6):
+        assert queue.claim("dead", dead, [f"P{number}"]) is not None
+    end_worker(url, dead)
+    found: list[int] = []
+    start = threading.Barrier(4)
+
+    def reap(other: FarmQueue) -> None:
+        start.wait(30)
+        for _ in range(5):
+            found.extend(other.reap(dead_after_s=60))
+
+    threads = [threading.Thread(target=reap, args=(connect(),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(found) == numbers
+    assert {row["attempts"] for row in queue.jobs()} == {1}
+
+
+def test_a_host_thought_dead_ends_nothing_that_another_one_has_now(queue: FarmQueue, url: str) -> None:
+    (number,) = queue.submit([job()], plan_name="p", priority=0)
+    slept, alive = worker(queue, "slept"), worker(queue, "alive")
+    queue.claim("slept", slept, ["A"])
+    end_worker(url, slept)
+    queue.reap(dead_after_s=60)
+    assert not queue.finish(slept, number, "succeeded", "late")
+    assert queue.claim("alive", alive, ["A"]) is not None
+    assert not queue.finish(slept, number, "succeeded", "late")
+    assert not queue.put_back(slept, number, delay_s=0, note="late")
+    assert number not in queue.beat("slept", slept).held
+    assert [(row["status"], row["host"]) for row in queue.jobs()] == [("runs", "alive")]
+    assert queue.finish(alive, number, "succeeded", "in time")
+
+
+def test_a_worker_started_again_takes_its_name_and_its_jobs_back(queue: FarmQueue) -> None:
+    (number,) = queue.submit([job()], plan_name="p", priority=0)
+    first = worker(queue, "one")
+    queue.claim("one", first, ["A"])
+    second = worker(queue, "one")
+    assert not queue.beat("one", first).is_ours
+    assert queue.beat("one", second).is_ours
+    assert queue.reap(dead_after_s=LONG_S) == [number]
+    assert queue.claim("one", second, ["A"]) is not None
+
+
+def test_a_job_put_back_waits_before_it_is_given_out_again(queue: FarmQueue) -> None:
+    (number,) = queue.submit([job()], plan_name="p", priority=0)
+    one = worker(queue)
+    queue.claim("one", one, ["A"])
+    assert queue.put_back(one, number, delay_s=3600, note="busy")
+    assert queue.claim("one", one, ["A"]) is None
+    assert [(row["status"], row["note"]) for row in queue.jobs()] == [("waits", "busy")]
+
+
+def test_cancelling_ends_what_waits_and_tells_the_worker_of_what_runs(queue: FarmQueue) -> None:
+    numbers = queue.submit([job("A"), job("B")], plan_name="p", priority=0)
+    one = worker(queue)
+    queue.claim("one", one, ["A"])
+    assert queue.cancel("night") == dict(zip(numbers, ["doing", "todo"], strict=True))
+    assert queue.beat("one", one).cancelled == {numbers[0]}
+    assert queue.claim("one", one, ["B"]) is None
+    assert queue.finish(one, numbers[0], "aborted", "stopped")
+    assert [row["status"] for row in queue.jobs("night")] == ["cancelled", "cancelled"]
+
+
+def test_a_submission_given_twice_is_queued_once(queue: FarmQueue) -> None:
+    queue.submit([job("A"), job("B")], plan_name="p", priority=0)
+    with pytest.raises(UsageError, match="in the queue already"):
+        queue.submit([job("C")], plan_name="p", priority=0)
+    assert [row["serial"] for row in queue.jobs()] == ["A", "B"]
+
+
+def test_files_come_back_by_content_and_damage_is_found(queue: FarmQueue, url: str, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 20_000
+    sha256 = hashlib.sha256(content).hexdigest()
+    source = tmp_path / "m.tflite"
+    source.write_bytes(content)
+    assert queue.upload(source, sha256)
+    assert not queue.upload(source, sha256)
+    kept = queue.fetch(sha256, tmp_path / "a")
+    assert kept.read_bytes() == content
+    kept.write_bytes(b"damaged")
+    assert queue.fetch(sha256, tmp_path / "a").read_bytes() == content
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE benchfarm_queue.farm_file_parts SET data = 'x' WHERE part_no = 1")
+    with pytest.raises(StoreError, match="missing or damaged"):
+        queue.fetch(sha256, tmp_path / "b")
+    assert list((tmp_path / "b").iterdir()) == []
+    with pytest.raises(StoreError, match="missing or damaged"):
+        queue.fetch("0" * 64, tmp_path / "b")
+
+
+def test_a_file_that_changed_meanwhile_is_not_kept(queue: FarmQueue, tmp_path: Path) -> None:
+    source = tmp_path / "m.tflite"
+    source.write_bytes(b"new")
+    sha256 = hashlib.sha256(b"old").hexdigest()
+    with pytest.raises(UsageError, match="was changed"):
+        queue.upload(source, sha256)
+    with pytest.raises(StoreError, match="missing"):
+        queue.fetch(sha256, tmp_path / "a")
+
+
+def test_a_queue_of_another_version_is_refused_with_a_reason(queue: FarmQueue, url: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE benchfarm_queue.farm_protocol SET version = 2")
+    with pytest.raises(StoreError, match="is of version 2, this benchfarm speaks version 1"), FarmQueue(url):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"protocol": 2}, "written in version 2"),
+        ({"protocol": None}, "written in version None"),
+        ({"plan": {"__reduce__": "os.system"}}, "plan is dict"),
+        ({"serial": ""}, "can't be a serial number"),
+        ({"submission": "../../etc"}, "can't name a submission"),
+    ],
+)
+def test_a_message_that_is_not_as_it_should_be_is_refused(changed: dict[str, object], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        read_message({**job().to_message(), **changed})
+    assert read_message(job().to_message()) == job()
+
+
+def test_a_store_that_is_not_on_postgresql_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs a store on PostgreSQL"):
+        FarmQueue(str(tmp_path / "store.sqlite"))
