@@ -30,6 +30,8 @@ PLANNED_POWER: Final = 0.95
 PILOT_SURE: Final = 0.8
 #: The most pairs that are ever planned.
 PAIRS_MOST: Final = 10_000
+#: Degrees of freedom that two samples that aren't in pairs have less than Welch and Satterthwaite give them.
+WELCH_LESS: Final = 2
 
 
 def compare_pairs(
@@ -94,9 +96,10 @@ def compare_samples(
 
 
 def welch_error(baseline: Middle, candidate: Middle) -> tuple[float, int]:
-    """Return the standard error of the difference of two middles and its degrees of freedom, rounded down.
+    """Return the standard error of the difference of two middles and its degrees of freedom.
 
-    Rounding down makes an interval a little wider, never narrower.
+    Those of Welch and Satterthwaite less WELCH_LESS, but never fewer than the side with fewer has: at 99 % they are too
+    many for trimmed samples of unlike size, and among equals one comparison in a hundred may be called a change.
     """
     sides = baseline, candidate
     parts = [(side.error or 0.0) ** 2 for side in sides]
@@ -104,7 +107,8 @@ def welch_error(baseline: Middle, candidate: Middle) -> tuple[float, int]:
         return 0.0, min(side.degrees for side in sides)
     freedom = sum(parts) ** 2 / sum(part**2 / side.degrees for part, side in zip(parts, sides, strict=True))
     # The last digits of the sum must not decide between two whole numbers.
-    return math.sqrt(sum(parts)), max(1, math.floor(freedom + 1e-6))
+    fewest = min(side.degrees for side in sides)
+    return math.sqrt(sum(parts)), max(fewest, math.floor(freedom + 1e-6) - WELCH_LESS)
 
 
 def detectable(
@@ -124,7 +128,8 @@ def detectable(
     if count < 2:
         raise ValueError("a single invocation shows no effect, however large")
     error = log_std * math.sqrt((1 if paired else 2) / count)
-    return _detectable(error, (1 if paired else 2) * degrees_of(count), power, level, threshold)
+    one = degrees_of(count)
+    return _detectable(error, one if paired else max(one, 2 * one - WELCH_LESS), power, level, threshold)
 
 
 def pairs_for(

@@ -44,7 +44,7 @@ def test_a_case_gets_as_many_invocations_as_its_noise_needs_within_the_budget(la
     broke = lab.cli(*words, "-n", "3-5", "--precision", "0.1%", "--budget", "0 s").ok().json
     assert [item["stored"] for item in (wide, narrow.json, broke)] == [3, 5, 3]
     assert [item["stopped"][0]["reason"] for item in (wide, narrow.json, broke)] == ["reached", "most", "budget"]
-    assert "invocation 3 is added" in narrow.stderr
+    assert "invocation 4 is added" in narrow.stderr
     assert "1 case, 3 invocations; a fixed scheme of 5 would have run 5" in lab.cli(*words[:-1], "-n", "3-5",
         "--precision", "90%").ok().stdout  # fmt: skip
 

@@ -146,7 +146,8 @@ def test_minimum_detectable_effect_is_found_four_times_in_five():
         compare_samples(sample(chance, 10), sample(chance, 10, 10_000 * (1 + effect))).outcome is SLOWER
         for _ in range(500)
     )
-    assert 0.71 <= found / 500 <= 0.9
+    # With as few as ten each the deviation itself is uncertain, which costs some of the 80 %.
+    assert 0.68 <= found / 500 <= 0.9
 
 
 def test_more_pairs_show_smaller_effects_and_none_below_the_threshold():
