@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final
 
+from orchestrator.errors import DeviceError
 from orchestrator.ports import Device, InvocationRequest
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.workload import Case
 from orchestrator.records.sample import SAMPLES_FILE
+from orchestrator.records.workload import Case
 from orchestrator.tools.arguments import PROFILE_FILE, RESULT_FILE, RUNTIME_INFO_FILE
 from orchestrator.tools.output import parse_run
 from orchestrator.tools.process_mode import in_mode, mode_files
+
+#: Of a log since a run's begin the last is kept; where that moment is unknown, so many lines.
+_LOG_LIMIT_BYTES: Final = 256 << 10
+_LOG_LINES: Final = 500
+_LOG_TIMEOUT_S: Final = 15.0
+#: A native program's file name in its command line, before the first flag.
+_PROGRAM: Final = re.compile(r"/([^/\s']+)'? --")
 
 
 def run_and_collect(
@@ -26,7 +38,8 @@ def run_and_collect(
 ) -> RawOutput:
     """Run a command line in the request's own folder and return its streams and those of ``files`` that it wrote.
 
-    Whatever its end, the folder is removed. Raises DeviceError kinds.
+    With a run that failed comes what the phone logged meanwhile. Whatever its end, the folder is removed. Raises
+    DeviceError kinds.
     """
     folder = device.run_folder(request.run_id)
     command = in_mode(command, request)
@@ -40,6 +53,8 @@ def run_and_collect(
             for name in (*files, *mode_files(request), SAMPLES_FILE)
             if (data := device.read_file(f"{folder}/{name}")) is not None
         ]
+        if result.exit_code and device.kind is DeviceKind.ANDROID:
+            written += _logged(device, folder)
     finally:
         device.discard_run(request.run_id)
     return RawOutput(
@@ -54,6 +69,26 @@ def run_and_collect(
             *written,
         ),
     )
+
+
+def _logged(device: Device, folder: str) -> list[Attachment]:
+    """Return what a phone logged since a run of ours that failed began: what killed it, or what it was denied.
+
+    Good runs aren't asked for it. The run's file ``pid`` is as old as the run, by the phone's own clock.
+    """
+    script = (
+        f"t=$(stat -c %y {shlex.quote(folder)}/pid 2>/dev/null); t=${{t#*-}}; t=${{t%%.*}}\n"
+        f'[ -n "$t" ] && t=$t.000 || t={_LOG_LINES}\n'
+        'logcat -d -v threadtime -b main -b system -b crash -t "$t" 2>/dev/null'
+    )
+    try:
+        told = device.shell(script, timeout_s=_LOG_TIMEOUT_S).stdout
+    except DeviceError:
+        # The run is whole without it.
+        return []
+    if len(told) > _LOG_LIMIT_BYTES:
+        told = told[-_LOG_LIMIT_BYTES:].partition(b"\n")[2]
+    return [Attachment(name="logcat", data=told)] if told.strip() else []
 
 
 def read_collected(
@@ -76,4 +111,5 @@ def read_collected(
         op_profile=profile,
         op_profile_format="proto" if profile else "",
         requested=case.delegate.value,
+        program=program[1] if (program := _PROGRAM.search(raw.command)) is not None else "",
     )

@@ -244,6 +244,8 @@ class SystemLog:
     crashes: list[Crash] = field(default_factory=list)
     #: What SELinux denied; most denials are harmless, so that one alone ends nothing.
     denials: list[Crash] = field(default_factory=list)
+    #: What the benchmark's own process is called where its number isn't known; empty where that isn't known either.
+    program: str = ""
 
     #: Words of which a line must hold one to be of use here.
     WORDS = (
@@ -254,7 +256,7 @@ class SystemLog:
     def feed(self, text: str, *, tag: str, pid: int | None, severity: str) -> None:
         """Read one logcat line of another tag than the benchmark's."""
         if "avc:" in text:
-            self._read_denial(text, pid)
+            self._read_denial(text, pid, tag)
         elif tag in {"libc", "DEBUG"}:
             self._read_native_crash(text, tag=tag, pid=pid)
         elif tag == "AndroidRuntime" and severity == "E":
@@ -308,7 +310,7 @@ class SystemLog:
         elif (match := _ANR_REASON.match(text)) and ": " not in anr.reason:
             anr.reason = f"{anr.reason}: {match[1].strip()}"
 
-    def _read_denial(self, text: str, pid: int | None) -> None:
+    def _read_denial(self, text: str, pid: int | None, tag: str) -> None:
         match = _DENIAL.search(text)
         if match is None or "permissive=1" in match[1] or len(self.denials) >= _MOST_DENIALS:
             return
@@ -318,29 +320,42 @@ class SystemLog:
                 code="selinux-denied",
                 reason=f"avc: denied {match[1].strip()}"[:300],
                 pid=int(named[1]) if named else pid,
+                # Tagged with the name of who was denied, as the kernel knows it.
+                process=tag,
             )
         )
 
-    def denial_of(self, pid: int | None, told: str = "") -> Crash | None:
-        """Return what SELinux denied a process: of what ``told`` names by its path, or the first where it is empty."""
+    def _names(self, processes: Iterable[str]) -> tuple[str, ...]:
+        # The kernel keeps 15 letters of a name.
+        return (*processes, self.program[:15]) if self.program else tuple(processes)
+
+    def denial_of(self, pid: int | None, told: str = "", processes: Iterable[str] = ()) -> Crash | None:
+        """Return what SELinux denied a process: of what ``told`` names by its path, or the first where it is empty.
+
+        A process whose number isn't known is one of those that are called so.
+        """
+        names = self._names(processes)
         for denial in self.denials:
             thing = _DENIED_OBJECT.search(denial.reason)
             name = thing[1].rpartition("/")[2] if thing else ""
-            if pid is not None and denial.pid == pid and (not told or (name and name in told)):
+            is_its = denial.pid == pid if pid is not None else bool(names) and denial.process.startswith(names)
+            if is_its and (not told or (name and name in told)):
                 return denial
         return None
 
     def end_of(self, pid: int | None, processes: Iterable[str] = ()) -> Crash | None:
         """Return how a process ended, the most telling line first; None when the log doesn't say."""
         order = ["low-memory-kill", "app-crashed", "segfault", "aborted", "app-not-responding", "process-died"]
-        names = tuple(processes)
+        names = self._names(processes)
         own = [crash for crash in self.crashes if pid is not None and crash.pid == pid]
         # Another process of the same name is another run, unless the line names no process number.
-        own += [
+        named = [
             crash
             for crash in self.crashes
-            if (pid is None or crash.pid is None) and names and crash.process.startswith(names)
+            if (pid is None or crash.pid is None) and names and crash.process.rpartition("/")[2].startswith(names)
         ]
+        # The log's first second may tell of the run before: the last process of that name is this run's.
+        own += [crash for crash in named if crash.pid is None or crash.pid == named[-1].pid]
         return min(own, key=lambda c: order.index(c.code) if c.code in order else len(order), default=None)
 
 

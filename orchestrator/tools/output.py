@@ -92,6 +92,7 @@ def parse_run(
     op_profile: bytes = b"",
     op_profile_format: str = "",
     requested: str = "",
+    program: str = "",
 ) -> ToolReport:
     """Read one invocation of ours; whatever it left behind, a report comes back.
 
@@ -106,12 +107,13 @@ def parse_run(
         op_profile: the operator profile file, empty when none was written.
         op_profile_format: "proto", "csv" or "stdout".
         requested: the delegate that was asked for; the flags in the output are used when it is empty.
+        program: the file name of a native program, by which the phone's log names its process.
     """
     splitter = RunSplitter(is_single=True)
     for data in (stdout, stderr):
         for line in _lines(data):
             splitter.feed(line)
-    logged = RunSplitter()
+    logged = RunSplitter(system=SystemLog(program=program))
     for line in _logcat_lines(logcat):
         logged.feed(line)
     transcript = _main_transcript(splitter.transcripts[:1], logged.transcripts)

@@ -22,7 +22,9 @@ from orchestrator.units import US_PER_MS, US_PER_S
 _LOG_TOLERANCE: Final = 1.5e-5
 #: Beginnings of the codes of libraries that a delegate needs beside the program.
 _SETUP_CODES: Final = ("hexagon-", "npu-")
-_BENCHMARK_PROCESSES: Final = ("org.tensorflow.lite.benchmark",)
+#: Names of native processes are cut after 15 letters by the kernel.
+_NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
+_BENCHMARK_PROCESSES: Final = ("org.tensorflow.lite.benchmark", *_NATIVE_PROCESSES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,10 +260,13 @@ def _find_failure(
         hung = f"; {logged.reason}" if logged is not None and logged.code == "app-not-responding" else ""
         return Failure(code="timed-out", reason=f"stopped at its time limit{hung}", outcome="truncated")
     if told is not None:
-        denial = system.denial_of(transcript.pid, told.reason) if system is not None else None
+        denial = system.denial_of(transcript.pid, told.reason, _NATIVE_PROCESSES) if system is not None else None
         if denial is not None:
             # The program names the file that it couldn't have, and SELinux says why.
             return Failure(code=denial.code, reason=f"{denial.reason}; {told.reason}")
+        if logged is not None and transcript.failures.best is None:
+            # A shell's one word ("Killed") is all that was told; the phone's log says who did it, or where.
+            return logged
         if by_code is not None and by_code.outcome == "crashed" and not transcript.failures.is_fatal:
             return Failure(code=told.code, reason=f"{told.reason} then {by_code.reason}", outcome="crashed")
         return told
@@ -271,7 +276,7 @@ def _find_failure(
         return by_code
     if ending.exit_code == 124:
         return Failure(code="timed-out", reason="stopped at its time limit", outcome="truncated")
-    denial = system.denial_of(transcript.pid) if system is not None else None
+    denial = system.denial_of(transcript.pid, processes=_NATIVE_PROCESSES) if system is not None else None
     if denial is not None:
         return Failure(code=denial.code, reason=denial.reason)
     if ending.exit_code:

@@ -36,3 +36,29 @@ def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(lab:
     assert (run["outcome"], run["reason_code"]) == ("timed-out", "timed-out")
     assert "ANR in org.tensorflow.lite.benchmark" in run["reason"]
     assert lab.shell(lab.serials[0], "pidof org.tensorflow.lite.benchmark") == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "words"),
+    [
+        (("selinux-denial", "subject=*.tflite"), "selinux-denied", "avc: denied { read }"),
+        (("low-memory",), "low-memory-kill", "Kill 'virtual_benchmark_model'"),
+        (("segv",), "segfault", "Fatal signal 11 (SIGSEGV)"),
+    ],
+    ids=["selinux", "lmkd", "segv"],
+)
+def test_what_ended_a_native_program_is_told_from_the_log_of_its_time(
+    lab: Lab, model: Path, fault: tuple[str, ...], code: str, words: str
+) -> None:
+    serial = lab.serials[0]
+    lab.fault(serial, *fault)
+    (run,) = lab.cli("bench", model, "-s", serial, "-n", "1", "--json").json["runs"]
+    assert (run["outcome"], run["reason_code"]) == ("failed", code)
+    assert words in run["reason"]
+    logged = lab.cli("log", run["run_id"], "--attachment", "logcat").ok().stdout
+    assert words in logged
+
+
+def test_a_good_native_run_asks_for_no_log(lab: Lab, model: Path) -> None:
+    (run,) = lab.cli("bench", model, "-s", lab.serials[0], "-n", "1", "--json").ok().json["runs"]
+    assert lab.cli("log", run["run_id"], "--attachment", "logcat").exit_code == 2
