@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from orchestrator.analysis.case_result import CLOCKS_LOW_MAX, clocks_low
+from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.quality import judge
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.plan import FitLimits
-from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, Outcome, ToolReport
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, Outcome, RunRecord, ToolReport
+from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from orchestrator.virtual.hardware import VirtualHardware
 from orchestrator.virtual.profiles import load_profile, profile_names
@@ -118,8 +121,37 @@ class _Phone:
         self.time.now_s += float(self.rng.uniform(0.2, 1.0))
         return before, text.encode(), self.state(), share
 
-    def look(self) -> str:
+    def invocation(
+        self, number: int, duration_s: float, steps: int, *, has_looks: bool
+    ) -> tuple[RunRecord, float, float]:
+        """Return a run on one core with idle time around it, its mean clock, and for which share clocks were held."""
+        hardware, cluster = self.hardware, self.hardware.clusters()[-1]
+        before = self.state()
+        self.time.now_s += float(self.rng.uniform(0.1, 3.0))
+        held_s, from_s, looks, clocks = hardware.throttled_s(), self.time.now_s, [self.look(has_work=True)], []
+        work = hardware.begin_work([cluster.cpus[-1]], pid=100 + number)
+        hardware.hold_clocks(steps)
+        while (left_s := duration_s - (self.time.now_s - from_s)) > 1e-3:
+            self.time.now_s += min(LOOK_EVERY_S, left_s) + 1e-6
+            looks.append(self.look(has_work=True))
+            clocks.append(hardware.clusters()[-1].current_khz)
+        hardware.end_work(work)
+        hardware.hold_clocks(0)
+        share = (hardware.throttled_s() - held_s) / duration_s
+        times = f"--times\n0m0.01s 0m0.01s\n0m{hardware.cpu_s(100 + number):.2f}s 0m0.00s"
+        text = "\n".join([*looks[:-1], times, looks[-1], ""]) if has_looks else ""
+        self.time.now_s += float(self.rng.uniform(0.1, 3.0))
+        slow = float(self.rng.uniform(1.05, 1.4)) if self.rng.random() < 0.03 else 1.0
+        clock = float(np.mean(clocks))
+        latency_us = 2e10 / clock * slow * float(np.exp(0.015 * self.rng.standard_normal()))
+        return stored(number, latency_us, before, self.state(), text.encode()), clock, share
+
+    def look(self, *, has_work: bool = False) -> str:
+        """Return what the watcher writes; ``has_work``: what the cores did, too, as phones show that let it be read."""
         lines = ["--look", f"/proc/uptime:{self.time.now_s:.2f} 0.00"]
+        if has_work:
+            busy, cores = round(100 * self.hardware.busy_s()), sum(len(one.cpus) for one in self.hardware.clusters())
+            lines.append(f"/proc/stat:cpu {busy} 0 0 {max(0, round(100 * cores * self.time.now_s) - busy)} 0 0 0 0")
         for cluster in self.hardware.clusters():
             folder = f"/sys/devices/system/cpu/cpufreq/policy{cluster.cpus[0]}"
             lines += [
@@ -186,3 +218,61 @@ REPORT = ToolReport(
     inference_mean_us=1005.0,
     delegate=DelegateEvidence(requested="xnnpack", actual="xnnpack", truth=DelegateTruth.FULL),
 )
+
+
+# --- invocations at lower clocks than their siblings
+
+#: Whether a watcher looks beside the run.
+LOOKS = {"with the watcher's looks": True, "from the states before and after alone": False}
+CASES, SIBLINGS = 150, 8
+
+
+def clock_rates(rng: np.random.Generator, *, has_looks: bool) -> Rates:
+    """Return how often healthy invocations were called slow by their clocks, and those held down found."""
+    healthy, held_down = Tally(), Tally()
+    names = profile_names()
+    for number in range(CASES):
+        phone = _Phone(names[number % len(names)], rng)
+        odd = int(rng.integers(SIBLINGS)) if number % 2 else None
+        duration_s = float(rng.uniform(3, 20))
+        runs, clocks, touched = [], [], []
+        for invocation in range(SIBLINGS):
+            steps = int(rng.integers(3, 9)) if invocation == odd else 0
+            run, clock, share = phone.invocation(invocation, duration_s, steps, has_looks=has_looks)
+            runs.append(run)
+            clocks.append(clock)
+            touched.append(share > 0)
+        called = {one.run.invocation for one in clocks_low(runs)}
+        usual = float(np.median([clock for clock, was in zip(clocks, touched, strict=True) if not was] or clocks))
+        for invocation, (clock, was) in enumerate(zip(clocks, touched, strict=True)):
+            if not was:
+                healthy.add(was_called=invocation in called)
+            elif invocation == odd and sum(touched) == 1 and clock < CLOCKS_LOW_MAX * usual:
+                held_down.add(was_called=invocation in called)
+    rows = [("healthy", healthy.rate, healthy.count), ("held down", held_down.rate, held_down.count)]
+    return Rates(caught=held_down.rate, accused=healthy.rate, rows=rows)
+
+
+def stored(number: int, latency_us: float, before: DeviceState, after: DeviceState, looks: bytes) -> RunRecord:
+    """Return an invocation as the engine stores it."""
+    report = replace(REPORT, inference=LatencySummary(count=50, median_us=latency_us), inference_mean_us=latency_us)
+    return RunRecord(
+        run_id=RunId(str(number)),
+        campaign_id=CampaignId("c"),
+        case=CASE,
+        run_pass=Pass.TIMING,
+        invocation=number,
+        outcome=Outcome.COMPLETED,
+        reason_code="",
+        reason="",
+        is_virtual=True,
+        started_at=NOW,
+        duration_s=1.0,
+        command="",
+        exit_code=0,
+        attachments=(),
+        verdict=QualityVerdict(quality=Quality.TRUSTED),
+        report=with_busy_clock(report, looks),
+        state_before=before,
+        state_after=after,
+    )

@@ -75,6 +75,21 @@ class Noise:
         return replace(self, tail=share)
 
 
+def gaussian(std: float, rng: np.random.Generator) -> Noise:
+    """Return normal noise of one size between processes; inferences add nothing."""
+    draws = rng.standard_normal(20_000)
+    between = std * (draws - draws.mean()) / draws.std()
+    return Noise(
+        name=f"normal, {100 * std:.1f} %",
+        source="drawn",
+        is_virtual=False,
+        between=between,
+        within=None,
+        inner=np.zeros(len(between)),
+        latency_us=10_000.0,
+    )
+
+
 def drift(rng: np.random.Generator, count: int, *, ramp: float = 0.03, step: float = 0.002) -> Floats:
     """Return a phone's own course over ``count`` invocations: it heats up (log ramp up to ``ramp``) and wanders."""
     return np.linspace(0, rng.uniform(0, ramp), count) + np.cumsum(rng.standard_normal(count) * step)

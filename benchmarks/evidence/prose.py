@@ -22,6 +22,29 @@ drift an interval of one case holds the truth more often than it says, because t
 it out.
 """
 
+STOPPING = """### The stopping rule, cell by cell
+
+The rule that the engine runs, with every look it takes; {trials} trials in each cell. Whoever looks at the figures to
+decide whether they are enough stops on lucky ones, most of all where the noise lets the rule stop somewhere between 8
+and 40: normal noise of 3 to 5 %. Here the bound holds for each cell, not only in the mean.
+"""
+
+NIGHTS = """## Two nights
+
+`benchfarm compare` of two stored campaigns: two samples that weren't measured in pairs; {trials} trials in each cell
+({fewer} for the two last columns). *Nights that differ*: each night as a whole is off by a normal {off}, as another
+temperature of the room makes it. No number of invocations of two nights can tell that from a change of the program: an
+A/B comparison can. The noise of this computer, as recorded, mixes very unlike series: its bound is 1.5 %.
+"""
+
+CLOCKS = """## Invocations at lower clocks
+
+Eight invocations of a case on the physics of virtual phones, with a normal 1.5 % of noise between them (3 % of them
+slowed by 5 to 40 %) and 0.1 to 6 seconds of idle time around each. In half of the cases the clocks of one invocation
+are held down. Healthy are those that aren't held down and whose clocks heat didn't take. Virtual phones: no
+measurement.
+"""
+
 MEANS = """The truth is what endless invocations would come to by the same estimate. The same for the plain mean and
 Student's t in the place of the trimmed middle, as commonly done, with the mean of endless invocations as the truth:
 """
@@ -29,9 +52,10 @@ Student's t in the place of the trimmed middle, as commonly done, with the mean 
 CLAIMS = """## A against B
 
 How often a change was claimed (in its direction, where there is one) from ABBA pairs; {trials} trials in each cell. The
-default budget is {pairs} pairs. *Planned* takes as many as the noise of 8 pilot pairs asks for. The noise of this
-computer as recorded is no quiet phone's: no bound on power holds there, and the verdict is INCONCLUSIVE with a minimum
-detectable effect that says so.
+default budget is {pairs} pairs. *Planned* is what an A/B comparison does ({planned} trials): a pilot of 8 pairs,
+as many as its spread asks for, that spread looked at once more, at most 200 pairs, a threshold of 2 %. The noise of
+this computer as recorded is no quiet phone's: no bound on power holds there, and the verdict is INCONCLUSIVE with a
+minimum detectable effect that says so.
 """
 
 TODAY = """### What people do today

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from noise import Floats, Noise, drift
+from noise import Floats, Noise, drift, gaussian
 
-from orchestrator.analysis.pairs import compare_pairs, pairs_for
+from orchestrator.analysis.pairing import planned_pairs
+from orchestrator.analysis.pairs import CLAIM_LEVEL, compare_pairs, compare_samples, threshold_for
 from orchestrator.analysis.stopping import decide
 from orchestrator.analysis.student import t_cdf, t_quantile
 from orchestrator.analysis.summary import summarize
-from orchestrator.analysis.trimming import middle
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ComparisonOutcome
 
@@ -46,6 +47,11 @@ def kinds_of(recorded: Sequence[Noise]) -> list[Kind]:
         Kind("with drift", sized, drifts=True),
         Kind("virtual phones", tuple(noise for noise in recorded if noise.is_virtual)),
     ]
+
+
+def normal_kinds(stds: Sequence[float], rng: np.random.Generator) -> list[Kind]:
+    """Return normal noise of several sizes: where the stopping rule looks most often."""
+    return [Kind(noise.name, (noise,), is_phone_sized=False) for noise in (gaussian(std, rng) for std in stds)]
 
 
 def us(logs: Floats | Sequence[float]) -> list[float]:
@@ -85,6 +91,20 @@ def _stopped(kind: Kind, noise: Noise, truth: float, rng: np.random.Generator) -
         logs = logs + course
     count = stopped_at(us(logs))
     return *_ends(us(logs[:count])), truth + float(course[:count].mean())
+
+
+def stopped_coverage(kind: Kind, rng: np.random.Generator, trials: int) -> tuple[float, float]:
+    """Return how often the stopping rule's interval held the truth, and how many invocations it took in the mean."""
+    truths = [noise.truth(rng, runs=RUNS) for noise in kind.series]
+    hits = given = 0
+    for trial in range(trials):
+        index = trial % len(kind.series)
+        latencies_us = us(kind.series[index].draw(rng, RULE.most, runs=RUNS))
+        count = stopped_at(latencies_us)
+        low, high = _ends(latencies_us[:count])
+        hits += low <= truths[index] <= high
+        given += count
+    return hits / trials, given / trials
 
 
 def stopped_at(latencies_us: Sequence[float], rule: StoppingRule = RULE) -> int:
@@ -163,19 +183,75 @@ def claims(kind: Kind, rng: np.random.Generator, trials: int, *, effect: float, 
     return hits / trials
 
 
-def planned_claims(kind: Kind, rng: np.random.Generator, trials: int, *, effect: float) -> tuple[float, float]:
-    """Return claims and the mean number of pairs, with the number planned from the noise of 8 pairs of A against A."""
+#: What a comparison is planned for when nobody says otherwise.
+PAIRING = Pairing(
+    sides=(), baseline="", candidate="", kind="build", detect=0.03, level=CLAIM_LEVEL, threshold=threshold_for(0.03)
+)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Comparisons planned as the command plans them: claims, equals called the same, and pairs spent."""
+
+    claimed: float
+    same: float
+    pairs: float
+
+
+def planned_claims(kind: Kind, rng: np.random.Generator, trials: int, *, effect: float) -> Planned:
+    """Return what the shipped procedure reaches: pilot, plan, a second look at the spread, the same pairs compared.
+
+    The pilot's pairs are the first of those that count, as in an A/B campaign.
+    """
     wanted = {0.0: CHANGED}.get(effect, CHANGED[effect > 0 :][:1])
-    hits, spent = 0, 0
+    hits, same, spent = 0, 0, 0
     for trial in range(trials):
         noise = kind.series[trial % len(kind.series)]
-        pilot = alternated(kind, noise, rng, 8, effect=0.0)
-        ratios = pilot[1] - pilot[0]
-        pairs = max(8, min(PAIRS, pairs_for(0.03, middle(ratios.tolist()).std or 0.0, pilot=8)))
-        both = alternated(kind, noise, rng, pairs, effect=effect)
-        hits += compare_pairs(us(both[0]), us(both[1])).outcome in wanted
-        spent += pairs
-    return hits / trials, spent / trials
+        both = alternated(kind, noise, rng, PAIRING.most, effect=effect)
+        ratios = (both[1] - both[0]).tolist()
+        pairs = done = PAIRING.pilot
+        while True:
+            pairs = planned_pairs(PAIRING, ratios[: PAIRING.pilot], ratios[:done], pair_s=None, sides=1).pairs
+            if pairs <= done:
+                break
+            done = pairs
+        outcome = compare_pairs(us(both[0][:done]), us(both[1][:done]), threshold=PAIRING.threshold).outcome
+        hits += outcome in wanted
+        same += outcome is ComparisonOutcome.SAME
+        spent += done
+    return Planned(claimed=hits / trials, same=same / trials, pairs=spent / trials)
+
+
+# --- two nights
+
+
+#: Invocations of each side: fixed counts, and what the stopping rule makes of unlike nights.
+NIGHTS = ((8, 8), (8, 40), (12, 20), (30, 30))
+
+
+def nights(
+    kind: Kind,
+    rng: np.random.Generator,
+    trials: int,
+    counts: tuple[int, int],
+    *,
+    effect: float = 0.0,
+    night_std: float = 0.0,
+) -> tuple[float, float]:
+    """Return how often two nights of one program were called a change, and how often the 95 % interval held the truth.
+
+    ``night_std`` is what a night as a whole is off by, which no number of invocations of that night can show.
+    """
+    wanted = {0.0: CHANGED}.get(effect, CHANGED[effect > 0 :][:1])
+    alarms = held = 0
+    for trial in range(trials):
+        noise = kind.series[trial % len(kind.series)]
+        sides = [noise.draw(rng, count, runs=RUNS) + night_std * float(rng.standard_normal()) for count in counts]
+        before, after = us(sides[0]), us(sides[1] + effect)
+        alarms += compare_samples(before, after).outcome in wanted
+        ends = compare_samples(before, after, level=0.95)
+        held += math.log(ends.low or 1) <= effect <= math.log(ends.high or 1)
+    return alarms / trials, held / trials
 
 
 # --- what people do today
