@@ -6,7 +6,7 @@ import contextlib
 
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.result import CommandResult, one_line, table
-from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceBusyError, DeviceError
+from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceBusyError, DeviceError, UsageError
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
@@ -63,8 +63,10 @@ def _facts(farm: Farm, attached: Attached) -> DeviceFacts | str:
         return str(error)
 
 
-def restore(settings: Settings, serials: tuple[str, ...]) -> CommandResult:
+def restore(settings: Settings, serials: tuple[str, ...], *, take: bool = False) -> CommandResult:
     """Undo what is still open in the journals of these phones, or of all; one that is away does not hold the rest."""
+    if take and not serials:
+        raise UsageError("--take needs the phones' serial numbers", hint="benchfarm restore --take SERIAL")
     restored: dict[str, list[str]] = {}
     failed: dict[str, str] = {}
     notes: dict[str, list[str]] = {}
@@ -75,7 +77,7 @@ def restore(settings: Settings, serials: tuple[str, ...]) -> CommandResult:
             try:
                 for device, facts in farm.open_devices(DeviceSelection(serials=(serial,)), despite_quarantine=True):
                     with farm.lease.acquire(facts.serial):
-                        restored[facts.serial] = list(farm.conditioner.restore(device, on_note=told.append))
+                        restored[facts.serial] = list(farm.conditioner.restore(device, on_note=told.append, take=take))
             except DeviceError as error:
                 if isinstance(error, DeviceBusyError) and not serials and serial not in own:
                     told.append("left alone: " + str(error).removeprefix(f"{serial}: "))

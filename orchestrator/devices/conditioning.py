@@ -114,11 +114,16 @@ class LadderConditioner:
         changes += [change for change in parse_changes(self._phones_own(device)) if change not in changes]
         return [change.what for change in changes]
 
-    def restore(self, device: Device, *, on_note: _Tell | None = None) -> Sequence[str]:
-        """See Conditioner.restore; what can't be undone stays in the journal and raises DeviceCommandError."""
+    def restore(self, device: Device, *, on_note: _Tell | None = None, take: bool = False) -> Sequence[str]:
+        """See Conditioner.restore; what can't be undone stays in the journal and raises DeviceCommandError.
+
+        ``take``: also a phone that somebody else holds, who must be dead.
+        """
         if device.kind is not DeviceKind.ANDROID:
             return self._undo_all(device)
-        standing = parse_standing(_must(device, self._owner.claim_command(device.work_folder, hold_s=120.0)).text)
+        standing = parse_standing(
+            _must(device, self._owner.claim_command(device.work_folder, hold_s=120.0, take=take)).text
+        )
         self._identify(device, standing)
         # A foreign program that runs is no reason not to put a setting back; a foreign owner is.
         check_free(replace(standing, strays=()), device.serial)

@@ -48,15 +48,18 @@ class OwnerNote:
         seed = f"{self._host}\n{os.getuid()}\n{home.absolute()}"
         self.token = hashlib.sha256(seed.encode()).hexdigest()[:16]
 
-    def claim_command(self, folder: str, *, hold_s: float) -> str:
-        """Return the script that takes or renews the phone unless another holds it, and tells how it stands."""
+    def claim_command(self, folder: str, *, hold_s: float, take: bool = False) -> str:
+        """Return the script that takes or renews the phone unless another holds it, and tells how it stands.
+
+        ``take``: whoever holds it, it is ours then.
+        """
         words = json.dumps({"host": self._host, "pid": os.getpid(), "hold_s": round(hold_s)})
         return (
             f"mkdir -p {quote(folder)}; cd {quote(folder)} || exit 1\n"
             # A folder is made by one alone; one that a crash left behind is waited for, not obeyed.
             "i=0; while ! mkdir owner.lock 2>/dev/null && [ $i -lt 15 ]; do i=$((i+1)); sleep 0.1 || sleep 1; done\n"
             "read up rest </proc/uptime; up=${up%.*}; boot=$(cat /proc/sys/kernel/random/boot_id)\n"
-            "t=; b=; u=0; w=; [ -f owner ] && read t b u w <owner\n"
+            f"t=; b=; u=0; w=; {'' if take else '[ -f owner ] && read t b u w <owner'}\n"
             f'if [ -n "$t" ] && [ "$t" != {self.token} ] && [ "$b" = "$boot" ] && [ "$u" -gt "$up" ]; then\n'
             ' echo "held $((u-up)) $w"\n'
             f"else echo {self.token} $boot $((up+{max(1, round(hold_s))})) {quote(words)} >owner.tmp && "
@@ -101,7 +104,8 @@ def check_free(standing: Standing, serial: str) -> None:
         raise DeviceBusyError(
             f"in use by {standing.holder}",
             serial=serial,
-            hint="wait until it is done; the note on the phone expires by itself when its owner has died",
+            hint="wait until it is done; the note expires by itself when its owner has died, and "
+            "'benchfarm restore --take SERIAL' is for who knows that it has",
         )
     if standing.strays:
         raise DeviceBusyError(

@@ -94,8 +94,11 @@ def test_a_phone_that_another_computer_holds_is_refused_with_its_name(rooted: La
         done = rooted.cli("restore", serial)
         assert done.exit_code == 3
         assert "process 7 on lab-west" in done.stdout
+        assert rooted.cli("restore", "--take").exit_code == 2
+        rooted.cli("restore", "--take", serial).ok()
+        assert "owner" not in rooted.shell(serial, f"ls {folder}").split()
     finally:
-        rooted.shell(serial, f"rm {folder}/owner")
+        rooted.shell(serial, f"rm -f {folder}/owner")
 
 
 def test_an_option_that_is_not_there_is_refused(cli: Cli) -> None:

@@ -24,12 +24,15 @@ def _devices(as_json: Json = False) -> None:
 @app.command("restore")
 def _restore(
     serials: Annotated[list[str] | None, typer.Argument(help="Serial numbers; all with open changes else.")] = None,
+    take: Annotated[
+        bool, typer.Option("--take", help="Also phones that another computer holds; its process must be dead.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Put phones back as they were before a run that could not do so itself."""
     from orchestrator.cli import devices
 
-    show(lambda settings: devices.restore(settings, tuple(serials or ())), as_json=as_json)
+    show(lambda settings: devices.restore(settings, tuple(serials or ()), take=take), as_json=as_json)
 
 
 @adb_app.command("status")
