@@ -210,6 +210,36 @@ def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
     as_before(device, phone, before)
 
 
+_KILLED_RESTORING = """
+import os, sys
+sys.path.insert(0, {tests!r})
+from test_conditioning_faults import *
+device = Tripwire(AdbServer(ServerAddress(port={port})), {address!r})
+conditioner = LadderConditioner(Path({home!r}))
+prepare(conditioner, device, SOME)
+device.count, device.trip_at = 0, {step}
+device.trip = lambda: os.kill(os.getpid(), 9)
+conditioner.restore(device)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("step", [2, 3, 5, 7, 9])
+def test_a_restore_killed_at_any_step_is_finished_by_the_next_one(
+    device: Tripwire, phone: Phone, adb_server: Any, tmp_path: Path, step: int
+) -> None:
+    before = whole(device)
+    script = _KILLED_RESTORING.format(
+        tests=str(Path(__file__).parent), port=adb_server.port, address=phone.address, step=step, home=str(tmp_path)
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=60, check=False, env={**os.environ}
+    )
+    assert killed.returncode == -9, killed.stderr.decode()
+    take_over(LadderConditioner(tmp_path), device)
+    as_before(device, phone, before)
+
+
 def test_two_homes_refuse_each_other_a_phone_and_name_the_holder(device: Tripwire, tmp_path: Path) -> None:
     first, second = LadderConditioner(tmp_path / "a"), LadderConditioner(tmp_path / "b")
     first.prepare(device, ANY, hold_s=100_000.0)
