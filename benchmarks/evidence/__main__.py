@@ -21,8 +21,8 @@ import trials
 from noise import Noise, recorded
 
 SEED = 20261122
-COVERAGE_TRIALS, CLAIM_TRIALS, TODAY_TRIALS, COST_SETS = 1500, 1000, 600, 9
-NIGHTS_TRIALS, PLANNED_TRIALS = 4000, 600
+COVERAGE_TRIALS, CLAIM_TRIALS, TODAY_TRIALS, COST_SETS = 1000, 1000, 600, 9
+NIGHTS_TRIALS, PLANNED_TRIALS = 2000, 400
 #: Normal noise around the sizes at which the stopping rule stops somewhere between its first and its last.
 NORMAL_STDS = (0.015, 0.02, 0.03, 0.035, 0.04, 0.045, 0.05)
 #: What a night as a whole may be off by, beside its invocations.
@@ -34,7 +34,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 #: What the planned number of pairs reaches; a pilot may look quieter than the phone is.
-PLANNED_POWER_MIN, PLANNED_SAME_MIN = 0.90, 0.75
+PLANNED_POWER_MIN, PLANNED_SAME_MIN = 0.95, 0.80
 
 
 class Bounds:
