@@ -188,7 +188,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-@pytest.mark.parametrize("step", [3, 4, 5, 6])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6, 7, 8])
 @pytest.mark.parametrize("how", ["from its own home", "from another home", "after a reboot"])
 def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
     device: Tripwire, phone: Phone, adb_server: Any, tmp_path: Path, step: int, how: str
