@@ -214,9 +214,7 @@ class Farm:
         from orchestrator.artifacts.addresses import parse_mirror
         from orchestrator.artifacts.download import Downloader
 
-        return Downloader(
-            self.settings.cache_folder / "downloads", mirror=parse_mirror(mirror or self.settings.mirror)
-        )
+        return Downloader(self.settings.cache_folder / "downloads", mirror=parse_mirror(mirror or self.settings.mirror))
 
     @cached_property
     def flag_book(self) -> HelpFlagBook:

@@ -116,10 +116,9 @@ class _Exposures:
             for serial, seen in self._sightings.items()
         }
         changed = {serial: differences for serial, differences in changed.items() if differences}
-        for series, (sketch, is_seen) in enumerate(zip(self._table.sketches, has_both.tolist(), strict=True)):
-            if is_seen:
-                for difference in changed.get(sketch.serial, ()):
-                    found.setdefault(difference, set()).add(series)
+        for series in np.flatnonzero(has_both).tolist():
+            for difference in changed.get(self._table.sketches[series].serial, ()):
+                found.setdefault(difference, set()).add(series)
         return found
 
     def _last_before(self, change: Change) -> date:

@@ -58,10 +58,10 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "warm-cold-start": "Remove the named cache, or the flag that names another one; then measure again.",
     "cache-not-used": "Look at the first load's output: a driver or delegate that keeps no cache has no warm start.",
     "battery-low": "Charge the phone above 15 %, then measure again.",
-    "wrong-outputs": "Don't use this configuration: it computes something else. Try without half precision, or another.",
+    "wrong-outputs": "Don't use this configuration: it computes something else. Try one without half precision.",
     "outputs-drift": "Judge by the task's own accuracy whether this loss of precision is acceptable.",
     "outputs-unreadable": "Read its log: the program wrote no outputs that could be compared.",
-    "parity-degenerate": "Give real inputs (parity_inputs), or a model with trained weights: these outputs show nothing.",
+    "parity-degenerate": "Give real inputs (parity_inputs), or a trained model: these outputs show nothing.",
     "imported": "Ask whoever ran it how warm, loaded and charged the phone was.",
     "unidentified": "Import the console's text of the run, which names model, threads and delegate.",
 }

@@ -210,7 +210,7 @@ def encode_result(report: ToolReport, *, name: str, own: bytes = b"") -> bytes:
     """Return a run's figures as ``tflite.tools.benchmark.BenchmarkResult`` under a name.
 
     ``own`` is the message that the program wrote, if it did; its figures stay as they are. Otherwise what was read
-    from the log is encoded, and what isn't known is left unset. Raises OutputParseError when ``own`` is no such message.
+    from the log is encoded, and what isn't known is left unset. Raises OutputParseError for another ``own``.
     """
     if own:
         result = _decode("BenchmarkResult", own)

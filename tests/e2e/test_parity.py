@@ -1,4 +1,4 @@
-"""Outputs of phones against the reference: right ones pass, wrong ones are never the best, constant ones show nothing."""
+"""Phones' outputs against the reference: right ones pass, wrong ones are never the best, constant ones show nothing."""
 
 from __future__ import annotations
 
