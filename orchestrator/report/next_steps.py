@@ -67,7 +67,7 @@ _BY_FINDING: Final[Mapping[str, str]] = {
 }
 #: By the codes of the errors that end an invocation (errors.py), and of those that the engine gives itself.
 ERROR_STEPS: Final[Mapping[str, str]] = {
-    "device-set-aside": "See why it was set aside ('benchfarm status'), mend that, then 'benchfarm device release SERIAL'.",
+    "device-set-aside": "'benchfarm status' says why; mend that, then 'benchfarm device release SERIAL'.",
     "adb-unavailable": "Start the adb server, or set $BENCHFARM_ADB to an adb binary; then resume.",
     "no-device": "Plug the phone in and allow USB debugging; 'benchfarm devices' must show it.",
     "device-unusable": "'benchfarm devices' says why this phone can't be used.",
