@@ -207,6 +207,6 @@ def test_a_pass_leaves_the_files_that_it_writes_and_no_others(lab: Lab, model: P
     for run in runs:
         refused = lab.cli("log", run["run_id"], "--out", tmp_path / "one")
         found[run["run_pass"]] = refused.stderr.rpartition("there are: ")[2].split()
-    assert found["timing"] == ["stdout,", "stderr,", "result.pb,", "runtime_info.pb"]
-    assert found["memory"] == ["stdout,", "stderr,", "result.pb"]
-    assert found["profile"] == ["stdout,", "stderr,", "result.pb,", "op_profile.pb"]
+    assert found["timing"] == ["stdout,", "stderr,", "result.pb,", "runtime_info.pb,", "samples"]
+    assert found["memory"] == ["stdout,", "stderr,", "result.pb,", "samples"]
+    assert found["profile"] == ["stdout,", "stderr,", "result.pb,", "op_profile.pb,", "samples"]
