@@ -1,7 +1,6 @@
 """The report in a real browser: Debian's chromium, driven from outside."""
 
 import csv
-import os
 import re
 from importlib import resources
 from itertools import pairwise
@@ -15,7 +14,6 @@ from orchestrator.report.render import render_html
 
 playwright_api = pytest.importorskip("playwright.sync_api")
 
-CHROMIUM = Path("/usr/bin/chromium")
 ACCURACY = {"mobilenet_v1_1.0_224": 71.8, "mobilenet_v1_1.0_224_int8": 70.7}
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 LABS = {
@@ -25,18 +23,6 @@ LABS = {
     "empty": Lab,
     "large": lambda: large_lab(450, invocations=2),
 }
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM.exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"{CHROMIUM} is missing: install chromium where CI runs")
-        pytest.skip(f"{CHROMIUM} is missing")
-    with playwright_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The site's pages in a real browser, from the disk: Debian's chromium, driven from outside."""
 
-import os
 from importlib import resources
 from pathlib import Path
 
@@ -11,25 +10,10 @@ from orchestrator.bootstrap import Settings
 from orchestrator.cli.site import SiteRequest, build
 from orchestrator.store.opening import open_store
 
-playwright_api = pytest.importorskip("playwright.sync_api")
-
-CHROMIUM = Path("/usr/bin/chromium")
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 AXE = Path(str(resources.files("axe_core_python") / "axe.min.js"))
 
 pytestmark = pytest.mark.xdist_group("site-pages")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM.exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"{CHROMIUM} is missing: install chromium where CI runs")
-        pytest.skip(f"{CHROMIUM} is missing")
-    with playwright_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
