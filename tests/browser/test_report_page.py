@@ -12,7 +12,7 @@ from sample_lab import HOSTILE_NAMES, Lab, hostile_lab, large_lab, rich_lab, sma
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
 
-playwright_api = pytest.importorskip("playwright.sync_api")
+expect = pytest.importorskip("playwright.sync_api").expect
 
 ACCURACY = {"mobilenet_v1_1.0_224": 71.8, "mobilenet_v1_1.0_224_int8": 70.7}
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
@@ -66,7 +66,7 @@ def open_report(browser, reports):
 def test_page_is_no_wider_than_the_window(open_report, name, viewport):
     page = open_report(name, viewport)
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-    assert page.get_by_role("heading", level=1).is_visible()
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
 
 
 def test_click_on_a_cell_opens_its_evidence_and_escape_closes_it(open_report):
@@ -74,18 +74,19 @@ def test_click_on_a_cell_opens_its_evidence_and_escape_closes_it(open_report):
     cell = page.locator("table.matrix td.s-measured a.open").first
     cell.click()
     dialog = page.get_by_role("dialog")
-    assert dialog.is_visible()
+    expect(dialog).to_be_visible()
     for heading in ("Invocations", "Conditions before and after", "Command", "Log of invocation 0, exit code 0"):
-        assert dialog.get_by_role("heading", name=heading).is_visible()
-    assert "Inference timings in us" in dialog.inner_text()
+        expect(dialog.get_by_role("heading", name=heading)).to_be_visible()
+    expect(dialog).to_contain_text("Inference timings in us")
     page.keyboard.press("Escape")
-    assert not dialog.is_visible()
+    expect(dialog).not_to_be_visible()
 
 
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
 def test_evidence_fits_into_the_window(open_report, viewport):
     page = open_report("hostile", viewport)
     page.locator("table.matrix td a.open").first.click()
+    expect(page.get_by_role("dialog")).to_be_visible()
     inner, outer = page.evaluate("[dialog.scrollWidth, dialog.clientWidth]")
     assert inner <= outer
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
@@ -95,33 +96,34 @@ def test_cell_opens_with_the_keyboard_and_focus_comes_back(open_report):
     page = open_report("small")
     page.locator("table.matrix td a.open").nth(2).focus()
     page.keyboard.press("Enter")
-    assert page.get_by_role("dialog").is_visible()
+    expect(page.get_by_role("dialog")).to_be_visible()
     page.get_by_role("button", name="Close").click()
-    assert page.evaluate("document.activeElement.matches('table.matrix td a.open')")
+    expect(page.get_by_role("dialog")).not_to_be_visible()
+    expect(page.locator("table.matrix td a.open").nth(2)).to_be_focused()
 
 
 def test_evidence_of_a_large_report_opens_too(open_report):
     page = open_report("large")
     page.locator("table.matrix td a.open").first.click()
-    assert page.get_by_role("dialog").get_by_role("heading", name="Invocations").is_visible()
+    expect(page.get_by_role("dialog").get_by_role("heading", name="Invocations")).to_be_visible()
 
 
 def test_address_with_a_case_opens_its_evidence(open_report):
     page = open_report("small")
     href = page.locator("table.matrix td a.open").nth(3).get_attribute("href")
     page = open_report("small", fragment=href)
-    assert page.get_by_role("dialog").is_visible()
+    expect(page.get_by_role("dialog")).to_be_visible()
 
 
 def test_without_scripts_the_evidence_is_on_the_page(open_report):
     page = open_report("small", java_script_enabled=False)
-    assert page.locator("#compare").is_hidden()
+    expect(page.locator("#compare")).to_be_hidden()
     href = page.locator("table.matrix td a.open").first.get_attribute("href")
     body = page.locator(f"[id='{href[1:]}']")
-    assert body.is_hidden()
+    expect(body).to_be_hidden()
     page.locator("details.case", has=body).locator("summary").click()
-    assert body.is_visible()
-    assert "Inference timings in us" in body.inner_text()
+    expect(body).to_be_visible()
+    expect(body).to_contain_text("Inference timings in us")
 
 
 def grid(page, name="results"):
@@ -232,21 +234,21 @@ def test_another_baseline_relative_figures_and_a_logarithmic_scale(open_report):
     cell = page.locator("td[data-label='gpu, 1 thread, native'][data-row]").first
     assert (cell.locator(".num").inner_text(), cell.locator(".vs").inner_text()) == ("6.45", "3.71\u00d7 CPU")
     page.get_by_label("Baseline", exact=True).select_option("c:xnnpack, 1 thread, native")
-    playwright_api.expect(cell.locator(".vs")).to_have_text("9.46\u00d7 baseline")
+    expect(cell.locator(".vs")).to_have_text("9.46\u00d7 baseline")
     page.get_by_label("Figures", exact=True).select_option("relative")
-    playwright_api.expect(cell.locator(".num")).to_have_text("9.46\u00d7")
-    playwright_api.expect(cell.locator(".vs")).to_have_text("6.45 ms")
+    expect(cell.locator(".num")).to_have_text("9.46\u00d7")
+    expect(cell.locator(".vs")).to_have_text("6.45 ms")
     before = float(cell.locator(".bar-fill").get_attribute("width"))
     page.get_by_label("Scale", exact=True).select_option("log")
-    playwright_api.expect(cell.locator(".bar-fill")).not_to_have_attribute("width", str(before))
+    expect(cell.locator(".bar-fill")).not_to_have_attribute("width", str(before))
     page.get_by_label("Baseline", exact=True).select_option("d:workstation")
-    playwright_api.expect(cell.locator(".num")).to_have_text("---\u00d7")
+    expect(cell.locator(".num")).to_have_text("---\u00d7")
 
 
 def test_matrix_of_a_large_report_is_unfolded_when_it_is_looked_at(open_report):
     page = open_report("large")
     block = page.locator(".model-block").last
-    assert block.locator("table").count() == 0
+    expect(block.locator("table")).to_have_count(0)
     block.scroll_into_view_if_needed()
     block.locator("table.matrix").wait_for()
 
@@ -291,7 +293,7 @@ def test_chart_shows_another_model_and_a_logarithmic_scale(open_report):
     figure = chart(open_report("small"), "latency")
     before = figure.locator("svg").inner_html()
     figure.get_by_label("model of").select_option(index=1)
-    playwright_api.expect(figure.locator(".drawing")).to_have_attribute("aria-label", re.compile("int8"))
+    expect(figure.locator(".drawing")).to_have_attribute("aria-label", re.compile("int8"))
     figure.get_by_label("logarithmic scale").check()
     figure.page.wait_for_function(
         "before => document.querySelector('#chart-latency svg').innerHTML !== before", arg=before
@@ -312,8 +314,8 @@ def test_pair_of_profiles_can_be_chosen(open_report):
     host = grid(page, "changes")
     assert "left the delegate" in column(host, "change")
     page.get_by_label("From → to").select_option("1")
-    assert page.locator("[data-pair='0']").is_hidden()
-    assert page.locator("[data-pair='1']").is_visible()
+    expect(page.locator("[data-pair='0']")).to_be_hidden()
+    expect(page.locator("[data-pair='1']")).to_be_visible()
     assert "left the delegate" not in column(host, "change")
 
 
@@ -373,24 +375,24 @@ def test_print_is_light_and_has_no_controls(open_report):
     page = open_report("small", color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     assert ground(page) == "rgb(255, 255, 255)"
-    assert page.locator("#compare").is_hidden()
-    assert page.locator("#theme").is_hidden()
-    assert page.locator(".virtual-banner").is_visible()
+    expect(page.locator("#compare")).to_be_hidden()
+    expect(page.locator("#theme")).to_be_hidden()
+    expect(page.locator(".virtual-banner")).to_be_visible()
 
 
 def test_hostile_names_stay_text(open_report):
     page = open_report("hostile")
     assert page.title() == HOSTILE_NAMES[0]
-    assert page.locator("img").count() == 0
+    expect(page.locator("img")).to_have_count(0)
     kinds = page.locator("body script").evaluate_all("scripts => scripts.map(script => script.type)")
     assert set(kinds) == {"application/json", "text/plain", ""}
     assert kinds.count("") == 1
-    assert page.locator("#comparison h3 bdi", has_text="<script>document.title='owned'</script>").count() == 1
+    expect(page.locator("#comparison h3 bdi", has_text="<script>document.title='owned'</script>")).to_have_count(1)
     for place in range(page.locator("table.matrix td a.open").count()):
         page.evaluate("dialog.close()")
         page.locator("table.matrix td a.open").nth(place).evaluate("link => link.click()")
-        assert page.get_by_role("dialog").is_visible()
-        assert page.locator("dialog img, dialog script").count() == 0
+        expect(page.get_by_role("dialog")).to_be_visible()
+        expect(page.locator("dialog img, dialog script")).to_have_count(0)
     assert page.title() == HOSTILE_NAMES[0]
 
 
@@ -401,8 +403,8 @@ def test_virtual_numbers_are_hatched_and_named(open_report):
     for place in range(marked.count()):
         cell = marked.nth(place)
         assert "gradient" in cell.evaluate("cell => getComputedStyle(cell).backgroundImage")
-        assert cell.locator(".badge.virtual").is_visible()
-    assert "no measurement" in page.locator(".virtual-banner").inner_text()
+        expect(cell.locator(".badge.virtual")).to_be_visible()
+    expect(page.locator(".virtual-banner")).to_contain_text("no measurement")
 
 
 def test_every_control_has_a_name_and_nothing_is_skipped_by_the_reader(open_report):

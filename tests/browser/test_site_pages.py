@@ -10,6 +10,8 @@ from orchestrator.bootstrap import Settings
 from orchestrator.cli.site import SiteRequest, build
 from orchestrator.store.opening import open_store
 
+expect = pytest.importorskip("playwright.sync_api").expect
+
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 AXE = Path(str(resources.files("axe_core_python") / "axe.min.js"))
 
@@ -68,7 +70,7 @@ def series_of(page):
 
 def test_overview_shows_the_worst_first_with_a_drawn_line(open_page):
     rows = rows_of(open_page())
-    assert rows.count() == 12
+    expect(rows).to_have_count(12)
     text = rows.first.inner_text()
     assert "Google Pixel 4" in text
     assert "not confirmed yet" in text
@@ -76,21 +78,21 @@ def test_overview_shows_the_worst_first_with_a_drawn_line(open_page):
     assert line["width"] > 50
     assert line["height"] > 5
     assert rows.first.locator(".spark-change").get_attribute("d").startswith("M")
-    assert rows.filter(has_text="virtual").count() == 4
+    expect(rows.filter(has_text="virtual")).to_have_count(4)
 
 
 def test_table_is_searched_chosen_from_and_sorted(open_page):
     page = open_page()
     rows = rows_of(page)
     page.get_by_label("Search").fill("pixel-6-a gpu")
-    assert rows.count() == 2
+    expect(rows).to_have_count(2)
     page.get_by_label("Search").fill("")
     page.get_by_text("Choose by").click()
     page.get_by_label("state", exact=True).select_option(label="expected")
-    assert rows.count() == 2
+    expect(rows).to_have_count(2)
     page.get_by_label("state", exact=True).select_option(label="all")
     page.get_by_label("real devices only").check()
-    assert rows.count() == 8
+    expect(rows).to_have_count(8)
     page.get_by_role("button", name="last figure").click()
     figures = [float(row.locator("td.n").first.inner_text()) for row in rows.all()]
     assert figures == sorted(figures)
@@ -99,10 +101,10 @@ def test_table_is_searched_chosen_from_and_sorted(open_page):
 def test_series_opens_from_the_overview_and_leads_to_its_report(open_page):
     page = open_page()
     series_of(page)
-    assert page.locator("table.nights-table tbody tr").count() == NIGHTS
-    assert page.locator("svg.nights .change-line").count() == 1
+    expect(page.locator("table.nights-table tbody tr")).to_have_count(NIGHTS)
+    expect(page.locator("svg.nights .change-line")).to_have_count(1)
     page.locator("svg.nights").hover()
-    assert "invocations" in page.locator(".readout").inner_text()
+    expect(page.locator(".readout")).to_contain_text("invocations")
     page.locator("table.nights-table a").first.click()
     page.wait_for_selector("#summary")
     assert page.get_by_role("heading", level=1).inner_text() == "nightly"
@@ -141,11 +143,11 @@ def test_no_page_is_wider_than_the_window(open_page, viewport):
 def test_without_scripts_there_are_lines_charts_and_links(open_page):
     page = open_page(java_script_enabled=False)
     rows = page.locator("noscript tbody tr, table.cards tbody tr")
-    assert rows.count() == 12
+    expect(rows).to_have_count(12)
     assert rows.first.locator("svg.spark .spark-line").bounding_box()["width"] > 50
     rows.first.locator("a").click()
-    assert page.locator("svg.nights").is_visible()
-    assert page.locator("#theme").is_hidden()
+    expect(page.locator("svg.nights")).to_be_visible()
+    expect(page.locator("#theme")).to_be_hidden()
 
 
 @pytest.mark.parametrize(("viewport", "scheme"), [(WIDE, "light"), (PHONE, "dark"), (WIDE, "dark"), (PHONE, "light")])
