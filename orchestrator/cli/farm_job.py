@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.measuring import equipment, expansion_of, reopen
+from orchestrator.cli.campaigns import files_of, terms_of
+from orchestrator.cli.measuring import equipment, expansion_of, reopen, turns_of
 from orchestrator.cli.result import one_line
 from orchestrator.config.farm_documents import read_plan
 from orchestrator.engine.campaign import CampaignRunner
@@ -24,15 +24,13 @@ from orchestrator.errors import (
     PlanError,
     StoreError,
 )
-from orchestrator.executors.local import ThreadExecutor
 from orchestrator.models.inspect import identify_model
 from orchestrator.planning import Expansion
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Claimed, FarmQueue
-from orchestrator.records.campaign import Campaign, CampaignStatus, Terms
+from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection, Plan
-from orchestrator.records.workload import Build
 
 #: What another try, here or on another host, may mend.
 _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
@@ -83,7 +81,7 @@ def _go_on(farm: Farm, job: PhoneJob, plan: Plan, host: str) -> Ended:
         reasons = dict.fromkeys(skip.reason for skip in expansion.skipped)
         return Ended(status="failed", note=one_line("nothing can be measured: " + "; ".join(reasons)))
     twins = list(farm.flex_builds(builds).values())
-    files = {model.sha256: str(model.path) for model in models} | _paths([*builds, *twins])
+    files = files_of(models, [*builds, *twins])
     stored = farm.store.campaign(job.campaign_id)
     if stored is None:
         stored = _begun(farm, job, plan, host, devices[0][1], expansion, files)
@@ -93,11 +91,6 @@ def _go_on(farm: Farm, job: PhoneJob, plan: Plan, host: str) -> Ended:
     # The campaign may have begun on another host, where the same contents lie elsewhere.
     campaign = replace(stored, terms=replace(stored.terms, files={**stored.terms.files, **files}))
     return _run(farm, campaign)
-
-
-def _paths(builds: Sequence[Build]) -> dict[str, str]:
-    paths = {str(build.sha256): str(build.path) for build in builds}
-    return paths | {item.sha256: str(item.path) for build in builds for item in build.companions}
 
 
 def _begun(
@@ -111,18 +104,7 @@ def _begun(
         plan_text=plan.text,
         seed=plan.seed,
         benchfarm_version=__version__,
-        terms=Terms(
-            limits=plan.limits,
-            timeout_s=plan.timeout_s,
-            stopping=plan.stopping,
-            budget_s=plan.budget_s,
-            quiet=plan.quiet,
-            sustained_s=plan.sustained_s,
-            may_reboot=plan.may_reboot,
-            search=plan.search,
-            files=files,
-            fingerprints={device.serial: device.fingerprint} if device.fingerprint else {},
-        ),
+        terms=terms_of(plan, [device], files),
         host=host,
         invocations=tuple(invocation for queue in expansion.invocations.values() for invocation in queue),
         skipped=expansion.skipped,
@@ -137,10 +119,7 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
         return Ended(status="succeeded", note="everything was stored already")
     models, builds, devices = reopen(farm, campaign, cases)
     services, workload = equipment(farm, campaign, models, builds)
-    runner = CampaignRunner(
-        services, farm.lease, ThreadExecutor(farm.cancelled), rescuer=farm.rescuer, quarantine=farm.quarantine
-    )
-    result = runner.run(workload, devices)
+    result = CampaignRunner(services, turns_of(farm, services)).run(workload, devices)
     if result.left:
         reasons = "; ".join(result.lost.values()) or "the phone gave up"
         return Ended(status="again", note=one_line(f"{result.stored} stored, {result.left} left: {reasons}"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,13 +10,14 @@ from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings, this_computer
+from orchestrator.cli.campaigns import new_campaign_id
 from orchestrator.cli.reports import report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult
 from orchestrator.engine.importing import ForeignRun, ImportResult
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.identity import Serial
 from orchestrator.records.run import Attachment, Outcome, RawOutput, ToolReport
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase, ToolName
@@ -77,7 +77,7 @@ def new_campaign(
 ) -> Campaign:
     """Return a campaign for imported runs, still without them."""
     return Campaign(
-        campaign_id=CampaignId(f"{farm.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"),
+        campaign_id=new_campaign_id(farm.clock.now()),
         name=name,
         created_at=farm.clock.now(),
         status=CampaignStatus.RUNNING,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import TypeVar
 from orchestrator import __version__
 from orchestrator.analysis.rounds import standings
 from orchestrator.bootstrap import Farm, Settings, litert_build, this_computer
+from orchestrator.cli.campaigns import files_of, new_campaign_id, terms_of
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import NamedFile, host_files
 from orchestrator.cli.progress import observer_for_stderr
@@ -22,15 +22,16 @@ from orchestrator.cli.stored import find_campaign
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
 from orchestrator.engine.events import DeviceNote, FileMoving
 from orchestrator.engine.flag_check import check_flags, learn_flags
+from orchestrator.engine.recovery import Turns
 from orchestrator.engine.rounds import open_works
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.executors.local import ThreadExecutor
 from orchestrator.planning import Expansion, expand, sentinel_case
 from orchestrator.ports import Device
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
@@ -186,28 +187,18 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
         models = list({model.sha256: model for model in (*reference, *models)}.values())
         twins = farm.flex_builds(builds)
         campaign = Campaign(
-            campaign_id=CampaignId(f"{farm.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"),
+            campaign_id=new_campaign_id(farm.clock.now()),
             name=plan.name,
             created_at=farm.clock.now(),
             status=CampaignStatus.RUNNING,
             plan_text=plan.text,
             seed=plan.seed,
             benchfarm_version=__version__,
-            terms=Terms(
-                limits=plan.limits,
-                timeout_s=plan.timeout_s,
-                stopping=plan.stopping,
-                budget_s=plan.budget_s,
-                quiet=plan.quiet,
-                sustained_s=plan.sustained_s,
-                may_reboot=plan.may_reboot,
-                search=plan.search,
-                parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
-                files={model.sha256: str(model.path) for model in models}
-                | {build.sha256: str(build.path) for build in (*builds, *twins.values())}
-                | {item.sha256: str(item.path) for build in builds for item in build.companions}
+            terms=terms_of(
+                plan,
+                [facts for _, facts in devices],
+                files_of(models, [*builds, *twins.values()])
                 | {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()},
-                fingerprints={facts.serial: facts.fingerprint for _, facts in devices if facts.fingerprint},
             ),
             host=this_computer(),
             invocations=tuple(
@@ -365,10 +356,7 @@ def _run(
     out: Path | None,
 ) -> CommandResult:
     services, workload = equipment(farm, campaign, models, builds)
-    runner = CampaignRunner(
-        services, farm.lease, ThreadExecutor(farm.cancelled), rescuer=farm.rescuer, quarantine=farm.quarantine
-    )
-    result = runner.run(workload, devices)
+    result = CampaignRunner(services, turns_of(farm, services)).run(workload, devices)
     return _summary(farm, result, out)
 
 
@@ -402,6 +390,11 @@ def equipment(
     for serial, reason in farm.left_out.items():
         observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
     return services, workload
+
+
+def turns_of(farm: Farm, services: Services) -> Turns:
+    """Return what gives a campaign's devices their turns on this computer."""
+    return Turns(services, farm.lease, ThreadExecutor(farm.cancelled), rescuer=farm.rescuer, quarantine=farm.quarantine)
 
 
 def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandResult:

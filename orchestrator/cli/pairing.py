@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,19 +13,19 @@ from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount
 from orchestrator.analysis.pairs import CLAIM_LEVEL, threshold_for
 from orchestrator.bootstrap import Farm, Settings, this_computer
+from orchestrator.cli.campaigns import files_of, new_campaign_id, terms_of
 from orchestrator.cli.comparing import Output, load_measured, rendered
 from orchestrator.cli.host_files import host_files
-from orchestrator.cli.measuring import equipment, expansion_of, identify, reopen
+from orchestrator.cli.measuring import equipment, expansion_of, identify, reopen, turns_of
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.errors import PlanError, UsageError
-from orchestrator.executors.local import ThreadExecutor
 from orchestrator.ports import Device
 from orchestrator.quantities import parse_seconds
-from orchestrator.records.campaign import Campaign, CampaignStatus, Terms
+from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, content_key
+from orchestrator.records.identity import content_key
 from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import Plan
 from orchestrator.records.verdict import ComparisonOutcome
@@ -169,25 +168,16 @@ def prepare(farm: Farm, request: AbRequest, devices: Sequence[tuple[Device, Devi
         budget_s=request.budget_s,
     )
     known = {case.case_key: case for pair in pairs for case in pair}
-    files |= {model.sha256: str(model.path) for model in models.values()}
-    files |= {build.sha256: str(build.path) for build in builds.values()}
-    files |= {item.sha256: str(item.path) for build in builds.values() for item in build.companions}
+    files |= files_of(models.values(), builds.values())
     campaign = Campaign(
-        campaign_id=CampaignId(f"{farm.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"),
+        campaign_id=new_campaign_id(farm.clock.now()),
         name=request.name,
         created_at=farm.clock.now(),
         status=CampaignStatus.RUNNING,
         plan_text="---\n".join(plan.text for plan in plans),
         seed=request.seed,
         benchfarm_version=__version__,
-        terms=Terms(
-            limits=plans[0].limits,
-            timeout_s=plans[0].timeout_s,
-            files=files,
-            quiet=plans[0].quiet,
-            pairing=pairing,
-            fingerprints={facts.serial: facts.fingerprint for _, facts in devices if facts.fingerprint},
-        ),
+        terms=replace(terms_of(plans[0], [facts for _, facts in devices], files), pairing=pairing),
         host=this_computer(),
         invocations=first_invocations(pairing, known, seed=request.seed),
     )
@@ -227,10 +217,7 @@ def _run(
     devices: Sequence[tuple[Device, DeviceFacts]],
 ) -> CampaignResult:
     services, workload = equipment(farm, campaign, models, builds)
-    runner = AbRunner(
-        services, farm.lease, ThreadExecutor(farm.cancelled), rescuer=farm.rescuer, quarantine=farm.quarantine
-    )
-    return runner.run(workload, devices)
+    return AbRunner(services, turns_of(farm, services)).run(workload, devices)
 
 
 def pair_comparison(farm: Farm, campaign: Campaign) -> Comparison:

@@ -23,7 +23,7 @@ from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceNot
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InterruptedByUserError
-from orchestrator.ports import Device, Executor, Lease, Quarantine, Rescuer, Store
+from orchestrator.ports import Device, Store
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, Serial
@@ -142,20 +142,9 @@ class PairProgress:
 class AbRunner:
     """Runs what a stored A/B campaign still lacks, a job for each device as in any campaign."""
 
-    def __init__(
-        self,
-        services: Services,
-        lease: Lease,
-        executor: Executor,
-        *,
-        rescuer: Rescuer | None = None,
-        quarantine: Quarantine | None = None,
-    ) -> None:
+    def __init__(self, services: Services, turns: Turns) -> None:
         self._services = services
-        self._lease = lease
-        self._executor = executor
-        self._rescuer = rescuer
-        self._quarantine = quarantine
+        self._turns = turns
 
     def run(self, workload: Workload, devices: Sequence[tuple[Device, DeviceFacts]]) -> CampaignResult:
         """Run all pairs that the devices' pilots ask for; raises as ``CampaignRunner.run``."""
@@ -182,14 +171,7 @@ class AbRunner:
         ]
         status = CampaignStatus.INTERRUPTED
         try:
-            Turns(
-                self._services,
-                self._lease,
-                self._executor,
-                rescuer=self._rescuer,
-                quarantine=self._quarantine,
-                may_reboot=campaign.terms.may_reboot,
-            ).run(turns, lost)
+            self._turns.run(turns, lost, may_reboot=campaign.terms.may_reboot)
             if self._services.cancelled.is_set():
                 raise InterruptedByUserError
             if not lost:

@@ -14,7 +14,7 @@ from orchestrator.engine.recovery import Turns
 from orchestrator.engine.rounds import OpenWork, open_works
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InterruptedByUserError
-from orchestrator.ports import Device, Executor, Lease, Quarantine, Rescuer
+from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
@@ -39,20 +39,9 @@ class CampaignResult:
 class CampaignRunner:
     """Runs what a stored campaign still lacks."""
 
-    def __init__(
-        self,
-        services: Services,
-        lease: Lease,
-        executor: Executor,
-        *,
-        rescuer: Rescuer | None = None,
-        quarantine: Quarantine | None = None,
-    ) -> None:
+    def __init__(self, services: Services, turns: Turns) -> None:
         self._services = services
-        self._lease = lease
-        self._executor = executor
-        self._rescuer = rescuer
-        self._quarantine = quarantine
+        self._turns = turns
 
     def run(self, workload: Workload, devices: Sequence[tuple[Device, DeviceFacts]]) -> CampaignResult:
         """Run every invocation that isn't stored yet, on the devices that are there.
@@ -87,14 +76,7 @@ class CampaignRunner:
         ]
         status = CampaignStatus.INTERRUPTED
         try:
-            Turns(
-                self._services,
-                self._lease,
-                self._executor,
-                rescuer=self._rescuer,
-                quarantine=self._quarantine,
-                may_reboot=campaign.terms.may_reboot,
-            ).run(turns, lost)
+            self._turns.run(turns, lost, may_reboot=campaign.terms.may_reboot)
             if self._services.cancelled.is_set():
                 raise InterruptedByUserError
             if not any(work.invocations for work in self._open(workload).values()):

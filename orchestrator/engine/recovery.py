@@ -52,7 +52,6 @@ class Turns:
         *,
         rescuer: Rescuer | None = None,
         quarantine: Quarantine | None = None,
-        may_reboot: bool = False,
     ) -> None:
         """Without a rescuer, a device that is lost is given up at once."""
         self._services = services
@@ -60,16 +59,23 @@ class Turns:
         self._executor = executor
         self._rescuer = rescuer
         self._quarantine = quarantine
-        self._may_reboot = may_reboot
+        self._may_reboot = False
         #: Devices that work, or are about to; one that is waited for isn't among them.
         self._working: set[Serial] = set()
         self._lock = threading.Lock()
 
-    def run(self, turns: Sequence[tuple[Device, Callable[[], Work]]], lost: MutableMapping[Serial, str]) -> None:
+    def run(
+        self,
+        turns: Sequence[tuple[Device, Callable[[], Work]]],
+        lost: MutableMapping[Serial, str],
+        *,
+        may_reboot: bool = False,
+    ) -> None:
         """Do all devices' work; ``lost`` gets those that were given up, with the reason.
 
         Raises what the executor raises: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
         """
+        self._may_reboot = may_reboot
         # This computer drives the phones: measured at the same time, its figures would be adb's.
         for is_host in (False, True):
             now = [(device, begin) for device, begin in turns if (device.kind is DeviceKind.HOST) is is_host]

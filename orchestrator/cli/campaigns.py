@@ -1,0 +1,43 @@
+"""What every new campaign has: an id, its terms as a plan says them, and where its files lie on this computer."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from orchestrator.records.campaign import Terms
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import CampaignId
+from orchestrator.records.plan import Plan
+from orchestrator.records.workload import Build, Model
+
+
+def new_campaign_id(at: datetime) -> CampaignId:
+    """Return an id that sorts by its moment and that no other campaign has."""
+    return CampaignId(f"{at:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}")
+
+
+def files_of(models: Iterable[Model], builds: Iterable[Build]) -> dict[str, str]:
+    """Return where models, programs and the libraries beside these lie, by sha256."""
+    builds = list(builds)
+    files = {str(model.sha256): str(model.path) for model in models}
+    files |= {str(build.sha256): str(build.path) for build in builds}
+    return files | {item.sha256: str(item.path) for build in builds for item in build.companions}
+
+
+def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str]) -> Terms:
+    """Return the terms of a plan's campaign on these devices."""
+    return Terms(
+        limits=plan.limits,
+        timeout_s=plan.timeout_s,
+        stopping=plan.stopping,
+        budget_s=plan.budget_s,
+        quiet=plan.quiet,
+        sustained_s=plan.sustained_s,
+        may_reboot=plan.may_reboot,
+        search=plan.search,
+        parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
+        files=files,
+        fingerprints={facts.serial: facts.fingerprint for facts in devices if facts.fingerprint},
+    )
