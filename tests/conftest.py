@@ -16,6 +16,23 @@ if TYPE_CHECKING:
     from orchestrator.virtual.farm import VirtualLab
 
 DEBIAN_ADB = Path("/usr/bin/adb")
+#: Here tests wait for real servers and browsers, which a busy machine may starve past every deadline.
+AGAINST_SERVERS = ("browser", "e2e", "wire")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give a failed test against real servers one more try; the summary tells of the first."""
+    folder = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(folder).parts[0] in AGAINST_SERVERS:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print why a first try failed: such a test, or what it tests, is to be mended."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.write_sep("_", f"first try of {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
 
 
 def poll_until(claim: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
