@@ -1,0 +1,28 @@
+"""From a plan and the devices that are there to what is measured: choice, cases, skips, order, shares. Pure."""
+
+from __future__ import annotations
+
+from orchestrator.planning.expansion import Expansion, HostFiles, expand, sentinel_case, without
+from orchestrator.planning.order import cold_rounds, least_duration_s, order_invocations
+from orchestrator.planning.programs import USUAL_THREADS, USUAL_TOOL, core_count, threads_for, tools_for
+from orchestrator.planning.skips import NoBuild, Skip, mode_skip, skip_reason
+
+__all__ = [
+    "USUAL_THREADS",
+    "USUAL_TOOL",
+    "Expansion",
+    "HostFiles",
+    "NoBuild",
+    "Skip",
+    "cold_rounds",
+    "core_count",
+    "expand",
+    "least_duration_s",
+    "mode_skip",
+    "order_invocations",
+    "sentinel_case",
+    "skip_reason",
+    "threads_for",
+    "tools_for",
+    "without",
+]

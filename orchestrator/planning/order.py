@@ -1,0 +1,71 @@
+"""In which order a device runs its invocations, and how long they take at the least."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.records.campaign import Invocation
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import Order, Plan
+from orchestrator.records.start import cold_numbers
+from orchestrator.records.workload import Case, Pass
+
+#: Rounds of cold starts where no fixed number is given.
+_COLD_ROUNDS: Final = 3
+#: What one invocation costs beside its inferences: start, load, probes before and after.
+_OVERHEAD_S: Final = 3.0
+
+
+def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
+    """Return the seconds that a device's queue takes at the least: when nothing is added, and when all is."""
+    least = sum(least_duration_s(item, sustained_s=plan.sustained_s) for item in queue)
+    if plan.stopping is None:
+        return least, least
+    beyond = plan.stopping.most - plan.invocations
+    added = sum(beyond * least_duration_s(item) for item in queue if item.run_pass is Pass.TIMING and item.number == 0)
+    return least, least + (added if plan.budget_s is None else min(added, plan.budget_s))
+
+
+def least_duration_s(invocation: Invocation, *, sustained_s: float = 0.0) -> float:
+    """Seconds that an invocation takes at the least; that of the pass ``sustained`` stands for all of them."""
+    case = invocation.case
+    if invocation.run_pass is Pass.SUSTAINED:
+        return sustained_s
+    if invocation.run_pass is Pass.COLD:
+        return _OVERHEAD_S
+    return _OVERHEAD_S + case.warmup_min_secs + case.min_secs
+
+
+def cold_rounds(plan: Plan) -> int:
+    """Return how many rounds of its stages the pass ``cold`` has."""
+    return plan.invocations if plan.stopping is None else min(plan.invocations, _COLD_ROUNDS)
+
+
+def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tuple[Invocation, ...]:
+    """Return a device's invocations: timing round by round, then each further pass, case by case.
+
+    A further pass has one invocation of each case; ``cold`` has as many rounds of its stages as timing has invocations.
+    ``sustained`` comes last, because it heats; its one invocation stands for all that fit into its time.
+    """
+    passes = [run_pass for run_pass in plan.passes if run_pass is not Pass.TIMING]
+    passes.sort(key=lambda run_pass: run_pass is Pass.SUSTAINED)
+    further = [
+        Invocation(case=case, run_pass=run_pass, number=number)
+        for run_pass in passes
+        for case in cases
+        for number in (cold_numbers(case, cold_rounds(plan)) if run_pass is Pass.COLD else (0,))
+    ]
+    rounds = range(plan.invocations) if Pass.TIMING in plan.passes else range(0)
+    if plan.order is Order.SEQUENTIAL:
+        timing = [Invocation(case=case, run_pass=Pass.TIMING, number=number) for case in cases for number in rounds]
+        return (*timing, *further)
+    # The order is for spreading drift, not for secrecy.
+    shuffler = random.Random(f"{plan.seed}:{serial}")  # noqa: S311
+    timing = []
+    for number in rounds:
+        shuffled = list(cases)
+        shuffler.shuffle(shuffled)
+        timing += [Invocation(case=case, run_pass=Pass.TIMING, number=number) for case in shuffled]
+    return (*timing, *further)

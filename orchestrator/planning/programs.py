@@ -1,0 +1,89 @@
+"""Which program measures on which kind of device, with which delegates and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.plan import Plan
+from orchestrator.records.workload import DelegateName, ToolName
+
+#: Which delegates each program has, by the kind of device it runs on.
+DELEGATES: Final[Mapping[tuple[ToolName, DeviceKind], frozenset[DelegateName]]] = {
+    (tool, DeviceKind.ANDROID): frozenset(
+        {
+            DelegateName.CPU,
+            DelegateName.XNNPACK,
+            DelegateName.GPU,
+            DelegateName.NNAPI,
+            DelegateName.HEXAGON,
+            DelegateName.EXTERNAL,
+        }
+    )
+    for tool in (ToolName.NATIVE, ToolName.APK)
+} | {
+    (ToolName.PERF_OPTIONS, DeviceKind.ANDROID): frozenset(
+        {DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NNAPI, DelegateName.HEXAGON}
+    ),
+    (ToolName.LITERT_NATIVE, DeviceKind.ANDROID): frozenset({DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NPU}),
+    (ToolName.NATIVE, DeviceKind.HOST): frozenset(
+        {DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.EXTERNAL}
+    ),
+    (ToolName.LITERT, DeviceKind.HOST): frozenset({DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NPU}),
+    (ToolName.IOS_APP, DeviceKind.IOS): frozenset(
+        {DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.COREML}
+    ),
+}
+
+#: What a device is measured with when the plan names no program.
+USUAL_TOOL: Final[Mapping[DeviceKind, ToolName]] = {
+    DeviceKind.ANDROID: ToolName.NATIVE,
+    DeviceKind.HOST: ToolName.LITERT,
+    DeviceKind.IOS: ToolName.IOS_APP,
+}
+
+#: As many as the public reference figures were measured with.
+USUAL_THREADS: Final = 4
+
+#: What benchmark_model_performance_options tries on the CPU; every other option of it has one thread.
+OPTION_THREADS: Final = (1, 2, 4)
+
+
+def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
+    """Return the programs that a plan means for a kind of device.
+
+    Of several programs, those that don't exist for this kind are meant for other devices; where none of them does, all
+    are returned, to be skipped with a reason.
+    """
+    if not plan.matrix.tools:
+        return (USUAL_TOOL.get(kind, ToolName.NATIVE),)
+    fitting = tuple(tool for tool in plan.matrix.tools if (tool, kind) in DELEGATES)
+    return fitting or plan.matrix.tools
+
+
+def threads_for(plan: Plan, facts: DeviceFacts) -> tuple[int, ...]:
+    """Return the thread counts that a plan means for a device."""
+    return plan.matrix.threads or (min(USUAL_THREADS, core_count(facts) or USUAL_THREADS),)
+
+
+def threads_of(plan: Plan, facts: DeviceFacts, tool: ToolName, delegate: DelegateName) -> tuple[int, ...]:
+    """Return the thread counts of a program that chooses them itself, else the plan's."""
+    if tool is not ToolName.PERF_OPTIONS:
+        return threads_for(plan, facts)
+    if delegate not in {DelegateName.CPU, DelegateName.XNNPACK}:
+        return (1,)
+    cores = core_count(facts)
+    return plan.matrix.threads or tuple(count for count in OPTION_THREADS if not cores or count <= cores)
+
+
+def option_flags(tool: ToolName, delegate: DelegateName) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Return a set of flags for each way in which a program tries a delegate by itself."""
+    if tool is ToolName.PERF_OPTIONS and delegate is DelegateName.GPU:
+        return tuple((("gpu_precision_loss_allowed", value),) for value in ("true", "false"))
+    return ((),)
+
+
+def core_count(facts: DeviceFacts) -> int:
+    """Return how many cores a device has, 0 when that isn't known."""
+    return sum(len(cluster.cpus) for cluster in facts.clusters)
