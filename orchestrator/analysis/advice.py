@@ -94,8 +94,8 @@ def advise(cases: Sequence[AdviceCase], *, inferences: int | None = None) -> Adv
     """Return all advice, model by model; ``inferences`` is how many an app makes with one start."""
     judged = [item for item in cases if item.result.is_judged]
     lines: list[Advice] = []
-    for model in dict.fromkeys(item.case.model_sha256 for item in cases):
-        own = [item for item in judged if item.case.model_sha256 == model]
+    for of_model in _by(cases, lambda item: item.case.model_sha256).values():
+        own = [item for item in of_model if item.result.is_judged]
         groups = _by(own, lambda item: item.case.serial)
         if len(groups) > 1:
             lines += _fleet(groups)
@@ -103,7 +103,7 @@ def advise(cases: Sequence[AdviceCase], *, inferences: int | None = None) -> Adv
             for rule in (_best, _pareto, _threads, _over_big_cores, _not_worth_it, _partial, _not_detectable):
                 lines += rule(members)
             lines += _break_even(members, inferences)
-        lines += _wrong([item for item in cases if item.case.model_sha256 == model])
+        lines += _wrong(of_model)
     lines += _quantised(judged)
     return AdviceReport(
         lines=tuple(lines), judged=len(judged), cases=len(cases), is_virtual=any(item.is_virtual for item in cases)
@@ -117,14 +117,13 @@ def fleet_choice(groups: Mapping[str, Sequence[AdviceCase]]) -> tuple[str, dict[
     on every phone.
     """
     shared = set.intersection(*({item.name for item in members} for members in groups.values())) if groups else set()
-    regrets: dict[str, dict[str, float]] = {}
-    for name in sorted(shared):
-        regrets[name] = {
-            serial: next(item.center_us for item in members if item.name == name)
-            / min(item.center_us for item in members)
-            - 1
-            for serial, members in groups.items()
-        }
+    regrets: dict[str, dict[str, float]] = {name: {} for name in sorted(shared)}
+    for serial, members in groups.items():
+        # Of two alike (builds, for example) the first counts.
+        centers = {item.name: item.center_us for item in reversed(members)}
+        least = min(item.center_us for item in members)
+        for name, of_name in regrets.items():
+            of_name[serial] = centers[name] / least - 1
     if not regrets:
         return None
     best = min(regrets, key=lambda name: (max(regrets[name].values()), sum(regrets[name].values()), name))

@@ -19,6 +19,7 @@ from orchestrator.records.run import DelegateEvidence, RunRecord, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE, RunSamples, Sample
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
+from orchestrator.report.collector import without_collector
 from orchestrator.report.curves import diff_pairs, sustained_rows, worst_grade
 from orchestrator.report.data import (
     BestMark,
@@ -46,6 +47,7 @@ _MODEL_SUFFIX = ".tflite"
 _MOST_LOOKS = 120
 
 
+@without_collector
 def build_report_data(
     *,
     campaigns: Sequence[Campaign],

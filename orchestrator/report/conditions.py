@@ -46,11 +46,9 @@ def clocks_text(state: DeviceState | None) -> str:
     """Return each cluster's clock of its limit in MHz: ``cpu0 1210/1766, cpu4 2170/2803``."""
     if state is None or not (state.clock_khz or state.clock_limit_khz):
         return NOTHING
-    parts = []
-    for cpu in sorted({*state.clock_khz, *state.clock_limit_khz}):
-        clock, limit = (
-            NOTHING if khz is None else f"{khz / _KHZ_PER_MHZ:.0f}"
-            for khz in (state.clock_khz.get(cpu), state.clock_limit_khz.get(cpu))
-        )
-        parts.append(f"cpu{cpu} {clock}/{limit}")
-    return ", ".join(parts)
+    clocks, limits = state.clock_khz, state.clock_limit_khz
+    return ", ".join(f"cpu{cpu} {_mhz(clocks.get(cpu))}/{_mhz(limits.get(cpu))}" for cpu in sorted({*clocks, *limits}))
+
+
+def _mhz(khz: int | None) -> str:
+    return NOTHING if khz is None else f"{khz / _KHZ_PER_MHZ:.0f}"

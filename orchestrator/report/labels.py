@@ -8,6 +8,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.identity import CaseKey
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.records.workload import Build, Case, DelegateName
 
@@ -28,6 +29,21 @@ STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.UNTIMED: "no timing pass",
 }
 
+#: What a comparison of outputs came to, as a badge says it, and the badge's colour.
+PARITY_WORDS: Final[Mapping[ParityVerdict, str]] = {
+    ParityVerdict.SAME: "outputs agree",
+    ParityVerdict.DRIFT: "outputs drift",
+    ParityVerdict.WRONG: "outputs wrong",
+    ParityVerdict.DEGENERATE: "outputs tell nothing",
+    ParityVerdict.UNREADABLE: "outputs not compared",
+}
+PARITY_CLASSES: Final[Mapping[ParityVerdict, str]] = {
+    ParityVerdict.SAME: "p-same",
+    ParityVerdict.DRIFT: "p-drift",
+    ParityVerdict.WRONG: "p-wrong",
+    ParityVerdict.DEGENERATE: "p-unknown",
+    ParityVerdict.UNREADABLE: "p-unknown",
+}
 _CPU_DELEGATES: Final = frozenset({DelegateName.CPU, DelegateName.XNNPACK})
 #: What shows that two cases differ although delegate, threads, tool and flags are the same.
 _FINE_ASPECTS: Final[tuple[tuple[str, Callable[[Case], object]], ...]] = (

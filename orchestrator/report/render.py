@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -20,13 +19,13 @@ from orchestrator.records.verdict import Severity
 from orchestrator.report.advice import advice_of
 from orchestrator.report.chart_rows import ChartRow, chart_rows
 from orchestrator.report.charts import ChartSpec, chart_specs
-from orchestrator.report.conditions import battery_text, clocks_text, hottest_text
-from orchestrator.report.data import BestMark, FindingRow, LogExcerpt, ReportData, ResultRow
-from orchestrator.report.escapes import visible, visible_block
+from orchestrator.report.collector import without_collector
+from orchestrator.report.data import BestMark, FindingRow, ReportData, ResultRow
+from orchestrator.report.escapes import visible
+from orchestrator.report.evidence import case_evidence, moment_text
 from orchestrator.report.grids import Grid
 from orchestrator.report.guide_table import GuideTable
-from orchestrator.report.labels import SHORT_HASH, STATUS_WORDS, column_decimals, fallback_words
-from orchestrator.report.logs import LOG_CHARACTERS, shorter
+from orchestrator.report.labels import STATUS_WORDS, column_decimals, fallback_words
 from orchestrator.report.matrix import OWN_FIGURE, MatrixTable, figures_decimals, matrix_tables
 from orchestrator.report.packing import pack
 from orchestrator.report.pictures import has_chart_data, packed_runtime
@@ -41,7 +40,6 @@ from orchestrator.report.tables import (
     reference_lines,
     spread_text,
 )
-from orchestrator.report.traces import condition_traces, sample_traces
 from orchestrator.resources import data_folder
 from orchestrator.units import US_PER_MS, format_bytes, format_duration, format_latency
 
@@ -50,9 +48,6 @@ from orchestrator.units import US_PER_MS, format_bytes, format_duration, format_
 _LAID_OUT_CASES: Final = 60
 #: Cases whose evidence is folded together: enough for it to fold well, few enough to unfold at once.
 _EVIDENCE_SIZE: Final = 25
-#: Characters of logs in one report, shared among its cases; what is left of a share below the least isn't worth it.
-_LOG_BUDGET: Final = 3_000_000
-_LEAST_LOG: Final = 400
 _AS_MEANT: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNTIMED})
 _SHOWN_CASES: Final = 8
 _MOST_TROUBLED: Final = 200
@@ -62,12 +57,6 @@ _REFERENCE_WORDS: Final = {
     "gpu": "GPU",
     "nnapi": "NNAPI",
 }
-
-
-class _Block(str):
-    """Text of several lines, already visible; escaped like any other text."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +77,7 @@ class _MatrixBlock:
     lines: int
 
 
+@without_collector
 def render_html(data: ReportData, *, title: str, cache_folder: Path | None = None, library: str = "") -> str:
     """Return the report as one HTML file: no reference to anything outside of it, styles and scripts inside.
 
@@ -101,7 +91,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     decimals = _decimals(data.results)
     folds = _data_folds(grids, sets, charts)
     blocks = list(_matrix_blocks(data, folds, decimals=decimals, is_laid_out=is_laid_out))
-    evidence = list(_evidence(data.results, decimals))
+    evidence = list(case_evidence(data.results, decimals))
     if not is_laid_out:
         folds |= {
             f"evidence-{place}": pack(evidence[place * _EVIDENCE_SIZE : (place + 1) * _EVIDENCE_SIZE])
@@ -209,19 +199,6 @@ def _title_of(table: MatrixTable) -> str:
     return table.model.label
 
 
-def _evidence(rows: Sequence[ResultRow], decimals: Mapping[str, int]) -> Iterable[tuple[str, str]]:
-    """Yield the title and the HTML of each case's evidence."""
-    template = _environment().get_template("evidence.html.j2")
-    characters = _log_characters(len(rows))
-
-    def log_of(log: LogExcerpt) -> LogExcerpt | None:
-        return _log_for_page(log, characters)
-
-    for row in rows:
-        html = template.render(row=row, decimals=decimals, log_of=log_of, traces=condition_traces(row.invocations))
-        yield visible(row.model.label), html
-
-
 def _baselines(data: ReportData) -> Mapping[str, Sequence[str]]:
     """Return what figures can be compared with: the configurations and the devices that have a judged figure."""
     judged = [row for row in data.results if row.result.is_judged]
@@ -257,21 +234,6 @@ def _finding_groups(rows: Sequence[ResultRow]) -> Sequence[_FindingGroup]:
     return [_FindingGroup(first=firsts[key], rows=groups[key]) for key in keys]
 
 
-def _log_characters(case_count: int) -> int:
-    """Return how many characters of log each case may show; 0 when its share would be too little to read."""
-    share = min(LOG_CHARACTERS, _LOG_BUDGET // max(1, case_count))
-    return share if share >= _LEAST_LOG else 0
-
-
-def _log_for_page(log: LogExcerpt, characters: int) -> LogExcerpt | None:
-    if characters == 0:
-        return None
-    short = shorter(log, characters)
-    return LogExcerpt(
-        text=_Block(visible_block(short.text)), total_bytes=short.total_bytes, left_out_bytes=short.left_out_bytes
-    )
-
-
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
@@ -286,15 +248,10 @@ def _environment() -> jinja2.Environment:
         "ms": figure_ms,
         "size": format_bytes,
         "duration": format_duration,
-        "moment": _moment,
-        "traces": sample_traces,
-        "short": lambda text: text[:SHORT_HASH],
+        "moment": moment_text,
         "quality": quality_text,
         "delegate": delegate_text,
         "spread": spread_text,
-        "hottest": hottest_text,
-        "battery": battery_text,
-        "clocks": clocks_text,
         "clusters": _clusters_text,
         "latency": format_latency,
         "change": _change_text,
@@ -329,10 +286,6 @@ def _change_text(difference: float | None) -> str:
 
 def _state_class(change: SiteChange) -> str:
     return STATE_CLASSES.get(change.state, "v-warning")
-
-
-def _moment(moment: datetime | None) -> str:
-    return NOTHING if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _clusters_text(clusters: Sequence[CpuCluster]) -> str:

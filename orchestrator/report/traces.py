@@ -30,7 +30,7 @@ class Trace:
     last: float
     #: How long from the first point to the last.
     duration_s: float
-    #: As SVG's ``points`` has them.
+    #: As SVG's ``points`` has them; empty when the quantity never changed.
     points: str
 
 
@@ -71,11 +71,12 @@ def _trace(name: str, unit: str, points: Sequence[tuple[float, float]]) -> Trace
     values = [value for _, value in points]
     low, high = min(values), max(values)
     duration_s = points[-1][0] - points[0][0]
-    places = []
-    for at, value in points:
-        x = (at - points[0][0]) / duration_s * WIDTH if duration_s > 0 else 0.0
-        y = HEIGHT - 4 - (value - low) / (high - low) * (HEIGHT - 8) if high > low else HEIGHT / 2
-        places.append(f"{x:.1f},{y:.1f}")
-    return Trace(
-        name=name, unit=unit, low=low, high=high, last=values[-1], duration_s=duration_s, points=" ".join(places)
-    )
+    line = _line(points, low, high) if high > low else ""
+    return Trace(name=name, unit=unit, low=low, high=high, last=values[-1], duration_s=duration_s, points=line)
+
+
+def _line(points: Sequence[tuple[float, float]], low: float, high: float) -> str:
+    start, end = points[0][0], points[-1][0]
+    x_scale = WIDTH / (end - start) if end > start else 0.0
+    y_scale = (HEIGHT - 8) / (high - low)
+    return " ".join(f"{(at - start) * x_scale:.1f},{HEIGHT - 4 - (value - low) * y_scale:.1f}" for at, value in points)
