@@ -5,7 +5,7 @@ Grammar (words in any case; ``not`` binds tighter than ``and``, which binds tigh
     claim      = claim "or" claim | claim "and" claim | "not" claim | "(" claim ")" | comparison | flag
     comparison = name ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=") value
     flag       = a name whose value is true or false:  rooted, virtual, emulator
-    name       = one of FIELDS, or a system property (any name with a dot: ro.board.platform)
+    name       = one of FIELDS, ``pool``, ``tag``, or a system property (any name with a dot: ro.board.platform)
     value      = a word, or text in single or double quotes; for = and != of texts, * and ? stand for any characters
 
 What isn't known of a device is neither true nor false: a claim that depends on it doesn't hold, nor does its opposite.
@@ -17,9 +17,9 @@ import difflib
 import fnmatch
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_bytes
@@ -28,6 +28,28 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 Kind = Literal["text", "texts", "number", "version", "bytes", "truth"]
 _TEXT_MAX: Final = 1000
 _DEPTH_MAX: Final = 20
+
+
+class Labels(Protocol):
+    """What people say about a device: none of it can be seen."""
+
+    @property
+    def pools(self) -> Sequence[str]:
+        """Pools that it belongs to."""
+        ...
+
+    @property
+    def tags(self) -> Sequence[str]:
+        """What else is said of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoLabels:
+    """A device of which nobody said anything."""
+
+    pools: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +87,11 @@ FIELDS: Final[Mapping[str, _Field]] = {
     "manufacturer": _Field("text", lambda facts: facts.manufacturer or None),
     "codename": _Field("text", lambda facts: facts.codename or None),
 }
+#: What is said of a device rather than seen of it.
+_LABELS: Final[Mapping[str, Callable[[Labels], Sequence[str]]]] = {
+    "pool": lambda labels: labels.pools,
+    "tag": lambda labels: labels.tags,
+}
 
 _ORDERED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -78,9 +105,9 @@ class _Comparison:
     symbol: str
     value: object
 
-    def judge(self, facts: DeviceFacts) -> bool | None:
+    def judge(self, facts: DeviceFacts, labels: Labels) -> bool | None:
         field = _field(self.name)
-        actual = field.read(facts)
+        actual = tuple(_LABELS[self.name](labels)) if self.name in _LABELS else field.read(facts)
         if actual is None:
             return None
         if field.kind == "text":
@@ -100,8 +127,8 @@ class _Comparison:
 class _Not:
     claim: _Claim
 
-    def judge(self, facts: DeviceFacts) -> bool | None:
-        result = self.claim.judge(facts)
+    def judge(self, facts: DeviceFacts, labels: Labels) -> bool | None:
+        result = self.claim.judge(facts, labels)
         return None if result is None else not result
 
 
@@ -112,8 +139,8 @@ class _Join:
     decisive: bool
     claims: tuple[_Claim, ...]
 
-    def judge(self, facts: DeviceFacts) -> bool | None:
-        results = [claim.judge(facts) for claim in self.claims]
+    def judge(self, facts: DeviceFacts, labels: Labels) -> bool | None:
+        results = [claim.judge(facts, labels) for claim in self.claims]
         if self.decisive in results:
             return self.decisive
         return None if None in results else not self.decisive
@@ -129,9 +156,14 @@ class Predicate:
     text: str
     claim: _Claim
 
-    def holds(self, facts: DeviceFacts) -> bool:
-        """Whether the claim is known to be true of a device."""
-        return self.claim.judge(facts) is True
+    def holds(self, facts: DeviceFacts, labels: Labels | None = None) -> bool:
+        """Whether the claim is known to be true of a device; without labels it is in no pool and has no tag."""
+        return self.claim.judge(facts, labels or NoLabels()) is True
+
+
+def value_of(name: str, facts: DeviceFacts) -> object:
+    """Return a fact or a system property by its name in claims, None when it isn't known; KeyError for no such name."""
+    return _field(name).read(facts)
 
 
 def parse_predicate(text: str) -> Predicate:
@@ -152,6 +184,8 @@ def _matches(actual: str, pattern: str) -> bool:
 def _field(name: str) -> _Field:
     if "." in name:
         return _Field("text", lambda facts: facts.properties.get(name))
+    if name in _LABELS:
+        return _Field("texts", lambda facts: None)
     return FIELDS[name]
 
 
@@ -247,9 +281,9 @@ class _Parser:
         name = token.text.lower() if "." not in token.text else token.text
         if token.kind != "word":
             raise self._fault(token, "the name of a fact is expected")
-        if "." not in name and name not in FIELDS:
-            near = difflib.get_close_matches(name, list(FIELDS), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(FIELDS)}"
+        if "." not in name and name not in FIELDS and name not in _LABELS:
+            near = difflib.get_close_matches(name, [*FIELDS, *_LABELS], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join([*FIELDS, *_LABELS])}"
             raise self._fault(token, f"unknown fact {token.text!r}; {hint}")
         field = _field(name)
         if self._peek().kind != "symbol":

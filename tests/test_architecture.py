@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "records": FOUNDATION | {"records"},
     "ports": RECORDS,
     "libraries": RECORDS,
-    "planning": RECORDS | {"libraries"},
+    "planning": RECORDS | {"libraries", "predicates"},
     "predicates": RECORDS,
     "analysis": RECORDS,
     "resources": {"errors"},

@@ -27,7 +27,7 @@ from orchestrator.config.fields import AnyText, Celsius, OneOrMany, Percent, Sec
 from orchestrator.config.model_manifest import MANIFEST_NAME, named_models
 from orchestrator.config.yaml_file import parse_yaml, read_yaml
 from orchestrator.errors import UsageError
-from orchestrator.predicates import parse_predicate
+from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.model import ManifestEntry
 from orchestrator.records.plan import (
@@ -37,9 +37,11 @@ from orchestrator.records.plan import (
     Order,
     Plan,
     PlanModel,
+    PushLimits,
     Quiet,
     RunSettings,
     Screen,
+    Sharding,
     StoppingRule,
 )
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
@@ -115,6 +117,13 @@ def _predicate(text: str) -> str:
     return text
 
 
+def _fact(text: str) -> str:
+    name = text if "." in text else text.lower()
+    if "." not in name and name not in FIELDS:
+        raise ValueError(f"{text!r} isn't a fact of phones such as profile, model or soc, nor a system property")
+    return name
+
+
 def _affinity(text: str) -> str:
     if text in {"big", "all"}:
         return text
@@ -183,6 +192,18 @@ class DevicesSection(Section):
     tags: OneOrMany[tuple[Text, ...]] = ()
     where: OneOrMany[tuple[Annotated[Text, AfterValidator(_predicate)], ...]] = ()
     host: bool = False
+    one_of_each: Annotated[Text, AfterValidator(_fact)] | None = None
+    any: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    replace_lost: bool = False
+    join: bool = True
+
+
+class PushesSection(Section):
+    """How many files go out to phones at once."""
+
+    per_host: Annotated[int, Field(ge=1, le=64)] = PushLimits().per_host
+    per_hub: Annotated[int, Field(ge=1, le=64)] = PushLimits().per_hub
+    beside_measurements: bool = PushLimits().beside_measurements
 
 
 class SettingsSection(Section):
@@ -301,6 +322,8 @@ class PlanSection(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     timeout: Annotated[Seconds, Field(gt=0, le=86_400)] = 120.0
     builds: dict[ToolName, Text] = Field(default_factory=dict)
+    shard: Sharding = Sharding.NONE
+    pushes: PushesSection = PushesSection()
 
     @field_validator("passes")
     @classmethod
@@ -321,9 +344,23 @@ class PlanSection(Section):
                     )
         if "sustained" in given and Pass.SUSTAINED not in self.passes:
             raise ValueError("sustained is how long the pass 'sustained' goes on; add it to passes")
+        self._shards_fit(given)
         if self.parity_inputs is not None and Pass.PARITY not in self.passes:
             raise ValueError("parity_inputs are the inputs of the pass 'parity'; add it to passes")
         return self
+
+    def _shards_fit(self, given: set[str]) -> None:
+        if self.shard is Sharding.NONE:
+            return
+        whole = [name for name in self.passes if name in (Pass.COLD, Pass.SUSTAINED, Pass.TRACE)]
+        if whole:
+            raise ValueError(f"shard: the pass '{whole[0]}' is a sequence on one phone; leave one of the two out")
+        if ToolName.PERF_OPTIONS in self.matrix.tools:
+            raise ValueError("shard: a process of 'perf-options' measures many cases at once; leave one of the two out")
+        if "invocations" in given and self.invocations.first != self.invocations.most:
+            raise ValueError(
+                "shard: equal phones share out a fixed number of invocations; give 'invocations' as one number"
+            )
 
 
 def load_plan(path: Path, *, home: Path | None = None) -> Plan:
@@ -377,6 +414,10 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
             tags=tuple(section.devices.tags),
             where=tuple(section.devices.where),
             host=section.devices.host,
+            one_of_each=section.devices.one_of_each or "",
+            most=section.devices.any,
+            replaces_lost=section.devices.replace_lost,
+            joins=section.devices.join,
         ),
         settings=RunSettings(**dict(section.settings)),
         limits=FitLimits(
@@ -398,7 +439,10 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
         seed=section.seed,
         timeout_s=section.timeout,
         builds=builds,
+        sharding=section.shard,
+        pushes=PushLimits(**dict(section.pushes)),
         text=text,
+        folder=folder.absolute(),
     )
 
 
@@ -413,7 +457,8 @@ def _input_folder(value: str | None, folder: Path, faults: Faults) -> Path | Non
 
 def _stopping(section: PlanSection) -> StoppingRule | None:
     count = section.invocations
-    if count.first == count.most:
+    # What decides when a case has enough knows one phone's figures only.
+    if count.first == count.most or section.shard is not Sharding.NONE:
         return None
     return StoppingRule(first=count.first, half_width=section.precision / 100, most=count.most)
 

@@ -20,6 +20,26 @@ class Order(enum.StrEnum):
     SEQUENTIAL = "sequential"
 
 
+class Sharding(enum.StrEnum):
+    """Whether several devices may measure one case together."""
+
+    #: Every device measures every case.
+    NONE = "none"
+    #: Phones of one model, SoC and system build share out the invocations of each case.
+    EQUAL_PHONES = "equal-phones"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushLimits:
+    """How many files are on their way to phones at the same time, from one computer."""
+
+    per_host: int = 4
+    #: To the phones of one USB hub.
+    per_hub: int = 2
+    #: Whether a file may go to a phone while another phone of the same hub measures.
+    beside_measurements: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanModel:
     """A model that the plan names."""
@@ -42,6 +62,14 @@ class DeviceSelection:
     where: tuple[str, ...] = ()
     #: Also measure on this computer.
     host: bool = False
+    #: A fact by its name in predicates: of the phones that fit, one for each of its values. Empty: all.
+    one_of_each: str = ""
+    #: So many phones at the most, of those that fit; None: all.
+    most: int | None = None
+    #: Whether a phone that fits and wasn't needed takes the place of one that is lost.
+    replaces_lost: bool = False
+    #: Whether phones that come while the campaign runs are measured too, when they are meant.
+    joins: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,5 +184,9 @@ class Plan:
     timeout_s: float = 120.0
     #: Tool -> name of a build in apk_builds/ or path of a file; empty means the default.
     builds: Mapping[ToolName, str] = field(default_factory=dict)
+    sharding: Sharding = Sharding.NONE
+    pushes: PushLimits = field(default_factory=PushLimits)
     #: The text that it was read from, byte for byte.
     text: str = ""
+    #: Where relative paths in it start; not part of what it means.
+    folder: Path | None = field(default=None, compare=False)

@@ -1,0 +1,93 @@
+"""Which of the devices that are there a plan means, and for each of the others why not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.predicates import Labels, NoLabels, parse_predicate, value_of
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import DeviceSelection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What became of the devices that could be measured on."""
+
+    #: In the order of their serial numbers.
+    chosen: tuple[Serial, ...]
+    #: Devices that fit and weren't needed, with the reason: they may stand in for one that is lost.
+    spare: Mapping[Serial, str] = field(default_factory=dict)
+    #: Devices that don't fit, with the reason.
+    unfit: Mapping[Serial, str] = field(default_factory=dict)
+    #: What the plan asks for and isn't there, in words; empty for nothing.
+    lacking: str = ""
+
+
+def choose(
+    selection: DeviceSelection,
+    devices: Iterable[DeviceFacts],
+    labels: Mapping[Serial, Labels],
+    *,
+    kept: Collection[Serial] = (),
+) -> Choice:
+    """Return which devices a selection means; the same devices always give the same choice.
+
+    ``one_of_each`` takes the first device of each group and ``any`` the first so many, by serial number. ``kept`` are
+    those that were chosen before and stay so as long as they fit: a device that comes later takes nobody's place.
+    """
+    known = sorted(devices, key=lambda facts: (facts.serial not in kept, facts.serial))
+    unfit = {facts.serial: reason for facts in known if (reason := misfit(selection, facts, labels.get(facts.serial)))}
+    chosen: list[DeviceFacts] = []
+    spare: dict[Serial, str] = {}
+    for facts in known:
+        if facts.serial in unfit:
+            continue
+        reason = _unneeded(selection, facts, chosen)
+        if reason:
+            spare[facts.serial] = reason
+        else:
+            chosen.append(facts)
+    lacking = ""
+    phones = sum(facts.kind is not DeviceKind.HOST for facts in chosen)
+    if selection.most is not None and phones < selection.most:
+        each = f" of different {selection.one_of_each}" if selection.one_of_each else ""
+        lacking = f"the plan asks for {selection.most} phones{each}, and {phones} fit"
+    return Choice(chosen=tuple(sorted(facts.serial for facts in chosen)), spare=spare, unfit=unfit, lacking=lacking)
+
+
+def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None) -> str:
+    """Return why a device doesn't fit what a selection says of each device by itself, empty when it does."""
+    if selection.profiles and facts.profile not in selection.profiles:
+        return f"its profile is {facts.profile or 'unknown'}, not {' or '.join(selection.profiles)}"
+    labels = labels or NoLabels()
+    if selection.pools and not set(selection.pools) & set(labels.pools):
+        return f"it isn't in the pool {' or '.join(selection.pools)}"
+    if missing := [tag for tag in selection.tags if tag not in labels.tags]:
+        return f"it lacks the tag {', '.join(missing)}"
+    wrong = (text for text in selection.where if not parse_predicate(text).holds(facts, labels))
+    return next((f"{text!r} doesn't hold" for text in wrong), "")
+
+
+def _unneeded(selection: DeviceSelection, facts: DeviceFacts, chosen: Sequence[DeviceFacts]) -> str:
+    """Return why a device that fits isn't needed beside those chosen before it; this computer is never counted."""
+    phones = [other for other in chosen if other.kind is not DeviceKind.HOST]
+    if facts.kind is DeviceKind.HOST:
+        return ""
+    if selection.one_of_each:
+        group = group_of(selection, facts)
+        if not group:
+            return f"its {selection.one_of_each} isn't known, and one phone of each is wanted"
+        for other in phones:
+            if group_of(selection, other) == group:
+                return f"{other.serial} has the same {selection.one_of_each}, {group}"
+    if selection.most is not None and len(phones) >= selection.most:
+        return f"{selection.most} {'phone is' if selection.most == 1 else 'phones are'} enough for the plan"
+    return ""
+
+
+def group_of(selection: DeviceSelection, facts: DeviceFacts) -> str:
+    """Return the value by which ``one_of_each`` tells devices apart, empty when it isn't known or isn't asked for."""
+    value = value_of(selection.one_of_each, facts) if selection.one_of_each else None
+    return "" if value is None else str(value).lower()
