@@ -38,6 +38,7 @@ from orchestrator.virtual.trees.node import DeviceNode, FileNode, LinkNode, Node
 
 _MAX_LINKS: Final = 40
 _MAX_PATH_BYTES: Final = 4096
+_MAX_NAME_BYTES: Final = 255
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 #: Says why an access must fail although it would be allowed (for faults): (operation, path) -> errno or 0.
@@ -86,7 +87,7 @@ class PhoneTree:
     @contextmanager
     def _walk(self, path: str, *, uid: int, follow: bool = True, operation: str = "stat") -> Iterator[_Place]:
         """Resolve a path; the folder that it ends in stays open inside the ``with``."""
-        if "\0" in path or len(os.fsencode(path)) >= _MAX_PATH_BYTES:
+        if "\0" in path or _longer(path, _MAX_PATH_BYTES - 1):
             raise file_error(errno.EINVAL if "\0" in path else errno.ENAMETOOLONG)
         fds: list[int] = []
         try:
@@ -118,7 +119,7 @@ class PhoneTree:
                 elif fds:
                     os.close(fds.pop())
                 continue
-            if len(os.fsencode(part)) > 255:
+            if _longer(part, _MAX_NAME_BYTES):
                 raise file_error(errno.ENAMETOOLONG)
             target: str | None = None
             if nodes or (not done and part in self._mounts):
@@ -462,6 +463,11 @@ class PhoneTree:
     def host_path(self, path: str) -> Path:
         """Return where a phone path is on the host, without following links of the host's."""
         return self.folder.joinpath(*self.real_path(path, uid=0).split("/")[1:])
+
+
+def _longer(text: str, limit_bytes: int) -> bool:
+    """Say whether a path or name has more bytes than that; no character has more than four."""
+    return len(text) * 4 > limit_bytes and len(os.fsencode(text)) > limit_bytes
 
 
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}

@@ -17,6 +17,8 @@ from typing import Final
 from orchestrator.virtual.contract import Battery, CpuCluster, GpuActivity, PhoneTime, ThermalZone
 from orchestrator.virtual.profiles import ClusterSpec, VirtualProfile
 
+#: What is looked at again within a kernel's tick is as it was: a phone tells hundreds of figures in one breath.
+_TICK_S: Final = 0.01
 #: How long one step of the thermal governor is, and how far below the trip point clocks come back.
 _STEP_S: Final = 0.5
 _HYSTERESIS_C: Final = 4.0
@@ -111,6 +113,8 @@ class VirtualHardware:
         self._charge_uah = profile.battery_mah * 1000 * 0.9
         self._plugged = True
         self._at_s = time.uptime_s()
+        #: The clusters as they are at that moment, once somebody has looked.
+        self._seen: Sequence[CpuCluster] | None = None
 
     # What programs use ------------------------------------------------------------------------------------------------
 
@@ -141,7 +145,7 @@ class VirtualHardware:
     def core_shares(self, work: Work | None = None) -> dict[int, float]:
         """Return, per core, its speed under load as a share of its highest, divided among those who use it."""
         with self._lock:
-            self._advance()
+            self._look()
             shares = {}
             for state in self._clusters:
                 speed = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
@@ -155,7 +159,7 @@ class VirtualHardware:
     def gpu_share(self, work: Work | None = None) -> float:
         """Return the GPU's speed as a share of its highest, divided among those who use it."""
         with self._lock:
-            self._advance()
+            self._look()
             others = sum(w.gpu_share for w in self._works.values() if work is None or w != work)
             return self._gpu_speed() / (1.0 + others)
 
@@ -164,23 +168,25 @@ class VirtualHardware:
     def clusters(self) -> Sequence[CpuCluster]:
         """Return the clusters, little cores first, as they are now."""
         with self._lock:
-            self._advance()
-            return [
-                CpuCluster(
-                    name=state.spec.name, cpus=state.spec.cpus, min_khz=state.min_khz,
-                    max_khz=state.spec.available_khz[-1],
-                    current_khz=state.khz(busy=self._busy(state), fixed=self._fixed),
-                    limit_khz=state.limit_khz(fixed=self._fixed), available_khz=state.spec.available_khz,
-                    ticks={khz: int(seconds * 100) for khz, seconds in state.ticks_s.items()}, governor=state.governor,
-                    cooling_steps=max(state.steps_down, state.held_steps),
-                )
-                for state in self._clusters
-            ]  # fmt: skip
+            self._look()
+            if self._seen is None:
+                self._seen = [
+                    CpuCluster(
+                        name=state.spec.name, cpus=state.spec.cpus, min_khz=state.min_khz,
+                        max_khz=state.spec.available_khz[-1],
+                        current_khz=state.khz(busy=self._busy(state), fixed=self._fixed),
+                        limit_khz=state.limit_khz(fixed=self._fixed), available_khz=state.spec.available_khz,
+                        ticks={khz: int(seconds * 100) for khz, seconds in state.ticks_s.items()},
+                        governor=state.governor, cooling_steps=max(state.steps_down, state.held_steps),
+                    )
+                    for state in self._clusters
+                ]  # fmt: skip
+            return self._seen
 
     def zones(self) -> Sequence[ThermalZone]:
         """Return the thermal zones."""
         with self._lock:
-            self._advance()
+            self._look()
             heats = {
                 "soc": self._soc_c, "gpu": self._body_c + 0.8 * self._soc_rise_c, "skin": self._body_c,
                 "battery": self._battery_c,
@@ -193,25 +199,25 @@ class VirtualHardware:
     def thermal_status(self) -> int:
         """Return 0 (none) to 6 (shutdown), by the skin's temperature."""
         with self._lock:
-            self._advance()
+            self._look()
             return sum(1 for limit_c in self.profile.thermal.status_c if self._body_c >= limit_c)
 
     def battery(self) -> Battery:
         """Return the battery's state."""
         with self._lock:
-            self._advance()
+            self._look()
             full_uah = self.profile.battery_mah * 1000
             level = max(0, min(100, round(100 * self._charge_uah / full_uah)))
             return Battery(
                 level_percent=level, heat_c=round(self._battery_c, 1), voltage_mv=3500 + 8 * level,
-                current_ua=round(self._net_watts() / _BATTERY_VOLT * 1e6), charge_counter_uah=round(self._charge_uah),
-                plugged="usb" if self._plugged else "none",
+                current_ua=round(self._net_watts(self._watts()) / _BATTERY_VOLT * 1e6),
+                charge_counter_uah=round(self._charge_uah), plugged="usb" if self._plugged else "none",
             )  # fmt: skip
 
     def gpu_khz(self) -> tuple[int, Sequence[int]]:
         """Return the GPU's clock now and all it has; (0, ()) for a phone without one."""
         with self._lock:
-            self._advance()
+            self._look()
             gpu = self.profile.gpu
             if gpu is None:
                 return 0, ()
@@ -220,7 +226,7 @@ class VirtualHardware:
     def gpu_activity(self) -> GpuActivity:
         """Return the GPU's limit, load and time at each clock; zeros for a phone without one."""
         with self._lock:
-            self._advance()
+            self._look()
             gpu = self.profile.gpu
             if gpu is None:
                 return GpuActivity(limit_khz=0, busy_share=0.0, ticks_ms={})
@@ -233,19 +239,19 @@ class VirtualHardware:
     def busy_s(self) -> float:
         """Return the seconds of all cores together that loads have used since boot."""
         with self._lock:
-            self._advance()
+            self._look()
             return self._busy_s
 
     def cpu_s(self, pid: int) -> float:
         """Return the processor time of one process, also after its end."""
         with self._lock:
-            self._advance()
+            self._look()
             return self._cpu_s.get(pid, 0.0)
 
     def throttled_s(self) -> float:
         """Return for how long clocks were held down while there was work: the truth that judges are tested with."""
         with self._lock:
-            self._advance()
+            self._look()
             return self._throttled_s
 
     def hold_clocks(self, steps: int) -> None:
@@ -378,13 +384,20 @@ class VirtualHardware:
             watts += busy * self.profile.gpu.watts * self._gpu_speed() ** _POWER_EXPONENT
         return watts + sum(work.accelerator_watts for work in self._works.values())
 
-    def _net_watts(self) -> float:
+    def _net_watts(self, watts: float) -> float:
         full = self._charge_uah >= self.profile.battery_mah * 1000
         supply = _USB_WATTS if self._plugged else 0.0
-        net = supply - self._watts()
+        net = supply - watts
         return 0.0 if full and net > 0 else net
 
+    def _look(self) -> None:
+        """Move the state on, unless it is no older than a tick."""
+        if not 0 <= self._time.uptime_s() - self._at_s < _TICK_S:
+            self._advance()
+
     def _advance(self) -> None:
+        """Move the state on to this moment; what is known of it may be changed after that."""
+        self._seen = None
         now_s = self._time.uptime_s()
         left_s = now_s - self._at_s
         if left_s < 0:  # the phone's clock began anew
@@ -408,7 +421,7 @@ class VirtualHardware:
         for state in self._clusters:
             state.ticks_s[state.khz(busy=self._busy(state), fixed=self._fixed)] += step_s
         self._count(step_s)
-        self._charge_uah += self._net_watts() / _BATTERY_VOLT * 1e6 * step_s / 3600
+        self._charge_uah += self._net_watts(watts) / _BATTERY_VOLT * 1e6 * step_s / 3600
         self._charge_uah = max(0.0, min(self.profile.battery_mah * 1000.0, self._charge_uah))
         self._soc_rise_c = _toward(self._soc_rise_c, watts * thermal.soc_c_per_watt, step_s, thermal.soc_tau_s)
         target_c = thermal.ambient_c + watts * thermal.body_c_per_watt

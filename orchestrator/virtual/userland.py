@@ -31,6 +31,7 @@ from orchestrator.virtual.state import PhoneState
 from orchestrator.virtual.system import PhoneBuild, PhoneSystem
 from orchestrator.virtual.trace_formats import comm_of
 from orchestrator.virtual.tracing import TraceService
+from orchestrator.virtual.trees.node import Node
 from orchestrator.virtual.trees.rootfs import root_mounts
 
 _SHELL: Final = "/system/bin/sh"
@@ -157,10 +158,7 @@ def build_userland(
     packages = PackageStore(shelf, phone_props)
     storage = Storage(total_bytes=storage_bytes, shipped_bytes=shipped_bytes)
     parts: list[PhoneSystem] = []
-    mounts = {
-        name: (lambda name=name: root_mounts(parts[0])[name]())
-        for name in ("proc", "sys", "dev", "system", "bin", "etc", "d", "sdcard", "vendor")
-    }
+    mounts: dict[str, Callable[[], Node]] = {}
     files = PhoneTree(
         folder, mounts=mounts, storage=storage, app_uid=packages.uid_of,
         denied=lambda operation, path: _denied(faults, operation, path) or _denied_by_selinux(parts[0], faults, path),
@@ -174,6 +172,7 @@ def build_userland(
         moment=moment, default_props=dict(props),
     )  # fmt: skip
     parts.append(system)
+    mounts.update(root_mounts(system))
     activities.attach(system)
     _lay_out(files)
     packages.restore(files)

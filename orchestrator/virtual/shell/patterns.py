@@ -133,12 +133,14 @@ def matching_paths(pieces: Pieces, *, files: PhoneTree, cwd: str, uid: int) -> l
             if last and place:
                 found = [path.rstrip("/") + "/" for path in found if _is_folder(files, cwd, path, uid)]
             continue
-        following: list[str] = []
-        for base in found:
-            following += _children(files, cwd, base, part, uid)
-        found = following
-        if not found:
-            return []
+        if has_magic(part):
+            found = [path for base in found for path in _children(files, cwd, base, part, uid)]
+            continue
+        # Whether a name in the middle is there shows at what follows it.
+        name = "".join(text for text, _ in part)
+        found = [_under(base) + name for base in found]
+        if last:
+            found = [path for path in found if _is_there(files, cwd, path, uid)]
     return sorted(found)
 
 
@@ -154,14 +156,7 @@ def _split(pieces: Pieces) -> list[Pieces]:
 
 
 def _children(files: PhoneTree, cwd: str, base: str, part: Pieces, uid: int) -> list[str]:
-    prefix = base if not base or base.endswith("/") else base + "/"
-    if not has_magic(part):
-        name = "".join(text for text, _ in part)
-        try:
-            files.stat(_joined(cwd, prefix + name), follow=False, uid=uid)
-        except PhoneFileError:
-            return []
-        return [prefix + name]
+    prefix = _under(base)
     pattern = re.compile(pattern_source(part), re.DOTALL)
     hidden_too = part[0][0].startswith(".")
     try:
@@ -169,6 +164,18 @@ def _children(files: PhoneTree, cwd: str, base: str, part: Pieces, uid: int) -> 
     except PhoneFileError:
         return []
     return [prefix + name for name in names if (hidden_too or not name.startswith(".")) and pattern.fullmatch(name)]
+
+
+def _under(base: str) -> str:
+    return base if not base or base.endswith("/") else base + "/"
+
+
+def _is_there(files: PhoneTree, cwd: str, path: str, uid: int) -> bool:
+    try:
+        files.stat(_joined(cwd, path), follow=False, uid=uid)
+    except PhoneFileError:
+        return False
+    return True
 
 
 def _is_folder(files: PhoneTree, cwd: str, path: str, uid: int) -> bool:

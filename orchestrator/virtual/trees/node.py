@@ -1,4 +1,7 @@
-"""Nodes of computed file trees (/proc, /sys, /dev, /system): nothing is kept, each look computes what it needs."""
+"""Nodes of computed file trees (/proc, /sys, /dev, /system): each look at a file computes what is in it.
+
+What files there are is kept once it is known (`once`): a phone's cores and sensors don't change.
+"""
 
 from __future__ import annotations
 
@@ -88,6 +91,19 @@ def text_file(text: Callable[[], object], *, mode: int = 0o444, uid: int = 0) ->
     return lambda: FileNode(read=lambda: as_line(text()), mode=mode, uid=uid, size_bytes=4096)
 
 
+def once(make: Callable[[], Node]) -> Callable[[], Node]:
+    """Return a maker whose node is made at the first look and kept: for a folder whose names stay the same."""
+    kept: list[Node] = []
+
+    def node() -> Node:
+        if not kept:
+            kept.append(make())
+        return kept[0]
+
+    return node
+
+
 def folder(nodes: Mapping[str, Callable[[], Node]]) -> Callable[[], Node]:
     """Return a maker of a folder."""
-    return lambda: DictFolder(nodes)
+    made = DictFolder(nodes)
+    return lambda: made

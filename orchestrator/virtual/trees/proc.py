@@ -23,10 +23,11 @@ class _ProcFolder:
 
     def __init__(self, system: PhoneSystem) -> None:
         self._system = system
+        self._nodes = _fixed(system)
 
     def names(self) -> Iterable[str]:
         """Return the fixed names and the pids."""
-        return [*_fixed(self._system).nodes, *(str(process.pid) for process in self._system.processes.rows())]
+        return [*self._nodes.nodes, *(str(process.pid) for process in self._system.processes.rows())]
 
     def child(self, name: str) -> Node | None:
         """Return a fixed node or a process's folder."""
@@ -36,7 +37,7 @@ class _ProcFolder:
         if name.isdigit():
             process = self._system.processes.find(int(name))
             return _process_folder(process, self._system) if process is not None else None
-        return _fixed(self._system).child(name)
+        return self._nodes.child(name)
 
 
 def _fixed(system: PhoneSystem) -> DictFolder:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from orchestrator.virtual.commands.registry import command_names, find_command
 from orchestrator.virtual.system import PhoneSystem
 from orchestrator.virtual.trees.cgroups import cgroup_tree
-from orchestrator.virtual.trees.node import DeviceNode, DictFolder, FileNode, LinkNode, Node, folder
+from orchestrator.virtual.trees.node import DeviceNode, DictFolder, FileNode, LinkNode, Node, folder, once
 from orchestrator.virtual.trees.proc import proc_tree
 from orchestrator.virtual.trees.sysfs import sysfs_tree
 
@@ -62,7 +62,8 @@ def root_mounts(system: PhoneSystem) -> Mapping[str, Callable[[], Node]]:
             {
                 "null": lambda: DeviceNode("null"), "zero": lambda: DeviceNode("zero"),
                 "random": lambda: DeviceNode("random"), "urandom": lambda: DeviceNode("random"),
-                "block": folder({}), "cpuset": lambda: cgroup_tree(system), "cpuctl": lambda: cgroup_tree(system),
+                "block": folder({}), "cpuset": once(lambda: cgroup_tree(system)),
+                "cpuctl": once(lambda: cgroup_tree(system)),
             },
             mode=0o755,
         )  # fmt: skip
@@ -71,9 +72,9 @@ def root_mounts(system: PhoneSystem) -> Mapping[str, Callable[[], Node]]:
         return lambda: LinkNode(lambda: target)
 
     return {
-        "proc": lambda: proc_tree(system), "sys": lambda: sysfs_tree(system), "dev": dev_folder,
-        "system": system_folder, "bin": link("/system/bin"), "etc": link("/system/etc"), "d": link("/sys/kernel/debug"),
-        "sdcard": link("/storage/self/primary"),
+        "proc": once(lambda: proc_tree(system)), "sys": once(lambda: sysfs_tree(system)), "dev": once(dev_folder),
+        "system": once(system_folder), "bin": link("/system/bin"), "etc": link("/system/etc"),
+        "d": link("/sys/kernel/debug"), "sdcard": link("/storage/self/primary"),
         "vendor": lambda: DictFolder(
             {"lib64": folder({"libOpenCL.so": lambda: FileNode(lambda: b"", mode=0o644)}), "bin": folder({})},
             mode=0o755,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from orchestrator.virtual.contract import CpuCluster, PhoneFileError
 from orchestrator.virtual.system import PhoneSystem
-from orchestrator.virtual.trees.node import DictFolder, FileNode, LinkNode, Node, as_line, folder, text_file
+from orchestrator.virtual.trees.node import DictFolder, FileNode, LinkNode, Node, as_line, folder, once, text_file
 from orchestrator.virtual.trees.proc import cpu_count, cpu_list
 
 _GOVERNORS = (
@@ -22,17 +22,17 @@ def sysfs_tree(system: PhoneSystem) -> Node:
         {
             "devices": folder(
                 {
-                    "system": folder({"cpu": lambda: _cpu_folder(system)}),
+                    "system": folder({"cpu": once(lambda: _cpu_folder(system))}),
                     "soc0": folder(
                         {
                             "machine": text_file(lambda: system.props.get("ro.soc.model", "")),
                             "family": text_file(lambda: system.props.get("ro.soc.manufacturer", "")),
                         }
                     ),
-                    "virtual": folder({"thermal": lambda: _thermal_folder(system)}),
+                    "virtual": folder({"thermal": once(lambda: _thermal_folder(system))}),
                 }
             ),
-            "class": lambda: DictFolder(_class_nodes(system)),
+            "class": once(lambda: DictFolder(_class_nodes(system))),
             "kernel": folder({"mm": folder({})}),
         }
     )
@@ -40,15 +40,15 @@ def sysfs_tree(system: PhoneSystem) -> Node:
 
 def _class_nodes(system: PhoneSystem) -> Mapping[str, Callable[[], Node]]:
     nodes: dict[str, Callable[[], Node]] = {
-        "thermal": lambda: _thermal_folder(system),
-        "power_supply": folder({"battery": lambda: _battery_folder(system)}),
+        "thermal": once(lambda: _thermal_folder(system)),
+        "power_supply": folder({"battery": once(lambda: _battery_folder(system))}),
         "devfreq": folder({}),
     }
     frequencies = system.hardware.gpu_khz()[1]
     if "adreno" in system.build.gpu.lower() and frequencies:
-        nodes["kgsl"] = folder({"kgsl-3d0": lambda: _adreno_folder(system)})
+        nodes["kgsl"] = folder({"kgsl-3d0": once(lambda: _adreno_folder(system))})
     elif frequencies:
-        nodes["misc"] = folder({"mali0": folder({"device": lambda: _mali_folder(system)})})
+        nodes["misc"] = folder({"mali0": folder({"device": once(lambda: _mali_folder(system))})})
     return nodes
 
 
@@ -62,7 +62,7 @@ def _cpu_folder(system: PhoneSystem) -> Node:
         "present": text_file(lambda: everything), "online": text_file(lambda: everything),
         "possible": text_file(lambda: everything), "offline": text_file(lambda: ""),
         "kernel_max": text_file(lambda: count - 1),
-        "cpufreq": lambda: DictFolder(
+        "cpufreq": folder(
             {f"policy{cluster.cpus[0]}": _policy(system, number)
              for number, cluster in enumerate(system.hardware.clusters())}
         ),
