@@ -24,7 +24,7 @@ from orchestrator.errors import (
     NoDeviceError,
 )
 from orchestrator.planning import NoBuild, tools_for
-from orchestrator.predicates import parse_predicate
+from orchestrator.planning.selection import Choice, choose, misfit
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import DeviceSelection, Plan
@@ -120,6 +120,10 @@ class Farm:
         self.on_push: Callable[[str, str, int, int], None] = lambda serial, name, sent_bytes, size_bytes: None
         #: Attached phones that can't be used, with the reason, as of the last opening.
         self.left_out: dict[str, str] = {}
+        #: Which of the usable phones the last opening took, and why not the others; None before one by rules.
+        self.choice: Choice | None = None
+        #: Phones that fit the last opening's selection and weren't needed.
+        self.spares: list[tuple[Device, DeviceFacts]] = []
         self._opened: list[Device] = []
 
     def __enter__(self) -> Self:
@@ -345,6 +349,8 @@ class Farm:
         Raises:
             NoDeviceError: nothing fits, or a serial number that was named isn't attached.
             DeviceUnusableError: a phone that was named can't be used; the message says why.
+
+        Of phones that fit and aren't needed (``one_of_each``, ``most``) ``choice`` and ``spares`` tell afterwards.
         """
         kinds = {self.profiles[name].kind for name in selection.profiles if name in self.profiles}
         if kinds == {DeviceKind.IOS} and not selection.host:
@@ -380,17 +386,22 @@ class Farm:
         if not despite_quarantine:
             attached = [self._kept_out(item) for item in attached]
         wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
-        self._require_serials(selection.serials, attached)
+        # "Any 2 of these four" wants two, not each of them.
+        if selection.most is None:
+            self._require_serials(selection.serials, attached)
         usable = [item for item in wanted if item.seen.usable]
         self.left_out = {
             item.seen.serial or item.seen.address: item.seen.reason for item in wanted if not item.seen.usable
         }
         with ThreadPoolExecutor(max_workers=max(1, min(16, len(usable)))) as pool:
             opened = list(pool.map(self.open_phone, usable))
-        fitting = [(device, facts) for device, facts in opened if self._fits(facts, selection)]
+        choice = self.choice = choose(selection, [facts for _, facts in opened], self.inventory)
+        self.spares = [(device, facts) for device, facts in opened if facts.serial in choice.spare]
+        fitting = [(device, facts) for device, facts in opened if facts.serial in choice.chosen]
         if not fitting and required:
             what = "no attached phone fits the selection" if usable else "no usable phone is attached"
-            raise NoDeviceError(what + _reasons(attached), hint="see 'benchfarm devices'")
+            unfit = "".join(f"\n  {serial}: {reason}" for serial, reason in choice.unfit.items())
+            raise NoDeviceError(what + unfit + _reasons(attached), hint="see 'benchfarm devices'")
         return fitting
 
     def _kept_out(self, item: Attached) -> Attached:
@@ -403,15 +414,7 @@ class Farm:
         return replace(item, seen=seen)
 
     def _fits(self, facts: DeviceFacts, selection: DeviceSelection) -> bool:
-        if selection.profiles and facts.profile not in selection.profiles:
-            return False
-        if selection.pools or selection.tags:
-            labels = self.inventory.get(facts.serial)
-            if labels is None or not set(selection.tags) <= set(labels.tags):
-                return False
-            if selection.pools and not set(selection.pools) & set(labels.pools):
-                return False
-        return all(parse_predicate(text).holds(facts) for text in selection.where)
+        return not misfit(selection, facts, self.inventory.get(facts.serial))
 
     def open_phone(self, attached: Attached) -> tuple[Device, DeviceFacts]:
         """Open one phone and probe its facts; raises DeviceError kinds."""
