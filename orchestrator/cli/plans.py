@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.host_files import host_files
 from orchestrator.cli.measuring import expansion_of, identify
-from orchestrator.cli.result import CommandResult, table, to_json
+from orchestrator.cli.result import CommandResult, one_line, table, to_json
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Pass
 from orchestrator.units import format_duration
@@ -26,6 +26,8 @@ def show(settings: Settings, path: Path) -> CommandResult:
     with Farm(settings) as farm:
         devices = farm.open_devices(plan.devices)
         expansion, _ = expansion_of(farm, plan, devices, models, named)
+        chosen, others = [facts for _, facts in devices], _not_chosen(farm)
+        lacking = farm.choice.lacking if farm.choice is not None else ""
     titles = {facts.serial: facts.title for _, facts in devices}
     counts = Counter(item.case.case_key for queue in expansion.invocations.values() for item in queue)
     rows = [
@@ -38,6 +40,11 @@ def show(settings: Settings, path: Path) -> CommandResult:
         for skip in expansion.skipped
     ]  # fmt: skip
     parts = [f"plan '{plan.name}': {len(rows)} cases, {sum(counts.values())} invocations"]
+    parts.append(
+        f"devices: {', '.join(f'{facts.serial} ({facts.title})' for facts in chosen)}"
+        + "".join(f"\nnot {serial}: {reason}" for serial, reason in others.items())
+        + (f"\n{lacking}" if lacking else "")
+    )
     if rows:
         parts.append(table(("device", "model", "configuration", "invocations"), rows, right=(3,)))
     if skips:
@@ -49,6 +56,7 @@ def show(settings: Settings, path: Path) -> CommandResult:
         text="\n\n".join(parts),
         data={
             "name": plan.name,
+            "devices": {"chosen": [facts.serial for facts in chosen], "left_out": others, "lacking": lacking},
             "cases": [{"case_key": case.case_key, **case.to_row()} for case in expansion.cases],
             "invocations": sum(counts.values()),
             "skipped": expansion.skipped,
@@ -56,6 +64,13 @@ def show(settings: Settings, path: Path) -> CommandResult:
             "estimate_most_s": most_s,
         },
     )
+
+
+def _not_chosen(farm: Farm) -> dict[str, str]:
+    """Return the attached phones that the plan doesn't use, with the reasons."""
+    choice = farm.choice
+    by_rule = {**choice.unfit, **choice.spare} if choice is not None else {}
+    return {**{str(serial): one_line(reason) for serial, reason in by_rule.items()}, **farm.left_out}
 
 
 def _times(plan: Plan) -> str:
