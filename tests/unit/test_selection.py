@@ -1,0 +1,85 @@
+"""Which of the phones that fit a plan takes."""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.planning.selection import choose
+from orchestrator.predicates import NoLabels
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import DeviceSelection
+
+
+def phone(serial: str, *, profile: str = "", android: str = "14", model: str = "") -> DeviceFacts:
+    return DeviceFacts(
+        serial=Serial(serial),
+        kind=DeviceKind.ANDROID,
+        is_virtual=False,
+        profile=profile,
+        os_version=android,
+        model=model,
+    )
+
+
+PHONES = [
+    phone("C", profile="pixel-8"),
+    phone("A", profile="pixel-8"),
+    phone("D", profile="pixel-9", android="15"),
+    phone("B", profile="pixel-9"),
+    phone("E"),
+]
+LABELS = {Serial("A"): NoLabels(pools=("nightly",), tags=("rooted", "new")), Serial("B"): NoLabels(pools=("nightly",))}
+
+
+def chosen(**selection: object) -> list[str]:
+    return list(choose(DeviceSelection(**selection), PHONES, LABELS).chosen)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("selection", "serials"),
+    [
+        ({}, ["A", "B", "C", "D", "E"]),
+        ({"pools": ("nightly", "other")}, ["A", "B"]),
+        ({"pools": ("nightly",), "tags": ("rooted", "new")}, ["A"]),
+        ({"where": ("pool = nightly and not tag = rooted",)}, ["B"]),
+        ({"where": ("pool != nightly",)}, ["C", "D", "E"]),
+        ({"where": ("android >= 15",)}, ["D"]),
+        ({"one_of_each": "profile"}, ["A", "B"]),
+        ({"most": 2}, ["A", "B"]),
+        ({"one_of_each": "profile", "most": 1}, ["A"]),
+        ({"one_of_each": "android", "where": ("profile = pixel-9",)}, ["B", "D"]),
+    ],
+)
+def test_a_selection_takes_the_first_phones_that_it_needs(selection: dict[str, object], serials: list[str]) -> None:
+    assert chosen(**selection) == serials
+
+
+def test_the_order_in_which_phones_are_found_doesnt_matter() -> None:
+    selection = DeviceSelection(one_of_each="profile", most=2)
+    assert choose(selection, PHONES, LABELS) == choose(selection, PHONES[::-1], LABELS)
+
+
+def test_every_phone_that_isnt_taken_has_its_reason() -> None:
+    choice = choose(DeviceSelection(one_of_each="profile", most=1, where=("android < 15",)), PHONES, LABELS)
+    assert choice.unfit == {"D": "'android < 15' doesn't hold"}
+    assert choice.spare == {
+        "B": "1 phone is enough for the plan",
+        "C": "A has the same profile, pixel-8",
+        "E": "its profile isn't known, and one phone of each is wanted",
+    }
+
+
+def test_a_phone_that_comes_later_takes_nobodys_place() -> None:
+    assert choose(DeviceSelection(most=1), PHONES, {}, kept={Serial("D")}).chosen == ("D",)
+    assert choose(DeviceSelection(one_of_each="profile"), PHONES, {}, kept={Serial("C")}).chosen == ("B", "C")
+
+
+def test_too_few_phones_are_told() -> None:
+    assert choose(DeviceSelection(most=6), PHONES, {}).lacking == "the plan asks for 6 phones, and 5 fit"
+    assert choose(DeviceSelection(most=5), PHONES, {}).lacking == ""
+
+
+def test_this_computer_is_none_of_the_phones_that_are_counted() -> None:
+    computer = replace(PHONES[0], serial=HOST_SERIAL, kind=DeviceKind.HOST)
+    assert choose(DeviceSelection(most=1, host=True), [*PHONES, computer], {}).chosen == ("A", "host")
