@@ -28,6 +28,7 @@ BenchfarmError
 `- InterruptedByUserError    exit 130 Ctrl-C; phones restored, what was measured is kept
 
 Exit codes beside these: 0 all went well, 1 the command did its work but a case failed or can't be trusted,
+6 the time didn't reach for everything and nothing else was wrong,
 70 a fault in benchfarm itself (run again with --debug for the traceback).
 """
 

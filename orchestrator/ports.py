@@ -15,6 +15,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.flag import FlagFault
 from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
+from orchestrator.records.night import RecentRun
 from orchestrator.records.parity import ParityBasis, PlacedInput
 from orchestrator.records.plan import FitLimits, Quiet
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
@@ -448,6 +449,15 @@ class Store(Protocol):
     def series(self, series_keys: Sequence[SeriesKey] = ()) -> Mapping[SeriesKey, Case]:
         """Return the newest case of each series, of some or of all."""
         ...
+    def recent_runs(
+        self, series_keys: Sequence[SeriesKey], *, limit: int = 64
+    ) -> Mapping[SeriesKey, Sequence[RecentRun]]:
+        """Return the newest runs of each series that took a device's time, newest first; unknown series are left out.
+
+        Of each no more than ``limit``, in every pass together, unfit and skipped ones aside.
+        """
+        ...
+
 
     def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
         """Return what each device was and from when on, oldest first."""

@@ -17,6 +17,7 @@ from orchestrator.analysis.case_result import CaseStatus, figure_us, judge_case
 from orchestrator.analysis.stopping import Saved, decide, saved
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Case, Pass, ToolName
@@ -263,6 +264,8 @@ def _reason(
         return StopReason.BESIDE
     if rule is None:
         return StopReason.FIXED
+    if runs[-1].reason_code == OUT_OF_TIME:
+        return StopReason.BUDGET
     last = runs[-_FAILURES_MAX:]
     codes = {run.reason_code for run in last}
     failed = len(last) == _FAILURES_MAX and len(codes) == 1 and all(run.outcome is Outcome.FAILED for run in last)

@@ -33,6 +33,8 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
         timeout_s=plan.timeout_s,
         stopping=plan.stopping,
         budget_s=plan.budget_s,
+        phone_time_s=plan.phone_time_s,
+        until=plan.until,
         quiet=plan.quiet,
         sustained_s=plan.sustained_s,
         may_reboot=plan.may_reboot,

@@ -12,6 +12,7 @@ from typing import TypeVar
 from orchestrator import __version__
 from orchestrator.analysis.rounds import standings
 from orchestrator.bootstrap import Farm, Settings, litert_build, this_computer
+from orchestrator.cli import nights
 from orchestrator.cli.campaigns import files_of, new_campaign_id, terms_of
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import NamedFile, host_files
@@ -19,6 +20,7 @@ from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.reports import report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.cli.stored import find_campaign
+from orchestrator.clock import SystemClock
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
 from orchestrator.engine.events import DeviceNote, FileMoving
 from orchestrator.engine.flag_check import check_flags, learn_flags
@@ -32,6 +34,7 @@ from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import Serial
+from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
@@ -80,11 +83,15 @@ def bench(settings: Settings, request: BenchRequest, out: Path | None) -> Comman
     return execute(settings, plan_of(request), out)
 
 
-def run_plan(settings: Settings, path: Path, out: Path | None) -> CommandResult:
-    """Run a plan file; raises PlanError with all its faults before anything runs."""
+def run_plan(settings: Settings, path: Path, out: Path | None, *, budget: str = "", until: str = "") -> CommandResult:
+    """Run a plan file; raises PlanError with all its faults before anything runs.
+
+    ``budget`` is the most time that each device may take, ``until`` the moment at which nothing may run any more.
+    """
     from orchestrator.config.plan import load_plan
 
-    return execute(settings, load_plan(path, home=settings.data_folder), out)
+    plan = load_plan(path, home=settings.data_folder)
+    return execute(settings, nights.limited(plan, budget=budget, until=until, now=SystemClock().now()), out)
 
 
 def plan_of(request: BenchRequest) -> Plan:
@@ -178,11 +185,15 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
     with Farm(settings) as farm:
         # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
         models, named = identify(plan), host_files(plan)
+        plan = nights.when_open(farm, plan)
         devices = farm.open_devices(plan.devices)
         expansion, builds = expansion_of(farm, plan, devices, models, named)
         if not expansion.cases:
             reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
             raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
+        expansion = nights.in_time(farm, plan, expansion, sentinel=_wants_sentinel(plan, expansion))
+        if not expansion.cases:
+            raise UsageError("there is no time for any of the cases", hint="allow more, or plan less")
         sentinels, reference = _sentinels(farm, plan, expansion, devices)
         models = list({model.sha256: model for model in (*reference, *models)}.values())
         twins = farm.flex_builds(builds)
@@ -214,12 +225,15 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
         return _run(farm, campaign, models, builds, devices, out)
 
 
+def _wants_sentinel(plan: Plan, expansion: Expansion) -> bool:
+    return plan.sentinel if plan.sentinel is not None else expansion.estimate_s(plan)[0] >= SENTINEL_FROM_S
+
+
 def _sentinels(
     farm: Farm, plan: Plan, expansion: Expansion, devices: Sequence[tuple[Device, DeviceFacts]]
 ) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
     """Return the reference workload of each device that has work, with its model; none where it isn't wanted."""
-    wanted = plan.sentinel if plan.sentinel is not None else expansion.estimate_s(plan)[0] >= SENTINEL_FROM_S
-    if not wanted:
+    if not _wants_sentinel(plan, expansion):
         return {}, []
     from orchestrator.models.inspect import identify_model
     from orchestrator.models.zoo import sample_models
@@ -410,8 +424,14 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
         # What was measured is stored; a report can be rendered again.
         unwritten = str(error)
     runs = list(farm.store.runs(campaign_ids=[campaign.campaign_id]))
-    doubtful = sum(run.outcome is not Outcome.COMPLETED or run.verdict.quality is Quality.REJECTED for run in runs)
+    doubtful = sum(
+        run.outcome is not Outcome.COMPLETED or run.verdict.quality is Quality.REJECTED
+        for run in runs
+        if run.reason_code != OUT_OF_TIME
+    )
+    cut = nights.left_out_of(campaign, runs)
     lines = [render_text_table(data).rstrip("\n"), ""]
+    lines += [nights.told(cut)] if cut else []
     skips = dict.fromkeys(
         f"not run on {skip.serial}: {skip.delegate}, {skip.tool}: {skip.reason}" for skip in campaign.skipped
     )
@@ -449,10 +469,13 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
                 for key, item in standings(campaign, runs).items()
             ],
             "without_result": doubtful,
+            "no_time_for": cut,
             "lost": result.lost,
             "left_out": farm.left_out,
             "report": None if unwritten else path,
             "runs": runs,
         },
-        exit_code=HostStorageError.exit_code if unwritten else int(bool(doubtful or result.left)),
+        exit_code=HostStorageError.exit_code
+        if unwritten
+        else int(bool(doubtful or result.left)) or nights.CUT_EXIT_CODE * bool(cut),
     )

@@ -30,6 +30,7 @@ from orchestrator.errors import UsageError
 from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.model import ManifestEntry
+from orchestrator.records.night import ImportanceRule, Window, parse_timezone, parse_window
 from orchestrator.records.plan import (
     DeviceSelection,
     FitLimits,
@@ -300,6 +301,22 @@ class QuietSection(Section):
     thermal_control_off: bool | None = None
 
 
+def _window(text: str) -> str:
+    parse_window(text)
+    return text
+
+
+class ImportanceSection(Section):
+    """How much some cases matter when the time doesn't reach for all."""
+
+    value: Annotated[float, Field(ge=0, le=1_000_000)]
+    models: OneOrMany[tuple[Text, ...]] = ()
+    delegates: OneOrMany[tuple[DelegateName, ...]] = ()
+    tools: OneOrMany[tuple[ToolName, ...]] = ()
+    threads: OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]] = ()
+    serials: OneOrMany[tuple[Text, ...]] = ()
+
+
 class PlanSection(Section):
     """A whole plan file."""
 
@@ -313,6 +330,10 @@ class PlanSection(Section):
     invocations: Annotated[InvocationsSection, _CountOrBounds()] = InvocationsSection()
     precision: Annotated[Percent, Field(ge=0.1, lt=100)] = 100 * StoppingRule().half_width
     budget: Annotated[Seconds, Field(ge=0, le=604_800)] | None = None
+    phone_time: Annotated[Seconds, Field(gt=0, le=604_800)] | None = None
+    window: Annotated[Text, AfterValidator(_window)] | None = None
+    timezone: Annotated[Text, AfterValidator(parse_timezone)] | None = None
+    importance: OneOrMany[tuple[ImportanceSection, ...]] = ()
     sustained: Annotated[Seconds, Field(ge=10, le=86_400)] = 1800.0
     parity_inputs: Text | None = None
     sentinel: bool | None = None
@@ -342,6 +363,8 @@ class PlanSection(Section):
                         f"{key} says when a case has enough invocations, but their number is fixed "
                         f"({count.first}); leave one of the two out"
                     )
+        if self.timezone is not None and self.window is None:
+            raise ValueError("timezone is that of the window; give a window too")
         if "sustained" in given and Pass.SUSTAINED not in self.passes:
             raise ValueError("sustained is how long the pass 'sustained' goes on; add it to passes")
         self._shards_fit(given)
@@ -430,6 +453,9 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
         invocations=section.invocations.first,
         stopping=_stopping(section),
         budget_s=section.budget,
+        phone_time_s=section.phone_time,
+        window=_window_of(section),
+        importance=tuple(_importance(rule) for rule in section.importance),
         quiet=Quiet(**dict(section.quiet)),
         sentinel=section.sentinel,
         may_reboot=section.reboot,
@@ -443,6 +469,21 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
         pushes=PushLimits(**dict(section.pushes)),
         text=text,
         folder=folder.absolute(),
+    )
+
+
+def _window_of(section: PlanSection) -> Window | None:
+    return None if section.window is None else parse_window(section.window, section.timezone or "")
+
+
+def _importance(section: ImportanceSection) -> ImportanceRule:
+    return ImportanceRule(
+        value=section.value,
+        models=tuple(section.models),
+        delegates=tuple(str(name) for name in section.delegates),
+        tools=tuple(str(name) for name in section.tools),
+        threads=tuple(section.threads),
+        serials=tuple(section.serials),
     )
 
 

@@ -34,6 +34,7 @@ from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CaseKey, RunId
 from orchestrator.records.plan import FitLimits
+from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import Case, Pass
@@ -72,13 +73,16 @@ class CaseRunner:
         services: Services,
         on_stored: Callable[[RunRecord], None] = lambda run: None,
     ) -> None:
-        """``on_stored`` hears of every run once it is kept."""
+        lacks_time: Callable[[Invocation], str] = lambda invocation: "",
+        """``on_stored`` hears of every run once it is kept; ``lacks_time`` says why there is no time for one."""
         self._device = device
         self._facts = facts
         self._workload = workload
         self._services = services
         self._on_stored = on_stored
         self._placer = Placer(device, workload, services)
+        self._lacks_time = lacks_time
+        self._was_told_of_time = False
         #: How many invocations were dealt with, and how many are known of.
         self._position = 0
         self._total = 0
@@ -112,6 +116,9 @@ class CaseRunner:
             if (invocation.case.case_key, invocation.run_pass, invocation.number) in self._covered:
                 continue
             between()
+            if lacking := self._lacks_time(invocation):
+                self.leave_out(invocation, lacking)
+                continue
             for run in self._runs_of(invocation, invocations):
                 self._keep(run)
 
@@ -126,6 +133,14 @@ class CaseRunner:
         return run
 
     def rest(self, limits: FitLimits) -> Fitness:
+    def leave_out(self, invocation: Invocation, reason: str) -> None:
+        """Store that there was no time for an invocation: it isn't open any more. Raises StoreError."""
+        if not self._was_told_of_time:
+            self._was_told_of_time = True
+            self._note(f"no time for what is left: {reason}", is_problem=True)
+        ending = Ending(outcome=Outcome.SKIPPED, reason_code=OUT_OF_TIME, reason=reason)
+        self._keep(self._record(invocation, self._services.clock.now(), ending))
+
         """Wait until the device is fit by these limits; raises DeviceError kinds."""
         terms = self._workload.campaign.terms
         fitness = self._services.conditioner.prepare(

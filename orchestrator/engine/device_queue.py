@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.events import RoundAdded
+from orchestrator.engine.night import time_left
 from orchestrator.engine.rounds import OpenWork, open_work, slim
 from orchestrator.engine.sentinel import Sentinel
 from orchestrator.engine.sustained import run_sustained
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.ports import Device
+from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Pass
@@ -28,7 +32,15 @@ class DeviceQueue:
             for run in list(services.store.runs(campaign_ids=[campaign.campaign_id]))
             if run.case.serial == facts.serial
         ]
-        self._runner = CaseRunner(device, facts, workload, services, on_stored=lambda run: self._runs.append(slim(run)))
+        self._time = time_left(campaign, self._runs, services.clock)
+        self._runner = CaseRunner(
+            device,
+            facts,
+            workload,
+            services,
+            on_stored=self._learn,
+            lacks_time=self._time.lacks if self._time is not None else lambda invocation: "",
+        )
         marks = [
             item for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial == facts.serial
         ]
@@ -42,7 +54,7 @@ class DeviceQueue:
         work = self.open_work()
         if not work.invocations:
             return
-        if self._sentinel is not None:
+        if self._sentinel is not None and not self._is_over():
             self._sentinel.begin()
         # Until nothing is open: an invocation that was unfit is tried again.
         while (work := self.open_work()).planned or work.added:
@@ -54,9 +66,13 @@ class DeviceQueue:
             )
             self._runner.run_all(work.added, between=self._between)
         for marker in work.sustained:
+            lacking = self._time.lacks(marker) if self._time is not None else ""
+            if lacking:
+                self._runner.leave_out(self._following(marker), lacking)
+                continue
             self._between()
             run_sustained(self._runner, marker, self._runs, sustained_s=self._workload.campaign.terms.sustained_s)
-        if self._sentinel is not None:
+        if self._sentinel is not None and (not self._is_over() or self.open_work().sentinel):
             self._sentinel.end()
 
     def open_work(self) -> OpenWork:
@@ -67,9 +83,23 @@ class DeviceQueue:
         """Return how many invocations aren't stored at the least."""
         return len(self.open_work().invocations)
 
+    def _learn(self, run: RunRecord) -> None:
+        self._runs.append(slim(run))
+        if self._time is not None:
+            self._time.learn(run)
+
+    def _following(self, marker: Invocation) -> Invocation:
+        """Return the invocation that a sustained measurement would go on with."""
+        own = [run for run in self._runs if run.case.case_key == marker.case.case_key]
+        numbers = [run.invocation for run in own if run.run_pass is Pass.SUSTAINED]
+        return replace(marker, number=max(numbers, default=marker.number - 1) + 1)
+
     def _between(self) -> None:
-        if self._sentinel is not None:
+        if self._sentinel is not None and not self._is_over():
             self._sentinel.between()
+
+    def _is_over(self) -> bool:
+        return self._time is not None and self._time.is_over
 
 
 def runs_of(services: Services, workload: Workload) -> list[RunRecord]:

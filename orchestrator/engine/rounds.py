@@ -12,6 +12,7 @@ from orchestrator.engine.tuning_search import open_search
 from orchestrator.ports import SessionTool, Tool
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Case, Pass, ToolName
 
@@ -97,7 +98,11 @@ def slim(run: RunRecord) -> RunRecord:
 
 def _open_sentinel(mine: Sequence[Invocation], runs: Sequence[RunRecord]) -> tuple[Invocation, ...]:
     marks = [item for item in mine if item.run_pass is Pass.SENTINEL]
-    others = [run.started_at for run in runs if run.run_pass is not Pass.SENTINEL and run.outcome is not Outcome.UNFIT]
+    aside = [run for run in runs if run.run_pass is not Pass.SENTINEL and run.outcome is not Outcome.UNFIT]
+    # What there was no time for has nothing that could be bracketed.
+    others = [run.started_at for run in aside if run.reason_code != OUT_OF_TIME]
+    if aside and not others:
+        return ()
     whole = [check.ended_at for check in checks(runs) if check.is_whole]
     is_bracketed = bool(whole) and (not others or max(whole) >= max(others))
     return () if is_bracketed else tuple(marks[:1])

@@ -45,6 +45,10 @@ class Terms:
     stopping: StoppingRule | None = None
     #: For all that the stopping rule adds on one device, in the device's own time; None is no limit.
     budget_s: float | None = None
+    #: Of each device, for all of the campaign; None is no limit.
+    phone_time_s: float | None = None
+    #: Nothing begins that would end later.
+    until: datetime | None = None
     quiet: Quiet = field(default_factory=Quiet)
     sustained_s: float = 1800.0
     #: Whether a phone whose reference workload moved may be booted anew.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
+from orchestrator.records.night import ImportanceRule, Window
 from orchestrator.records.search import SearchRule
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 
@@ -167,6 +169,14 @@ class Plan:
     stopping: StoppingRule | None = None
     #: For all that the stopping rule adds on one device, in the device's own time; None is no limit.
     budget_s: float | None = None
+    #: Of each device, for the whole campaign; None is no limit.
+    phone_time_s: float | None = None
+    #: When it may measure; None: at any time.
+    window: Window | None = None
+    #: Nothing begins that would end later; the window's end once it is known.
+    until: datetime | None = None
+    #: What goes first when the time doesn't reach for all; the first rule that fits a case counts.
+    importance: tuple[ImportanceRule, ...] = ()
     quiet: Quiet = field(default_factory=Quiet)
     #: Whether the reference workload is run before, after and between on each device; None: when it costs little.
     sentinel: bool | None = None

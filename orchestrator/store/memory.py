@@ -21,6 +21,7 @@ from orchestrator.records.history import (
     SeriesSketch,
 )
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
+from orchestrator.records.night import RecentRun
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass
@@ -245,6 +246,25 @@ class MemoryStore:
             planned = [item.case for campaign in self._campaigns.values() for item in campaign.invocations]
             known = [*planned, *(run.case for run in self._runs.values())]
         return {case.series_key: case for case in known if not wanted or case.series_key in wanted}
+
+    def recent_runs(
+        self, series_keys: Sequence[SeriesKey], *, limit: int = 64
+    ) -> Mapping[SeriesKey, Sequence[RecentRun]]:
+        """Return the newest runs of each series that took a device's time, newest first."""
+        found: dict[SeriesKey, list[RecentRun]] = {}
+        with self._locked():
+            for run in reversed(self._runs.values()):
+                own = found.setdefault(run.case.series_key, [])
+                if len(own) < limit and run.outcome not in (Outcome.UNFIT, Outcome.SKIPPED):
+                    own.append(
+                        RecentRun(
+                            run_pass=run.run_pass,
+                            started_at=run.started_at,
+                            duration_s=run.duration_s,
+                            outcome=run.outcome,
+                        )
+                    )
+        return {key: runs for key, runs in found.items() if runs and key in set(series_keys)}
 
     def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
         """Return what each device was and from when on, oldest first."""

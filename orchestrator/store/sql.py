@@ -16,6 +16,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
+from orchestrator.records.night import RecentRun
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass
@@ -24,6 +25,7 @@ from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
 from orchestrator.store.packing import Pattern
 from orchestrator.store.points import read_points, read_series
+from orchestrator.store.recent import read_recent_runs
 from orchestrator.store.registry import (
     insert_numbered,
     insert_plan,
@@ -230,6 +232,13 @@ class SqlStore:
         """Return the newest case of each series, of some or of all."""
         with self._database.reading() as connection:
             return read_series(connection, series_keys)
+
+    def recent_runs(
+        self, series_keys: Sequence[SeriesKey], *, limit: int = 64
+    ) -> Mapping[SeriesKey, Sequence[RecentRun]]:
+        """Return the newest runs of each series that took a device's time, newest first."""
+        with self._database.reading() as connection:
+            return read_recent_runs(connection, series_keys, limit=limit)
 
     def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
         """Return what each device was and from when on, oldest first."""

@@ -157,3 +157,31 @@ def test_a_change_has_one_confirmation_the_newest(store: Store, samples) -> None
     store.confirm(second)
 
     assert list(store.confirmations()) == [second]
+
+
+def test_the_last_runs_of_a_series_are_those_that_took_time_newest_first(store: Store, samples) -> None:
+    fill(store, samples)
+    samples.begin(store, samples.campaign("late", invocations=(), skipped=()))
+    late = CampaignId("late")
+    store.append_run(samples.run(0, campaign_id=late, run_id=RunId("l0"), outcome=Outcome.SKIPPED, duration_s=0.0))
+    store.append_run(samples.run(1, campaign_id=late, run_id=RunId("l1"), outcome=Outcome.UNFIT, duration_s=0.0))
+    store.append_run(samples.run(2, campaign_id=late, run_id=RunId("l2"), outcome=Outcome.TIMED_OUT, duration_s=99.0))
+    # A new build is another case of the same series.
+    newer = samples.case(build_sha256=BuildSha("cc" * 32))
+    build = dataclasses.replace(samples.build, sha256=newer.build_sha256)
+    store.begin_campaign(
+        samples.campaign("new-build", invocations=(), skipped=()), devices=[samples.phone], models=[], builds=[build]
+    )
+    store.append_run(samples.run(3, campaign_id=late, run_id=RunId("l3"), case=newer, duration_s=7.0))
+    series_key, other = samples.case().series_key, samples.case(threads=1).series_key
+    assert newer.series_key == series_key
+    found = store.recent_runs([series_key, other, samples.case(threads=2).series_key], limit=4)
+    assert set(found) == {series_key, other}
+    assert [(run.duration_s, run.outcome, run.run_pass) for run in found[series_key]] == [
+        (7.0, Outcome.COMPLETED, Pass.TIMING),
+        (99.0, Outcome.TIMED_OUT, Pass.TIMING),
+        (12.25, Outcome.COMPLETED, Pass.TIMING),
+        (12.25, Outcome.COMPLETED, Pass.MEMORY),
+    ]
+    assert found[series_key][0].started_at == samples.run(3).started_at
+    assert len(found[other]) == 3

@@ -122,6 +122,12 @@ def _run(
     campaign: Annotated[
         str, typer.Option("--campaign", help="With --resume: which one; the newest open one else.")
     ] = "",
+    budget: Annotated[
+        str, typer.Option("--budget", help="Time that each device may take in all; what doesn't fit is left out (2h).")
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--until", help="Nothing runs after it (06:00, or a date with a time); for a window's end.")
+    ] = "",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -131,7 +137,10 @@ def _run(
     if resume == (plan is not None):
         raise UsageError("give either a plan file or --resume", hint="benchfarm run plan.yaml | benchfarm run --resume")
     if plan is not None:
-        show(lambda settings: measuring.run_plan(settings, plan, out), as_json=as_json)
+        path = plan
+        show(lambda settings: measuring.run_plan(settings, path, out, budget=budget, until=until), as_json=as_json)
+    elif budget or until:
+        raise UsageError("a campaign keeps the time that it began with", hint="leave out --budget and --until")
     else:
         show(lambda settings: measuring.resume(settings, campaign, out), as_json=as_json)
 

@@ -1,0 +1,121 @@
+"""The time that a campaign may take: what options and plan say of it, the wait for its window, what was left out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from orchestrator.bootstrap import Farm
+from orchestrator.cli.result import one_line
+from orchestrator.engine.night import bounded, cut_to_time
+from orchestrator.errors import UsageError
+from orchestrator.planning import Expansion
+from orchestrator.quantities import parse_seconds
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.night import OUT_OF_TIME, parse_time_of_day
+from orchestrator.records.plan import Plan
+from orchestrator.records.run import RunRecord
+from orchestrator.units import format_duration
+
+#: The exit code of a command that did all it had time for, and left something out.
+CUT_EXIT_CODE: Final = 6
+
+
+def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
+    """Return the plan with the limits of ``--budget`` and ``--until``; raises UsageError."""
+    if budget:
+        seconds = _seconds(budget)
+        plan = replace(plan, phone_time_s=min(seconds, plan.phone_time_s or seconds))
+    if until:
+        plan = replace(plan, until=moment_of(until, now))
+    return plan
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = parse_seconds(text)
+    except ValueError as error:
+        raise UsageError(f"--budget: {error}") from error
+    if seconds <= 0:
+        raise UsageError(f"--budget {text} leaves no time", hint="for example 20 min")
+    return seconds
+
+
+def moment_of(text: str, now: datetime) -> datetime:
+    """Return the moment (UTC) of ``06:00`` (the next one here) or of a date with a time; raises UsageError."""
+    try:
+        if len(text) <= 5:
+            minute = parse_time_of_day(text)
+            midnight = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+            days = (midnight + timedelta(days=day, minutes=minute) for day in (0, 1))
+            return next(moment for day in days if (moment := day.astimezone(UTC)) > now)
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError as error:
+        raise UsageError(f"--until: {error}", hint="for example 06:00 or 2026-11-23T06:00") from error
+    if moment <= now:
+        raise UsageError(f"--until {text} has passed")
+    return moment
+
+
+def when_open(farm: Farm, plan: Plan) -> Plan:
+    """Wait until the plan's window opens, and return the plan with the window's end as its own."""
+    now = farm.clock.now()
+    bound, begins = bounded(plan, now)
+    if begins > now:
+        wait_s = (begins - now).total_seconds()
+        text = f"the plan's window {plan.window} opens in {format_duration(wait_s)}; waiting (--until ends that)"
+        sys.stderr.write(one_line(text) + "\n")
+        # In steps, by the clock that people set: a night begins when it is night.
+        while (left_s := (begins - farm.clock.now()).total_seconds()) > 0 and not farm.cancelled.is_set():
+            farm.clock.wait(min(left_s, 30.0), farm.cancelled)
+    return bound
+
+
+def in_time(farm: Farm, plan: Plan, expansion: Expansion, *, sentinel: bool) -> Expansion:
+    """Return what there is time for; the rest is among the skips."""
+    return cut_to_time(farm.store, farm.tools, plan, expansion, farm.clock.now(), sentinel=sentinel)
+
+
+def left_out_of(campaign: Campaign, runs: Iterable[RunRecord]) -> list[dict[str, object]]:
+    """Return what of a campaign there was no time for: cases from the beginning, then single invocations."""
+    planned: list[dict[str, object]] = [
+        {
+            "serial": skip.serial,
+            "model": skip.model_name,
+            "delegate": skip.delegate,
+            "threads": skip.threads,
+            "tool": skip.tool,
+            "invocations": None,
+            "reason": skip.reason,
+        }
+        for skip in campaign.skipped
+        if skip.reason_code == OUT_OF_TIME
+    ]
+    late: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        if run.reason_code == OUT_OF_TIME:
+            late.setdefault(run.case.case_key, []).append(run)
+    return planned + [
+        {
+            "serial": own[0].case.serial,
+            "model": own[0].case.model_name,
+            "delegate": own[0].case.delegate,
+            "threads": own[0].case.threads,
+            "tool": own[0].case.tool,
+            "invocations": len(own),
+            "reason": own[0].reason,
+        }
+        for own in late.values()
+    ]
+
+
+def told(left_out: list[dict[str, object]]) -> str:
+    """Return one line about what there was no time for, empty when all was measured."""
+    cases = sum(item["invocations"] is None for item in left_out)
+    late = sum(int(str(item["invocations"])) for item in left_out if item["invocations"] is not None)
+    parts = [f"{cases} {'case' if cases == 1 else 'cases'} left out"] if cases else []
+    parts += [f"{late} {'invocation' if late == 1 else 'invocations'} not begun"] if late else []
+    return f"no time for all: {', '.join(parts)}" if parts else ""

@@ -1,0 +1,135 @@
+"""Which cases a night has time for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.analysis.night import cut, importance_of
+from orchestrator.records.campaign import Invocation
+from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.night import ImportanceRule, RecentRun
+from orchestrator.records.run import Outcome
+from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+
+NOW = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
+
+
+def case(model: str, delegate: DelegateName = DelegateName.XNNPACK) -> Case:
+    return Case(
+        serial=Serial("A"), model_sha256=ModelSha("aa" * 32), model_name=model, delegate=delegate, threads=4,
+        tool=ToolName.NATIVE, build_sha256=BuildSha("bb" * 32),
+    )  # fmt: skip
+
+
+def queue(cases: Sequence[Case], each: int = 2) -> list[Invocation]:
+    return [Invocation(case=one, run_pass=Pass.TIMING, number=number) for number in range(each) for one in cases]
+
+
+def run(*, days: float, taken_s: float, run_pass: Pass = Pass.TIMING) -> RecentRun:
+    started_at = NOW - timedelta(days=days)
+    return RecentRun(run_pass=run_pass, started_at=started_at, duration_s=taken_s, outcome=Outcome.COMPLETED)
+
+
+def least_s(invocation: Invocation) -> float:
+    return 4.0
+
+
+def kept(cases: Sequence[Case], left_out: object) -> list[str]:
+    return [one.model_name for one in cases if one.case_key not in left_out]  # type: ignore[operator]
+
+
+def test_a_night_that_fits_is_left_whole() -> None:
+    cases = [case("a"), case("b")]
+    recent = {one.series_key: [run(days=1, taken_s=10)] for one in cases}
+    chosen = cut(queue(cases), recent=recent, rules=(), left_s=40, now=NOW, least_s=least_s)
+    assert (chosen.wanted_s, chosen.left_out) == (40, {})
+
+
+def test_the_stalest_cases_are_kept_and_the_others_say_why_they_are_not() -> None:
+    cases = [case("yesterday"), case("last-week"), case("never")]
+    recent = {
+        cases[0].series_key: [run(days=1, taken_s=10)],
+        cases[1].series_key: [run(days=7, taken_s=10)],
+    }
+    chosen = cut(queue(cases), recent=recent, rules=(), left_s=45, now=NOW, least_s=least_s)
+    assert kept(cases, chosen.left_out) == ["last-week", "never"]
+    (reason,) = chosen.left_out.values()
+    assert "it would take about 20.0 s" in reason
+    assert "its last run is 1.0 days old" in reason
+
+
+def test_importance_outweighs_staleness_by_its_factor() -> None:
+    cases = [case("old"), case("dear", DelegateName.GPU)]
+    recent = {cases[0].series_key: [run(days=5, taken_s=10)], cases[1].series_key: [run(days=1, taken_s=10)]}
+    for value, first in ((4.0, "old"), (6.0, "dear")):
+        rules = (ImportanceRule(value=value, delegates=("gpu",)),)
+        chosen = cut(queue(cases), recent=recent, rules=rules, left_s=20, now=NOW, least_s=least_s)
+        assert kept(cases, chosen.left_out) == [first]
+
+
+def test_a_case_left_out_goes_first_the_next_night() -> None:
+    cases = [case("a"), case("b")]
+    last = {one.model_name: 1.0 for one in cases}
+    measured: list[str] = []
+    for night in range(4):
+        now = NOW + timedelta(days=night)
+        recent = {
+            one.series_key: [
+                RecentRun(
+                    run_pass=Pass.TIMING, started_at=now - timedelta(days=last[one.model_name]), duration_s=10,
+                    outcome=Outcome.FAILED,
+                )
+            ]
+            for one in cases
+        }  # fmt: skip
+        chosen = cut(queue(cases), recent=recent, rules=(), left_s=20, now=now, least_s=least_s)
+        (name,) = kept(cases, chosen.left_out)
+        measured.append(name)
+        last = {other: 1.0 if other == name else days + 1.0 for other, days in last.items()}
+    assert sorted(measured[:2]) == sorted(measured[2:]) == ["a", "b"]
+
+
+def test_what_a_phone_does_between_runs_is_part_of_what_they_take() -> None:
+    one = case("a")
+    # Three runs of 10 s that began 30 s after one another.
+    recent = {one.series_key: [run(days=1 - number * 30 / 86400, taken_s=10) for number in range(3)]}
+    chosen = cut(queue([one], each=2), recent=recent, rules=(), left_s=1000, now=NOW, least_s=least_s)
+    assert round(chosen.wanted_s) == 60
+
+
+def test_an_unknown_case_is_thought_to_take_as_much_longer_as_the_known_ones() -> None:
+    known, unknown = case("known"), case("unknown")
+    recent = {known.series_key: [run(days=1, taken_s=12)]}
+    chosen = cut(queue([known, unknown], each=1), recent=recent, rules=(), left_s=1000, now=NOW, least_s=least_s)
+    assert chosen.wanted_s == 24
+
+
+def test_cases_of_one_process_are_kept_or_left_out_together_at_the_cost_of_one() -> None:
+    cases = [case("a"), case("b"), case("alone")]
+    recent = {one.series_key: [run(days=1, taken_s=10)] for one in cases}
+    chosen = cut(
+        queue(cases, each=1), recent=recent, rules=(), left_s=20, now=NOW, least_s=least_s,
+        unit_of=lambda one: "" if one.model_name == "alone" else "session",
+    )  # fmt: skip
+    assert (chosen.wanted_s, chosen.left_out) == (20, {})
+
+
+def test_the_first_rule_that_fits_a_case_counts() -> None:
+    rules = (ImportanceRule(value=3, models=("a*",), delegates=("gpu",)), ImportanceRule(value=0, models=("a*",)))
+    assert [importance_of(rules, case("ab", delegate)) for delegate in (DelegateName.GPU, DelegateName.CPU)] == [3, 0]
+    assert importance_of(rules, case("b")) == 1
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 100), st.floats(0, 30)), min_size=1, max_size=20), st.floats(0, 500))
+def test_what_is_kept_never_takes_more_than_there_is(facts: list[tuple[float, float]], left_s: float) -> None:
+    cases = [case(f"m{number}") for number in range(len(facts))]
+    recent = {
+        one.series_key: [run(days=days, taken_s=taken_s)] for one, (taken_s, days) in zip(cases, facts, strict=True)
+    }
+    chosen = cut(queue(cases, each=1), recent=recent, rules=(), left_s=left_s, now=NOW, least_s=least_s)
+    assert chosen.kept_s <= max(left_s, 0) + 1e-9
+    assert bool(chosen.left_out) == (chosen.wanted_s > left_s)
