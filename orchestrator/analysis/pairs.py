@@ -101,14 +101,14 @@ def welch_error(baseline: Middle, candidate: Middle) -> tuple[float, int]:
     Those of Welch and Satterthwaite less WELCH_LESS, but never fewer than the side with fewer has: at 99 % they are too
     many for trimmed samples of unlike size, and among equals one comparison in a hundred may be called a change.
     """
-    sides = baseline, candidate
-    parts = [(side.error or 0.0) ** 2 for side in sides]
-    if sum(parts) == 0.0:
-        return 0.0, min(side.degrees for side in sides)
-    freedom = sum(parts) ** 2 / sum(part**2 / side.degrees for part, side in zip(parts, sides, strict=True))
+    one, other = (baseline.error or 0.0) ** 2, (candidate.error or 0.0) ** 2
+    degrees = baseline.degrees, candidate.degrees
+    total, fewest = one + other, min(degrees)
+    if total == 0.0:
+        return 0.0, fewest
+    freedom = total**2 / (one**2 / degrees[0] + other**2 / degrees[1])
     # The last digits of the sum must not decide between two whole numbers.
-    fewest = min(side.degrees for side in sides)
-    return math.sqrt(sum(parts)), max(fewest, math.floor(freedom + 1e-6) - WELCH_LESS)
+    return math.sqrt(total), max(fewest, math.floor(freedom + 1e-6) - WELCH_LESS)
 
 
 def detectable(
