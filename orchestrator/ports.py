@@ -285,7 +285,6 @@ class Conditioner(Protocol):
         limits: FitLimits,
         *,
         quiet: Quiet | None = None,
-        hold_s: float = 900.0,
         recent: DeviceState | None = None,
         on_wait: Callable[[str], None] | None = None,
         on_note: Callable[[str], None] | None = None,
@@ -293,10 +292,10 @@ class Conditioner(Protocol):
     ) -> Fitness:
         """Identify, clean, quieten and wait until fit; each change is journalled before it is made.
 
-        Called before every run. ``quiet`` is applied once for each boot; None means its defaults. ``hold_s`` is how
-        long the device may then be silent before others may take it over. ``recent`` is the device's state if it was
-        read just now; the device isn't asked again then. ``on_wait`` is told the reason and the estimate when a wait
-        begins; ``on_note`` what couldn't be had, and what was found.
+        Called before every run. ``quiet`` is applied once for each boot; None means its defaults. From
+        then on others are kept from the device until it is restored, or this process wasn't heard of for a minute.
+        ``recent`` is the device's state if it was read just now; the device isn't asked again then. ``on_wait`` is told
+        the reason and the estimate when a wait begins; ``on_note`` what couldn't be had, and what was found.
 
         Raises DeviceBusyError naming the holder (another computer, home or program uses the device),
         DeviceChangedError (another device answers), DeviceStorageError, other DeviceError kinds, HostStorageError.
@@ -449,6 +448,7 @@ class Store(Protocol):
     def series(self, series_keys: Sequence[SeriesKey] = ()) -> Mapping[SeriesKey, Case]:
         """Return the newest case of each series, of some or of all."""
         ...
+
     def recent_runs(
         self, series_keys: Sequence[SeriesKey], *, limit: int = 64
     ) -> Mapping[SeriesKey, Sequence[RecentRun]]:
@@ -457,7 +457,6 @@ class Store(Protocol):
         Of each no more than ``limit``, in every pass together, unfit and skipped ones aside.
         """
         ...
-
 
     def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
         """Return what each device was and from when on, oldest first."""

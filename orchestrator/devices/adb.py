@@ -13,6 +13,7 @@ from typing import Final
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, BlobShelf, PushProgress
 from orchestrator.devices.detached import DetachedRuns
+from orchestrator.devices.heartbeat import HeldNote
 from orchestrator.devices.installing import Installer
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.logcat import follow_log
@@ -91,6 +92,15 @@ class AdbDevice:
     def work_folder(self) -> str:
         """Our folder on the phone."""
         return self._work_folder
+
+    @property
+    def note(self) -> HeldNote:
+        """The renewal of our note on the phone."""
+        return self._link.note
+
+    def beat(self, *, timeout_s: float) -> None:
+        """Send a command for nothing but the renewal, from any thread; raises DeviceError kinds."""
+        self._link.shell(":", timeout_s=timeout_s, what="keeping the phone")
 
     @property
     def is_legacy(self) -> bool:

@@ -16,14 +16,16 @@ from typing import Final
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, differences, parse_snapshot
+from orchestrator.devices.claiming import Claims, must, said
 from orchestrator.devices.fitness import FitWait, unfit_reasons
+from orchestrator.devices.heartbeat import LEASE_S
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
-from orchestrator.devices.owner_note import FREE_MIN_BYTES, OwnerNote, Standing, check_free, parse_standing
+from orchestrator.devices.owner_note import FREE_MIN_BYTES, OwnerNote, Standing, check_free
 from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, screen_undo, steps_for
 from orchestrator.devices.sections import SectionScript
 from orchestrator.devices.shell import quote
 from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceStorageError
-from orchestrator.ports import Device, Fitness, ShellResult
+from orchestrator.ports import Device, Fitness
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import FitLimits, Quiet, Screen
@@ -52,15 +54,19 @@ class LadderConditioner:
         zone_limits: ZoneLimits | None = None,
         stray_apps: Sequence[str] = (),
         tuned: TunedOptions | None = None,
+        lease_s: float = LEASE_S,
         clock: Clock | None = None,
     ) -> None:
-        """``journal_folder`` is on this computer and outlives the process; ``stray_apps`` are stopped."""
+        """``journal_folder`` is on this computer and outlives the process; ``stray_apps`` are stopped.
+
+        ``lease_s``: a phone is free for others so long after the last word of its holder.
+        """
         self.journal = UndoJournal(journal_folder)
-        self._owner = OwnerNote(journal_folder)
         self._zone_limits = zone_limits
         self._stray_apps = tuple(stray_apps)
         self._tuned = tuned
         self._clock = clock or SystemClock()
+        self._claims = Claims(OwnerNote(journal_folder), clock=self._clock, lease_s=lease_s)
         #: Devices made quiet by this process, how and in which boot. Each is touched by the thread with its lease.
         self._quiet: dict[Serial, tuple[Quiet, str]] = {}
         #: What their power service told of the screen then, before anything was changed.
@@ -72,7 +78,6 @@ class LadderConditioner:
         limits: FitLimits,
         *,
         quiet: Quiet | None = None,
-        hold_s: float = 900.0,
         recent: DeviceState | None = None,
         on_wait: _Tell | None = None,
         on_note: _Tell | None = None,
@@ -84,7 +89,7 @@ class LadderConditioner:
             device.kill_strays()
         else:
             wanted = self.resolved(wanted, device.facts())
-            boot_id = self._clean(device, hold_s)
+            boot_id = self._clean(device, on_wait or _nobody, cancelled)
             if self._quiet.get(device.serial) != (wanted, boot_id):
                 # What a crashed process of ours left changed must not be taken for the phone's own settings; and a
                 # new boot has forgotten some of them.
@@ -121,16 +126,18 @@ class LadderConditioner:
         """
         if device.kind is not DeviceKind.ANDROID:
             return self._undo_all(device)
-        standing = parse_standing(
-            _must(device, self._owner.claim_command(device.work_folder, hold_s=120.0, take=take)).text
-        )
-        self._identify(device, standing)
-        # A foreign program that runs is no reason not to put a setting back; a foreign owner is.
-        check_free(replace(standing, strays=()), device.serial)
-        restored = self._undo_all(device)
-        for difference in self.audit(device, settle=True):
-            (on_note or _nobody)(f"not as before: {difference.text}")
-        _must(device, self._owner.release_command(device.work_folder))
+        try:
+            standing = self._claims.take(device, by_force=take)
+            self._identify(device, standing)
+            # A foreign program that runs is no reason not to put a setting back; a foreign owner is.
+            check_free(replace(standing, strays=()), device.serial)
+            restored = self._undo_all(device)
+            for difference in self.audit(device, settle=True):
+                (on_note or _nobody)(f"not as before: {difference.text}")
+            self._claims.release(device)
+        finally:
+            # One that can't be put back now is free for others soon all the same: they undo what its own file tells.
+            self._claims.let_go(device)
         return restored
 
     def audit(self, device: Device, *, settle: bool = False) -> Sequence[Difference]:
@@ -155,18 +162,17 @@ class LadderConditioner:
         self._note(device, [change])
         result = device.shell(command)
         if result.exit_code != 0:
-            raise DeviceCommandError(f"{command!r} failed: {_said(result)}", serial=device.serial)
+            raise DeviceCommandError(f"{command!r} failed: {said(result)}", serial=device.serial)
 
     # Clean ------------------------------------------------------------------------------------------------------------
 
-    def _clean(self, device: Device, hold_s: float) -> str:
+    def _clean(self, device: Device, tell: _Tell, cancelled: threading.Event | None) -> str:
         """Take the phone, refuse it when somebody else has it, end what is ours; return its boot id."""
         stop = ""
         if self._stray_apps:
             apps = " ".join(map(shlex.quote, self._stray_apps))
             stop = f'for app in {apps}; do [ -z "$(pidof $app)" ] || am force-stop $app; done\n'
-        claim = self._owner.claim_command(device.work_folder, hold_s=hold_s)
-        standing = parse_standing(_must(device, claim).text)
+        standing = self._claims.take_over(device, tell=tell, cancelled=cancelled)
         self._identify(device, standing)
         check_free(replace(standing, strays=()), device.serial)
         killed = device.kill_strays()
@@ -174,7 +180,7 @@ class LadderConditioner:
             device.shell(stop)
         if standing.strays and killed:
             # What ran may have been our own stray, which is gone now.
-            standing = parse_standing(_must(device, claim).text)
+            standing = self._claims.take(device)
         check_free(standing, device.serial)
         if standing.free_bytes is not None and standing.free_bytes < FREE_MIN_BYTES:
             raise DeviceStorageError(
@@ -243,7 +249,7 @@ class LadderConditioner:
             f"mv {_UNDO_FILE}.tmp {_UNDO_FILE}"
         )
         if device.kind is DeviceKind.ANDROID:
-            _must(device, f"mkdir -p {quote(device.work_folder)} && {script}")
+            must(device, f"mkdir -p {quote(device.work_folder)} && {script}")
 
     def _apply(self, device: Device, steps: Mapping[int, QuietStep], tell: _Tell) -> None:
         commands: dict[str, str] = {}
@@ -293,7 +299,7 @@ class LadderConditioner:
         for change in reversed(left.copy()):
             result = device.shell(change.undo)
             if result.exit_code != 0:
-                failed.append(f"{change.what} can't be put back with {change.undo!r}: {_said(result)}")
+                failed.append(f"{change.what} can't be put back with {change.undo!r}: {said(result)}")
                 continue
             restored.append(change.what)
             left.remove(change)
@@ -303,7 +309,7 @@ class LadderConditioner:
             raise DeviceCommandError("; ".join(failed), serial=device.serial)
         if restored and device.kind is DeviceKind.ANDROID:
             # The phone's file goes first: as long as either is there, whoever comes next undoes once more.
-            _must(device, f"rm -f {quote(device.work_folder)}/{_UNDO_FILE}")
+            must(device, f"rm -f {quote(device.work_folder)}/{_UNDO_FILE}")
         self.journal.keep(device.serial, ())
         return restored
 
@@ -327,20 +333,6 @@ def _nobody(text: str) -> None:
 def _one_line(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[0].strip() if lines else ""
-
-
-def _must(device: Device, script: str) -> ShellResult:
-    result = device.shell(script)
-    if result.exit_code != 0:
-        said = _said(result)
-        if "No space left" in said:
-            raise DeviceStorageError(said, serial=device.serial, hint="free some on the phone")
-        raise DeviceCommandError(f"our folder {device.work_folder} can't be used: {said}", serial=device.serial)
-    return result
-
-
-def _said(result: ShellResult) -> str:
-    return (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-300:] or "no reason given"
 
 
 def _is_over_network(device: Device) -> bool:

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices import sync
 from orchestrator.devices.connection import Connection
+from orchestrator.devices.heartbeat import HeldNote
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import quote, run_marked_shell, run_shell
@@ -64,6 +65,8 @@ class PhoneLink:
         self.transport = transport
         self.serial = serial or transport
         self.clock = clock or SystemClock()
+        #: Who uses the phone: renewed in front of what is sent anyway.
+        self.note = HeldNote(self.clock)
         self._features: frozenset[str] | None = None
 
     @property
@@ -104,10 +107,15 @@ class PhoneLink:
         deadline = Deadline(timeout_s, self.clock)
         what = what or f"shell {_short(command)}"
         is_legacy = self.is_legacy
+        command, renews = self.note.before(command)
         with self.server.open_transport(self.transport, deadline, what=what, serial=self.serial) as connection:
             if is_legacy:
-                return run_marked_shell(connection, command, stdin=stdin)
-            return run_shell(connection, command, stdin=stdin, limit_bytes=limit_bytes, cancelled=cancelled)
+                result = run_marked_shell(connection, command, stdin=stdin)
+            else:
+                result = run_shell(connection, command, stdin=stdin, limit_bytes=limit_bytes, cancelled=cancelled)
+        if renews:
+            self.note.after(result, serial=self.serial)
+        return result
 
     def must(self, command: str, *, timeout_s: float = 30.0, what: str) -> str:
         """Run a command that has to succeed and return its output; raises DeviceCommandError with its reason."""

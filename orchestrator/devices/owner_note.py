@@ -1,8 +1,9 @@
 """Who uses a phone, as a note on the phone itself: two computers, or two homes on one, refuse each other's phone.
 
-The note is valid for a span of the phone's own uptime and for one boot, so that no clock has to agree with another.
-It is written anew before each run. A lease on this computer (lease.py) comes first: the note's token is the same for
-all processes of one home, of which only one holds the lease.
+The note is valid for a short span of the phone's own uptime and for one boot, so that no clock has to agree with
+another. It is written anew before each run and renewed while its holder lives (heartbeat.py), by lines that are added
+to a second file: a reader never meets half a note. A lease on this computer (lease.py) comes first: the note's token
+is the same for all processes of one home, of which only one holds the lease.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from orchestrator.devices.heartbeat import LOST_EXIT_CODE, LOST_WORDS
+from orchestrator.devices.liveness import is_dead, own_life
 from orchestrator.devices.shell import quote
 from orchestrator.errors import DeviceBusyError
 
 _FILE: Final = "owner"
+_RENEWALS: Final = "owner.beats"
 #: Programs that heat a phone and are nobody's stray of ours; app processes are stopped by their package instead.
 _PROGRAMS: Final = "benchmark_model benchmark_model_plus_flex benchmark_litert_model"
 #: Less than that, and a run's output may not fit.
@@ -33,6 +37,14 @@ class Standing:
     boot_id: str
     #: The foreign holder's words, empty when the phone is ours now.
     holder: str
+    #: It is ours, by a note that is on the phone now.
+    is_written: bool
+    #: For how many seconds of the phone's the foreign note is valid unless it is renewed.
+    held_s: float
+    #: Until which second of the phone's uptime: it moves when the note is renewed.
+    held_until_s: float
+    #: The foreign holder was a process of this computer that is certainly gone.
+    holder_is_dead: bool
     #: Foreign programs that measure right now: name and pid.
     strays: tuple[str, ...]
     #: None when df can't be read.
@@ -53,28 +65,46 @@ class OwnerNote:
 
         ``take``: whoever holds it, it is ours then.
         """
-        words = json.dumps({"host": self._host, "pid": os.getpid(), "hold_s": round(hold_s)})
+        words = json.dumps({"host": self._host, "pid": os.getpid(), "life": own_life(), "hold_s": round(hold_s)})
         return (
             f"mkdir -p {quote(folder)}; cd {quote(folder)} || exit 1\n"
             # A folder is made by one alone; one that a crash left behind is waited for, not obeyed.
             "i=0; while ! mkdir owner.lock 2>/dev/null && [ $i -lt 15 ]; do i=$((i+1)); sleep 0.1 || sleep 1; done\n"
             "read up rest </proc/uptime; up=${up%.*}; boot=$(cat /proc/sys/kernel/random/boot_id)\n"
             f"t=; b=; u=0; w=; {'' if take else '[ -f owner ] && read t b u w <owner'}\n"
+            f"[ ! -f {_RENEWALS} ] || while read x y z; do "
+            f'[ "$x$y" != "$t$b" ] || [ -z "$z" ] || u=$z; done <{_RENEWALS}\n'
             f'if [ -n "$t" ] && [ "$t" != {self.token} ] && [ "$b" = "$boot" ] && [ "$u" -gt "$up" ]; then\n'
-            ' echo "held $((u-up)) $w"\n'
+            ' echo "held $((u-up)) $u $w"\n'
             f"else echo {self.token} $boot $((up+{max(1, round(hold_s))})) {quote(words)} >owner.tmp && "
-            "mv owner.tmp owner || echo unwritable; fi\n"
+            f"mv owner.tmp owner && rm -f {_RENEWALS} && echo written; fi\n"
             "rmdir owner.lock\n"
             'echo "serial $(getprop ro.serialno)"; echo "boot $boot"\n'
             f'for n in {_PROGRAMS}; do p=$(pidof $n) && echo "stray $n $p"; done\n'
             'echo "free $(df -k . | tail -n 1)"\n'
         )
 
+    def renewal_command(self, folder: str, *, boot_id: str, hold_s: float) -> str:
+        """Return what is put in front of a command: our note holds on, or the command isn't run as we have lost it.
+
+        Builtins only, so that it costs a phone that measures nothing worth telling. After a boot it does nothing.
+        """
+        note, beats = quote(f"{folder}/{_FILE}"), quote(f"{folder}/{_RENEWALS}")
+        return (
+            "bf_t=; bf_c=; { read bf_c </proc/sys/kernel/random/boot_id; } 2>/dev/null\n"
+            f'if [ "$bf_c" = {quote(boot_id)} ]; then\n'
+            f"{{ read bf_t bf_x <{note}; read bf_u bf_x </proc/uptime; }} 2>/dev/null\n"
+            f'if [ "$bf_t" = {self.token} ]; then '
+            f"{{ echo {self.token} $bf_c $((${{bf_u%.*}}+{max(1, round(hold_s))})) >>{beats}; }} 2>/dev/null\n"
+            f"else echo '{LOST_WORDS}' >&2; exit {LOST_EXIT_CODE}; fi\n"
+            "fi"
+        )
+
     def release_command(self, folder: str) -> str:
         """Return the script that removes the note if it is ours."""
         return (
             f"cd {quote(folder)} 2>/dev/null || exit 0; t=; [ -f {_FILE} ] && read t rest <{_FILE}; "
-            f'[ "$t" != {self.token} ] || rm -f {_FILE}; rm -f *.tmp; rmdir owner.lock 2>/dev/null; true'
+            f'[ "$t" != {self.token} ] || rm -f {_FILE} {_RENEWALS}; rm -f *.tmp; rmdir owner.lock 2>/dev/null; true'
         )
 
 
@@ -82,17 +112,25 @@ def parse_standing(text: str) -> Standing:
     """Read what the claim's script printed."""
     found: dict[str, str] = {}
     strays: list[str] = []
+    is_written = False
     for line in text.replace("\r\n", "\n").splitlines():
         word, _, rest = line.partition(" ")
-        if word == "stray":
+        if word == "written":
+            is_written = True
+        elif word == "stray":
             name, _, pids = rest.partition(" ")
             strays.append(f"{name} (pid {pids.strip()})")
         elif word in {"held", "serial", "boot", "free"}:
             found.setdefault(word, rest.strip())
+    held, until, words = (*found.get("held", "").split(" ", 2), "", "", "")[:3]
     return Standing(
         serial=found.get("serial", ""),
         boot_id=found.get("boot", ""),
-        holder=_holder(found["held"]) if "held" in found else "",
+        holder=_holder(held, words) if "held" in found else "",
+        is_written=is_written,
+        held_s=float(held) if held.isdigit() else 0.0,
+        held_until_s=float(until) if until.isdigit() else 0.0,
+        holder_is_dead=is_dead(_life(words)),
         strays=tuple(strays),
         free_bytes=_free_bytes(found.get("free", "")),
     )
@@ -115,8 +153,14 @@ def check_free(standing: Standing, serial: str) -> None:
         )
 
 
-def _holder(text: str) -> str:
-    left, _, words = text.partition(" ")
+def _life(words: str) -> str:
+    try:
+        return str(json.loads(words)["life"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _holder(left: str, words: str) -> str:
     try:
         note = json.loads(words)
         who = f"process {int(note['pid'])} on {note['host']}"

@@ -21,6 +21,7 @@ from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
     AdbUnavailableError,
     BenchfarmError,
+    DeviceBusyError,
     DeviceChangedError,
     DeviceError,
     DeviceUnusableError,
@@ -33,8 +34,8 @@ from orchestrator.ports import Device, Fitness, SessionTool
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CaseKey, RunId
-from orchestrator.records.plan import FitLimits
 from orchestrator.records.night import OUT_OF_TIME
+from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import Case, Pass
@@ -72,17 +73,17 @@ class CaseRunner:
         workload: Workload,
         services: Services,
         on_stored: Callable[[RunRecord], None] = lambda run: None,
-    ) -> None:
         lacks_time: Callable[[Invocation], str] = lambda invocation: "",
+    ) -> None:
         """``on_stored`` hears of every run once it is kept; ``lacks_time`` says why there is no time for one."""
         self._device = device
         self._facts = facts
         self._workload = workload
         self._services = services
         self._on_stored = on_stored
-        self._placer = Placer(device, workload, services)
         self._lacks_time = lacks_time
         self._was_told_of_time = False
+        self._placer = Placer(device, workload, services)
         #: How many invocations were dealt with, and how many are known of.
         self._position = 0
         self._total = 0
@@ -115,10 +116,10 @@ class CaseRunner:
             self._position += 1
             if (invocation.case.case_key, invocation.run_pass, invocation.number) in self._covered:
                 continue
-            between()
             if lacking := self._lacks_time(invocation):
                 self.leave_out(invocation, lacking)
                 continue
+            between()
             for run in self._runs_of(invocation, invocations):
                 self._keep(run)
 
@@ -132,7 +133,6 @@ class CaseRunner:
         self._keep(run)
         return run
 
-    def rest(self, limits: FitLimits) -> Fitness:
     def leave_out(self, invocation: Invocation, reason: str) -> None:
         """Store that there was no time for an invocation: it isn't open any more. Raises StoreError."""
         if not self._was_told_of_time:
@@ -141,13 +141,13 @@ class CaseRunner:
         ending = Ending(outcome=Outcome.SKIPPED, reason_code=OUT_OF_TIME, reason=reason)
         self._keep(self._record(invocation, self._services.clock.now(), ending))
 
+    def rest(self, limits: FitLimits) -> Fitness:
         """Wait until the device is fit by these limits; raises DeviceError kinds."""
         terms = self._workload.campaign.terms
         fitness = self._services.conditioner.prepare(
             self._device,
             limits,
             quiet=terms.quiet,
-            hold_s=terms.timeout_s + limits.wait_s,
             on_wait=lambda reason: self._note(f"waits to be fit: {reason}"),
             on_note=lambda text: self._note(text, is_problem=True),
             cancelled=self._services.cancelled,
@@ -236,7 +236,8 @@ class CaseRunner:
             started_at = self._services.clock.now()
             try:
                 return self._run_once(invocation, started_at, at_rest=at_rest)
-            except (StoreError, HostStorageError, InterruptedByUserError, DeviceUnusableError):
+            except (StoreError, HostStorageError, InterruptedByUserError, DeviceUnusableError, DeviceBusyError):
+                # None of them is the case's fault: it stays open.
                 raise
             except BenchfarmError as caught:
                 self._check_cancelled()
@@ -294,8 +295,6 @@ class CaseRunner:
             self._device,
             terms.limits if at_rest else _NO_LIMITS,
             quiet=terms.quiet,
-            # The device is silent so long at most: one invocation, with room for transfers and a wait.
-            hold_s=terms.timeout_s + 2 * invocation.case.max_secs + terms.limits.wait_s,
             recent=self._recent_state(),
             on_wait=lambda reason: self._note(f"waits to be fit: {reason}"),
             on_note=lambda text: self._note(text, is_problem=True),

@@ -47,10 +47,12 @@ class Phone:
         self.folder = folder
         self.faults = FaultTable()
         self.time = ScaledTime(time_factor)
+        # How fast its uptime runs beside others' clocks.
+        props = {**profile.system_props(spec.serial), "ro.benchfarm.speed": f"{time_factor:g}"}
         self.hardware = build_hardware(profile, self.time, seed)
         self._foreign: Work | None = None
         self.userland = build_userland(
-            folder=folder, props=profile.system_props(spec.serial), time=self.time, hardware=self.hardware,
+            folder=folder, props=props, time=self.time, hardware=self.hardware,
             shelf=build_shelf(profile, self.hardware, self.faults), build=_build_of(profile, spec), faults=self.faults,
             on_reboot=self.reboot, moment=ProgramMoments(self.faults),
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,8 +36,6 @@ EVERYTHING = Quiet(
 )  # fmt: skip
 #: Fewer, where every step is tried; none of them a kind of its own.
 SOME = Quiet(airplane=True, no_doze=True, fixed_performance=True)
-#: Phone seconds: the note of a process that was killed is soon nobody's.
-HOLD_S = 1.0
 
 
 class Tripwire(AdbDevice):
@@ -74,6 +73,12 @@ def device(phone: Phone, adb_server: Any) -> Iterator[Tripwire]:
     phone.faults.clear()
 
 
+@pytest.fixture
+def other_way(phone: Phone, adb_server: Any) -> AdbDevice:
+    """The same phone as another process sees it."""
+    return AdbDevice(AdbServer(ServerAddress(port=adb_server.port)), phone.address)
+
+
 def whole(device: AdbDevice) -> dict[str, str]:
     script = SectionScript(SNAPSHOT_COMMANDS)
     return parse_snapshot(script.split(device.shell(script.text).text))
@@ -86,18 +91,12 @@ def as_before(device: AdbDevice, phone: Phone, before: dict[str, str]) -> None:
 
 
 def prepare(conditioner: LadderConditioner, device: AdbDevice, quiet: Quiet = EVERYTHING) -> None:
-    conditioner.prepare(device, ANY, quiet=quiet, hold_s=HOLD_S)
+    conditioner.prepare(device, ANY, quiet=quiet)
 
 
 def take_over(conditioner: LadderConditioner, device: AdbDevice) -> None:
-    """Restore as soon as the note of whoever had the phone has expired."""
-    for _ in range(100):
-        try:
-            conditioner.restore(device)
-            return
-        except DeviceBusyError:
-            device.shell("sleep 0.5")
-    pytest.fail("the note on the phone never expired")
+    """Restore: the note of a process that was killed on this computer needn't expire."""
+    conditioner.restore(device)
 
 
 def clear(phone: Phone, device: AdbDevice) -> None:
@@ -240,24 +239,97 @@ def test_a_restore_killed_at_any_step_is_finished_by_the_next_one(
     as_before(device, phone, before)
 
 
-def test_two_homes_refuse_each_other_a_phone_and_name_the_holder(device: Tripwire, tmp_path: Path) -> None:
-    first, second = LadderConditioner(tmp_path / "a"), LadderConditioner(tmp_path / "b")
-    first.prepare(device, ANY, hold_s=100_000.0)
+def test_two_homes_refuse_each_other_a_phone_and_name_the_holder(
+    device: Tripwire, other_way: AdbDevice, tmp_path: Path
+) -> None:
+    first, second = LadderConditioner(tmp_path / "a"), LadderConditioner(tmp_path / "b", lease_s=0.4)
+    first.prepare(device, ANY)
     with pytest.raises(DeviceBusyError, match=f"process {os.getpid()} on"):
-        second.prepare(device, ANY)
+        second.prepare(other_way, ANY)
     with pytest.raises(DeviceBusyError, match="valid for"):
-        second.restore(device)
+        second.restore(other_way)
     assert first.restore(device)
-    second.prepare(device, ANY)
-    second.restore(device)
+    second.prepare(other_way, ANY)
+    second.restore(other_way)
 
 
-def test_a_note_whose_owner_has_died_expires(device: Tripwire, tmp_path: Path) -> None:
-    LadderConditioner(tmp_path / "a").prepare(device, ANY, hold_s=1.0)
-    device.shell("sleep 2")
+def test_a_note_is_renewed_while_its_holder_lives_even_if_it_asks_nothing(
+    device: Tripwire, other_way: AdbDevice, tmp_path: Path
+) -> None:
+    first, second = LadderConditioner(tmp_path / "a", lease_s=4.0), LadderConditioner(tmp_path / "b")
+    first.prepare(device, ANY)
+    told: list[str] = []
+    # It waits until the note was either renewed, as now, or has expired.
+    with pytest.raises(DeviceBusyError, match=f"process {os.getpid()} on"):
+        second.prepare(other_way, ANY, on_wait=told.append)
+    assert "taken over unless the note is renewed" in told[0]
+    first.restore(device)
+    second.prepare(other_way, ANY)
+    second.restore(other_way)
+
+
+_HOLDING = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_conditioning_faults import *
+device = AdbDevice(AdbServer(ServerAddress(port={port})), {address!r})
+LadderConditioner(Path({home!r}), lease_s=1.0).prepare(device, ANY)
+print("holds", flush=True)
+for line in sys.stdin:
+    try:
+        print(device.shell(line).text.strip() or "done", flush=True)
+    except DeviceBusyError as error:
+        print(error, flush=True)
+"""
+
+
+@pytest.fixture
+def holder(phone: Phone, adb_server: Any, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process with a home of its own, which has prepared the phone and runs there what it is told."""
+    script = _HOLDING.format(
+        tests=str(Path(__file__).parent), port=adb_server.port, address=phone.address, home=str(tmp_path / "holder")
+    )
+    command = [sys.executable, "-c", script]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ})
+    assert process.stdout is not None
+    assert process.stdout.readline() == "holds\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_the_phone_of_a_holder_that_fell_silent_is_taken_over_and_refuses_what_he_asks_later(
+    device: Tripwire, holder: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    assert holder.stdin is not None
+    assert holder.stdout is not None
     second = LadderConditioner(tmp_path / "b")
-    second.prepare(device, ANY)
+    os.kill(holder.pid, signal.SIGSTOP)
+    told: list[str] = []
+    second.prepare(device, ANY, on_wait=told.append)
+    assert told[0].startswith(f"in use by process {holder.pid} on")
+    os.kill(holder.pid, signal.SIGCONT)
+    holder.stdin.write(f"touch {device.work_folder}/mark\n")
+    holder.stdin.flush()
+    assert "has taken the phone meanwhile" in holder.stdout.readline()
+    assert "mark" not in device.shell(f"ls {device.work_folder}").text.split()
+    # What he changed is undone from the phone's own file, and nothing of his is left.
     assert second.restore(device) == ["staying awake while plugged in"]
+    assert device.shell(f"ls {device.work_folder}").text.split() in ([], ["runs"])
+
+
+def test_the_phone_of_a_holder_killed_on_this_computer_is_taken_over_at_once(
+    device: Tripwire, holder: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    holder.kill()
+    holder.wait()
+    second = LadderConditioner(tmp_path / "b")
+    told: list[str] = []
+    second.prepare(device, ANY, on_wait=told.append)
+    assert told == []
+    second.restore(device)
+    assert second.journal.serials() == []
+    assert device.shell(f"ls {device.work_folder}").text.split() in ([], ["runs"])
 
 
 def test_a_boot_between_two_runs_is_seen_and_the_phone_made_quiet_again(
@@ -277,12 +349,14 @@ def test_a_boot_between_two_runs_is_seen_and_the_phone_made_quiet_again(
 
 def test_another_phone_under_the_same_address_is_refused(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
     device.facts()
+    conditioner = LadderConditioner(tmp_path)
     phone.userland.props.set("ro.serialno", "ANOTHER")
     try:
         with pytest.raises(DeviceChangedError, match="ANOTHER"):
-            prepare(LadderConditioner(tmp_path), device)
+            prepare(conditioner, device)
     finally:
         phone.userland.props.set("ro.serialno", "CONDITIONED")
+    conditioner.restore(device)
 
 
 def test_a_screen_that_is_to_be_off_is_off_and_on_again_afterwards(device: Tripwire, tmp_path: Path) -> None:
