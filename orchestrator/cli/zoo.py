@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.errors import ArtifactError, ModelError, UsageError
 from orchestrator.records.model import Accuracy, ManifestEntry
 from orchestrator.units import format_bytes
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.models.building import BuildOrder, BuiltModel, FailedBuild
     from orchestrator.models.published import PublishedModel
 
-RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on them; its outputs mean nothing"
+RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on them, and its outputs mean nothing"
 
 
 def _places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
@@ -35,29 +36,50 @@ def _places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
 def build(
     settings: Settings, orders: Sequence[BuildOrder], *, out: Path | None, accuracy: Accuracy | None
 ) -> CommandResult:
-    """Build models and write the manifest; exit code 1 when some couldn't be, ModelError when none could."""
+    """Build models and write the manifest as they come; exit code 1 when some couldn't be, ModelError when none could.
+
+    What was built before an interruption is there and in the manifest.
+    """
     from orchestrator.config.model_manifest import add_to_manifest, load_manifest
-    from orchestrator.models.building import build_models
+    from orchestrator.models.building import FailedBuild, build_models
 
     folder, manifest = _places(settings, out)
     load_manifest(manifest)  # a manifest with faults is told before minutes of building
     entries: list[ManifestEntry] = []
-    failures: list[FailedBuild] = []
-    rows = []
-    for done in build_models(orders, folder, environ=settings.environ):
-        failures += done.failures
-        entries += [_entry(done.order, model, accuracy) for model in done.models]
-        rows += [(item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path)) for item in done.models]
-    add_to_manifest(manifest, entries)
+
+    def keep(order: BuildOrder, outcome: BuiltModel | FailedBuild) -> None:
+        if isinstance(outcome, FailedBuild):
+            _tell(f"{outcome.name}: not built")
+            return
+        entries.append(_entry(order, outcome, accuracy))
+        add_to_manifest(manifest, entries[-1:])
+        _tell(f"{outcome.name}: {format_bytes(outcome.size_bytes)}")
+
+    done = build_models(orders, folder, environ=settings.environ, on_done=keep)
+    failures = [item for built in done for item in built.failures]
     if not entries and failures:
-        raise ModelError(f"{failures[0].name}: {failures[0].reason}", hint=failures[0].hint)
+        also = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        raise ModelError(f"{failures[0].name}: {failures[0].reason}{also}", hint=failures[0].hint)
+    rows = [
+        (item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path))
+        for built in done
+        for item in built.models
+    ]
     lines = [table(("model", "size", "sha256", "file"), rows, right=(1,))]
-    lines += [f"{item.name} couldn't be built: {item.reason} {item.hint}".rstrip() for item in failures]
-    notes = Counter(entry.note for entry in entries if entry.note)
+    for item in failures:
+        lines.append(one_line(f"{item.name} couldn't be built: {item.reason}"))
+        lines += [f"  {item.hint}"] if item.hint else []
+    notes = Counter(note for entry in entries for note in entry.note.split("; ") if note)
     lines += [f"{count} of {len(entries)}: {note}" for note, count in notes.items()]
     lines.append(f"how to build them again is in {manifest}")
     data = {"models": entries, "failures": failures, "manifest": manifest}
     return CommandResult(text="\n".join(lines), data=data, exit_code=1 if failures else 0)
+
+
+def _tell(text: str) -> None:
+    """Say on standard error how a long build goes."""
+    sys.stderr.write(f"{one_line(text)}\n")
+    sys.stderr.flush()
 
 
 def _entry(order: BuildOrder, model: BuiltModel, accuracy: Accuracy | None) -> ManifestEntry:
@@ -165,6 +187,8 @@ def list_models(settings: Settings, folder: Path | None) -> CommandResult:
     from orchestrator.models.networks import NAMES
     from orchestrator.models.published import published_models
 
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"there is no folder {str(folder)!r}", hint="name the folder of a models.yaml")
     _, manifest = _places(settings, folder)
     entries = sorted(load_manifest(manifest).values(), key=lambda entry: entry.name)
     rows = [

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,15 @@ class Odd(tf.Module):
         return {"y": tf.raw_ops.MatrixInverse(input=x)}
 odd = Odd()
 tf.saved_model.save(odd, str(folder / "odd"), signatures={"serving_default": odd.run, "second": odd.run})
+"""
+#: What Python runs first in the process with TensorFlow: opening one file for writing ends it.
+DIES_AT_ONE = """
+import os, sys
+def look(event, arguments):
+    if event == "open" and str(arguments[0]).endswith("tiny_mlp_float16.out"):
+        print("out of luck", file=sys.stderr, flush=True)
+        os.abort()
+sys.addaudithook(look)
 """
 #: Runs each model once in a process of its own and tells what XNNPACK took of it.
 RUN = """
@@ -81,7 +91,7 @@ def taken_by_xnnpack(path: Path, parts: list) -> set[int]:
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """What became of all orders: one process builds them."""
+    """What became of all orders: one process builds them, and a second one what the first left when it died."""
     folder = tmp_path_factory.mktemp("users")
     subprocess.run([sys.executable, "-c", USERS_MODELS, str(folder)], capture_output=True, timeout=120, check=True)
     rng = np.random.default_rng(0)
@@ -91,6 +101,7 @@ def done(tmp_path_factory):
     odd = str(folder / "odd")
     orders = {
         "cnn": BuildOrder(source="tiny_cnn", variants=VARIANTS),
+        "dies": BuildOrder(source="tiny_mlp", variants=("float32", "float16", "int8")),
         "attention": BuildOrder(source="tiny_attention", variants=VARIANTS),
         "keras": BuildOrder(
             source=str(folder / "users.keras"), variants=("float32", "int8"), batches=(1, 3), sizes=(16, 20),
@@ -98,9 +109,11 @@ def done(tmp_path_factory):
         ),
         "needs flex": BuildOrder(source=odd),
         "flex": BuildOrder(source=odd, flex=True, signature="second", batches=(2,)),
-        "no signature": BuildOrder(source=odd, signature="third"),
+        "no signature": BuildOrder(source=odd, signature="../third"),
     }  # fmt: skip
-    return dict(zip(orders, build_models(list(orders.values()), folder / "out", environ=ENVIRON), strict=True))
+    (folder / "sitecustomize.py").write_text(DIES_AT_ONE)
+    environ = {**ENVIRON, "PYTHONPATH": f"{folder}:{REPO}"}
+    return dict(zip(orders, build_models(list(orders.values()), folder / "out", environ=environ), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +184,18 @@ def test_tensorflows_own_operators_need_flex_and_signatures_are_chosen(done):
     assert done["flex"].failures == ()
     facts = inspect_model(done["flex"].models[0].path)
     assert (facts.flex_operators, facts.inputs[0].shape) == (("FlexMatrixInverse",), (2, 4, 4))
-    assert "has no signature 'third', only" in done["no signature"].failures[0].reason
+    assert done["flex"].models[0].name == "odd_second_b2_float32"
+    assert "has no signature '../third', only" in done["no signature"].failures[0].reason
+
+
+def test_file_that_ends_the_process_loses_none_of_the_others(done):
+    models, (failure,) = done["dies"].models, done["dies"].failures
+    assert [model.name for model in models] == ["tiny_mlp_float32", "tiny_mlp_int8"]
+    assert (failure.name, "ended by signal 6" in failure.reason) == ("tiny_mlp_float16", True)
+    assert "out of luck" in failure.reason
+    for name in ("cnn", "keras", "flex"):
+        assert done[name].models
+    assert all(identify_model(model.path).sha256 == model.sha256 for item in done.values() for model in item.models)
 
 
 def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tmp_path):
@@ -203,6 +227,8 @@ def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tm
         (BuildOrder(source="tiny_cnn", weights="imagenet"), "are for Keras applications"),
         (BuildOrder(source="tiny_cnn", weights="/no/file"), "no file '/no/file' of weights"),
         (BuildOrder(source="tiny_cnn", sizes=(0,)), "counted from 1"),
+        (BuildOrder(source=str(REPO / "docs")), "holds no saved_model.pb"),
+        (BuildOrder(source="tiny_cnn", batches=(1, 1)), "would both be written to tiny_cnn_float32.tflite"),
     ],
 )
 def test_impossible_orders_are_refused_before_tensorflow_starts(order, message, tmp_path):
@@ -210,9 +236,36 @@ def test_impossible_orders_are_refused_before_tensorflow_starts(order, message, 
         build_models([order], tmp_path, environ={})
 
 
-def test_process_that_dies_is_an_error_with_its_last_words(tmp_path):
+def test_process_that_cannot_start_is_an_error_with_its_last_words(tmp_path):
     (tmp_path / "tensorflow.py").write_text("import os, sys\nprint('out of luck', flush=True)\nos.abort()\n")
     (tmp_path / "keras.py").write_text("")
     environ = {**ENVIRON, "PYTHONPATH": f"{tmp_path}:{REPO}"}
     with pytest.raises(ModelError, match=r"ended by signal 6.*out of luck"):
         build_models([BuildOrder(source="tiny_cnn")], tmp_path / "out", environ=environ)
+    (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError(\"No module named 'tensorflow'\")")
+    with pytest.raises(ModelError, match="isn't installed") as caught:
+        build_models([BuildOrder(source="tiny_cnn")], tmp_path / "out", environ=environ)
+    assert caught.value.hint == "pip install tensorflow"
+
+
+def test_builder_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
+    mark = tmp_path / "mark"
+    (tmp_path / "tensorflow.py").write_text(
+        f"import os, sys, time\nopen({str(mark) + '.part'!r}, 'w').write(f'{{os.getpid()}} {{sys.argv[1]}}')\n"
+        f"os.rename({str(mark) + '.part'!r}, {str(mark)!r})\ntime.sleep(600)\n"
+    )
+    (tmp_path / "keras.py").write_text("")
+    environ = {**ENVIRON, "PYTHONPATH": f"{tmp_path}:{REPO}", "BENCHFARM_HOME": str(tmp_path)}
+    command = [BENCHFARM, "models", "build", "tiny_cnn"]
+    with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as builder:
+        wait_until(mark.exists)
+        builder.kill()
+    process, work = mark.read_text().split()
+    wait_until(lambda: not Path(work).exists() and not Path(f"/proc/{process}/cmdline").exists())
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline, "it didn't come about within a minute"
+        time.sleep(0.02)

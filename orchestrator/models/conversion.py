@@ -1,0 +1,296 @@
+"""What runs in the process with TensorFlow: networks to .tflite files, one after the other.
+
+It is told what to build by ``orders.json`` in its folder, and tells through a pipe what it begins and what became of
+it, a line of JSON each, so that whoever started it knows what it was at when it died (``models.building``).
+"""
+
+# ruff: noqa: ANN401 - TensorFlow, its tensors and its decorators carry no types
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator.models.building import BuildOrder
+from orchestrator.models.networks import make_network
+
+#: Variants whose conversion measures the range of activations on data.
+_CALIBRATED: Final = frozenset({"int8", "int16x8"})
+#: Random inputs that activations' ranges are measured on when none are given.
+_RANDOM_SAMPLES: Final = 16
+_TEXT_SHOWN: Final = 600
+#: What an error of TensorFlow's or Keras' says, and what its reader can do.
+_HINTS: Final = (
+    (("SELECT_TF_OPS", "Select TF ops", "needs TF ops", "op is neither"),
+     "give --flex to leave TensorFlow's own operators in"),
+    (("No model config found",),
+     "the file holds weights only: name the network, and give the file by --weights"),
+    (("`Lambda` layer", "could not be deserialized", "Unknown layer", "Could not locate class"),
+     "it has layers whose code isn't in the file: export a SavedModel where the code is (model.export('folder'))"),
+    (("No space left on device",),
+     "free some space where temporary files go, or set TMPDIR"),
+    (("File format not supported", "accessible `.keras` zip file", "Unable to synchronously open", "not a zip file"),
+     "is it a whole .keras or .h5 file?"),
+)  # fmt: skip
+
+
+def serve(folder: str, telling: int) -> None:
+    """Build what ``orders.json`` in a folder asks for, tell what became of it, and end with whoever started it."""
+    work = Path(folder)
+    given = json.loads((work / "orders.json").read_text(encoding="utf-8"))
+    threading.Thread(target=_end_with_parent, args=(work,), daemon=True).start()
+    done = {(int(number), str(name)) for number, name in given["done"]}
+    with os.fdopen(telling, "w", encoding="utf-8", buffering=1) as pipe:
+        for number, values in enumerate(given["orders"]):
+            whole: dict[str, Any] = {
+                key: tuple(item) if isinstance(item, list) else item for key, item in values.items()
+            }
+            order = BuildOrder(**whole)
+            if {(number, name) for name in order.names} <= done:
+                continue
+            (work / str(number)).mkdir(exist_ok=True)
+            for told in _built(order, work / str(number), {name for place, name in done if place == number}):
+                pipe.write(json.dumps({"order": number, **told}) + "\n")
+
+
+def _end_with_parent(work: Path) -> None:
+    """Wait until standard input ends, which it does with the process that holds its other end; then leave nothing."""
+    while os.read(0, 1):
+        pass
+    shutil.rmtree(work, ignore_errors=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _told(error: Exception, order: BuildOrder) -> dict[str, str]:
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    hint = next((hint for marks, hint in _HINTS if any(mark in text for mark in marks)), "")
+    if order.flex and "--flex" in hint:
+        hint = ""
+    return {"error": text[:_TEXT_SHOWN] + ("..." if len(text) > _TEXT_SHOWN else ""), "hint": hint}
+
+
+def _built(order: BuildOrder, work: Path, done: set[str]) -> Iterator[dict[str, Any]]:
+    import keras
+    import tensorflow as tf
+
+    for size in order.sizes or (None,):
+        for batch in order.batches or (None,):
+            names = {variant: order.name(size, batch, variant) for variant in order.variants}
+            lacking = [variant for variant in order.variants if names[variant] not in done]
+            if not lacking:
+                continue
+            yield {"begun": [names[variant] for variant in lacking]}
+            saved = work / f"saved_{size}_{batch}"
+            specs: dict[str, Any] = {}
+            error: Exception | None = None
+            try:
+                keras.utils.set_random_seed(order.seed)
+                entry, specs = _entry(tf, keras, order, size, batch)
+                _save(tf, entry, specs, saved)
+            except Exception as raised:  # noqa: BLE001 - a size that can't be is no reason to lose the others
+                error = raised
+            for variant in lacking:
+                name = names[variant]
+                yield {"begun": [name]}
+                recipe = _recipe(order, size, batch, variant, tf.__version__, keras.__version__)
+                try:
+                    if error is not None:
+                        raise error
+                    converter = tf.lite.TFLiteConverter.from_saved_model(str(saved))
+                    _set_up(tf, converter, order, variant, specs)
+                    (work / f"{name}.out").write_bytes(bytes(converter.convert()))
+                except Exception as raised:  # noqa: BLE001 - nor is a variant
+                    yield {"name": name, **_told(raised, order)}
+                else:
+                    yield {"name": name, "file": str(work / f"{name}.out"), "build": recipe}
+            shutil.rmtree(saved, ignore_errors=True)
+
+
+def _entry(
+    tf: Any, keras: Any, order: BuildOrder, size: int | None, batch: int | None
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return what computes the network from inputs by name, and its inputs with their shapes fixed."""
+    path = Path(order.source)
+    if not order.is_named and path.is_dir():
+        loaded = tf.saved_model.load(str(path))
+        if order.signature not in loaded.signatures:
+            have = ", ".join(loaded.signatures) or "none"
+            raise ValueError(f"the SavedModel has no signature {order.signature!r}, only {have}")
+        function = loaded.signatures[order.signature]
+        given = {name: (spec.shape, spec.dtype) for name, spec in function.structured_input_signature[1].items()}
+        entry = _kept(function, loaded)
+    else:
+        model = make_network(keras, order.source, size, order.weights) if order.is_named else _loaded(keras, order)
+        given = {tensor.name.split(":")[0]: (tensor.shape, tensor.dtype) for tensor in model.inputs}
+        names = list(given)
+        outputs = model.output_names if hasattr(model, "output_names") else []
+
+        def named(**inputs: Any) -> Any:
+            values = [inputs[name] for name in names]
+            results = model(values if len(values) > 1 else values[0], training=False)
+            if isinstance(results, Mapping):
+                return dict(results)
+            many = list(results) if isinstance(results, (list, tuple)) else [results]
+            called = outputs if len(outputs) == len(many) else [f"output_{number}" for number in range(len(many))]
+            return dict(zip(called, many, strict=True))
+
+        entry = named
+    specs = {
+        name: tf.TensorSpec(_shape(list(shape), size, batch, order), dtype, name=name)
+        for name, (shape, dtype) in given.items()
+    }
+    return entry, specs
+
+
+def _kept(function: Any, owner: Any) -> Callable[..., Any]:
+    """Return a signature's function that keeps alive what owns its variables."""
+
+    def call(**inputs: Any) -> Any:
+        assert owner is not None
+        return function(**inputs)
+
+    return call
+
+
+def _loaded(keras: Any, order: BuildOrder) -> Any:
+    model = keras.models.load_model(order.source, compile=False)
+    if order.weights != "random":
+        model.load_weights(order.weights)
+    return model
+
+
+def _shape(shape: Sequence[int | None], size: int | None, batch: int | None, order: BuildOrder) -> list[int]:
+    fixed = list(shape)
+    if batch is not None and fixed:
+        if fixed[0] not in {None, batch}:
+            raise ValueError(f"its batch is fixed at {fixed[0]}, so it can't be built for {batch}")
+        fixed[0] = batch
+    if size is not None and len(fixed) == 4 and not order.is_named:
+        if fixed[1] not in {None, size} or fixed[2] not in {None, size}:
+            raise ValueError(f"its pictures are fixed at {fixed[1]}x{fixed[2]}, so it can't be built for {size}")
+        fixed[1] = fixed[2] = size
+    if any(length is None for length in fixed):
+        shown = ["?" if length is None else str(length) for length in fixed]
+        raise ValueError(f"an input's shape is open ({', '.join(shown)}); give --batch and --size")
+    return [int(length) for length in fixed if length is not None]
+
+
+def _save(tf: Any, entry: Callable[..., Any], specs: Mapping[str, Any], folder: Path) -> None:
+    """Save the network with its weights as constants: variables would stay variables in the converted model."""
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    concrete = tf.function(entry).get_concrete_function(**specs)
+    frozen = convert_variables_to_constants_v2(concrete)
+    order = [tensor.name.split(":")[0] for tensor in frozen.inputs]
+    outputs = sorted(concrete.structured_outputs)
+
+    @tf.function(input_signature=[specs[name] for name in order])  # type: ignore[untyped-decorator]
+    def network(*inputs: Any) -> dict[str, Any]:
+        results = frozen(*inputs)
+        return dict(zip(outputs, results if isinstance(results, (list, tuple)) else [results], strict=True))
+
+    module = tf.Module()
+    module.network = network
+    # Nobody trains it; and a gradient of its own that refers to a frozen weight (swish) can't be saved.
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    signatures = {"serving_default": network.get_concrete_function()}
+    tf.saved_model.save(module, str(folder), signatures=signatures, options=options)
+
+
+def _set_up(tf: Any, converter: Any, order: BuildOrder, variant: str, specs: Mapping[str, Any]) -> None:
+    sets = tf.lite.OpsSet
+    wanted = [sets.TFLITE_BUILTINS]
+    if variant != "float32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if variant == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    if variant in _CALIBRATED:
+        converter.representative_dataset = lambda: _samples(order, specs)
+        wide = variant == "int16x8"
+        wanted = [
+            sets.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8 if wide else sets.TFLITE_BUILTINS_INT8
+        ]
+        if all(spec.dtype == tf.float32 for spec in specs.values()):
+            converter.inference_input_type = tf.int16 if wide else tf.int8
+            converter.inference_output_type = tf.int16 if wide else tf.int8
+    converter.target_spec.supported_ops = [*wanted, *([sets.SELECT_TF_OPS] if order.flex else [])]
+
+
+def _samples(order: BuildOrder, specs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    import numpy as np
+
+    if order.representative:
+        try:
+            loaded = np.load(order.representative, allow_pickle=False)
+        except (ValueError, EOFError, OSError) as error:
+            raise ValueError(f"the representative data is no .npy or .npz file of numbers: {error}") from error
+        arrays = dict(loaded.items()) if hasattr(loaded, "items") else {next(iter(specs)): loaded}
+        if set(arrays) != set(specs):
+            raise ValueError(f"the representative data is of {sorted(arrays)}, the inputs are {sorted(specs)}")
+        for name, array in arrays.items():
+            if len(array) == 0 or list(array.shape[1:]) != list(specs[name].shape[1:]):
+                raise ValueError(
+                    f"the data of {name!r} has shape {array.shape}, needed is [n, *{specs[name].shape[1:]}]"
+                )
+        for number in range(min(len(array) for array in arrays.values())):
+            yield {
+                name: np.repeat(array[number : number + 1], specs[name].shape[0], axis=0).astype(
+                    specs[name].dtype.as_numpy_dtype
+                )
+                for name, array in arrays.items()
+            }
+        return
+    rng = np.random.default_rng(order.seed)
+    for _ in range(_RANDOM_SAMPLES):
+        yield {name: _random(rng, spec) for name, spec in specs.items()}
+
+
+def _random(rng: Any, spec: Any) -> Any:
+    kind = spec.dtype.as_numpy_dtype
+    if spec.dtype.is_floating:
+        return rng.uniform(-1.0, 1.0, size=spec.shape).astype(kind)
+    return rng.integers(0, 2, size=spec.shape).astype(kind)
+
+
+def _recipe(
+    order: BuildOrder, size: int | None, batch: int | None, variant: str, tensorflow: str, keras: str
+) -> dict[str, str]:
+    recipe = {
+        "source": order.source,
+        "variant": variant,
+        "weights": order.weights if order.is_named or order.weights != "random" else "as in the source",
+        "seed": str(order.seed),
+        "tensorflow": tensorflow,
+        "keras": keras,
+        "numpy": version("numpy"),
+        "python": sys.version.split()[0],
+    }
+    recipe |= {"batch": str(batch)} if batch is not None else {}
+    recipe |= {"size": str(size)} if size is not None else {}
+    recipe |= {"flex": "yes"} if order.flex else {}
+    if variant in _CALIBRATED:
+        recipe["representative"] = order.representative or f"{_RANDOM_SAMPLES} random inputs"
+    files = {"source": order.source, "weights": order.weights, "representative": order.representative}
+    for what, path in files.items():
+        if path and Path(path).is_file():
+            recipe[f"{what}_sha256"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    if not order.is_named and Path(order.source).is_dir():
+        recipe["source_sha256"] = _folder_sha256(Path(order.source))
+    return recipe
+
+
+def _folder_sha256(folder: Path) -> str:
+    """Return one hash of a folder's files and their names; a SavedModel's fingerprint tells each save apart."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(str(path.relative_to(folder)).encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
