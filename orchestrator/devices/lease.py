@@ -15,6 +15,7 @@ from urllib.parse import quote as percent_encode
 from filelock import FileLock, Timeout
 
 from orchestrator.clock import Clock, SystemClock
+from orchestrator.devices.liveness import is_dead, own_life
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.records.identity import Serial
 
@@ -70,17 +71,15 @@ class FileLease:
         """Return who holds the device now, empty for nobody: a killed process leaves its note, but not its lock."""
         try:
             note = json.loads(self._path(serial, "holder").read_text("utf-8"))
-            if note["host"] == socket.gethostname():
-                os.kill(int(note["pid"]), 0)
-        except PermissionError:
-            pass  # it lives, as another user's
+            is_gone = is_dead(str(note["life"]))
         except (OSError, ValueError, KeyError, TypeError):
             return ""
-        return self.holder(serial)
+        return "" if is_gone else self.holder(serial)
 
     def _note(self, serial: Serial) -> None:
         note = {
             "pid": os.getpid(),
+            "life": own_life(),
             "host": socket.gethostname(),
             "purpose": self._purpose,
             "since": self._clock.now().isoformat(),

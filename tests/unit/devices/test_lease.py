@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -5,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.devices.lease import FileLease
+from orchestrator.devices.liveness import is_dead, own_life
 from orchestrator.errors import DeviceBusyError
 from orchestrator.records.identity import Serial
 
@@ -76,3 +78,23 @@ def test_a_serial_with_awkward_characters_stays_inside_the_folder(tmp_path: Path
     with FileLease(tmp_path / "leases").acquire(Serial("../../etc/x:y z")):
         assert [path.parent for path in (tmp_path / "leases").iterdir()] == [tmp_path / "leases"] * 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["leases"]
+
+
+def test_a_killed_holder_is_told_from_a_living_one_though_its_note_is_left(tmp_path: Path) -> None:
+    holder = hold_in_another_process(tmp_path, PHONE)
+    lease = FileLease(tmp_path)
+    assert f"process {holder.pid}" in lease.live_holder(PHONE)
+    holder.kill()
+    # Not waited for: it is a zombie, and its pid is still taken.
+    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
+    assert lease.live_holder(PHONE) == ""
+    assert f"process {holder.pid}" in lease.holder(PHONE)
+    holder.communicate()
+
+
+def test_a_pid_that_was_given_again_is_another_life() -> None:
+    life = own_life()
+    assert not is_dead(life)
+    assert is_dead(life + "0")
+    assert not is_dead("")
+    assert not is_dead("another-boot pid:[1] 1 5")
