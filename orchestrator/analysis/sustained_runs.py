@@ -71,16 +71,21 @@ def is_over(runs: Sequence[RunRecord], sustained_s: float) -> bool:
     return bool(found) and found[-1].is_over(sustained_s)
 
 
-def curve_of(attempt: Attempt) -> SustainedCurve | None:
-    """Return an attempt's curve; None when fewer than two invocations gave a figure.
+def points_of(attempt: Attempt) -> tuple[tuple[float, float], ...]:
+    """Return the seconds since the attempt's start and the latency then, in microseconds, of each figure.
 
     A point stands at the middle of its process. Throttling doesn't reject a run here: it is what is looked for.
     """
-    points = [
+    return tuple(
         ((run.started_at - attempt.runs[0].started_at).total_seconds() + run.duration_s / 2, latency_us)
         for run in attempt.runs
         if (latency_us := measured_us(run)) is not None
-    ]
+    )
+
+
+def curve_of(attempt: Attempt) -> SustainedCurve | None:
+    """Return an attempt's curve; None when fewer than two invocations gave a figure."""
+    points = points_of(attempt)
     return sustained(points) if len(points) > 1 else None
 
 

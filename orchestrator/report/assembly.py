@@ -136,6 +136,8 @@ class _Gathered:
         self.runs: dict[CaseKey, list[RunRecord]] = defaultdict(list)
         #: Cases whose latency was asked for.
         self.timed: set[CaseKey] = set()
+        #: How long sustained runs were to last, by campaign.
+        self.sustained_s = {str(campaign.campaign_id): campaign.terms.sustained_s for campaign in campaigns}
         self.logs: dict[CaseKey, tuple[int, str, LogExcerpt, tuple[Sample, ...]]] = {}
         for campaign in campaigns:
             for invocation in campaign.invocations:
@@ -227,7 +229,7 @@ def _result_row(
         invocations=tuple(_invocation_row(run, run.run_id in used, gathered) for run in runs),
         starts=start_rows(runs),
         profiles=profiles_of(runs),
-        sustained=sustained_rows(runs),
+        sustained=sustained_rows(runs, gathered.sustained_s),
         grade=worst_grade([run.verdict.grade for run in runs if run.run_id in used]),
         findings=_findings(runs, result.findings),
         next_step=next_step(result, failure_steps),

@@ -173,7 +173,8 @@ def _memory_amounts(row: ResultRow) -> Sequence[float | None]:
 
 def _sustained(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
     return [
-        _who(row) | {"group": f"{row.key} {run.campaign_id}", "at": round(at_s, 1), "value": _ms(latency_us)}
+        _who(row)
+        | {"group": f"{row.key} {run.campaign_id} {run.attempt}", "at": round(at_s, 1), "value": _ms(latency_us)}
         for row in rows
         for run in row.sustained
         for at_s, latency_us in run.points

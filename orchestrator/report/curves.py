@@ -9,8 +9,8 @@ from typing import Final
 
 from orchestrator.analysis.case_result import truth_of
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
-from orchestrator.analysis.sustained import sustained
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.analysis.sustained_runs import attempts, curve_of, points_of
+from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Grade
 from orchestrator.records.workload import Pass
 from orchestrator.report.data import DiffPair, ResultRow, SustainedRow
@@ -19,27 +19,31 @@ from orchestrator.report.operators import compare_profiles
 
 #: More pairs than this aren't read by anybody, and each costs a table.
 _MOST_PAIRS: Final = 300
-_LEAST_POINTS: Final = 2
 
 
-def sustained_rows(runs: Iterable[RunRecord]) -> tuple[SustainedRow, ...]:
-    """Return the sustained runs of one case by campaign; invocations of another delegate are no points of it."""
+def sustained_rows(runs: Iterable[RunRecord], planned_s: Mapping[str, float]) -> tuple[SustainedRow, ...]:
+    """Return the attempts at a sustained run of one case, by campaign; those with fewer than two figures are left out.
+
+    An attempt that was cut and the one begun anew are two curves: the phone cooled in between. Invocations of another
+    delegate are no points. ``planned_s`` is how long each campaign's attempts were to last.
+    """
     campaigns: dict[str, list[RunRecord]] = defaultdict(list)
     for run in runs:
-        is_point = run.run_pass is Pass.SUSTAINED and run.outcome is Outcome.COMPLETED and _latency_us(run) is not None
-        if is_point and truth_of(run) not in NOT_WHAT_WAS_ASKED:
+        if run.run_pass is Pass.SUSTAINED and truth_of(run) not in NOT_WHAT_WAS_ASKED:
             campaigns[str(run.campaign_id)].append(run)
     rows = []
     for campaign_id, members in campaigns.items():
-        if len(members) < _LEAST_POINTS:
-            continue
-        start = min(run.started_at for run in members)
-        points = sorted(
-            ((run.started_at - start).total_seconds(), latency_us)
-            for run in members
-            if (latency_us := _latency_us(run)) is not None
-        )
-        rows.append(SustainedRow(campaign_id=campaign_id, points=tuple(points), curve=sustained(points)))
+        for attempt in attempts(members):
+            curve = curve_of(attempt)
+            if curve is not None:
+                row = SustainedRow(
+                    campaign_id=campaign_id,
+                    attempt=attempt.number + 1,
+                    is_whole=attempt.is_over(planned_s.get(campaign_id, 0.0)) and not attempt.has_failed,
+                    points=points_of(attempt),
+                    curve=curve,
+                )
+                rows.append(row)
     return tuple(rows)
 
 
@@ -95,12 +99,3 @@ def _over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
                 after=row.configuration,
                 diff=compare_profiles(alike[0].profiles[-1], row.profiles[-1]),
             )
-
-
-def _latency_us(run: RunRecord) -> float | None:
-    report = run.report
-    if report is None:
-        return None
-    if report.inference is not None and report.inference.median_us:
-        return report.inference.median_us
-    return report.inference_mean_us or None

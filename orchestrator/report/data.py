@@ -149,9 +149,13 @@ class StartRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SustainedRow:
-    """One campaign's sustained run of a case: invocations directly one after the other."""
+    """One attempt at a sustained run of a case: invocations directly one after the other."""
 
     campaign_id: str
+    #: Of this case in this campaign, from 1.
+    attempt: int
+    #: Whether it lasted as long as it was to; a cut one says nothing of what came later.
+    is_whole: bool
     #: Seconds since its start, and the latency then in microseconds; of invocations of the delegate itself.
     points: tuple[tuple[float, float], ...]
     curve: SustainedCurve
@@ -188,7 +192,7 @@ class ResultRow:
     starts: tuple[StartRow, ...]
     #: By campaign, where the plan has the pass ``profile``.
     profiles: tuple[Profile, ...]
-    #: By campaign, where the plan has the pass ``sustained``.
+    #: By campaign and attempt, where the plan has the pass ``sustained``.
     sustained: tuple[SustainedRow, ...]
     #: How controlled the device was: the worst of the invocations used; None where no grade is stored.
     grade: Grade | None

@@ -13,6 +13,7 @@ from html import escape
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence
 from orchestrator.records.workload import Pass
@@ -31,6 +32,8 @@ _LOG_BUDGET: Final = 3_000_000
 _LEAST_LOG: Final = 400
 _MOST_LINES: Final = 5
 _MOST_OPERATORS: Final = 20
+#: Invocations of a sustained run that are listed, from its beginning and from its end.
+_SUSTAINED_SHOWN: Final = 10
 _VIRTUAL_BADGE: Final = ' <span class="badge virtual">virtual</span>'
 _BEST_BADGES: Final[Mapping[BestMark, str]] = {
     BestMark.NONE: "",
@@ -182,10 +185,13 @@ def _runs(row: ResultRow, decimals: Mapping[str, int], characters: int) -> Itera
     if not row.invocations:
         yield "<p>No invocation is stored.</p>\n"
         return
-    lines = "".join(_run_line(row, run, decimals) for run in row.invocations)
-    yield _table("Invocations", _RUN_HEADS, lines)
+    shown = _without_middle(row.invocations)
+    yield _table("Invocations", _RUN_HEADS, "".join(_run_line(row, run, decimals) for run in shown))
+    if len(shown) < len(row.invocations):
+        left = len(row.invocations) - len(shown)
+        yield f"<p><small>{left} invocations of the sustained run are left out here; its chart has them.</small></p>\n"
     if row.has_conditions:
-        yield _table("Conditions before and after", _STATE_HEADS, "".join(map(_state_line, row.invocations)))
+        yield _table("Conditions before and after", _STATE_HEADS, "".join(map(_state_line, shown)))
     yield _drawn("Temperature and clocks over time", condition_traces(row.invocations))
     for run in row.invocations:
         if run.samples:
@@ -193,6 +199,25 @@ def _runs(row: ResultRow, decimals: Mapping[str, int], characters: int) -> Itera
     if row.command:
         yield f"<h3>Command</h3>\n<pre>{_text(row.command)}</pre>\n"
     yield from (_log(run, run.log, characters) for run in row.invocations if run.log is not None)
+
+
+def _without_middle(runs: Sequence[InvocationRow]) -> Sequence[InvocationRow]:
+    """Return the invocations without the hundreds that a sustained run has between its beginning and its end."""
+    sustained = [run for run in runs if run.run_pass is Pass.SUSTAINED]
+    if len(sustained) <= 2 * _SUSTAINED_SHOWN:
+        return runs
+    hidden = {run.run_id for run in sustained[_SUSTAINED_SHOWN:-_SUSTAINED_SHOWN]}
+    return [run for run in runs if run.run_id not in hidden]
+
+
+def _number(run: InvocationRow) -> str:
+    if run.run_pass is Pass.TIMING:
+        return str(run.number)
+    number, attempt = run.number, ""
+    if run.run_pass is Pass.SUSTAINED:
+        tried, number = divmod(run.number, ATTEMPT_NUMBERS)
+        attempt = f", attempt {tried + 1}" if tried else ""
+    return f"{number} <small>{run.run_pass.value}{attempt}</small>"
 
 
 def _table(title: str, heads: str, lines: str) -> str:
@@ -211,10 +236,9 @@ def _run_line(row: ResultRow, run: InvocationRow, decimals: Mapping[str, int]) -
     spread = NOTHING
     if run.p5_us is not None and run.p95_us is not None:
         spread = f"{figure_ms(run.p5_us, digits)} \N{EN DASH} {figure_ms(run.p95_us, digits)}"
-    kind = f" <small>{run.run_pass.value}</small>" if run.run_pass is not Pass.TIMING else ""
     reason = f" <small>{_text(run.reason_code)}</small>" if run.reason_code else ""
     return (
-        f'<tr{"" if run.is_used else " class=unused"}><td class="n">{run.number}{kind}</td><td class="n">{latency}</td>'
+        f'<tr{"" if run.is_used else " class=unused"}><td class="n">{_number(run)}</td><td class="n">{latency}</td>'
         f"<td>{run.outcome.value}{reason}</td><td>{run.quality.value}</td><td>{run.truth.value}</td>"
         f'<td class="n">{spread}</td><td class="n">{NOTHING if run.inferences is None else run.inferences}</td>'
         f'<td class="n">{figure_ms(run.first_us, decimals["first"])}</td>'
@@ -230,7 +254,7 @@ def _state_line(run: InvocationRow) -> str:
     cells = "".join(
         f"<td>{_text(of(before))}<br>{_text(of(after))}</td>" for of in (hottest_text, battery_text, clocks_text)
     )
-    return f'<tr><td class="n">{run.number}</td><td>before<br>after</td>{cells}</tr>\n'
+    return f'<tr><td class="n">{_number(run)}</td><td>before<br>after</td>{cells}</tr>\n'
 
 
 def _drawn(title: str, traces: Sequence[Trace]) -> str:

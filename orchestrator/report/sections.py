@@ -281,6 +281,8 @@ def _changes(pairs: Sequence[DiffPair]) -> Grid:
 def _sustained(rows: Sequence[ResultRow]) -> Grid:
     pairs = [(row, run) for row in rows for run in row.sustained]
     columns = [
+        column_of(pairs, "attempt", lambda pair: float(pair[1].attempt), kind="number", digits=0),
+        column_of(pairs, "length", lambda pair: "whole" if pair[1].is_whole else "cut", is_choice=True),
         column_of(pairs, "burst", lambda pair: _ms(pair[1].curve.burst_us), kind="number", unit="ms"),
         column_of(pairs, "steady", lambda pair: _ms(pair[1].curve.steady_us), kind="number", unit="ms"),
         column_of(

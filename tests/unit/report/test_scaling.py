@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sample_lab import MOBILENET_INT8, PIXEL_3, PIXEL_4, case, hostile_lab, lab_of, rich_lab, series, small_lab
+from sample_lab import (
+    MOBILENET_INT8,
+    PIXEL_3,
+    PIXEL_4,
+    START,
+    case,
+    hostile_lab,
+    lab_of,
+    rich_lab,
+    run,
+    series,
+    small_lab,
+)
 
+from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS
 from orchestrator.cli.reports import load_accuracy
 from orchestrator.errors import UsageError
+from orchestrator.records.campaign import Terms
 from orchestrator.records.verdict import Grade
-from orchestrator.records.workload import DelegateName, ToolName
+from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
 from orchestrator.report.curves import worst_grade
@@ -53,6 +69,24 @@ def test_front_has_what_nothing_beats_in_every_figure() -> None:
 def test_accuracy_is_known_by_name_and_by_content() -> None:
     data = build_report_data(**small_lab().inputs(), accuracy=ACCURACY)
     assert [model.accuracy for model in data.models] == [71.8, 70.7]
+
+
+def test_attempt_that_was_cut_is_no_part_of_the_one_begun_anew() -> None:
+    owner = case(threads=4)
+    numbers = [*range(3), *range(ATTEMPT_NUMBERS, ATTEMPT_NUMBERS + 8)]
+    runs = [
+        replace(
+            run(owner, number, 9_000.0 if number < ATTEMPT_NUMBERS else 6_000.0, run_pass=Pass.SUSTAINED),
+            started_at=START + timedelta(seconds=(20 if number < ATTEMPT_NUMBERS else 600) + 5 * (number % 100)),
+        )
+        for number in numbers
+    ]
+    lab = lab_of([*series(owner, 6_000), *runs], terms=Terms(sustained_s=30.0))
+    data = build_report_data(**lab.inputs())
+    cut, whole = data.results[0].sustained
+    assert [(row.attempt, row.is_whole, len(row.points)) for row in (cut, whole)] == [(1, False, 3), (2, True, 8)]
+    assert (cut.curve.burst_us, whole.curve.burst_us) == (9_000.0, 6_000.0)
+    assert len({str(row["group"]) for row in chart_rows(data)["sustained"]}) == 2
 
 
 def test_sustained_run_is_a_curve_of_its_own() -> None:
