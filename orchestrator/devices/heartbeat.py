@@ -24,7 +24,7 @@ LEASE_S: Final = 60.0
 #: So many renewals fit into it: one that is lost with its link mustn't matter.
 _RENEWALS: Final = 12
 #: After this part of it without any command, one is sent for nothing but the note.
-_SILENCE: Final = 3
+_SILENCE: Final = 2
 _BEAT_TIMEOUT_S: Final = 10.0
 _SHORTEST_PAUSE_S: Final = 0.1
 #: What the phone answers instead of running a command of somebody who has lost it.

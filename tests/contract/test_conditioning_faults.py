@@ -256,7 +256,7 @@ def test_two_homes_refuse_each_other_a_phone_and_name_the_holder(
 def test_a_note_is_renewed_while_its_holder_lives_even_if_it_asks_nothing(
     device: Tripwire, other_way: AdbDevice, tmp_path: Path
 ) -> None:
-    first, second = LadderConditioner(tmp_path / "a", lease_s=4.0), LadderConditioner(tmp_path / "b")
+    first, second = LadderConditioner(tmp_path / "a", lease_s=8.0), LadderConditioner(tmp_path / "b")
     first.prepare(device, ANY)
     told: list[str] = []
     # It waits until the note was either renewed, as now, or has expired.
