@@ -10,10 +10,11 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.compare import best_of
 from orchestrator.analysis.summary import Summary
 from orchestrator.records.device import HOST_SERIAL
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
 from orchestrator.records.workload import IMPORTED_TOOLS
 from orchestrator.report.data import CampaignRow, DeviceRow, Headline, ResultRow, SkipRow, Totals
-from orchestrator.report.labels import STATUS_WORDS, fallback_words
+from orchestrator.report.labels import PARITY_WORDS, STATUS_WORDS, fallback_words
 from orchestrator.units import format_latency
 
 #: More answers than this are a table, not a sentence: the matrix has them.
@@ -177,6 +178,8 @@ def _warning(reason: str, rows: Sequence[ResultRow]) -> str:
 
 def _worst_code(row: ResultRow) -> str:
     """Return the code of the finding that weighs most, or what was noticed about the case as a whole."""
+    if row.result.parity is ParityVerdict.WRONG:
+        return PARITY_WORDS[ParityVerdict.WRONG]
     weighing = [finding.code for finding in row.findings if finding.severity is not Severity.INFO]
     return weighing[0] if weighing else "invocations disagree"
 

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from orchestrator import __version__
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.device import CpuCluster
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
 from orchestrator.report.advice import advice_of
 from orchestrator.report.chart_rows import ChartRow, chart_rows
@@ -25,7 +26,7 @@ from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import case_evidence, moment_text
 from orchestrator.report.grids import Grid
 from orchestrator.report.guide_table import GuideTable
-from orchestrator.report.labels import STATUS_WORDS, column_decimals, fallback_words
+from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, STATUS_WORDS, column_decimals, fallback_words
 from orchestrator.report.matrix import OWN_FIGURE, MatrixTable, figures_decimals, matrix_tables
 from orchestrator.report.packing import pack
 from orchestrator.report.pictures import has_chart_data, packed_runtime
@@ -264,6 +265,9 @@ def _environment() -> jinja2.Environment:
         "CaseStatus": CaseStatus,
         "NOTHING": NOTHING,
         "OWN_FIGURE": OWN_FIGURE,
+        "PARITY_CLASSES": PARITY_CLASSES,
+        "PARITY_WORDS": PARITY_WORDS,
+        "ParityVerdict": ParityVerdict,
         "SHOWN_CASES": _SHOWN_CASES,
         "STATUS_WORDS": STATUS_WORDS,
         "fallback_words": fallback_words,

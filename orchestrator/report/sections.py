@@ -8,6 +8,7 @@ from typing import Final
 from orchestrator.analysis.summary import Summary
 from orchestrator.report.data import BestMark, DiffPair, ReportData, ResultRow
 from orchestrator.report.grids import Column, Grid, column_of
+from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS
 from orchestrator.report.matrix import OWN_FIGURE
 from orchestrator.report.operators import OperatorRow, TypeRow
 from orchestrator.report.scaling import DelegateStep, ThreadStep, delegate_steps, thread_steps
@@ -84,6 +85,16 @@ def _quality_column(rows: Sequence[ResultRow]) -> Column:
     return _badge(rows, "quality", [quality_text(row) for row in rows], classes)
 
 
+def _parity_columns(rows: Sequence[ResultRow]) -> Sequence[Column]:
+    """Return the column of what the outputs are worth, where any were compared."""
+    found = [row.result.parity for row in rows]
+    if not any(found):
+        return ()
+    words = [PARITY_WORDS[verdict] if verdict is not None else "" for verdict in found]
+    classes = [PARITY_CLASSES[verdict] if verdict is not None else "" for verdict in found]
+    return (_badge(rows, "outputs", words, classes),)
+
+
 def _results(rows: Sequence[ResultRow]) -> Grid:
     summaries = [own_summary(row) for row in rows]
     intervals = [summary.interval if summary is not None else None for summary in summaries]
@@ -127,6 +138,7 @@ def _results(rows: Sequence[ResultRow]) -> Grid:
         _badge(rows, "rank", [_BEST_WORDS[row.best] for row in rows], [_best_class(row) for row in rows]),
         _truth_column(rows),
         _quality_column(rows),
+        *_parity_columns(rows),
         column_of(rows, "grade", lambda row: row.grade.value if row.grade is not None else NOTHING, is_choice=True),
         column_of(rows, "why not", lambda row: row.result.reason_code),
         column_of(

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial, content_key
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import (
     Attachment,
     DelegateEvidence,
@@ -389,12 +390,23 @@ GPU_ROWS = ((GPU_PART, "Delegate:3", 6_000.0),)
 SPLIT_ROWS = ((GPU_PART, "Delegate:3", 3_500.0), ("TOPK_V2", "[top]:2", 450.0), (GPU_PART, "Delegate:4", 2_500.0))
 
 
+def parity(owner: Case, verdict: ParityVerdict, error: float) -> RunRecord:
+    """Return a run whose outputs were compared with the reference."""
+    record = run(owner, 0, 9_999.0, run_pass=Pass.PARITY)
+    assert record.report is not None
+    reason = f"largest difference {error:.2g} of the largest magnitude"
+    extra = {"parity": verdict.value, "parity_reason": reason, "parity_error": error}
+    return replace(record, report=replace(record.report, extra=extra))
+
+
 def rich_lab() -> Lab:
-    """Return the small lab with profiles of two nights and a sustained run beside: every section has something."""
+    """Return the small lab with profiles, a sustained run and compared outputs beside: every section has something."""
     lab = small_lab()
     gpu = case(PIXEL_3, MOBILENET, DelegateName.GPU, 1)
     cpu = case(PIXEL_3, MOBILENET, DelegateName.XNNPACK, 1)
     lab.runs += [profile(cpu, CPU_ROWS), profile(gpu, GPU_ROWS), profile(gpu, SPLIT_ROWS, LATER)]
+    quick = case(PIXEL_3, MOBILENET, DelegateName.GPU, 1, flags=(("gpu_precision_loss_allowed", "true"),))
+    lab.runs += [*series(quick, 4_100), parity(quick, ParityVerdict.WRONG, 0.83), parity(cpu, ParityVerdict.SAME, 1e-6)]
     for number in range(30):
         slower = 1.0 if number < 12 else 1.25
         hot = run(gpu, number, 6_450.0 * slower, run_pass=Pass.SUSTAINED)

@@ -13,6 +13,7 @@ from sample_lab import (
     hostile_lab,
     lab_of,
     large_lab,
+    rich_lab,
     run,
     series,
     small_lab,
@@ -144,6 +145,22 @@ def test_only_judged_cells_are_marked_fastest():
         if "★" in content:
             assert classes.startswith("s-measured")
             assert "q-trusted" in content
+
+
+def test_the_fastest_with_wrong_outputs_is_red_and_never_best():
+    data = build_report_data(**rich_lab().inputs())
+    html = render_html(data, title="Nightly")
+    cells = re.findall(r'<td class="(s-rejected.*?)</td>', html, re.DOTALL)
+    (cell,) = [cell for cell in cells if "4.10" in cell]
+    assert "is-best" not in cell
+    assert "★" not in cell
+    assert ">wrong outputs<" in cell
+    assert re.search(r'<span class="badge p-wrong" title="[^"]*0\.83[^"]*">outputs wrong</span>', cell)
+    assert "<del>4.10</del>" in cell
+    assert ">outputs agree</span>" in html
+    words = folds(html)["results"]["columns"][[c["label"] for c in folds(html)["results"]["columns"]].index("outputs")]
+    assert sorted(words["words"]) == ["p-same|outputs agree", "p-wrong|outputs wrong", "|"]
+    assert any("outputs wrong" in warning for warning in data.headline.warnings)
 
 
 def test_what_isnt_planned_is_three_dashes_and_a_skip_gives_its_code():
