@@ -36,6 +36,7 @@ OPTIONS: Final[Mapping[int, OptionFields]] = {
     9: {"activation": (0, "<b", 0), "weights_format": (1, "<b", 0), "keep_num_dims": (2, "<b", 0)},  # FULLY_CONNECTED
     11: _ACTIVATION,  # L2_NORMALIZATION
     12: _POOL,  # L2_POOL_2D
+    15: {"lsh_type": (0, "<b", 0)},  # LSH_PROJECTION
     16: {"activation": (0, "<b", 0), "kernel_type": (3, "<b", 0)},  # LSTM
     17: _POOL,  # MAX_POOL_2D
     18: _ACTIVATION,  # MUL
@@ -54,6 +55,8 @@ OPTIONS: Final[Mapping[int, OptionFields]] = {
     67: {**_STRIDES, "activation": (3, "<b", 0)},  # TRANSPOSE_CONV
     74: _KEEP_DIMS,  # SUM
     82: _KEEP_DIMS,  # REDUCE_MAX
+    83: {"axis": (1, "<i", 0)},  # PACK
+    88: {"axis": (1, "<i", 0)},  # UNPACK
     97: {"align_corners": (0, "<b", 0), "half_pixel_centers": (1, "<b", 0)},  # RESIZE_NEAREST_NEIGHBOR
     100: {"mode": (0, "<b", 0)},  # MIRROR_PAD
     126: {"adj_x": (0, "<b", 0), "adj_y": (1, "<b", 0)},  # BATCH_MATMUL

@@ -1,8 +1,9 @@
 """Which operators a delegate is likely to take, by documented tables, and where its partitions break.
 
 The tables (``delegate_tables/<delegate>.csv``) are data: a line per operator and condition, and its document.
-An operator is taken when one of its lines allows it. Columns: ``types`` of the data that comes in, ``weights`` as they
-are stored, ``min_sdk`` of Android, and ``rules``, each a name, ``=``, ``<=`` or ``>=``, and values.
+An operator is taken when one of its lines allows it. Columns: ``types`` of the data that comes in, ``weights`` (the
+second input) as they are stored, ``min_sdk`` of Android, and ``rules``, each a name (an option, or one of
+``operator_view``), ``=``, ``<=`` or ``>=``, and values.
 
 What phones printed goes before the documents (``models.learning``).
 """
@@ -20,13 +21,13 @@ from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.models.graph import Graph, Operator, Subgraph
-from orchestrator.models.names import data_input, dtype_of, operator_name, widened
+from orchestrator.models.names import operator_name
+from orchestrator.models.operator_view import OperatorView
 from orchestrator.records.model import DelegatePrediction, LearnedOperator, Refusal
 
 DELEGATES: Final = ("xnnpack", "gpu", "nnapi", "hexagon")
 #: The GPU delegate takes only its largest partition unless it is told otherwise (max_delegated_partitions).
 _LARGEST_ONLY: Final = frozenset({"gpu"})
-_ACTIVATIONS: Final = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
 #: The newest Android that the tables speak of.
 NEWEST_SDK: Final = 36
 
@@ -58,7 +59,7 @@ def predict(
     """
     table = _table(delegate)
     subgraph = graph.subgraphs[0]
-    view = _View(subgraph)
+    view = OperatorView(subgraph)
     used = 0
     refusals: dict[int, Refusal] = {}
     for index, operator in enumerate(subgraph.operators):
@@ -89,11 +90,11 @@ def predict(
 
 def kinds(graph: Graph) -> list[str]:
     """Return what each operator of the main subgraph is: name, types of data and weights, rank, options."""
-    view = _View(graph.subgraphs[0])
+    view = OperatorView(graph.subgraphs[0])
     return [_kind(view, operator) for operator in graph.subgraphs[0].operators]
 
 
-def _kind(view: _View, operator: Operator) -> str:
+def _kind(view: OperatorView, operator: Operator) -> str:
     options = " ".join(f"{name}={value:g}" for name, value in sorted(operator.options.items()))
     rank = view.value(operator, "rank")
     types = f"{view.data_type(operator)} {view.weights_type(operator)} rank={rank}"
@@ -135,64 +136,7 @@ def partitions(subgraph: Subgraph, can_take: Sequence[bool]) -> list[list[int]]:
     return found
 
 
-class _View:
-    """What rules ask of an operator."""
-
-    def __init__(self, subgraph: Subgraph) -> None:
-        self.subgraph = subgraph
-        self.widened = widened(subgraph)
-
-    def is_constant(self, tensor: int) -> bool:
-        """Whether a tensor's content is in the file, also one that is widened before use."""
-        source = self.widened.get(tensor)
-        return tensor >= 0 and bool((source or self.subgraph.tensors[tensor]).constant_bytes)
-
-    def data_type(self, operator: Operator) -> str:
-        """Return the type of what comes in."""
-        place = data_input(operator_name(operator))
-        if place >= len(operator.inputs) or operator.inputs[place] < 0:
-            return ""
-        return dtype_of(self.subgraph.tensors[operator.inputs[place]]).upper()
-
-    def weights_type(self, operator: Operator) -> str:
-        """Return how the second input is stored."""
-        if len(operator.inputs) < 2 or operator.inputs[1] < 0:
-            return ""
-        tensor = operator.inputs[1]
-        return dtype_of(self.widened.get(tensor, self.subgraph.tensors[tensor])).upper()
-
-    def value(self, operator: Operator, what: str) -> int | float | str | None:
-        """Return what a rule asks for, None when the file doesn't tell."""
-        tensors = self.subgraph.tensors
-        given = [tensor for tensor in operator.inputs if tensor >= 0]
-        match what:
-            case "inputs":
-                return len(given)
-            case "outputs":
-                return len(operator.outputs)
-            case "computed_inputs":
-                return sum(not self.is_constant(tensor) for tensor in given)
-            case "version":
-                return operator.version
-            case "rank":
-                place = data_input(operator_name(operator))
-                inside = place < len(operator.inputs) and operator.inputs[place] >= 0
-                return len(tensors[operator.inputs[place]].shape) if inside else None
-            case "output_rank" | "output_type":
-                if not operator.outputs or operator.outputs[0] < 0:
-                    return None
-                result = tensors[operator.outputs[0]]
-                return len(result.shape) if what == "output_rank" else dtype_of(result).upper()
-            case "filter_width" if "filter_width" not in operator.options:
-                shape = tensors[given[1]].shape if len(given) > 1 else ()
-                return shape[2] if len(shape) == 4 else None
-            case "activation" if "activation" in operator.options:
-                number = int(operator.options["activation"])
-                return _ACTIVATIONS[number] if 0 <= number < len(_ACTIVATIONS) else str(number)
-        return operator.options.get(what)
-
-
-def _why_not(view: _View, operator: Operator, lines: Sequence[_Line], sdk: int) -> tuple[str, str]:
+def _why_not(view: OperatorView, operator: Operator, lines: Sequence[_Line], sdk: int) -> tuple[str, str]:
     """Return why none of an operator's lines allows it and the document of the nearest; empty when one does."""
     if not lines:
         return "isn't among the operators that the delegate is documented to take", ""
@@ -205,7 +149,7 @@ def _why_not(view: _View, operator: Operator, lines: Sequence[_Line], sdk: int) 
     return reasons[-1] if len(reasons) == 1 else ("; or ".join(dict.fromkeys(r for r, _ in reasons)), reasons[-1][1])
 
 
-def _broken(view: _View, operator: Operator, line: _Line, sdk: int) -> str:
+def _broken(view: OperatorView, operator: Operator, line: _Line, sdk: int) -> str:
     if sdk < line.min_sdk:
         return f"needs Android API {line.min_sdk}, this is {sdk}"
     data, weights = view.data_type(operator), view.weights_type(operator)

@@ -18,6 +18,7 @@ FIELDS = {
     "align_corners": "alignCorners", "half_pixel_centers": "halfPixelCenters", "keep_dims": "keepDims",
     "ellipsis_mask": "ellipsisMask", "new_axis_mask": "newAxisMask", "shrink_axis_mask": "shrinkAxisMask",
     "num_splits": "numSplits", "mode": "mode", "adj_x": "adjX", "adj_y": "adjY",
+    "axis": "axis", "lsh_type": "type",
 }  # fmt: skip
 TABLES = {
     "ADD": "AddOptions", "AVERAGE_POOL_2D": "Pool2DOptions", "CONCATENATION": "ConcatenationOptions",
@@ -29,6 +30,7 @@ TABLES = {
     "SPLIT": "SplitOptions", "TRANSPOSE_CONV": "TransposeConvOptions", "SUM": "ReducerOptions",
     "REDUCE_MAX": "ReducerOptions", "RESIZE_NEAREST_NEIGHBOR": "ResizeNearestNeighborOptions",
     "MIRROR_PAD": "MirrorPadOptions", "BATCH_MATMUL": "BatchMatMulOptions",
+    "PACK": "PackOptions", "UNPACK": "UnpackOptions", "LSH_PROJECTION": "LSHProjectionOptions",
 }  # fmt: skip
 NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
 

@@ -11,6 +11,8 @@ from orchestrator.errors import UsageError
 from orchestrator.models import prediction as predicting
 from orchestrator.models.graph import Graph, Operator, Subgraph, Tensor
 from orchestrator.models.inspect import open_graph
+from orchestrator.models.operator_view import QUESTIONS
+from orchestrator.models.options import OPTIONS
 from orchestrator.models.prediction import DELEGATES, kinds, partitions, predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import LearnedOperator
@@ -58,6 +60,8 @@ def test_each_line_of_a_table_is_about_an_operator_of_the_schema_and_names_its_s
         for rule in filter(None, row["rules"].split(";")):
             what, sign, values = predicting._rule(rule)
             assert sign in {"=", "<=", ">="}
+            asked = {*QUESTIONS, *OPTIONS.get(CODES.get(row["operator"], -1), {})}
+            assert what in asked, f"nothing answers {what} of {row['operator']}"
             assert values, row
             numeric = what not in {"activation", "output_type"}
             assert not numeric or all(float(value) >= 0 for value in values), row
@@ -122,6 +126,38 @@ def test_nnapi_depends_on_android():
     assert predict(graph, "nnapi", sdk=28).extent == "full"
     (refusal,) = predict(graph, "nnapi", sdk=27).refusals
     assert refusal.reason == "needs Android API 28, this is 27"
+
+
+@pytest.mark.parametrize(
+    ("made", "tensors", "sdk", "taken"),
+    [
+        (operator("PACK", (0, 1), (2,), axis=0), (tensor(), tensor(), tensor()), 30, True),
+        (operator("PACK", (0, 1), (2,), axis=4), (tensor(), tensor(), tensor()), 30, False),
+        (operator("PACK", (0, 1), (2,), axis=4), (tensor(), tensor(), tensor()), 33, True),
+        (operator("UNPACK", (0,), (1,), axis=3), (tensor(), tensor()), 36, False),
+        (operator("UNPACK", (0,), (1,), axis=1), (tensor("INT8"), tensor("INT8")), 30, True),
+        (operator("QUANTIZE", (0,), (1,)), (tensor(), tensor("INT8")), 29, False),
+        (operator("QUANTIZE", (0,), (1,)), (tensor(), tensor("INT8")), 30, True),
+        (operator("SQUARED_DIFFERENCE", (0, 1), (2,)), (tensor("INT8"), tensor("INT8"), tensor("INT8")), 29, False),
+        (operator("SUM", (0, 1), (2,)), (tensor(), tensor("INT32", (1,), 4), tensor(shape=())), 36, False),
+        (operator("BATCH_MATMUL", (0, 1), (2,)), (tensor(), tensor(shape=(2, 8, 4, 8)), tensor()), 36, False),
+        (operator("BATCH_MATMUL", (0, 1), (2,)), (tensor(), tensor("INT8", constant=64), tensor()), 36, False),
+        (operator("BATCH_MATMUL", (0, 1), (2,)), (tensor(), tensor(), tensor()), 36, True),
+        (operator("BATCH_MATMUL", (0, 1), (2,)), (tensor(), tensor(), tensor()), 30, False),
+        (operator("ADD", (0, 1), (2,)), (tensor(), tensor(shape=(1, 1, 1, 1, 1)), tensor()), 36, False),
+        (operator("MEAN", (0, 1), (2,)), (tensor(shape=(1,) * 5), tensor("INT32", (1,), 4), tensor()), 36, False),
+        (operator("SELECT", (0, 1, 2), (3,)), (tensor("BOOL"), tensor(), tensor(), tensor()), 29, True),
+        (operator("SELECT", (0, 1, 2), (3,)), (tensor("BOOL", (1,)), tensor(), tensor(), tensor()), 29, False),
+        (operator("DEQUANTIZE", (0,), (1,)), (tensor("FLOAT16", constant=512), tensor()), 28, True),
+        (operator("DEQUANTIZE", (0,), (1,)), (tensor("FLOAT16"), tensor()), 29, False),
+        (operator("AVERAGE_POOL_2D", (0,), (1,), filter_width=17, filter_height=16), (tensor("INT8"),) * 2, 36, False),
+        (operator("GELU", (0,), (1,)), (tensor(), tensor()), 36, False),
+    ],
+    ids=lambda item: item.code if isinstance(item, Operator) else None,
+)
+def test_nnapi_takes_what_its_delegate_validates(made, tensors, sdk, taken):
+    found = predict(graph_of(made, tensors=tensors), "nnapi", sdk=sdk)
+    assert (found.extent == "full") is taken, found.refusals
 
 
 def test_words_of_devices_go_before_the_documents():
