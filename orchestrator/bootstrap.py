@@ -76,12 +76,14 @@ class Settings:
     environ: Mapping[str, str]
     #: $BENCHFARM_MIRROR: where programs are fetched from instead, as PREFIX or ORIGIN=PREFIX.
     mirror: str = ""
+    #: $BENCHFARM_ARTIFACTS: the URL of where a farm's files lie; empty: its database.
+    artifacts: str = ""
 
     @classmethod
     def from_environment(
         cls, environ: Mapping[str, str] | None = None, *, home: Path | None = None, store: str | None = None
     ) -> Settings:
-        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER and _MIRROR; options win."""
+        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR and _ARTIFACTS; options win."""
         values = dict(os.environ if environ is None else environ)
         folder = home or (Path(values["BENCHFARM_HOME"]) if values.get("BENCHFARM_HOME") else None)
         if folder is not None:
@@ -101,6 +103,7 @@ class Settings:
             adb_server=values.get("BENCHFARM_ADB_SERVER", ""),
             environ=values,
             mirror=values.get("BENCHFARM_MIRROR", ""),
+            artifacts=values.get("BENCHFARM_ARTIFACTS", ""),
         )
 
 
@@ -125,6 +128,9 @@ class Farm:
         #: Phones that fit the last opening's selection and weren't needed.
         self.spares: list[tuple[Device, DeviceFacts]] = []
         self._opened: list[Device] = []
+        #: Programs that came with a job, used before this computer's own: by tool, and by what they replace.
+        self._brought: dict[ToolName, Build] = {}
+        self._brought_twins: dict[str, Build] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -455,6 +461,9 @@ class Farm:
     def _build_for(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | NoBuild:
         if tool is ToolName.LITERT and facts.kind is DeviceKind.HOST:
             return litert_build()
+        if tool in self._brought:
+            self.library.check_for(self._brought[tool], facts)
+            return self._brought[tool]
         if tool in IMPORTED_TOOLS:
             return NoBuild(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
         if facts.is_virtual and not named and tool is not ToolName.LITERT:
@@ -466,12 +475,20 @@ class Farm:
                 raise
             return NoBuild(reason_code="no-build", reason=str(error) + (f" ({error.hint})" if error.hint else ""))
 
+    def bring(self, builds: Sequence[Build], twins: Mapping[str, Build]) -> None:
+        """Use these programs before this computer's own; ``twins`` (with Flex) by the sha256 of what they replace."""
+        self._brought = {build.tool: build for build in builds}
+        self._brought_twins = dict(twins)
+
     def flex_builds(self, builds: Sequence[Build]) -> dict[str, Build]:
         """Return the build with TensorFlow's operators (Flex) of each build that has one on this computer."""
         twins = {build.sha256: self._flex_twin(build) for build in builds if build.tool in _WITH_FLEX}
         return {sha256: twin for sha256, twin in twins.items() if twin is not None and twin.sha256 != sha256}
 
     def _flex_twin(self, build: Build) -> Build | None:
+        if build.sha256 in {brought.sha256 for brought in self._brought.values()}:
+            # As on the computer that sent it: this one's own would be another program.
+            return self._brought_twins.get(build.sha256)
         if build.is_virtual:
             return stand_in_build(
                 self.settings.cache_folder / "stand-ins", build.tool, build.abi.split(",")[0], has_flex=True

@@ -52,6 +52,7 @@ OWNERS = {
     "psycopg": {"store", "queueing"},
     "psycopg_pool": {"queueing"},
     "procrastinate": {"queueing"},
+    "fsspec": {"queueing"},
     "pandas": {"report/frames.py"},
     "jinja2": {"report/render.py"},
     "altair": {"report/charts.py"},

@@ -276,11 +276,16 @@ class BuildLibrary:
             return build
         raise problems[0]
 
+    def check_for(self, build: Build, facts: DeviceFacts) -> None:
+        """Look whether a program that was got elsewhere can go to a device; raises ArtifactError."""
+        abi = next((abi for abi in facts.abis if fits(build.abi, abi_names(abi, facts.kind))), (*facts.abis, "")[0])
+        self._check_for(build, facts, abi)
+
     def _check_for(self, build: Build, facts: DeviceFacts, abi: str) -> None:
         """Look at the file itself, and not at what was written down about it, before it goes to a device."""
-        if build.is_virtual and not facts.is_virtual:
-            raise ArtifactError(f"{build.name} is a stand-in that only a virtual phone runs, not {facts.serial}")
         found = inspect_program(build.path) if build.path else None
+        if (build.is_virtual or (found is not None and found.is_stand_in)) and not facts.is_virtual:
+            raise ArtifactError(f"{build.name} is a stand-in that only a virtual phone runs, not {facts.serial}")
         if found is not None and found.abis and not set(found.abis) & abi_names(abi, facts.kind):
             raise ArtifactError(f"{build.name} is built for {', '.join(found.abis)}, {facts.serial} runs {abi}")
         spec = self._declared.spec(build.name, (abi,))

@@ -1,27 +1,48 @@
-"""Plans and facts on their way between hosts: JSON documents, every field checked when read."""
+"""Plans, what they name, and facts on their way between hosts: JSON documents, every field checked when read."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from orchestrator.config.plan import _affinity, _free_flags, _predicate
 from orchestrator.errors import PlanError
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.parcel import Parcel
 from orchestrator.records.plan import Plan
 
-_Record = TypeVar("_Record", Plan, DeviceFacts)
+_Record = TypeVar("_Record", Plan, DeviceFacts, Parcel)
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+#: A file's bare name.
+_FILE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}")
+_Label = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
 
-def dump(record: Plan | DeviceFacts) -> str:
-    """Return a plan or a device's facts as a JSON document."""
+class PhoneLabels(BaseModel):
+    """What a phone's host says that it is for. Answers predicates as the inventory's own labels do."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    pools: tuple[_Label, ...] = ()
+    tags: tuple[_Label, ...] = ()
+
+
+def dump(record: Plan | DeviceFacts | Parcel) -> str:
+    """Return a record as a JSON document."""
     return TypeAdapter[Any](type(record)).dump_json(record).decode()
 
 
 def read_plan(document: str) -> Plan:
-    """Return the plan of a document; raises PlanError naming what is wrong with it."""
+    """Return the plan of a document; raises PlanError naming what is wrong with it.
+
+    Every model has its sha256. What this version doesn't know isn't passed over: it would measure something else.
+    """
     plan = _read(Plan, document)
+    _refuse_unknown(plan, document, "plan")
     try:
         for flags in plan.matrix.flags:
             _free_flags(dict(flags))
@@ -30,7 +51,26 @@ def read_plan(document: str) -> Plan:
         _affinity(plan.settings.affinity)
     except ValueError as error:
         raise PlanError(f"a plan from the queue: {error}") from error
+    for model in plan.models:
+        _check_content("plan", str(model.path), model.sha256 or "")
     return plan
+
+
+def read_parcel(document: str) -> Parcel:
+    """Return what a plan names; raises PlanError naming what is wrong with it. Its names are bare names of files."""
+    parcel = _read(Parcel, document)
+    _refuse_unknown(parcel, document, "parcel")
+    builds = [*parcel.builds, *(twin.build for twin in parcel.twins)]
+    for build in builds:
+        if build.path is None:
+            raise PlanError(f"a parcel from the queue: the build {build.name!r} has no file")
+        _check_content("parcel", str(build.path), build.sha256)
+    for content in parcel.contents:
+        _check_content("parcel", content.name, content.sha256)
+    for item in parcel.flag_files:
+        if not item.files or not item.value.startswith("@"):
+            raise PlanError(f"a parcel from the queue: the flag value {item.value!r} has no file")
+    return parcel
 
 
 def read_facts(document: str) -> DeviceFacts:
@@ -38,11 +78,55 @@ def read_facts(document: str) -> DeviceFacts:
     return _read(DeviceFacts, document)
 
 
+def read_labels(document: str) -> PhoneLabels:
+    """Return a phone's pools and tags, none for an empty document; raises PlanError naming what is wrong."""
+    try:
+        return PhoneLabels.model_validate_json(document) if document else PhoneLabels()
+    except ValidationError as error:
+        raise PlanError(f"labels from the queue: {_first(error)}") from error
+
+
 def _read(kind: type[_Record], document: str) -> _Record:
     try:
         record: _Record = TypeAdapter[Any](kind).validate_json(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise PlanError(f"a {kind.__name__} from the queue: {where}: {first['msg']}") from error
+        raise PlanError(f"a {kind.__name__} from the queue: {_first(error)}") from error
     return record
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+
+
+def _check_content(where: str, name: str, sha256: str) -> None:
+    if not _FILE_NAME.fullmatch(name):
+        raise PlanError(f"a {where} from the queue: {name!r} can't be the name of a file")
+    if not _SHA256.fullmatch(sha256):
+        raise PlanError(f"a {where} from the queue: {name!r} has no sha256")
+
+
+def _refuse_unknown(record: Plan | Parcel, document: str, what: str) -> None:
+    """Raise PlanError for a field that isn't in what was read of a document."""
+    unknown = _beyond(json.loads(document), json.loads(dump(record)))
+    if unknown:
+        raise PlanError(
+            f"a {what} from the queue asks for {unknown}, which this benchfarm doesn't know",
+            hint="install the submitter's benchfarm on this host",
+        )
+
+
+def _beyond(document: object, known: object, where: str = "") -> str:
+    """Return the first key of a document that the other one lacks, empty when there is none."""
+    if isinstance(document, Mapping) and isinstance(known, Mapping):
+        for key, value in document.items():
+            path = f"{where}.{key}" if where else str(key)
+            if key not in known:
+                return path
+            if found := _beyond(value, known[key], path):
+                return found
+    elif isinstance(document, list) and isinstance(known, list):
+        for place, (value, other) in enumerate(zip(document, known, strict=False)):
+            if found := _beyond(value, other, f"{where}[{place}]"):
+                return found
+    return ""

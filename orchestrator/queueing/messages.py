@@ -1,4 +1,8 @@
-"""What a job in the queue says. Data only: read by hand, every field checked, nothing in it is ever executed."""
+"""What a job in the queue says. Data only: read by hand, every field checked, nothing in it is ever executed.
+
+Version 2 added the parcel: what a plan names travels with it. Jobs of version 1 are done too, with the builds of the
+host. Jobs of each version wait in queues of their own, so that a worker never takes one that it can't read.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,19 @@ from typing import Any, Final
 from orchestrator.errors import UsageError
 from orchestrator.records.identity import CampaignId, Serial
 
-#: The version of the messages and of the tables beside them.
-PROTOCOL: Final = 1
+#: The version of the messages that this benchfarm writes.
+PROTOCOL: Final = 2
+#: Those that it reads.
+READ: Final = (PROTOCOL, PROTOCOL - 1)
 #: A submission's name is part of campaign ids, and those are part of file names.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_LONGEST_SERIAL: Final = 128
+#: The queue's own names are 128 characters at most.
+_LONGEST_SERIAL: Final = 112
+#: Which fields a message of each version has, all of them text.
+_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
+    1: ("submission", "serial", "plan"),
+    2: ("submission", "serial", "plan", "parcel"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +38,8 @@ class PhoneJob:
     serial: Serial
     #: The plan as a checked JSON document (config/farm_documents.py).
     plan: str
+    #: What it names, likewise; empty in a job of version 1.
+    parcel: str = ""
 
     def __post_init__(self) -> None:
         """Raise UsageError for names that can't be used."""
@@ -41,20 +55,40 @@ class PhoneJob:
 
     def to_message(self) -> dict[str, Any]:
         """Return the job as the queue keeps it."""
-        return {"protocol": PROTOCOL, "submission": self.submission, "serial": str(self.serial), "plan": self.plan}
+        return {
+            "protocol": PROTOCOL,
+            "submission": self.submission,
+            "serial": str(self.serial),
+            "plan": self.plan,
+            "parcel": self.parcel,
+        }
+
+
+def lock_of(serial: str) -> str:
+    """Return what keeps two jobs of a phone apart, of whatever version they are."""
+    return f"phone:{serial}"
+
+
+def queue_of(serial: str, protocol: int = PROTOCOL) -> str:
+    """Return the queue in which a phone's jobs of a version wait."""
+    return f"phone:{serial}" if protocol == 1 else f"v{protocol}:phone:{serial}"
 
 
 def read_message(message: Mapping[str, Any]) -> PhoneJob:
     """Return what a message says; raises UsageError for one that this version can't read."""
-    if message.get("protocol") != PROTOCOL:
+    protocol = message.get("protocol")
+    if type(protocol) is not int or protocol not in READ:
         raise UsageError(
-            f"the job is written in version {message.get('protocol')!r}, this benchfarm reads version {PROTOCOL}",
+            f"the job is written in version {protocol!r}, this benchfarm reads versions {READ[-1]} and {READ[0]}",
             hint="install the same benchfarm on every host, then submit again",
         )
-    fields = {name: message.get(name) for name in ("submission", "serial", "plan")}
+    fields = {name: message.get(name) for name in _FIELDS[protocol]}
     for name, value in fields.items():
         if not isinstance(value, str):
             raise UsageError(f"the job's {name} is {type(value).__name__}, not text")
     return PhoneJob(
-        submission=str(fields["submission"]), serial=Serial(str(fields["serial"])), plan=str(fields["plan"])
+        submission=str(fields["submission"]),
+        serial=Serial(str(fields["serial"])),
+        plan=str(fields["plan"]),
+        parcel=str(fields.get("parcel", "")),
     )

@@ -1,4 +1,8 @@
-"""The tables of the queue, in a schema of their own beside the store's: Procrastinate's, and those of the farm."""
+"""The tables of the queue, in a schema of their own beside the store's: Procrastinate's, and those of the farm.
+
+A later version adds a step and changes none: an older worker that still runs does its own jobs to the end on the tables
+that it knows, and is refused when it is started again.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,11 @@ import psycopg
 from procrastinate.schema import SchemaManager
 
 from orchestrator.errors import StoreError
-from orchestrator.queueing.messages import PROTOCOL
 
 SCHEMA: Final = "benchfarm_queue"
 #: Any number that no other program of this database locks.
 _MIGRATING: Final = 7_220_311
-_TABLES: Final = """
+_FIRST: Final = """
 CREATE TABLE farm_protocol (version integer NOT NULL);
 CREATE TABLE farm_hosts (
     name text PRIMARY KEY,
@@ -53,23 +56,63 @@ CREATE TABLE farm_holds (
     kind text NOT NULL CHECK (kind IN ('pause', 'drain')),
     since timestamptz NOT NULL DEFAULT now()
 );
+INSERT INTO farm_protocol VALUES (1);
 """
+#: Messages of version 2: which files a job needs and where they lie; tries of a phone apart from deaths of hosts;
+#: what a host can read and what its phones are for. A host of version 1 says neither, hence the defaults.
+_SECOND: Final = """
+ALTER TABLE farm_hosts ADD COLUMN protocol integer NOT NULL DEFAULT 1;
+ALTER TABLE farm_phones ADD COLUMN labels text NOT NULL DEFAULT '';
+ALTER TABLE farm_jobs ADD COLUMN tries integer NOT NULL DEFAULT 0, ADD COLUMN deaths integer NOT NULL DEFAULT 0;
+ALTER TABLE farm_files ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();
+CREATE TABLE farm_file_places (
+    sha256 text NOT NULL REFERENCES farm_files (sha256) ON DELETE CASCADE,
+    place text NOT NULL,
+    PRIMARY KEY (sha256, place)
+);
+INSERT INTO farm_file_places SELECT sha256, '' FROM farm_files;
+CREATE TABLE farm_job_files (
+    job_id bigint NOT NULL REFERENCES farm_jobs (job_id) ON DELETE CASCADE,
+    sha256 text NOT NULL REFERENCES farm_files (sha256),
+    PRIMARY KEY (job_id, sha256)
+);
+CREATE INDEX farm_job_files_sha256 ON farm_job_files (sha256);
+INSERT INTO farm_job_files
+SELECT DISTINCT f.job_id, k.sha256 FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id
+CROSS JOIN LATERAL jsonb_array_elements((j.args->>'plan')::jsonb->'models') m
+JOIN farm_files k ON k.sha256 = m->>'sha256';
+UPDATE farm_jobs f SET tries = j.attempts FROM procrastinate_jobs j WHERE j.id = f.job_id;
+"""
+#: What makes the tables of each version out of those of the one before.
+_STEPS: Final = (_FIRST, _SECOND)
+#: The version of the tables.
+VERSION: Final = len(_STEPS)
 
 
 def make_tables(connection: psycopg.Connection[Any]) -> None:
-    """Make the tables when there are none; one process at a time. Raises StoreError for those of a newer benchfarm."""
+    """Make the tables or bring them up to date; one process at a time. Raises StoreError for a newer benchfarm's."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-        has_tables = connection.execute("SELECT to_regclass('farm_protocol')").fetchone()
-        if has_tables is None or has_tables[0] is None:
-            # Without parameters, so that several statements go at once.
+        version = _version(connection)
+        if version == 0:
             connection.execute(SchemaManager.get_schema())
-            connection.execute(_TABLES)
-            connection.execute("INSERT INTO farm_protocol VALUES (%s)", (PROTOCOL,))
-        version = connection.execute("SELECT version FROM farm_protocol").fetchone() or (0,)
-    if version[0] != PROTOCOL:
+        # Without parameters, so that several statements go at once.
+        for step in _STEPS[version:]:
+            connection.execute(step)
+        if version < VERSION:
+            connection.execute("UPDATE farm_protocol SET version = %s", (VERSION,))
+    if version > VERSION:
         raise StoreError(
-            f"the farm's queue is of version {version[0]}, this benchfarm speaks version {PROTOCOL}",
-            hint="install the same benchfarm on every host",
+            f"the farm's queue is of version {version}, this benchfarm knows versions up to {VERSION}",
+            hint="a newer benchfarm works on this queue: install it here too",
         )
+
+
+def _version(connection: psycopg.Connection[Any]) -> int:
+    """Return the version of the tables that are there, 0 when there are none."""
+    there = connection.execute("SELECT to_regclass('farm_protocol')").fetchone()
+    if there is None or there[0] is None:
+        return 0
+    row = connection.execute("SELECT version FROM farm_protocol").fetchone()
+    return int(row[0]) if row is not None else 0

@@ -22,7 +22,7 @@ def _require_packages() -> None:
 
     from orchestrator.errors import StoreError
 
-    missing = [name for name in ("procrastinate", "psycopg", "psycopg_pool") if find_spec(name) is None]
+    missing = [name for name in ("fsspec", "procrastinate", "psycopg", "psycopg_pool") if find_spec(name) is None]
     if missing:
         raise StoreError(f"a farm needs {', '.join(missing)}", hint="pip install 'benchfarm[farm]'")
 
@@ -86,12 +86,18 @@ def _status(
 
 
 @_farm.command("cancel")
-def _cancel(submission: _Submission, as_json: Json = False) -> None:
+def _cancel(
+    submission: _Submission,
+    phones: Annotated[
+        list[str] | None, typer.Option("--phone", help="Only this phone's part (repeat for several).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Cancel what waits of a submission and stop what runs; what is stored stays."""
     _require_packages()
     from orchestrator.cli import farm
 
-    show(lambda settings: farm.cancel(settings, submission), as_json=as_json)
+    show(lambda settings: farm.cancel(settings, submission, phones or []), as_json=as_json)
 
 
 @_farm.command("pause")
@@ -119,3 +125,18 @@ def _go_on(scopes: _Scopes = None, as_json: Json = False) -> None:
     from orchestrator.cli import farm
 
     show(lambda settings: farm.release(settings, scopes or []), as_json=as_json)
+
+
+@_farm.command("clean")
+def _clean(
+    older_than: Annotated[
+        str, typer.Option("--older-than", help="Forget jobs that ended so long ago; files of the others stay.")
+    ] = "30 d",
+    is_trial: Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken away.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Forget old jobs, and take away the files that no job needs any more; no result is touched."""
+    _require_packages()
+    from orchestrator.cli import farm
+
+    show(lambda settings: farm.clean(settings, older_than=older_than, is_trial=is_trial), as_json=as_json)

@@ -1,0 +1,178 @@
+"""How a campaign begins, whoever asks for it: models looked at, cases and skips, the reference workload, its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator import __version__
+from orchestrator.bootstrap import Farm
+from orchestrator.cli.campaigns import files_of, terms_of
+from orchestrator.cli.host_files import NamedFile
+from orchestrator.engine.flag_check import check_flags, learn_flags
+from orchestrator.planning import Expansion, expand, sentinel_case
+from orchestrator.ports import Device
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.plan import Plan
+from orchestrator.records.workload import Build, Model, Pass
+
+#: A plan that keeps its busiest device busy for so long is bracketed by the reference workload, unless it says else.
+SENTINEL_FROM_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """What a plan means on the devices that are there, before anything is stored."""
+
+    expansion: Expansion
+    #: The plan's, and that of the reference workload when it is wanted.
+    models: tuple[Model, ...]
+    #: Those of the cases, and what stands in for them when TensorFlow's operators are needed.
+    builds: tuple[Build, ...]
+    twins: tuple[Build, ...]
+    invocations: tuple[Invocation, ...]
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Where everything lies on this computer, by sha256, but for what flags name."""
+        return files_of(self.models, [*self.builds, *self.twins])
+
+
+def identify(plan: Plan) -> list[Model]:
+    """Look at every model of a plan; raises ModelError for one that can't be used."""
+    from orchestrator.errors import ModelError
+    from orchestrator.models.inspect import identify_model
+
+    models = []
+    for wanted in plan.models:
+        model = replace(identify_model(wanted.path), name=wanted.name)
+        if wanted.sha256 is not None and wanted.sha256 != model.sha256:
+            raise ModelError(
+                f"{wanted.path}: its sha256 is {model.sha256}, the plan wants {wanted.sha256}",
+                hint="get the file that the plan means, or change the plan",
+            )
+        models.append(model)
+    return models
+
+
+def expansion_of(
+    farm: Farm,
+    plan: Plan,
+    devices: Sequence[tuple[Device, DeviceFacts]],
+    models: Sequence[Model],
+    named: Mapping[str, NamedFile],
+) -> tuple[Expansion, list[Build]]:
+    """Return what a plan means on these devices, and the builds for it; raises PlanError for flags that are wrong."""
+    from orchestrator.records.flag import OWNED_FLAGS
+
+    facts = [known for _, known in devices]
+    found = farm.builds_for(plan, facts)
+    expansion = expand(plan, facts, models, found, farm.profiles, {value: item.placed for value, item in named.items()})
+    builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
+    learn_flags(farm.flag_book, farm.lease, devices, found)
+    checked = check_flags(
+        expansion,
+        delegates=plan.matrix.delegates,
+        builds=builds.values(),
+        book=farm.flag_book,
+        owners=OWNED_FLAGS,
+    )
+    return checked, list(builds.values())
+
+
+def reference_model() -> Model:
+    """Return the model of the reference workload that came with this benchfarm."""
+    from orchestrator.models.inspect import identify_model
+    from orchestrator.models.zoo import sample_models
+
+    return identify_model(sample_models()[0])
+
+
+def prepare(
+    farm: Farm,
+    plan: Plan,
+    devices: Sequence[tuple[Device, DeviceFacts]],
+    models: Sequence[Model],
+    named: Mapping[str, NamedFile],
+    *,
+    reference: Model | None = None,
+) -> Beginning:
+    """Return what a plan means here; ``reference`` stands in for this computer's own model of the reference workload.
+
+    Raises:
+        PlanError: flags that are wrong.
+        ArtifactError: a build that the plan names can't be used.
+    """
+    expansion, builds = expansion_of(farm, plan, devices, models, named)
+    sentinels, used = _sentinels(farm, plan, expansion, devices, reference)
+    return Beginning(
+        expansion=expansion,
+        models=tuple({model.sha256: model for model in (*used, *models)}.values()),
+        builds=tuple(builds),
+        twins=tuple(farm.flex_builds(builds).values()),
+        invocations=tuple(
+            invocation
+            for serial, queue in expansion.invocations.items()
+            for invocation in (*sentinels.get(serial, ()), *queue)
+        ),
+    )
+
+
+def _sentinels(
+    farm: Farm,
+    plan: Plan,
+    expansion: Expansion,
+    devices: Sequence[tuple[Device, DeviceFacts]],
+    reference: Model | None,
+) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
+    """Return the reference workload of each device that has work, with its model; none where it isn't wanted."""
+    wanted = plan.sentinel if plan.sentinel is not None else expansion.estimate_s(plan)[0] >= SENTINEL_FROM_S
+    if not wanted:
+        return {}, []
+    model = reference or reference_model()
+    builds = farm.builds_for(plan, [facts for _, facts in devices])
+    found: dict[Serial, tuple[Invocation, ...]] = {}
+    for _, facts in devices:
+        case = sentinel_case(plan, facts, model, builds)
+        if case is not None and expansion.invocations.get(facts.serial):
+            found[facts.serial] = (Invocation(case=case, run_pass=Pass.SENTINEL, number=0),)
+    return found, [model] if found else []
+
+
+def begin(
+    farm: Farm,
+    plan: Plan,
+    devices: Sequence[tuple[Device, DeviceFacts]],
+    beginning: Beginning,
+    named: Mapping[str, NamedFile],
+    *,
+    campaign_id: CampaignId,
+    host: str,
+) -> Campaign:
+    """Store a new campaign with all that its resumption needs, and return it; raises StoreError kinds."""
+    facts = [known for _, known in devices]
+    now = farm.clock.now()
+    campaign = Campaign(
+        campaign_id=campaign_id,
+        name=plan.name,
+        created_at=now,
+        status=CampaignStatus.RUNNING,
+        plan_text=plan.text,
+        seed=plan.seed,
+        benchfarm_version=__version__,
+        terms=terms_of(plan, facts, beginning.files | named_paths(named)),
+        host=host,
+        invocations=beginning.invocations,
+        skipped=beginning.expansion.skipped,
+    )
+    farm.store.begin_campaign(
+        campaign, devices=facts, models=list(beginning.models), builds=[*beginning.builds, *beginning.twins]
+    )
+    return campaign
+
+
+def named_paths(named: Mapping[str, NamedFile]) -> dict[str, str]:
+    """Return where the files lie that flags name, by sha256."""
+    return {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()}

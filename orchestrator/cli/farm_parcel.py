@@ -1,0 +1,193 @@
+"""Packing what a plan names for its way to other hosts, and unpacking it there: files by content, checked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator import __version__
+from orchestrator.bootstrap import Farm
+from orchestrator.cli.beginning import reference_model
+from orchestrator.cli.host_files import NamedFile, host_files
+from orchestrator.errors import HostStorageError, PlanError
+from orchestrator.planning import HostFiles, NoBuild
+from orchestrator.queueing.contents import Contents
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import Serial
+from orchestrator.records.parcel import Content, FlagFile, Parcel, Twin
+from orchestrator.records.plan import Plan
+from orchestrator.records.workload import Build, Companion, Model
+
+#: Gets a file's name and sha256, gives this host's copy.
+_Fetch = Callable[[str, str], Path]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """What a submission needs at its phones' hosts."""
+
+    parcels: Mapping[Serial, Parcel]
+    #: sha256 -> where the file lies on this computer.
+    paths: Mapping[str, Path]
+    #: Serial number -> the programs that this computer has no build of, with the reason: the phone's host may.
+    missing: Mapping[Serial, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpacked:
+    """A plan and what it names as files of this host."""
+
+    plan: Plan
+    named: Mapping[str, NamedFile]
+    reference: Model | None
+
+
+def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> Packed:
+    """Look at everything that a plan names beside its models; nothing is sent yet.
+
+    Raises:
+        PlanError: a file can't be read.
+        ArtifactError: a build that the plan names isn't here, or doesn't fit a phone.
+    """
+    paths: dict[str, Path] = {}
+    named = host_files(plan)
+    for item in named.values():
+        paths.update(item.paths)
+    inputs = _inputs(plan, paths)
+    reference = _reference(plan, paths)
+    flag_files = tuple(
+        FlagFile(value=value, files=tuple(Content(name=name, sha256=sha256) for name, sha256 in item.placed.files))
+        for value, item in named.items()
+    )
+    found = farm.builds_for(plan, phones)
+    parcels: dict[Serial, Parcel] = {}
+    missing: dict[Serial, list[str]] = {}
+    for facts in phones:
+        own = [build for (serial, _), build in found.items() if serial == facts.serial]
+        builds = [build for build in own if isinstance(build, Build)]
+        missing[facts.serial] = [build.reason for build in own if isinstance(build, NoBuild)]
+        twins = farm.flex_builds(builds)
+        for build in [*builds, *twins.values()]:
+            paths.update(_paths_of(build))
+        parcels[facts.serial] = Parcel(
+            builds=tuple(_bare(build) for build in builds),
+            twins=tuple(Twin(sha256=sha256, build=_bare(twin)) for sha256, twin in twins.items()),
+            flag_files=flag_files,
+            parity_inputs=inputs,
+            reference=reference,
+            place=place,
+            benchfarm=__version__,
+        )
+    return Packed(parcels=parcels, paths=paths, missing={serial: why for serial, why in missing.items() if why})
+
+
+def _paths_of(build: Build) -> dict[str, Path]:
+    assert build.path is not None, "a resolved build has its file"
+    files = {str(build.sha256): build.path}
+    return files | {item.sha256: item.path for item in build.companions if item.path is not None}
+
+
+def _bare(build: Build) -> Build:
+    """Return a build with the names of its files in place of their paths."""
+    assert build.path is not None, "a resolved build has its file"
+    companions = tuple(replace(item, path=Path(item.name)) for item in build.companions)
+    return replace(build, path=Path(build.path.name), companions=companions)
+
+
+def _inputs(plan: Plan, paths: dict[str, Path]) -> tuple[Content, ...]:
+    """Return the inputs of the plan's models for the pass ``parity``, sorted by name."""
+    if plan.parity_inputs is None:
+        return ()
+    found: list[Content] = []
+    try:
+        names = {path.name: path for path in plan.parity_inputs.iterdir() if path.suffix == ".bin" and path.is_file()}
+        for name in sorted(names):
+            if any(_is_input_of(model.name, name) for model in plan.models):
+                with names[name].open("rb") as file:
+                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+                found.append(Content(name=name, sha256=sha256))
+                paths[sha256] = names[name]
+    except OSError as error:
+        raise PlanError(f"parity_inputs: {error.filename} can't be read: {error.strerror}") from error
+    return tuple(found)
+
+
+def _is_input_of(model: str, name: str) -> bool:
+    """Whether a file is named ``<model>.<number>.bin``."""
+    prefix, number = name.removesuffix(".bin").rpartition(".")[::2]
+    return prefix == model and number.isdecimal()
+
+
+def _reference(plan: Plan, paths: dict[str, Path]) -> Content | None:
+    if plan.sentinel is False:
+        return None
+    model = reference_model()
+    assert model.path is not None, "it came with the package"
+    paths[model.sha256] = model.path
+    return Content(name=model.path.name, sha256=model.sha256)
+
+
+def unpack(farm: Farm, contents: Contents, plan: Plan, parcel: Parcel, folder: Path) -> Unpacked:
+    """Get what a plan names to this host, and let its programs be used before this host's own.
+
+    Args:
+        farm: That is to measure the plan.
+        contents: Where everything lies.
+        plan: As it was sent.
+        parcel: What it names; an empty one for a plan that names models only.
+        folder: Where the folder of its parity inputs is made.
+
+    Raises:
+        StoreError: something is missing or damaged.
+        HostStorageError: it can't be written.
+    """
+    from orchestrator.models.inspect import identify_model
+
+    def fetch(name: str, sha256: str) -> Path:
+        return contents.fetch(sha256, name, put_in=parcel.place)
+
+    models = [replace(model, path=fetch(f"{model.sha256}.tflite", str(model.sha256))) for model in plan.models]
+    named = {item.value: _named(item, fetch) for item in parcel.flag_files}
+    farm.bring(
+        [_with_files(build, fetch) for build in parcel.builds],
+        {twin.sha256: _with_files(twin.build, fetch) for twin in parcel.twins},
+    )
+    reference = None
+    if parcel.reference is not None:
+        reference = identify_model(fetch(parcel.reference.name, parcel.reference.sha256))
+    inputs = _input_folder(parcel.parity_inputs, fetch, folder) if parcel.parity_inputs else None
+    return Unpacked(plan=replace(plan, models=tuple(models), parity_inputs=inputs), named=named, reference=reference)
+
+
+def _with_files(build: Build, fetch: _Fetch) -> Build:
+    assert build.path is not None, "checked when it was read"
+    companions = tuple(
+        Companion(name=item.name, sha256=item.sha256, path=fetch(item.name, item.sha256)) for item in build.companions
+    )
+    return replace(build, path=fetch(build.path.name, build.sha256), companions=companions)
+
+
+def _named(item: FlagFile, fetch: _Fetch) -> NamedFile:
+    return NamedFile(
+        placed=HostFiles(name=item.files[0].name, files=tuple((file.name, file.sha256) for file in item.files)),
+        paths={file.sha256: fetch(file.name, file.sha256) for file in item.files},
+    )
+
+
+def _input_folder(inputs: Sequence[Content], fetch: _Fetch, folder: Path) -> Path:
+    """Return a folder with these files, made anew: each of its files is what it should be."""
+    digest = hashlib.sha256(repr([(item.name, item.sha256) for item in inputs]).encode()).hexdigest()
+    made = folder / digest[:32]
+    try:
+        made.mkdir(parents=True, exist_ok=True)
+        for item in inputs:
+            draft = made / f".{item.name}.{os.getpid()}.part"
+            shutil.copyfile(fetch(item.name, item.sha256), draft)
+            draft.replace(made / item.name)
+    except OSError as error:
+        raise HostStorageError(f"{error.filename}: {error.strerror}") from error
+    return made

@@ -1,0 +1,81 @@
+"""The connections to the farm's PostgreSQL, and what its driver's errors become."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import psycopg
+import psycopg_pool
+from procrastinate import exceptions
+
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.queueing.schema import SCHEMA, make_tables
+
+_Given = ParamSpec("_Given")
+_Returned = TypeVar("_Returned")
+_Self = TypeVar("_Self")
+
+
+def told(work: Callable[Concatenate[_Self, _Given], _Returned]) -> Callable[Concatenate[_Self, _Given], _Returned]:
+    """Make StoreError of what the database's driver raises in a method."""
+
+    @functools.wraps(work)
+    def tell(self: _Self, /, *given: _Given.args, **named: _Given.kwargs) -> _Returned:
+        try:
+            return work(self, *given, **named)
+        except (psycopg.Error, psycopg_pool.PoolTimeout, exceptions.ConnectorException) as error:
+            cause = error.__cause__ or error
+            raise StoreError(f"the farm's queue: {str(cause).strip()}") from error
+
+    return tell
+
+
+class QueueDatabase:
+    """A pool of connections for several threads; the tables are made and brought up to date on entering."""
+
+    def __init__(self, url: str) -> None:
+        """Name the database as the store's URL does; raises UsageError for a store that isn't on PostgreSQL."""
+        scheme, separator, rest = url.partition("://")
+        if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
+            raise UsageError(
+                "a farm of many hosts needs a store on PostgreSQL",
+                hint="--store postgresql://user@host/database, or $BENCHFARM_STORE; one host needs no farm commands",
+            )
+        self._pool: psycopg_pool.ConnectionPool[Any] = psycopg_pool.ConnectionPool(
+            f"postgresql://{rest}",
+            kwargs={"options": f"-c search_path={SCHEMA}", "connect_timeout": 5},
+            min_size=1,
+            max_size=4,
+            timeout=10.0,
+            open=False,
+            check=psycopg_pool.ConnectionPool.check_connection,
+        )
+
+    @told
+    def __enter__(self) -> Self:
+        self._pool.open()
+        try:
+            with self._pool.connection() as connection:
+                make_tables(connection)
+        except BaseException:
+            self._pool.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.close()
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """Give a connection; what was done with it is committed at the end, undone after an error."""
+        with self._pool.connection() as connection:
+            yield connection
+
+    def rows(self, query: str, *values: object) -> list[dict[str, Any]]:
+        """Do one statement by itself; return its rows by column names."""
+        with self.connection() as connection, connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            cursor.execute(query.encode(), values)
+            return cursor.fetchall() if cursor.description is not None else []

@@ -1,0 +1,88 @@
+"""Looking at the farm and steering it: its hosts, phones and jobs, what is paused or drained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.queueing.database import QueueDatabase, told
+
+
+class Overview(QueueDatabase):
+    """What people see of the queue, and the holds that they put on parts of it."""
+
+    @told
+    def hold(self, scope: str, kind: str) -> None:
+        """Pause or drain ``farm``, ``host:NAME`` or ``phone:SERIAL``."""
+        self.rows(
+            "INSERT INTO farm_holds (scope, kind) VALUES (%s, %s)"
+            " ON CONFLICT (scope) DO UPDATE SET kind = excluded.kind, since = now()",
+            scope,
+            kind,
+        )
+
+    @told
+    def release(self, scope: str) -> bool:
+        """End a pause or drain; False when there was none."""
+        return bool(self.rows("DELETE FROM farm_holds WHERE scope = %s RETURNING scope", scope))
+
+    @told
+    def holds(self) -> dict[str, str]:
+        """Return what is paused or drained."""
+        return {row["scope"]: row["kind"] for row in self.rows("SELECT scope, kind FROM farm_holds")}
+
+    @told
+    def hosts(self) -> list[dict[str, Any]]:
+        """Return the hosts: name, benchfarm_version, protocol (of the messages it reads at most), silent_s."""
+        return self.rows(
+            "SELECT name, benchfarm_version, protocol, extract(epoch FROM now() - seen_at)::float AS silent_s"
+            " FROM farm_hosts ORDER BY name"
+        )
+
+    @told
+    def phones(self) -> list[dict[str, Any]]:
+        """Return the phones announced, one row for each host that has it.
+
+        Of each: serial, host, facts (a document), labels (JSON: its pools and tags), unusable (why), and of the host:
+        silent_s and protocol.
+        """
+        return self.rows(
+            "SELECT p.serial, p.host, p.facts, p.labels, p.unusable, h.protocol,"
+            " extract(epoch FROM now() - h.seen_at)::float AS silent_s"
+            " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host ORDER BY p.serial, p.host"
+        )
+
+    @told
+    def jobs(self, submission: str = "") -> list[dict[str, Any]]:
+        """Return the jobs of one submission, or of all, the newest last.
+
+        ``tries`` failed on the phone, ``deaths`` is how often the job's host died. ``waits_s`` is how long it waits yet
+        before it may be tried again.
+        """
+        return self.rows(
+            "SELECT f.job_id, f.submission, f.serial, f.plan_name, f.campaign_id, f.host, f.note, j.priority,"
+            " f.tries, f.deaths, CASE j.status WHEN 'todo' THEN 'waits' WHEN 'doing' THEN 'runs'"
+            " WHEN 'succeeded' THEN 'done' WHEN 'aborted' THEN 'cancelled'"
+            " WHEN 'failed' THEN CASE WHEN j.abort_requested THEN 'cancelled' ELSE 'failed' END"
+            " ELSE j.status::text END AS status, CASE WHEN j.status = 'todo'"
+            " THEN greatest(0, extract(epoch FROM j.scheduled_at - now())::float) END AS waits_s"
+            " FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
+            " WHERE %s::text = '' OR f.submission = %s ORDER BY f.job_id",
+            submission,
+            submission,
+        )
+
+    @told
+    def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
+        """Cancel what waits of a submission, ask for the end of what runs; return job number -> ``todo``/``doing``.
+
+        ``serials`` narrows it to some phones.
+        """
+        rows = self.rows(
+            "SELECT j.id, j.status::text AS status, procrastinate_cancel_job_v1(j.id, true, false)"
+            " FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
+            " WHERE f.submission = %s AND j.status IN ('todo', 'doing') AND (%s::text[] IS NULL OR f.serial = ANY(%s))",
+            submission,
+            serials,
+            serials,
+        )
+        return {row["id"]: row["status"] for row in rows}

@@ -1,0 +1,164 @@
+"""Where the bytes of contents lie: in the queue's database, or in a folder that fsspec reaches (a share, S3, ...)."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import psycopg
+
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.queueing.database import QueueDatabase
+
+_PART_BYTES: Final = 4 << 20
+
+
+class Place(Protocol):
+    """A room for contents. Everything raises StoreError."""
+
+    #: What people call it; empty for the database.
+    name: str
+
+    def holds(self, sha256: str, size_bytes: int) -> bool:
+        """Whether a content of this size is there."""
+
+    def write(self, sha256: str, path: Path) -> str:
+        """Take a file in as this content, all of it or nothing; return the sha256 of what was read."""
+
+    def parts(self, sha256: str) -> Iterator[bytes]:
+        """Give a content in parts, none when it isn't there."""
+
+    def remove(self, sha256: str) -> None:
+        """Take a content away, if it is there."""
+
+
+class DatabasePlace:
+    """Rows of the queue's database, 4 MB each."""
+
+    name = ""
+
+    def __init__(self, database: QueueDatabase) -> None:
+        self._database = database
+
+    def holds(self, sha256: str, size_bytes: int) -> bool:
+        """See Place."""
+        row = self._database.rows(
+            "SELECT coalesce(sum(length(data)), 0) AS size_bytes FROM farm_file_parts WHERE sha256 = %s", sha256
+        )[0]
+        return int(row["size_bytes"]) == size_bytes and size_bytes > 0
+
+    def write(self, sha256: str, path: Path) -> str:
+        """See Place. The content must be known to the queue before."""
+        digest = _digest()
+        with self._database.connection() as connection, connection.transaction(), path.open("rb") as file:
+            # Several may bring it at once; the second waits here for the first.
+            connection.execute("SELECT 1 FROM farm_files WHERE sha256 = %s FOR UPDATE", (sha256,))
+            connection.execute("DELETE FROM farm_file_parts WHERE sha256 = %s", (sha256,))
+            for number, part in enumerate(iter(functools.partial(file.read, _PART_BYTES), b"")):
+                digest.update(part)
+                connection.execute("INSERT INTO farm_file_parts VALUES (%s, %s, %s)", (sha256, number, part))
+            if digest.hexdigest() != sha256:
+                raise psycopg.Rollback
+        return str(digest.hexdigest())
+
+    def parts(self, sha256: str) -> Iterator[bytes]:
+        """See Place."""
+        number = 0
+        while rows := self._database.rows(
+            "SELECT data FROM farm_file_parts WHERE sha256 = %s AND part_no = %s", sha256, number
+        ):
+            yield bytes(rows[0]["data"])
+            number += 1
+
+    def remove(self, sha256: str) -> None:
+        """See Place."""
+        self._database.rows("DELETE FROM farm_file_parts WHERE sha256 = %s", sha256)
+
+
+class FolderPlace:
+    """A folder by its URL, a file for each content: whatever fsspec has a driver for."""
+
+    def __init__(self, url: str) -> None:
+        """Raises UsageError for a URL that no installed driver reads."""
+        import fsspec
+
+        self.name = url
+        try:
+            self._files, root = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise UsageError(
+                f"BENCHFARM_ARTIFACTS={url}: {error}", hint="for example file:///srv/benchfarm or s3://bucket/benchfarm"
+            ) from error
+        self._root = str(root).rstrip("/")
+
+    def _path(self, sha256: str) -> str:
+        return f"{self._root}/{sha256[:2]}/{sha256}"
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            # Each driver has its own errors, and this program may know none of them.
+            raise StoreError(f"{self.name}: {str(error) or type(error).__name__}") from error
+
+    def holds(self, sha256: str, size_bytes: int) -> bool:
+        """See Place."""
+        with self._told():
+            # Drivers remember listings; another host may have brought it since.
+            self._files.invalidate_cache()
+            try:
+                return bool(self._files.size(self._path(sha256)) == size_bytes)
+            except FileNotFoundError:
+                return False
+
+    def write(self, sha256: str, path: Path) -> str:
+        """See Place."""
+        digest, kept = _digest(), self._path(sha256)
+        draft = f"{kept}.{secrets.token_hex(4)}.part"
+        with self._told():
+            self._files.makedirs(kept.rpartition("/")[0], exist_ok=True)
+            try:
+                with path.open("rb") as file, self._files.open(draft, "wb") as out:
+                    for part in iter(functools.partial(file.read, _PART_BYTES), b""):
+                        digest.update(part)
+                        out.write(part)
+                if digest.hexdigest() == sha256:
+                    self._files.mv(draft, kept)
+            finally:
+                if self._files.exists(draft):
+                    self._files.rm_file(draft)
+        return str(digest.hexdigest())
+
+    def parts(self, sha256: str) -> Iterator[bytes]:
+        """See Place."""
+        with self._told():
+            self._files.invalidate_cache()
+            if not self._files.exists(self._path(sha256)):
+                return
+            file = self._files.open(self._path(sha256), "rb")
+        try:
+            while True:
+                with self._told():
+                    part = file.read(_PART_BYTES)
+                if not part:
+                    return
+                yield bytes(part)
+        finally:
+            file.close()
+
+    def remove(self, sha256: str) -> None:
+        """See Place."""
+        with self._told():
+            if self._files.exists(self._path(sha256)):
+                self._files.rm_file(self._path(sha256))
+
+
+def _digest() -> Any:  # noqa: ANN401 - hashlib's type has no public name
+    import hashlib
+
+    return hashlib.sha256()

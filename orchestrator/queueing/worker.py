@@ -1,0 +1,246 @@
+"""A host's part of the farm: it tells of its phones, takes jobs for them, and ends nothing that isn't its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.errors import BenchfarmError, StoreError
+from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
+from orchestrator.records.identity import Serial
+
+#: So often a job is put back because it failed on its phone before it is given up.
+TRIES_MAX: Final = 10
+#: After the first failed try; twice as long after each further one, never more than the other.
+_AGAIN_S: Final = 5.0
+_AGAIN_MOST_S: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a delivery ended: ``succeeded``, ``failed``, ``aborted``, or ``again`` for another try."""
+
+    status: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hands:
+    """What a worker can't do itself."""
+
+    #: Does what is open of a job until it is done or the event is set; raises nothing.
+    run: Callable[[Claimed, threading.Event], Ended]
+    #: Looks at this host's phones, given what is known of them; raises nothing, None when it couldn't look.
+    look: Callable[[Mapping[str, Announced]], Mapping[str, Announced] | None]
+    #: Tells people.
+    say: Callable[[str], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Running:
+    claimed: Claimed
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    #: The job isn't ours any more: others may have it, and its end is theirs to tell.
+    disowned: bool = False
+    ended: Ended | None = None
+
+
+class Worker:
+    """One process of a host. Only the thread that runs it talks to the queue about jobs."""
+
+    def __init__(
+        self,
+        queue: FarmQueue,
+        hands: Hands,
+        *,
+        host: str,
+        benchfarm_version: str,
+        dead_after_s: float,
+        look_s: float,
+    ) -> None:
+        self._queue = queue
+        self._hands = hands
+        self._host = host
+        self._version = benchfarm_version
+        self._dead_after_s = dead_after_s
+        self._look_s = look_s
+        self._worker_id = 0
+        self._stopped = threading.Event()
+        #: Something ended or the phones changed: there is no need to wait for the next look.
+        self._woken = threading.Event()
+        self._has_looked = False
+        self._running: dict[Serial, _Running] = {}
+        self._phones: Mapping[str, Announced] = {}
+        self._holds: Mapping[str, str] = {}
+        self._heard = 0.0
+        self._done = 0
+
+    def run(self, *, until_empty: bool) -> int:
+        """Work until drained or interrupted (or nothing is left); return how many jobs ended here."""
+        self._register()
+        # Of its own: a phone or adb server that hangs mustn't make the whole host look dead.
+        threading.Thread(target=self._watch_phones, name="phones", daemon=True).start()
+        try:
+            while not self._step(until_empty):
+                self._woken.wait(self._look_s)
+                self._woken.clear()
+        finally:
+            self._stopped.set()
+            self._stop()
+        return self._done
+
+    def _register(self) -> None:
+        self._worker_id = self._queue.register(self._host, benchfarm_version=self._version)
+        self._heard = time.monotonic()
+        self._say(f"works as {self._host}, number {self._worker_id}")
+
+    def _step(self, until_empty: bool) -> bool:
+        """Look once at everything; whether the worker's work is over."""
+        try:
+            if not self._beat():
+                return False
+            for job_id in self._queue.reap(dead_after_s=self._dead_after_s):
+                self._say(f"job {job_id}: its host died; it waits for another one")
+            self._tell_ended()
+            self._queue.announce(self._host, self._phones)
+            claimed = self._claim_all()
+        except StoreError as error:
+            self._out_of_touch(error)
+            return False
+        is_drained = "drain" in {self._holds.get("farm"), self._holds.get(f"host:{self._host}")}
+        return not self._running and (is_drained or (until_empty and self._has_looked and not claimed))
+
+    def _beat(self) -> bool:
+        beat = self._queue.beat(self._host, self._worker_id)
+        if not beat.is_ours:
+            # Thought dead (this host slept, say): what ran here may run elsewhere by now.
+            self._disown(set(self._running))
+            if self._running:
+                self._collect()
+                return False
+            self._register()
+            return False
+        self._heard, self._holds = time.monotonic(), beat.holds
+        self._disown({serial for serial, job in self._running.items() if job.claimed.job_id not in beat.held})
+        for job in self._running.values():
+            if job.claimed.job_id in beat.cancelled:
+                job.cancelled.set()
+        return True
+
+    def _disown(self, serials: set[Serial]) -> None:
+        for serial in serials:
+            job = self._running[serial]
+            if not job.disowned and job.ended is None:
+                self._say(f"job {job.claimed.job_id} isn't this host's any more; it is stopped here")
+                job.disowned = True
+                job.cancelled.set()
+
+    def _out_of_touch(self, error: StoreError) -> None:
+        self._say(f"{error}; trying again")
+        if time.monotonic() - self._heard > self._dead_after_s * 0.8:
+            self._disown(set(self._running))
+
+    def _tell_ended(self) -> None:
+        for serial, job in [(serial, job) for serial, job in self._running.items() if job.ended is not None]:
+            if not job.disowned:
+                self._tell(job)
+            del self._running[serial]
+
+    def _collect(self) -> None:
+        for serial in [serial for serial, job in self._running.items() if job.ended is not None]:
+            del self._running[serial]
+
+    def _tell(self, job: _Running) -> None:
+        ended, claimed = job.ended, job.claimed
+        assert ended is not None, "only jobs that ended are told of"
+        if ended.status == "again" and claimed.tries < TRIES_MAX:
+            delay_s = min(_AGAIN_MOST_S, _AGAIN_S * 2**claimed.tries)
+            is_kept = self._queue.put_back(self._worker_id, claimed.job_id, delay_s=delay_s, note=ended.note)
+            text = f"is tried again in {delay_s:.0f} s"
+        else:
+            status = "failed" if ended.status == "again" else ended.status
+            is_kept = self._queue.finish(self._worker_id, claimed.job_id, status, ended.note)
+            text, self._done = status, self._done + is_kept
+        self._say(f"job {claimed.job_id}: {text if is_kept else 'told by another host'}: {ended.note}")
+
+    def _watch_phones(self) -> None:
+        while not self._stopped.is_set():
+            found = self._hands.look(self._phones)
+            if found is None:
+                found = {}
+            if found.keys() != self._phones.keys():
+                self._woken.set()
+            self._phones, self._has_looked = found, True
+            self._stopped.wait(self._look_s)
+
+    def _claim_all(self) -> bool:
+        any_claimed = False
+        while serials := self._free():
+            claimed = self._queue.claim(self._host, self._worker_id, serials)
+            if claimed is None:
+                break
+            any_claimed = True
+            self._begin(claimed)
+        return any_claimed
+
+    def _free(self) -> list[str]:
+        """Return the phones that may get a job now."""
+        if {"farm", f"host:{self._host}"} & self._holds.keys():
+            return []
+        return [
+            serial
+            for serial, phone in self._phones.items()
+            if not phone.unusable and Serial(serial) not in self._running and f"phone:{serial}" not in self._holds
+        ]
+
+    def _begin(self, claimed: Claimed) -> None:
+        running = _Running(claimed=claimed)
+        serial = Serial(str(claimed.message.get("serial")))
+        self._say(f"job {claimed.job_id}: begins on {serial}")
+
+        def work() -> None:
+            running.ended = self._hands.run(claimed, running.cancelled)
+            self._woken.set()
+
+        self._running[serial] = running
+        threading.Thread(target=work, name=f"job {claimed.job_id}", daemon=True).start()
+
+    def _stop(self) -> None:
+        """End what runs, phones put back, and let others have it at once."""
+        for job in self._running.values():
+            job.cancelled.set()
+        while any(job.ended is None for job in self._running.values()):
+            self._woken.wait(self._look_s)
+            self._woken.clear()
+            self._live_on()
+        try:
+            for job in self._running.values():
+                if job.ended is not None and job.ended.status == "aborted" and not job.disowned:
+                    self._queue.put_back(
+                        self._worker_id,
+                        job.claimed.job_id,
+                        delay_s=0.0,
+                        note=f"{self._host} was stopped",
+                        is_try=False,
+                    )
+                elif not job.disowned:
+                    self._tell(job)
+            self._queue.unregister(self._host, self._worker_id)
+        except BenchfarmError as error:
+            self._say(str(error))
+
+    def _live_on(self) -> None:
+        """Say that this host lives yet: putting phones back may take longer than the others wait."""
+        try:
+            beat = self._queue.beat(self._host, self._worker_id)
+        except StoreError as error:
+            self._out_of_touch(error)
+            return
+        held = beat.held if beat.is_ours else frozenset()
+        self._disown({serial for serial, job in self._running.items() if job.claimed.job_id not in held})
+
+    def _say(self, text: str) -> None:
+        self._hands.say(text)
