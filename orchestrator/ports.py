@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from orchestrator.records.activity import Activity
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.flag import FlagFault
@@ -47,6 +48,8 @@ class ProcessResult:
     stderr: bytes
     timed_out: bool
     duration_s: float
+    #: Those of the files asked for that it wrote, by name.
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +120,13 @@ class Device(Protocol):
         *,
         run_id: RunId,
         timeout_s: float,
-        quiet_s: float = 0.0,
+        files: Sequence[str] = (),
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """Run a command line that outlives the link, wait for its end, and collect its output.
 
-        A run that goes well takes at least ``quiet_s``: until then the device is hardly asked, so as not to disturb it.
+        With it come those of ``files`` (names in its folder, without white space) that it wrote. While it runs the
+        device is asked nothing: one sleeping process waits for its end.
 
         It runs in a folder of its own, ``<work_folder>/runs/<run_id>``, which is the current folder and is
         removed by :meth:`discard_run`. On the deadline or when cancelled its whole process group is killed.
@@ -456,6 +460,10 @@ class Store(Protocol):
 
         Of each no more than ``limit``, in every pass together, unfit and skipped ones aside.
         """
+        ...
+
+    def activity(self, since: datetime) -> Activity:
+        """Return what campaigns came to, and the runs of those that were begun since then."""
         ...
 
     def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:

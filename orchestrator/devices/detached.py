@@ -6,11 +6,12 @@ import contextlib
 import re
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from orchestrator.clock import Deadline
+from orchestrator.devices.bundle import FileBundle
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.processes import LIST_COMMAND, PhoneProcess, family, parse_processes
 from orchestrator.devices.run_folder import folder_name
@@ -33,23 +34,44 @@ _T = TypeVar("_T")
 #: In front of a run's folder in its wrapper's command line, so that strays are told from other processes.
 LABEL: Final = "benchfarm-run:"
 _OUTPUT_LIMIT_BYTES: Final = 256 << 20
-#: One wait on the phone lasts no longer than that, so that a link that died without a word is noticed.
-_LONGEST_WAIT_S: Final = 10.0
+#: Files that have more together are asked for one by one, so that a wait's deadline needn't know what a link carries.
+_BUNDLE_BYTES: Final = 256 << 10
+#: One wait on the phone lasts no longer than that, so that a link that died without a word is noticed, and a run whose
+#: shell was killed.
+_LONGEST_WAIT_S: Final = 5.0
 #: What a round trip may take beside the wait itself.
 _ANSWER_S: Final = 15.0
 _RECONNECT_STEP_S: Final = 5.0
 _RETRY_PAUSE_S: Final = 0.1
 #: After the run's own deadline: for getting the phone back and stopping what runs there.
 _CLEANUP_S: Final = 30.0
-#: (from this second on, pause between two looks), counted from the time before which a run doesn't end. A look costs
-#: the phone one short-lived ``sleep`` process.
-_PAUSES: Final = ((60.0, 0.5), (10.0, 0.2), (2.0, 0.1), (0.0, 0.03))
-#: A run that can't start ends within this time; after it nothing is looked at while the run measures.
-_STARTED_S: Final = 0.3
-#: ... but so often all the same, for one that fails in the middle.
-_LONGEST_QUIET_S: Final = 5.0
 
-_WRAPPER: Final = f"echo $$ >pid.tmp; mv pid.tmp pid; {SAMPLED_RUN}echo $r >rc.tmp; mv rc.tmp rc"
+#: Ends the ``sleep`` of who waits for the run's end, just begun perhaps; a stranger who got its number is left alone.
+_WAKE: Final = (
+    "s=; [ -s waiter ] && read s <waiter; "
+    '[ -n "$s" ] && read n </proc/$s/comm && case $n in sleep|sh) kill $s;; esac 2>/dev/null'
+)
+_WRAPPER: Final = f"echo $$ >pid.tmp; mv pid.tmp pid; {SAMPLED_RUN}echo $r >rc.tmp; mv rc.tmp rc; {_WAKE}"
+#: Waits in a run's folder, by one sleeping process that the run's end wakes: while a program measures, nothing looks.
+#: The sleeper's number is written before the exit code is looked for, and read after that was written: one of the two
+#: sides sees the other.
+#: A shell that is left by its link takes its sleeper along.
+_WAIT: Final = (
+    "s=; trap '[ -z \"$s\" ] || kill $s; rm -f waiter; exit 1' HUP TERM\n"
+    "p=; [ -s pid ] && read p <pid\n"
+    'if [ ! -f rc ] && {{ [ -z "$p" ] || [ -d /proc/$p ]; }}; then\n'
+    " sleep {span:g} </dev/null >/dev/null 2>&1 & s=$!; echo $s >waiter\n"
+    " if [ -f rc ]; then kill $s; else\n"
+    # A sleep that takes whole seconds only must not make us spin.
+    "  wait $s; c=$?; [ $c = 0 ] || [ $c -gt 128 ] || sleep 1\n"
+    " fi; s=; rm -f waiter\n"
+    "fi 2>/dev/null\n"
+    # The exit code appears before its writer ends: one who looks for the process first can't miss both.
+    'a=; p=; [ -s pid ] && read p <pid; [ -n "$p" ] && [ -d /proc/$p ] && a=1\n'
+    'if [ -f rc ]; then read r <rc; echo done $r; elif [ -n "$a" ]; then echo running; else echo gone; fi\n'
+    "b=; read b <boot; echo $b; cat /proc/sys/kernel/random/boot_id\n"
+    "[ -f rc ] || exit 0\n"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +79,11 @@ class _Look:
     """What a wait on the phone ended with: ``done``, ``running``, ``gone`` (no such process, no exit code)."""
 
     word: str
-    exit_code: int | None
-    boot_id: str
+    exit_code: int | None = None
+    #: Whether the phone was booted anew since the run began.
+    rebooted: bool = False
+    #: What lies in the folder after the end, if it came whole.
+    files: Mapping[str, bytes] | None = None
 
 
 class DetachedRuns:
@@ -79,7 +104,7 @@ class DetachedRuns:
         *,
         run_id: RunId,
         timeout_s: float,
-        quiet_s: float = 0.0,
+        files: Sequence[str] = (),
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """See Device.run_detached. A lost link is mended while the run goes on; it is lost only with its phone.
@@ -90,10 +115,9 @@ class DetachedRuns:
         folder = self.path(run_id)
         clock = self._link.clock
         begun_s = clock.monotonic_s()
-        deadline = Deadline(timeout_s, clock)
-        boot_id = self._start(command, folder, deadline)
+        bundle = FileBundle(("out", "err", *files), limit_bytes=_BUNDLE_BYTES)
         try:
-            look = self._wait(folder, boot_id, deadline, quiet_s, cancelled)
+            look = self._wait(command, folder, bundle, Deadline(timeout_s, clock), cancelled)
         except BaseException:
             # Whatever ends the wait, nothing may go on heating the phone.
             with contextlib.suppress(DeviceError):
@@ -110,16 +134,20 @@ class DetachedRuns:
                 serial=self._link.serial,
                 hint="the phone may be short of memory",
             )
-        stdout, stderr = self._insist(
-            lambda: self._link.read_files([f"{folder}/out", f"{folder}/err"], limit_bytes=_OUTPUT_LIMIT_BYTES)
-        )
+        found = dict(look.files if look.files is not None else self._read(folder, bundle.names))
         return ProcessResult(
             exit_code=look.exit_code,
-            stdout=stdout or b"",
-            stderr=stderr or b"",
+            stdout=found.pop("out", b""),
+            stderr=found.pop("err", b""),
             timed_out=look.word == "running" and not was_cancelled,
             duration_s=duration_s,
+            files=found,
         )
+
+    def _read(self, folder: str, names: Sequence[str]) -> Mapping[str, bytes]:
+        paths = [f"{folder}/{name}" for name in names]
+        read = self._insist(lambda: self._link.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES))
+        return {name: data for name, data in zip(names, read, strict=True) if data is not None}
 
     def _check_space(self, folder: str) -> None:
         """Raise DeviceStorageError when nothing can be written: such a run ends without an exit code too."""
@@ -188,66 +216,74 @@ class DetachedRuns:
             raise DeviceCommandError(f"the phone's ps can't be read: {table[:200]!r}", serial=self._link.serial)
         return processes
 
-    def _start(self, command: str, folder: str, deadline: Deadline) -> str:
-        """Start the run once, however often the link is lost meanwhile; return the phone's boot id."""
+    def _start_script(self, command: str, folder: str) -> str:
+        """Return what starts the run once, however often it is sent, and goes to its folder."""
         token = secrets.token_hex(8)
-        sampler = f" echo {quote(self._sampler)} >{SCRIPT_FILE}\n" if self._sampler else ""
-        script = (
+        sampler = f" echo {quote(self._sampler)} >{SCRIPT_FILE} || rm -f {SCRIPT_FILE}\n" if self._sampler else ""
+        return (
             f"d={quote(folder)}; mkdir -p {quote(self.folder)}\n"
             'if mkdir "$d"; then\n'
-            f' echo {token} >"$d/token"; cd "$d" || exit 1\n{sampler}'
+            f' cd "$d" && cat /proc/sys/kernel/random/boot_id >boot && echo {token} >token || exit 1\n{sampler}'
             " n=$(command -v nohup); s=$(command -v setsid)\n"
             f" {{ exec $n $s sh -c {quote(_WRAPPER)} {quote(LABEL + folder)} {quote(command)} "
             ">/dev/null 2>&1 </dev/null; } &\n"
             f'elif [ "$(cat "$d/token" 2>/dev/null)" != {token} ]; then exit 1; fi\n'
-            "cat /proc/sys/kernel/random/boot_id"
         )
-        return self._through_cuts(lambda: self._link.must(script, what="starting a run"), deadline).strip()
 
     def _wait(
-        self, folder: str, boot_id: str, deadline: Deadline, quiet_s: float, cancelled: threading.Event | None
+        self,
+        command: str,
+        folder: str,
+        bundle: FileBundle,
+        deadline: Deadline,
+        cancelled: threading.Event | None,
     ) -> _Look:
-        begun_s = self._link.clock.monotonic_s()
+        """Start the run and wait for its end, however often the link is lost meanwhile."""
+        start = self._start_script(command, folder)
         while True:
-            pause_s, span_s = _pace(self._link.clock.monotonic_s() - begun_s, quiet_s)
-            span_s = min(span_s, deadline.remaining_s)
             try:
-                look = self._look(folder, pause_s=pause_s, span_s=span_s, cancelled=cancelled)
+                look = self._look(folder, bundle, start=start, span_s=deadline.remaining_s, cancelled=cancelled)
             except InterruptedByUserError:
-                return _Look(word="running", exit_code=None, boot_id=boot_id)
+                return _Look(word="running")
             except (LinkLostError, DeviceTimeoutError, AdbUnavailableError):
                 with contextlib.suppress(InterruptedByUserError):  # the next look says so
                     self._through_cuts(lambda: None, deadline, lost=True, cancelled=cancelled)
                 continue
-            if boot_id and look.boot_id and look.boot_id != boot_id:
+            start = ""
+            if look.rebooted:
                 raise DeviceChangedError("the phone was booted anew in mid-run", serial=self._link.serial)
             if look.word != "running" or deadline.expired:
                 return look
 
-    def _look(self, folder: str, *, pause_s: float, span_s: float, cancelled: threading.Event | None) -> _Look:
-        """Have the phone wait up to ``span_s`` for the end of a run, and tell how it is."""
-        looks = max(1, round(span_s / pause_s))
-        # The exit code appears before its writer ends: one who looks for the process first can't miss both.
-        # A shell whose sleep takes whole seconds only must not spin: it sleeps one.
-        script = (
-            f"cd {quote(folder)} || exit 1; i=0\n"
-            f"while [ ! -f rc ] && [ $i -lt {looks} ]; do\n"
-            " if [ -s pid ]; then read p <pid; [ -d /proc/$p ] || break; fi\n"
-            f" sleep {pause_s:g} || sleep 1; i=$((i+1))\n"
-            "done 2>/dev/null\n"
-            'a=; p=; [ -s pid ] && read p <pid; [ -n "$p" ] && [ -d /proc/$p ] && a=1\n'
-            'if [ -f rc ]; then echo done $(cat rc); elif [ -n "$a" ]; then echo running; else echo gone; fi\n'
-            "cat /proc/sys/kernel/random/boot_id"
-        )
-        result = self._link.shell(script, timeout_s=span_s + _ANSWER_S, cancelled=cancelled, what="waiting for a run")
-        words = result.text.split()
-        if result.exit_code != 0 or not words:
-            raise DeviceCommandError(
-                f"{folder} is gone: {result.stderr.decode('utf-8', 'replace').strip()}", serial=self._link.serial
+    def _look(
+        self, folder: str, bundle: FileBundle, *, start: str, span_s: float, cancelled: threading.Event | None
+    ) -> _Look:
+        """Have the phone wait for the end of a run, no longer than ``span_s``, and tell how it is."""
+        span_s = min(_LONGEST_WAIT_S, span_s)
+        script = f"{start}cd {quote(folder)} || exit 1\n" + _WAIT.format(span=span_s)
+        if not self._link.is_legacy:  # it has one stream for everything
+            script += bundle.script
+        try:
+            result = self._link.shell(
+                script,
+                timeout_s=span_s + _ANSWER_S,
+                limit_bytes=2 * _BUNDLE_BYTES,
+                cancelled=cancelled,
+                what="starting a run" if start else "waiting for a run",
             )
-        if words[0] != "done":
-            return _Look(word=words[0], exit_code=None, boot_id=words[1] if len(words) > 1 else "")
-        return _Look(word="done", exit_code=int(words[1]), boot_id=words[2] if len(words) > 2 else "")
+        except OverflowError as error:
+            raise DeviceCommandError(f"waiting for a run: {error} came", serial=self._link.serial) from error
+        told = result.stdout.split(b"\n", 3)
+        words = told[0].decode("utf-8", "replace").split()
+        if len(told) < 4 or not words:
+            said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
+            what = "starting a run failed" if start else f"{folder} is gone"
+            raise DeviceCommandError(f"{what}: {said[-400:] or 'no reason given'}", serial=self._link.serial)
+        rebooted = bool(told[1]) and bool(told[2]) and told[1] != told[2]
+        if words[0] != "done" or len(words) < 2:
+            return _Look(word=words[0], rebooted=rebooted)
+        files = None if self._link.is_legacy else bundle.cut(told[3], result.stderr.decode("utf-8", "replace"))
+        return _Look(word="done", exit_code=int(words[1]), rebooted=rebooted, files=files)
 
     def _through_cuts(
         self,
@@ -281,15 +317,3 @@ class DetachedRuns:
     def _insist(self, operation: Callable[[], _T]) -> _T:
         """Do something after the run's end that may be done twice."""
         return self._through_cuts(operation, Deadline(0.0, self._link.clock))
-
-
-def _pace(elapsed_s: float, quiet_s: float) -> tuple[float, float]:
-    """Return how long to pause between two looks now, and how long to go on so in one round trip."""
-    if elapsed_s < min(_STARTED_S, quiet_s):
-        return _PAUSES[-1][1], _STARTED_S
-    if elapsed_s < quiet_s:
-        pause_s = min(_LONGEST_QUIET_S, quiet_s - elapsed_s)
-        return pause_s, pause_s
-    over_s = elapsed_s - quiet_s
-    pause_s = next(pause for since, pause in _PAUSES if over_s >= since)
-    return pause_s, min(_LONGEST_WAIT_S, max(pause_s, over_s))

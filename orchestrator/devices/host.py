@@ -88,11 +88,11 @@ class HostDevice:
         *,
         run_id: RunId,
         timeout_s: float,
-        quiet_s: float = 0.0,
+        files: Sequence[str] = (),
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """See Device.run_detached; waiting for a process of this computer's disturbs nothing."""
-        return self._runs.run(command, run_id=run_id, timeout_s=timeout_s, cancelled=cancelled)
+        return self._runs.run(command, run_id=run_id, timeout_s=timeout_s, files=files, cancelled=cancelled)
 
     def run_folder(self, run_id: RunId) -> str:
         """See Device.run_folder."""

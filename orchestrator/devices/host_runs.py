@@ -37,7 +37,13 @@ class HostRuns:
         return self.folder / folder_name(run_id)
 
     def run(
-        self, command: str, *, run_id: RunId, timeout_s: float, cancelled: threading.Event | None = None
+        self,
+        command: str,
+        *,
+        run_id: RunId,
+        timeout_s: float,
+        files: Sequence[str] = (),
+        cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """See Device.run_detached. Raises HostStorageError, DeviceCommandError (there is such a run already)."""
         folder = self.path(run_id)
@@ -74,6 +80,7 @@ class HostRuns:
                 stderr=err.read(),
                 timed_out=exit_code is None and not was_cancelled,
                 duration_s=duration_s,
+                files={name: path.read_bytes() for name in files if (path := folder / name).is_file()},
             )
 
     def discard(self, run_id: RunId) -> None:

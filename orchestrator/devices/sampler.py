@@ -30,12 +30,13 @@ _GPU: Final = (
     "/sys/class/misc/mali0/device/utilization /sys/class/misc/mali0/device/time_in_state"
 )
 
-#: ``sh SCRIPT once`` looks once, ``sh SCRIPT loop PID`` until that process is gone. Everything but grep, sleep, and the
+#: Read by a shell (``. SCRIPT``) it makes ``look`` known, which looks once; ``m=loop sh SCRIPT PID`` looks until that
+#: process is gone, without searching for the sensors in ``t`` and ``z`` again. Everything but grep, sleep, and the
 #: pinning at the start is the shell's own. It holds no backslash, which some shells' echo would take for its own.
 SAMPLER_SCRIPT: Final = (
     f"c={_CPU}/cpufreq/policy; [ -d ${{c}}0 ] && c=$c'[0-9]*' || c='{_CPU}/cpu[0-9]*/cpufreq'\n"
-    "t=; z=; i=0\n"
-    "for d in /sys/class/thermal/thermal_zone*; do\n"
+    "i=0\n"
+    '[ -n "$z" ] || for d in /sys/class/thermal/thermal_zone*; do\n'
     " read n <$d/type || continue\n"
     " case $n in\n"
     "  *[cC][pP][uU]*|*[gG][pP][uU]*|*[sS][kK][iI][nN]*|*[sS][oO][cC]*|BIG|MID|LITTLE|G3D|quiet*)\n"
@@ -49,7 +50,7 @@ SAMPLER_SCRIPT: Final = (
     ' read u </proc/uptime && read l </proc/stat && echo "/proc/uptime:$u" && echo "/proc/stat:$l"\n'
     f' grep -H "" $c/stats/time_in_state /proc/uptime $c/scaling_cur_freq $c/scaling_max_freq {_GPU} $t $z\n'
     "} 2>/dev/null\n"
-    'if [ "$1" = once ]; then look; exit 0; fi\n'
+    '[ "$m" = loop ] || return 0\n'
     # The slowest cluster's cores, unless all are equal.
     "a=; b=; r=\n"
     "for d in $c; do\n"
@@ -67,7 +68,7 @@ SAMPLER_SCRIPT: Final = (
     # A signal must not wait for the sleep's end, nor leave the sleep behind.
     "trap 'kill $s 2>/dev/null; exit 0' TERM\n"
     "i=0\n"
-    f"while [ -d /proc/$2 ] && [ $i -lt {_LOOKS_MAX} ]; do\n"
+    f"while [ -d /proc/$1 ] && [ $i -lt {_LOOKS_MAX} ]; do\n"
     f" sleep {INTERVAL_S} & s=$!; wait $s; look; i=$((i+1))\n"
     "done"
 )
@@ -75,9 +76,9 @@ SAMPLER_SCRIPT: Final = (
 #: Runs ``$1`` with its streams in ``out`` and ``err``, watched where the script above lies beside them. Leaves the exit
 #: code in r. On one line: a process list shows it among the words of the run's shell.
 SAMPLED_RUN: Final = (
-    f"if [ -f {SCRIPT_FILE} ]; then sh {SCRIPT_FILE} once >{SAMPLES_FILE} 2>/dev/null </dev/null; "
-    f"sh {SCRIPT_FILE} loop $$ >>{SAMPLES_FILE} 2>/dev/null </dev/null & w=$!; fi; "
+    f"if [ -f {SCRIPT_FILE} ]; then m=; t=; z=; . ./{SCRIPT_FILE}; look >{SAMPLES_FILE} </dev/null; "
+    f'm=loop t="$t" z="$z" sh {SCRIPT_FILE} $$ >>{SAMPLES_FILE} 2>/dev/null </dev/null & w=$!; fi; '
     'sh -c "$1" >out 2>err </dev/null; r=$?; '
     f"if [ -f {SCRIPT_FILE} ]; then {{ echo; echo --times; times; }} >>{SAMPLES_FILE}; "
-    f"kill $w; wait $w; sh {SCRIPT_FILE} once >>{SAMPLES_FILE} </dev/null; fi 2>/dev/null; "
+    f"kill $w; wait $w; look >>{SAMPLES_FILE} </dev/null; fi 2>/dev/null; "
 )

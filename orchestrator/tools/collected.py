@@ -33,7 +33,6 @@ def run_and_collect(
     command: str,
     *,
     files: Sequence[str],
-    quiet_s: float = 0.0,
     cancelled: threading.Event | None = None,
 ) -> RawOutput:
     """Run a command line in the request's own folder and return its streams and those of ``files`` that it wrote.
@@ -46,13 +45,13 @@ def run_and_collect(
     started_at = datetime.now(UTC)
     try:
         result = device.run_detached(
-            command, run_id=request.run_id, timeout_s=request.timeout_s, quiet_s=quiet_s, cancelled=cancelled
+            command,
+            run_id=request.run_id,
+            timeout_s=request.timeout_s,
+            files=(*files, *mode_files(request), SAMPLES_FILE),
+            cancelled=cancelled,
         )
-        written = [
-            Attachment(name=name, data=data)
-            for name in (*files, *mode_files(request), SAMPLES_FILE)
-            if (data := device.read_file(f"{folder}/{name}")) is not None
-        ]
+        written = [Attachment(name=name, data=data) for name, data in result.files.items()]
         if result.exit_code and device.kind is DeviceKind.ANDROID:
             written += _logged(device, folder)
     finally:

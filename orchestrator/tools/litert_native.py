@@ -22,7 +22,6 @@ from orchestrator.tools.collected import read_collected, run_and_collect
 from orchestrator.tools.environment import library_folders
 from orchestrator.tools.flags import Program, check_flags, documented_flags
 from orchestrator.tools.native import command_line
-from orchestrator.tools.start_caches import quiet_s
 
 #: ``use_cpu`` is on by default; without it the CPU still takes what an accelerator leaves, unless the plan sets
 #: ``require_full_delegation``.
@@ -49,7 +48,6 @@ class LitertNativeTool:
             request,
             command_line(request, format_flags(flags)),
             files=_files_written(request.run_pass),
-            quiet_s=quiet_s(request),
             cancelled=cancelled,
         )
 

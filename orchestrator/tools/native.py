@@ -17,7 +17,7 @@ from orchestrator.tools.arguments import (
 )
 from orchestrator.tools.collected import read_collected, run_and_collect
 from orchestrator.tools.environment import environment
-from orchestrator.tools.start_caches import finish_start, prepare_start, quiet_s, with_start
+from orchestrator.tools.start_caches import finish_start, prepare_start, with_start
 
 
 class NativeTool:
@@ -34,7 +34,6 @@ class NativeTool:
             request,
             command,
             files=files_written(request.run_pass),
-            quiet_s=quiet_s(request),
             cancelled=cancelled,
         )
         finish_start(device, request)

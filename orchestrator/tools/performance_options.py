@@ -39,7 +39,6 @@ from orchestrator.tools.option_blocks import (
 )
 from orchestrator.tools.output import parse_run
 from orchestrator.tools.process_mode import in_mode
-from orchestrator.tools.start_caches import quiet_s
 
 #: Beginning of the names of what the options left that were run one by one.
 _ALONE: Final = "alone"
@@ -94,7 +93,6 @@ class PerformanceOptionsTool:
                 command,
                 run_id=request.run_id,
                 timeout_s=request.timeout_s * count,
-                quiet_s=request.case.warmup_min_secs + request.case.min_secs,
                 cancelled=cancelled,
             )
         finally:
@@ -234,6 +232,5 @@ def _run_alone(device: Device, request: InvocationRequest, cancelled: threading.
         request,
         command_line(request, [_NONE, *format_flags(flags)]),
         files=files_written(request.run_pass),
-        quiet_s=quiet_s(request),
         cancelled=cancelled,
     )

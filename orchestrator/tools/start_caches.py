@@ -15,7 +15,7 @@ from orchestrator.errors import DeviceCommandError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.start import CACHING_DELEGATES, StartStage, stage_of
-from orchestrator.records.workload import DelegateName, Pass
+from orchestrator.records.workload import DelegateName
 
 #: The attachment that says in which stage a process started, and how much was cached.
 START_NOTE: Final = "start.txt"
@@ -87,11 +87,6 @@ def with_start(report: ToolReport, raw: RawOutput) -> ToolReport:
             extra["from_cache"] = line.group().decode("utf-8", "replace").strip()
             break
     return replace(report, extra=extra)
-
-
-def quiet_s(request: InvocationRequest) -> float:
-    """Seconds that a run takes at the least, during which a phone is best left alone."""
-    return 0.0 if request.run_pass is Pass.COLD else request.case.warmup_min_secs + request.case.min_secs
 
 
 def _as_app(command: str, app: str) -> str:

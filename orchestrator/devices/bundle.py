@@ -1,0 +1,52 @@
+"""Several small files of one folder in one transfer, each with its size and checksum."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from orchestrator.devices.link import hash_of
+from orchestrator.devices.shell import quote
+
+_SIZE: Final = re.compile(r"\s*(\d+)\s+(\S+)")
+_HASH: Final = re.compile(r"([0-9a-f]{32}|[0-9a-f]{64})\s+\*?(\S+)")
+
+
+class FileBundle:
+    """Files by name, read where a script stands: the files on its standard output, what they are on standard error.
+
+    Three processes for all of them: what a phone spends on its own reading is taken from its next measurement.
+    """
+
+    def __init__(self, names: Sequence[str], *, limit_bytes: int) -> None:
+        """``names`` are without white space; nothing comes of files that have more than ``limit_bytes`` together."""
+        self.names = tuple(names)
+        words = " ".join(map(quote, self.names))
+        self.script = (
+            f'set --; for f in {words}; do [ ! -f "$f" ] || set -- "$@" "$f"; done\n'
+            "if [ $# != 0 ]; then\n"
+            ' h=$(wc -c "$@"); echo "$h" >&2\n'
+            ' { if command -v sha256sum >/dev/null; then sha256sum "$@"; else md5sum "$@"; fi; } >&2\n'
+            # The last number is the sum, or the only file's size.
+            " t=${h% *}; t=${t##*[!0-9]}\n"
+            f' [ "$t" -gt {limit_bytes} ] || cat "$@"\n'
+            "fi"
+        )
+
+    def cut(self, output: bytes, notes: str) -> Mapping[str, bytes] | None:
+        """Return the files that are there, by name; None when sizes or checksums don't agree, or nothing came."""
+        lines = notes.splitlines()
+        sizes = {found[2]: int(found[1]) for line in lines if (found := _SIZE.fullmatch(line))}
+        hashes = {found[2]: found[1] for line in lines if (found := _HASH.fullmatch(line))}
+        files: dict[str, bytes] = {}
+        start = 0
+        for name in self.names:
+            if name not in sizes:
+                continue
+            data = output[start : start + sizes[name]]
+            if name not in hashes or len(data) != sizes[name] or hash_of(data, like=hashes[name]) != hashes[name]:
+                return None
+            files[name] = data
+            start += sizes[name]
+        return files if start == len(output) else None
