@@ -17,14 +17,14 @@ from typing import Final
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, differences, parse_snapshot
 from orchestrator.devices.claiming import Claims, must, said
-from orchestrator.devices.fitness import FitWait, unfit_reasons
+from orchestrator.devices.fitness import FitWait, danger, unfit_reasons
 from orchestrator.devices.heartbeat import LEASE_S
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.owner_note import FREE_MIN_BYTES, OwnerNote, Standing, check_free
 from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, screen_undo, steps_for
 from orchestrator.devices.sections import SectionScript
 from orchestrator.devices.shell import quote
-from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceStorageError
+from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceSetAsideError, DeviceStorageError
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial
@@ -268,6 +268,8 @@ class LadderConditioner:
     def _state(self, device: Device, quiet: Quiet) -> DeviceState:
         """Read the state; a screen that isn't as planned any more is switched again."""
         state = device.state()
+        if why := danger(state):
+            raise DeviceSetAsideError(why, serial=device.serial, hint="look at its battery before it is used again")
         if device.kind is DeviceKind.ANDROID and state.screen_on is (quiet.screen is Screen.OFF):
             key, name = ("SLEEP", SCREEN_OFF) if quiet.screen is Screen.OFF else ("WAKEUP", SCREEN_ON)
             # What it was before the first change counts, not what it has become by itself since.
@@ -279,8 +281,10 @@ class LadderConditioner:
 
     @staticmethod
     def _usable(recent: DeviceState | None, quiet: Quiet) -> DeviceState | None:
-        """Return a state of just now unless the screen in it isn't as planned."""
-        return None if recent is not None and recent.screen_on is (quiet.screen is Screen.OFF) else recent
+        """Return a state of just now unless it has to be acted on."""
+        if recent is None or danger(recent) or recent.screen_on is (quiet.screen is Screen.OFF):
+            return None
+        return recent
 
     # Undo -------------------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,21 @@ def unfit_reasons(state: DeviceState, limits: FitLimits, zone_limits: Mapping[st
     return [item.text for item in unfit(state, limits, zone_limits)]
 
 
+#: What a battery says of itself before it swells or burns; heat and cold are waited for.
+_DAMAGED: Final = frozenset({"dead", "over voltage", "failing"})
+#: Far above what measuring does to a battery, and where Android switches a phone off.
+DANGER_HEAT_C: Final = 60.0
+
+
+def danger(state: DeviceState) -> str:
+    """Return why a device in this state must not go on unseen, empty for one that may."""
+    if state.battery_health in _DAMAGED:
+        return f"its battery says that it is {state.battery_health}"
+    if state.battery_heat_c is not None and state.battery_heat_c >= DANGER_HEAT_C:
+        return f"its battery is at {state.battery_heat_c:.1f} C, where {DANGER_HEAT_C:g} C are dangerous"
+    return ""
+
+
 class FitWait:
     """One wait until a device is fit; it is looked at when its own cooling says that it may be."""
 

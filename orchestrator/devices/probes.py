@@ -230,6 +230,8 @@ class BatteryReading:
     scale: int | None = None
     #: 1 unknown, 2 charging, 3 discharging, 4 not charging, 5 full.
     status: int | None = None
+    #: As android.os.BatteryManager counts: 1 unknown, 2 good, 3 overheat, 4 dead, 5 over voltage, 6 failure, 7 cold.
+    health: int | None = None
     heat_c: float | None = None
     voltage_mv: int | None = None
     ac: bool | None = None
@@ -265,6 +267,7 @@ def parse_battery(text: str) -> BatteryReading:
         level=_whole(values.get("level")),
         scale=_whole(values.get("scale")),
         status=_whole(values.get("status")),
+        health=_whole(values.get("health")),
         heat_c=None if tenths is None else tenths / 10,
         voltage_mv=_whole(values.get("voltage")),
         ac=_truth(values.get("AC powered")),

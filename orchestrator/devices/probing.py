@@ -68,6 +68,9 @@ STATE_COMMANDS: Final[Mapping[str, str]] = {
     ),
 }
 
+#: BatteryManager's numbers that say something -> in words.
+BATTERY_HEALTH: Final = {2: "good", 3: "overheated", 4: "dead", 5: "over voltage", 6: "failing", 7: "cold"}
+
 
 def facts_from(sections: Mapping[str, str], *, serial: str) -> DeviceFacts:
     """Put a phone's facts together from the outputs of FACTS_COMMANDS."""
@@ -139,6 +142,7 @@ def state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
         battery_heat_c=battery.heat_c if battery.heat_c is not None else thermal.battery_c,
         battery_current_ua=probes.parse_current_ua(_content(files, "/sys/class/power_supply/battery/current_now")),
         plugged=battery.plugged,
+        battery_health=BATTERY_HEALTH.get(battery.health or 0, ""),
         clock_khz=cpufreq.current_khz,
         clock_limit_khz=cpufreq.limit_khz,
         clock_floor_khz=cpufreq.floor_khz,

@@ -138,6 +138,8 @@ class DeviceState:
     battery_percent: int | None = None
     battery_heat_c: float | None = None
     battery_current_ua: int | None = None
+    #: "good", "overheated", "dead", "over voltage", "failing", "cold", as its charger says; empty when unknown.
+    battery_health: str = ""
     #: "none", "ac", "usb", "wireless".
     plugged: str = ""
     #: First cpu of each cluster -> current clock, and the clock that it may reach now.

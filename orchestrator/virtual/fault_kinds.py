@@ -37,6 +37,7 @@ class FaultKind(StrEnum):
     THROTTLE = "throttle"
     FOREIGN_LOAD = "foreign-load"
     BATTERY_LOW = "battery-low"
+    BATTERY_HEALTH = "battery-health"
     SCREEN_LOCK = "screen-lock"
 
 
@@ -160,6 +161,12 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         lasting=True,
     ),
     FaultKind.BATTERY_LOW: FaultNote(summary="The battery is at 'percent' at once.", args={"percent": 4.0}),
+    FaultKind.BATTERY_HEALTH: FaultNote(
+        summary="The battery says that its health is 'health' (as BatteryManager counts: 3 overheat, 4 dead, 5 over "
+        "voltage, 6 failure, 7 cold), until the fault is removed.",
+        args={"health": 6.0},
+        lasting=True,
+    ),
     FaultKind.SCREEN_LOCK: FaultNote(summary="The screen goes off and the keyguard is shown at once."),
 }
 

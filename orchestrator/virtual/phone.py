@@ -178,7 +178,12 @@ class Phone:
         handle(FaultKind.THROTTLE, lambda fault: self.hardware.hold_clocks(int(fault.number("steps"))),
                lambda fault: self.hardware.hold_clocks(0))  # fmt: skip
         handle(FaultKind.FOREIGN_LOAD, self._load, lambda fault: self._unload())
+        handle(FaultKind.BATTERY_HEALTH, lambda fault: self._say_health(int(fault.number("health"))),
+               lambda fault: self._say_health(None))  # fmt: skip
         handle(FaultKind.BATTERY_LOW, lambda fault: self.hardware.force(battery_percent=int(fault.number("percent"))))
+
+    def _say_health(self, health: int | None) -> None:
+        self.userland.state.battery_health = health
 
     def _hang(self, fault: Fault) -> None:
         self._set_hung(hung=True)

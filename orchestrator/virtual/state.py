@@ -28,6 +28,8 @@ class PhoneState:
     doze_off: set[str] = field(default_factory=set)
     #: ``dumpsys battery set``: what was set, by name.
     battery_override: dict[str, int] = field(default_factory=dict)
+    #: What the battery says of its health, None: what its heat means.
+    battery_health: int | None = None
 
     def battery(self) -> Battery:
         """Return the battery as dumpsys reports it: measured, with what was set by hand on top."""

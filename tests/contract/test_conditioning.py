@@ -14,7 +14,7 @@ from orchestrator.devices.conditioning import LadderConditioner, unfit_reasons
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.server import AdbServer
-from orchestrator.errors import DeviceCommandError, HostStorageError
+from orchestrator.errors import DeviceCommandError, DeviceSetAsideError, HostStorageError
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import FitLimits
@@ -144,6 +144,27 @@ def test_a_phone_that_cools_down_in_time_is_fit(device: AdbDevice, phone: "Phone
     fitness = LadderConditioner(tmp_path, clock=CoolingClock()).prepare(device, FitLimits(wait_s=30.0))
     assert fitness.reason == ""
     assert 0 < fitness.waited_s < 30.0
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("battery-health health=6", "its battery says that it is failing"),
+        ("overheat heat_c=110", "its battery is at"),
+    ],
+)
+def test_a_battery_in_danger_is_waited_for_by_nobody(
+    device: AdbDevice, phone: "Phone", tmp_path: Path, fault: str, said: str
+) -> None:
+    kind, setting = fault.split()
+    phone.faults.add(parse_fault(kind, [setting]))
+    conditioner = LadderConditioner(tmp_path)
+    with pytest.raises(DeviceSetAsideError, match=said):
+        conditioner.prepare(device, FitLimits(wait_s=3600.0))
+    phone.faults.clear()
+    phone.faults.add(parse_fault("overheat", ["heat_c=25"]))
+    assert conditioner.prepare(device, ANY).reason == ""
+    conditioner.restore(device)
 
 
 def test_waiting_for_a_hot_phone_can_be_cancelled(device: AdbDevice, phone: "Phone", tmp_path: Path) -> None:

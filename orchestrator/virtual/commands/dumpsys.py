@@ -75,6 +75,7 @@ def battery_command(call: Invocation, args: Sequence[str]) -> int:
         return 0
     battery, override = state.battery(), state.battery_override
     plugged = battery.plugged
+    health = _health(battery) if state.battery_health is None else state.battery_health
     call.out.line(
         "Current Battery Service state:\n"
         + ("  (UPDATES STOPPED -- use 'reset' to restart)\n" if override else "")
@@ -83,7 +84,7 @@ def battery_command(call: Invocation, args: Sequence[str]) -> int:
         f"  Max charging current: {0 if plugged == 'none' else 500000}\n"
         f"  Max charging voltage: {0 if plugged == 'none' else 5000000}\n"
         f"  Charge counter: {override.get('counter', battery.charge_counter_uah)}\n"
-        f"  status: {override.get('status', _status(battery))}\n  health: {_health(battery)}\n  present: true\n"
+        f"  status: {override.get('status', _status(battery))}\n  health: {health}\n  present: true\n"
         f"  level: {battery.level_percent}\n  scale: 100\n  voltage: {battery.voltage_mv}\n"
         f"  temperature: {round(battery.heat_c * 10)}\n  technology: Li-ion"
     )

@@ -69,6 +69,7 @@ def test_battery_is_read_from_its_own_section(name: str, expected: dict[str, obj
         level=expected["level"],
         scale=expected["scale"],
         status=expected["status"],
+        health=2,
         heat_c=expected["temperature_c"],
         voltage_mv=expected["voltage_mv"],
         ac=expected["ac"],
