@@ -27,7 +27,7 @@ from orchestrator.planning import NoBuild, tools_for
 from orchestrator.planning.selection import Choice, choose, misfit
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, Serial
-from orchestrator.records.plan import DeviceSelection, Plan
+from orchestrator.records.plan import DeviceSelection, Plan, PushLimits
 from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, ToolName
 from orchestrator.resources import data_folder
 
@@ -52,6 +52,8 @@ _STAND_INS: Mapping[ToolName, str] = {
     ToolName.PERF_OPTIONS: "benchmark_model_performance_options",
     ToolName.LITERT_NATIVE: "benchmark_litert_model",
 }
+#: The property in which a virtual phone tells the USB path that it plays.
+VIRTUAL_USB = "ro.benchfarm.usb"
 #: Tools whose program comes with and without TensorFlow's operators.
 _WITH_FLEX = frozenset({ToolName.NATIVE, ToolName.APK})
 
@@ -123,6 +125,8 @@ class Farm:
         self.on_push: Callable[[str, str, int, int], None] = lambda serial, name, sent_bytes, size_bytes: None
         #: Attached phones that can't be used, with the reason, as of the last opening.
         self.left_out: dict[str, str] = {}
+        #: How many files may be on their way to phones, and where.
+        self.pushes = PushLimits()
         #: Which of the usable phones the last opening took, and why not the others; None before one by rules.
         self.choice: Choice | None = None
         #: Phones that fit the last opening's selection and weren't needed.
@@ -425,13 +429,28 @@ class Farm:
     def open_phone(self, attached: Attached) -> tuple[Device, DeviceFacts]:
         """Open one phone and probe its facts; raises DeviceError kinds."""
         from orchestrator.devices.adb import AdbDevice
+        from orchestrator.devices.traffic import Lane
 
         def moved(name: str, sent_bytes: int, size_bytes: int) -> None:
             self.on_push(attached.seen.serial, name, sent_bytes, size_bytes)
 
         device = AdbDevice(attached.server, attached.seen.address, match_profile=self.match_profile, progress=moved)
         self._opened.append(device)
-        return device, device.facts()
+        facts = device.facts()
+        device.take_lane(Lane(self._hub_of(attached, facts), lambda: self.pushes, cancelled=self.cancelled))
+        return device, facts
+
+    def _hub_of(self, attached: Attached, facts: DeviceFacts) -> str:
+        """Return what a phone shares its way to this computer with: as said in devices.yaml, else its USB hub."""
+        from orchestrator.devices.traffic import hub_of
+
+        labels = self.inventory.get(facts.serial)
+        if labels is not None and labels.hub:
+            return labels.hub
+        usb = attached.seen.usb or (facts.properties.get(VIRTUAL_USB, "") if facts.is_virtual else "")
+        hub = hub_of(usb)
+        # Each server's computer has hubs of its own.
+        return f"{attached.server.address} {hub}" if hub else ""
 
     def match_profile(self, facts: DeviceFacts) -> str:
         """Return the name of the profile that fits a phone, empty when none does."""

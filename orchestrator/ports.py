@@ -174,6 +174,13 @@ class Device(Protocol):
         """
         ...
 
+    def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
+        """Keep files for other devices off what this one shares with them, while the context lasts.
+
+        Waits while some are on their way; raises InterruptedByUserError when cancelled meanwhile.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the link; the device itself is left as it is."""
         ...

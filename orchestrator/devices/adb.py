@@ -21,6 +21,7 @@ from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.probing import FACTS_COMMANDS, STATE_COMMANDS, facts_from, state_from
 from orchestrator.devices.sections import SectionScript
 from orchestrator.devices.server import AdbServer
+from orchestrator.devices.traffic import Lane
 from orchestrator.errors import DeviceChangedError, DeviceUnusableError, LinkLostError
 from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
@@ -82,6 +83,10 @@ class AdbDevice:
     def server(self) -> AdbServer:
         """The adb server that reaches it."""
         return self._link.server
+
+    def take_lane(self, lane: Lane) -> None:
+        """Mind the files and measurements of the phones that share this one's way to the computer."""
+        self._link.lane = lane
 
     @property
     def kind(self) -> DeviceKind:
@@ -216,6 +221,10 @@ class AdbDevice:
     def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
         """See Device.follow_log."""
         return follow_log(self._link, buffers=buffers)
+
+    def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
+        """See Device.measuring."""
+        return self._link.lane.measuring(cancelled=cancelled)
 
     def close(self) -> None:
         """See Device.close: every operation has its own connection, so there is nothing to let go of."""

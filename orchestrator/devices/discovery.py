@@ -19,7 +19,7 @@ _PROBES_AT_ONCE: Final = 32
 
 _ATTRIBUTE: Final = re.compile(r"\s(?P<key>usb|product|model|device|features|transport_id):(?P<value>\S*)")
 #: macOS and libusb print a USB path without a key in front.
-_USB_PATH: Final = re.compile(r"\s+\d+-[\d.]+$")
+_USB_PATH: Final = re.compile(r"\s+(?P<path>\d+-[\d.]+)$")
 _LINE: Final = re.compile(r"^(?P<transport>\(no serial number\)|\S+)\s+(?P<state>.+)$")
 
 _TAP_ALLOW: Final = "unlock the phone and tap 'Allow USB debugging'"
@@ -75,6 +75,8 @@ class Seen:
     serial: str
     state: str
     transport_id: int | None = None
+    #: The path of its USB port, ``1-2.3``; empty where the server tells none.
+    usb: str = ""
     product: str = ""
     model: str = ""
     codename: str = ""
@@ -94,6 +96,7 @@ def parse_devices(text: str) -> list[Transport]:
             continue
         first = _ATTRIBUTE.search(line)
         head = line[: first.start()] if first else line
+        bare = _USB_PATH.search(head.rstrip())
         found = _LINE.match(_USB_PATH.sub("", head.strip()))
         if found is None:
             continue
@@ -104,7 +107,7 @@ def parse_devices(text: str) -> list[Transport]:
                 address=found["transport"],
                 state=found["state"].strip(),
                 transport_id=int(number) if number.isdigit() else None,
-                usb=values.get("usb", ""),
+                usb=values.get("usb", bare["path"] if bare else ""),
                 product=values.get("product", ""),
                 model=values.get("model", ""),
                 codename=values.get("device", ""),
@@ -170,6 +173,7 @@ def _look_at(server: AdbServer, transport: Transport, timeout_s: float) -> Seen:
         serial="",
         state=transport.state,
         transport_id=transport.transport_id,
+        usb=transport.usb,
         product=transport.product,
         model=transport.model.replace("_", " "),
         codename=transport.codename,

@@ -158,6 +158,10 @@ class HostDevice:
         """Not possible; raises UsageError."""
         self._refuse(f"has no logcat ({', '.join(buffers)})")
 
+    def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
+        """See Device.measuring: it is measured when all phones are done."""
+        return contextlib.nullcontext()
+
     def close(self) -> None:
         """See Device.close: nothing is held."""
 

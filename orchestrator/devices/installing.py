@@ -120,6 +120,10 @@ class Installer:
         )
 
     def _stream(self, apk: Path, size_bytes: int) -> str:
+        with self._link.lane.pushing():
+            return self._streamed(apk, size_bytes)
+
+    def _streamed(self, apk: Path, size_bytes: int) -> str:
         deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self._link.clock)
         answer = bytearray()
         command = f"exec:cmd package install -r -d -g -S {size_bytes}"

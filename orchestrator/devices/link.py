@@ -16,6 +16,7 @@ from orchestrator.devices.heartbeat import HeldNote
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import quote, run_marked_shell, run_shell
+from orchestrator.devices.traffic import Lane
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceChangedError,
@@ -28,10 +29,6 @@ from orchestrator.ports import ShellResult
 
 _T = TypeVar("_T")
 _RECONNECT_TIMEOUT_S: Final = 20.0
-#: Files on their way at the same time, to all phones: more would share what the computer's USB carries, each would
-#: take as long as all, and phones that measure would be disturbed by more of them.
-PUSHES_AT_ONCE: Final = 4
-_PUSHES: Final = threading.BoundedSemaphore(PUSHES_AT_ONCE)
 _READ_ATTEMPTS: Final = 3
 _READ_TIMEOUT_S: Final = 120.0
 #: Prints sha256 (64 digits), or md5 (32) on phones that have no sha256sum.
@@ -67,6 +64,8 @@ class PhoneLink:
         self.clock = clock or SystemClock()
         #: Who uses the phone: renewed in front of what is sent anyway.
         self.note = HeldNote(self.clock)
+        #: Which other phones' files and measurements are to be minded.
+        self.lane = Lane()
         self._features: frozenset[str] | None = None
 
     @property
@@ -151,9 +150,9 @@ class PhoneLink:
     def push(self, source: Path, path: str, *, mode: int = 0o644, progress: sync.Progress | None = None) -> int:
         """Send a file and return its size; compare its checksum afterwards. The source's time goes with it.
 
-        Waits while as many files are on their way as `PUSHES_AT_ONCE` says; that time isn't counted.
+        Waits for measurements on the phone's hub, and while enough files are on their way; that time isn't counted.
         """
-        with _PUSHES:
+        with self.lane.pushing():
             deadline = Deadline(sync.push_timeout_s(source), self.clock)
             with self.open("sync:", deadline, what=f"push of {source.name}") as connection, source.open("rb") as file:
                 mtime_s = int(source.stat().st_mtime)

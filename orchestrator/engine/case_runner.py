@@ -276,7 +276,8 @@ class CaseRunner:
             cache_folder=f"{self._device.work_folder}/start-caches",
             inputs=inputs,
         )
-        raw = tool.run(self._device, request, cancelled=self._services.cancelled)
+        with self._device.measuring(cancelled=self._services.cancelled):
+            raw = tool.run(self._device, request, cancelled=self._services.cancelled)
         self._check_cancelled()
         if basis is not None:
             raw = replace(raw, attachments=(*raw.attachments, *basis.attachments))

@@ -171,7 +171,8 @@ class Laboratory:
         request = request_of(case, placed, self._workload, self._facts, run_pass=Pass.TIMING)
         tool = self._services.tools[case.tool]
         try:
-            raw = tool.run(self._device, request, cancelled=self._services.cancelled)
+            with self._device.measuring(cancelled=self._services.cancelled):
+                raw = tool.run(self._device, request, cancelled=self._services.cancelled)
         except InterruptedByUserError:
             raise
         except BenchfarmError as error:

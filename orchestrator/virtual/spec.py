@@ -17,6 +17,7 @@ _SDK: Final[Mapping[str, int]] = {
     "12L": 32, "13": 33, "14": 34, "15": 35, "16": 36,
 }  # fmt: skip
 #: Also a folder's name on the host, so nothing that could lead out of it.
+_USB: Final = re.compile(r"\d{1,3}-\d{1,3}(\.\d{1,3}){0,6}")
 _SERIAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -36,12 +37,16 @@ class PhoneSpec:
     legacy: bool = False
     #: Runs x86-64 programs that are pushed to it for real, on this computer.
     execute: bool = False
+    #: The USB path that it says it is plugged in at, such as ``1-2.3``; empty: none.
+    usb: str = ""
     #: TCP port on 127.0.0.1; 0: a free one.
     port: int = 0
 
     def __post_init__(self) -> None:
         if not _SERIAL.fullmatch(self.serial):
             raise UsageError(f"{self.serial!r} can't be a serial number: 1 to 64 letters, digits, '-' and '_'")
+        if self.usb and not _USB.fullmatch(self.usb):
+            raise UsageError(f"{self.serial}: {self.usb!r} is no USB path such as 1-2.3")
         if self.android and self.android not in _SDK:
             raise UsageError(f"Android {self.android!r} isn't known; known are {', '.join(_SDK)}")
         if not 0 <= self.port < 65536:
@@ -63,6 +68,8 @@ class PhoneSpec:
                 "ro.build.version.release": self.android, "ro.build.version.sdk": str(_SDK[self.android]),
                 "ro.build.version.release_or_codename": self.android,
             }  # fmt: skip
+        if self.usb:
+            changes["ro.benchfarm.usb"] = self.usb
         return dataclasses.replace(profile, props={**profile.props, **changes}) if changes else profile
 
     def to_json(self) -> dict[str, object]:

@@ -13,11 +13,11 @@ import pytest
 
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.link import PUSHES_AT_ONCE
 from orchestrator.devices.quarantine import QuarantineFolder
 from orchestrator.devices.recovery import LadderRescuer, usb_port
 from orchestrator.devices.server import AdbServer
 from orchestrator.records.identity import Serial
+from orchestrator.records.plan import PushLimits
 from orchestrator.virtual.farm import VirtualLab
 from orchestrator.virtual.faults import parse_fault
 
@@ -91,12 +91,12 @@ def test_files_for_many_phones_are_on_their_way_a_few_at_a_time(
 
         return AdbDevice(server, phone.address, progress=moved)
 
-    devices = [device(number) for number in range(2 * PUSHES_AT_ONCE)]
+    devices = [device(number) for number in range(2 * PushLimits().per_host)]
     with ThreadPoolExecutor(len(devices)) as pool:
         placed = list(pool.map(lambda one: one.place(source, kind="models", sha256=sha256, name="m"), devices))
     assert all(item.pushed_bytes == source.stat().st_size for item in placed)
     # How many really meet depends on the computer; without the limit all of them do.
-    assert 1 <= most[0] <= PUSHES_AT_ONCE
+    assert 1 <= most[0] <= PushLimits().per_host
 
 
 def test_quarantine_keeps_its_first_reason_until_it_is_ended(tmp_path: Path) -> None:

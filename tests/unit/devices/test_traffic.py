@@ -1,0 +1,185 @@
+"""Files on their way beside measurements: who waits for whom."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+import pytest
+
+from orchestrator.devices.traffic import HubTraffic, hub_of
+from orchestrator.errors import InterruptedByUserError
+from orchestrator.records.plan import PushLimits
+
+DEADLINE_S = 30.0
+
+
+class Part:
+    """Somebody who enters a turn of the traffic in a thread of its own and stays until told to leave."""
+
+    def __init__(self, pool: ThreadPoolExecutor, enter: Callable[[], AbstractContextManager[None]]) -> None:
+        self.is_in, self._leave = threading.Event(), threading.Event()
+
+        def stay() -> None:
+            with enter():
+                self.is_in.set()
+                assert self._leave.wait(DEADLINE_S)
+
+        self.done: Future[None] = pool.submit(stay)
+
+    def entered(self) -> "Part":
+        assert self.is_in.wait(DEADLINE_S)
+        return self
+
+    def leave(self) -> None:
+        self._leave.set()
+        self.done.result(DEADLINE_S)
+
+
+@pytest.fixture
+def traffic() -> HubTraffic:
+    return HubTraffic()
+
+
+@contextmanager
+def parts(traffic: HubTraffic) -> Iterator[Callable[..., Part]]:
+    with ThreadPoolExecutor(32) as pool, ExitStack() as ends:
+
+        def make(kind: str, hub: str, limits: PushLimits | None = None, **more: threading.Event) -> Part:
+            enter = {
+                "measure": lambda: traffic.measuring(hub, **more),
+                "push": lambda: traffic.pushing(hub, limits or PushLimits(), **more),
+            }[kind]
+            before = waiting(traffic)
+            part = Part(pool, enter)
+            # In, or in its queue: what comes next comes later for sure.
+            deadline = threading.Event()
+            for _ in range(int(DEADLINE_S / 0.005)):
+                if part.is_in.is_set() or waiting(traffic) > before:
+                    break
+                deadline.wait(0.005)
+            ends.callback(part._leave.set)
+            return part
+
+        yield make
+
+
+def waiting(traffic: HubTraffic) -> int:
+    with traffic._changed:
+        hubs = traffic._hubs.values()
+        return sum(len(hub.wants_to_measure) + len(hub.wants_to_push) + len(hub.turn) for hub in hubs)
+
+
+@pytest.mark.parametrize(
+    ("usb", "hub"),
+    [
+        ("usb:1-2.3", "1-2"), ("1-2.3.1", "1-2"), ("usb:3-1", "3-1"), ("2-4", "2-4"),
+        ("", ""), ("usb:", ""), ("192.168.0.7:5555", ""), ("usb:1-2.x", ""), ("336592896X", ""),
+    ],
+)  # fmt: skip
+def test_a_usb_path_tells_the_hub(usb: str, hub: str) -> None:
+    assert hub_of(usb) == hub
+
+
+def test_a_push_waits_for_the_hubs_measurements_and_other_hubs_for_nothing(traffic: HubTraffic) -> None:
+    with parts(traffic) as part:
+        first, second = part("measure", "1-2").entered(), part("measure", "1-2").entered()
+        push = part("push", "1-2")
+        part("push", "1-3").entered()
+        part("measure", "1-4").entered()
+        first.leave()
+        assert not push.is_in.is_set()
+        second.leave()
+        push.entered()
+
+
+def test_a_measurement_waits_for_the_hubs_pushes(traffic: HubTraffic) -> None:
+    with parts(traffic) as part:
+        push = part("push", "1-2").entered()
+        measurement = part("measure", "1-2")
+        assert not measurement.is_in.is_set()
+        push.leave()
+        measurement.entered()
+
+
+def test_turns_alternate_so_that_neither_kind_starves_the_other(traffic: HubTraffic) -> None:
+    with parts(traffic) as part:
+        measurement = part("measure", "1-2").entered()
+        push = part("push", "1-2")
+        later_measurement = part("measure", "1-2")
+        assert not later_measurement.is_in.is_set()
+        measurement.leave()
+        push.entered()
+        later_push = part("push", "1-2")
+        assert not later_push.is_in.is_set()
+        push.leave()
+        later_measurement.entered()
+        assert not later_push.is_in.is_set()
+        later_measurement.leave()
+        later_push.entered()
+
+
+def test_pushes_keep_to_the_limits_of_hub_and_computer(traffic: HubTraffic) -> None:
+    limits = PushLimits(per_hub=2, per_host=3)
+    with parts(traffic) as part:
+        one, two = part("push", "1-2", limits).entered(), part("push", "1-2", limits).entered()
+        three = part("push", "1-2", limits)
+        part("push", "1-3", limits).entered()
+        four = part("push", "", limits)
+        assert not three.is_in.is_set()
+        assert not four.is_in.is_set()
+        one.leave()
+        three.entered()
+        assert not four.is_in.is_set()
+        two.leave()
+        four.entered()
+
+
+def test_both_at_once_where_the_plan_allows_it(traffic: HubTraffic) -> None:
+    limits = PushLimits(per_hub=1, beside_measurements=True)
+    with parts(traffic) as part:
+        part("measure", "1-2").entered()
+        push = part("push", "1-2", limits).entered()
+        second = part("push", "1-2", limits)
+        part("measure", "1-2").entered()
+        assert not second.is_in.is_set()
+        push.leave()
+        second.entered()
+
+
+def test_who_waits_goes_away_when_all_is_cancelled_and_holds_up_nobody(traffic: HubTraffic) -> None:
+    cancelled = threading.Event()
+    with parts(traffic) as part:
+        measurement = part("measure", "1-2").entered()
+        push = part("push", "1-2", cancelled=cancelled)
+        cancelled.set()
+        with pytest.raises(InterruptedByUserError):
+            push.done.result(DEADLINE_S)
+        part("measure", "1-2").entered().leave()
+        measurement.leave()
+    assert not traffic._hubs
+
+
+def test_a_crowd_of_pushes_and_measurements_gets_through(traffic: HubTraffic) -> None:
+    lock, now, worst = threading.Lock(), {"measure": 0, "push": 0}, [0]
+
+    def go(kind: str, hub: str) -> None:
+        limits = PushLimits(per_hub=2, per_host=3)
+        with traffic.measuring(hub) if kind == "measure" else traffic.pushing(hub, limits):
+            with lock:
+                now[kind] += hub == "1-1"
+                worst[0] = max(worst[0], min(now.values()), now["push"] - 2)
+            with lock:
+                now[kind] -= hub == "1-1"
+
+    with ThreadPoolExecutor(24) as pool:
+        work = [
+            pool.submit(go, kind, hub)
+            for _ in range(60)
+            for kind in ("measure", "push", "push")
+            for hub in ("1-1", "1-2", "")
+        ]
+        for one in work:
+            one.result(DEADLINE_S)
+    assert worst == [0]
+    assert (traffic._hubs, traffic._pushing) == ({}, 0)
