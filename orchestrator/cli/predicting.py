@@ -213,6 +213,7 @@ def _hits(tried: Sequence[PredictionTrial]) -> dict[str, dict[str, int]]:
             "hits_by_documents": sum(trial.is_documented_hit for trial in some),
             "counted": sum(trial.is_exact is not None for trial in some),
             "exact": sum(trial.is_exact is True for trial in some),
+            "exact_by_documents": sum(trial.is_documented_exact is True for trial in some),
         }
     return found
 
@@ -225,7 +226,7 @@ def _rate(tried: Sequence[PredictionTrial]) -> str:
             told.append(
                 f"{who}: {figures['hits']} of {figures['trials']} right about full, partial or none "
                 f"({figures['hits_by_documents']} by the documents alone), "
-                f"{figures['exact']} of {figures['counted']} to the operator"
+                f"{figures['exact']} of {figures['counted']} to the operator ({figures['exact_by_documents']} by them)"
             )
     return "hit rate: " + ("; ".join(told) if told else "no stored run tells what a delegate took")
 

@@ -1,20 +1,21 @@
 """What phones said of which operators a delegate takes, and how often predictions were right.
 
-Two kinds of words count. "Operation is not supported" of an operator is true of every model that has it. Any other
-reason is about that operator's types or options, and so tells only of the same model. And when a delegate took a whole
-model, it takes operators of the same types, rank and options wherever they stand: what is true of a float SOFTMAX says
-nothing about an int8 one.
+"Operation is not supported" of an operator is true of every model that has it. Any other refusal is about that
+operator's types, rank or options, and so tells of operators of the same kind (``prediction.kinds``): what is true of a
+float SOFTMAX says nothing about an int8 one. And what a delegate took tells of the same kind wherever it stands: all of
+a model that it took whole, and of one that it took in part all but what it is known to have left, where the numbers
+that it printed agree with that.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.models.graph import Graph
-from orchestrator.models.prediction import DELEGATES, NEWEST_SDK, kinds, predict
+from orchestrator.models.prediction import DELEGATES, LARGEST_ONLY, NEWEST_SDK, kinds, predict
 from orchestrator.records.model import LearnedOperator, PredictionTrial
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, Outcome, RunRecord
 
@@ -77,42 +78,70 @@ def learn(
     delegate: str,
     *,
     model_sha256: str = "",
-    without: str = "",
+    without: Collection[str] = (),
     virtual: bool = False,
 ) -> Mapping[str, LearnedOperator]:
-    """Return what devices said: refusals by the operator's name, what was taken by its kind (``prediction.kinds``).
+    """Return what devices said: by the operator's name where it is true of all models, else by its kind.
 
     Args:
         seen: What devices did.
         graphs: Models whose file is at hand, by sha256.
         delegate: Whose words are wanted.
-        model_sha256: The model that is predicted: its own runs tell also of single operators.
-        without: A model whose runs don't count, to see what would have been predicted before them.
+        model_sha256: The model that is predicted: its own runs tell of single operators by their name.
+        without: Models whose runs don't count, to see what would have been predicted before them.
         virtual: Whether virtual phones are listened to instead of real devices; never both.
     """
     refused: dict[str, Counter[str]] = defaultdict(Counter)
     taken: Counter[str] = Counter()
     for sighting in seen:
-        if sighting.delegate != delegate or sighting.is_virtual is not virtual or sighting.model_sha256 == without:
+        if sighting.delegate != delegate or sighting.is_virtual is not virtual or sighting.model_sha256 in without:
             continue
         for operator, reason in sighting.evidence.cpu_operators:
             if is_categorical(reason) or (model_sha256 and sighting.model_sha256 == model_sha256):
                 refused[operator][reason] += sighting.runs
-        graph = graphs.get(sighting.model_sha256)
-        if graph is not None and sighting.evidence.truth is DelegateTruth.FULL:
-            for kind in set(kinds(graph)):
+        known = graphs.get(sighting.model_sha256)
+        if known is not None:
+            left, went = _told_by_kind(sighting, known)
+            for kind, reason in left.items():
+                refused[kind][reason] += sighting.runs
+            for kind in went:
                 taken[kind] += sighting.runs
     words = {
         kind: LearnedOperator(delegate=delegate, operator=kind.split(" ")[0], is_taken=True, reason="", runs=count)
         for kind, count in taken.items()
     }
-    for name, reasons in refused.items():
+    for key, reasons in refused.items():
         # An operator that some device refuses and another takes: the refusal is what somebody should hear of.
         reason = reasons.most_common(1)[0][0] or "devices left it to the CPU without a word"
-        words[name] = LearnedOperator(
-            delegate=delegate, operator=name, is_taken=False, reason=reason, runs=reasons.total()
+        words[key] = LearnedOperator(
+            delegate=delegate, operator=key.split(" ")[0], is_taken=False, reason=reason, runs=reasons.total()
         )
     return words
+
+
+def _told_by_kind(sighting: Sighting, graph: Graph) -> tuple[Mapping[str, str], frozenset[str]]:
+    """Return which kinds of operators a run shows to be left to the CPU, with the reason, and which to be taken."""
+    every = kinds(graph)
+    said = {name: reason for name, reason in sighting.evidence.cpu_operators if not is_categorical(reason)}
+    if sighting.evidence.truth is DelegateTruth.FULL:
+        return {}, frozenset(every)
+    by_name: dict[str, Counter[str]] = defaultdict(Counter)
+    for kind in every:
+        by_name[kind.split(" ")[0]][kind] += 1
+    evidence = sighting.evidence
+    names = {name for name, _ in evidence.cpu_operators}
+    left = sum(by_name[name].total() for name in names)
+    is_counted = evidence.delegated_nodes is not None and evidence.total_nodes is not None and bool(names)
+    is_whole = is_counted and (evidence.total_nodes or 0) - (evidence.delegated_nodes or 0) == left
+    if sighting.delegate in LARGEST_ONLY:
+        # It also leaves what it could take but what stands in a smaller partition: only a reason is a refusal.
+        said = {name: reason for name, reason in said.items() if reason}
+    # Of several kinds of one name nobody knows which was left, unless the numbers say that all were.
+    refused = {
+        kind: reason for name, reason in said.items() if is_whole or len(by_name[name]) == 1 for kind in by_name[name]
+    }
+    went = (kind for kind in every if is_whole and kind.split(" ")[0] not in names)
+    return refused, frozenset(went)
 
 
 def is_categorical(reason: str) -> bool:
@@ -123,17 +152,31 @@ def is_categorical(reason: str) -> bool:
 def trials(
     seen: Iterable[Sighting], graphs: Mapping[str, Graph], *, sdk_of: Mapping[str, int] | None = None
 ) -> list[PredictionTrial]:
-    """Return predictions beside what devices did; each was made without any run of its own model."""
+    """Return predictions beside what devices did; each was made without any run of its own model or of its twins.
+
+    Twins are models with the same operators in the same order, whatever their weights: one would give the other away.
+    """
     everything = list(seen)
+    shapes: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for sha256, known in graphs.items():
+        shapes[tuple(kinds(known))].add(sha256)
+    alike = {sha256: twins for twins in shapes.values() for sha256 in twins}
     found = []
     for sighting in everything:
         graph = graphs.get(sighting.model_sha256)
         extent = _EXTENTS.get(sighting.evidence.truth)
         if graph is None or extent is None:
             continue
-        learned = learn(
-            everything, graphs, sighting.delegate, without=sighting.model_sha256, virtual=sighting.is_virtual
-        )
+        others = alike.get(sighting.model_sha256, {sighting.model_sha256})
+        # What this very device said goes before what another of the same delegate did.
+        own = [item for item in everything if item.serial == sighting.serial]
+        learned = {
+            word: said
+            for some in (everything, own)
+            for word, said in learn(
+                some, graphs, sighting.delegate, without=others, virtual=sighting.is_virtual
+            ).items()
+        }
         sdk = (sdk_of or {}).get(sighting.serial, NEWEST_SDK)
         found.append(
             PredictionTrial(

@@ -27,7 +27,7 @@ from orchestrator.records.model import DelegatePrediction, LearnedOperator, Refu
 
 DELEGATES: Final = ("xnnpack", "gpu", "nnapi", "hexagon")
 #: The GPU delegate takes only its largest partition unless it is told otherwise (max_delegated_partitions).
-_LARGEST_ONLY: Final = frozenset({"gpu"})
+LARGEST_ONLY: Final = frozenset({"gpu"})
 #: The newest Android that the tables speak of.
 NEWEST_SDK: Final = 36
 
@@ -76,7 +76,7 @@ def predict(
         if reason:
             refusals[index] = Refusal(index=index, operator=name, reason=reason, source=source or f"{delegate}.csv")
     parts = partitions(subgraph, [index not in refusals for index in range(len(subgraph.operators))])
-    kept = sorted(parts, key=len, reverse=True)[:1] if delegate in _LARGEST_ONLY else parts
+    kept = sorted(parts, key=len, reverse=True)[:1] if delegate in LARGEST_ONLY else parts
     return DelegatePrediction(
         delegate=delegate,
         operator_count=len(subgraph.operators),
@@ -89,7 +89,7 @@ def predict(
 
 
 def kinds(graph: Graph) -> list[str]:
-    """Return what each operator of the main subgraph is: name, types of data and weights, rank, options."""
+    """Return what each operator of the main subgraph is: name, types, rank, which inputs are constant, options."""
     view = OperatorView(graph.subgraphs[0])
     return [_kind(view, operator) for operator in graph.subgraphs[0].operators]
 
@@ -98,7 +98,8 @@ def _kind(view: OperatorView, operator: Operator) -> str:
     options = " ".join(f"{name}={value:g}" for name, value in sorted(operator.options.items()))
     rank = view.value(operator, "rank")
     types = f"{view.data_type(operator)} {view.weights_type(operator)} rank={rank}"
-    return f"{operator_name(operator)} {types} {options}".rstrip()
+    stored = "".join("k" if view.is_constant(tensor) else "-" for tensor in operator.inputs)
+    return f"{operator_name(operator)} {types} inputs={stored} {options}".rstrip()
 
 
 def partitions(subgraph: Subgraph, can_take: Sequence[bool]) -> list[list[int]]:

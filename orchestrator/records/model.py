@@ -169,6 +169,11 @@ class PredictionTrial:
         """Whether the number of operators was right too; None when the device printed none."""
         return None if self.delegated_nodes is None else self.delegated_nodes == self.predicted.taken
 
+    @property
+    def is_documented_exact(self) -> bool | None:
+        """Whether the documents alone would have had the number of operators right."""
+        return None if self.delegated_nodes is None else self.delegated_nodes == self.documented.taken
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:

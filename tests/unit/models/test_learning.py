@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.models.inspect import identify_model, open_graph
 from orchestrator.models.learning import is_categorical, learn, sightings, trials
-from orchestrator.models.prediction import predict
+from orchestrator.models.prediction import kinds, predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, Outcome, RunRecord, ToolReport
@@ -50,14 +50,52 @@ def test_newest_run_of_a_device_counts_and_runs_that_say_nothing_do_not():
     assert (seen.serial, seen.runs, seen.evidence.delegated_nodes) == ("A", 2, 20)
 
 
-def test_unsupported_operator_is_refused_in_all_models_and_a_reason_about_options_only_in_its_own():
+def test_unsupported_operator_is_refused_in_all_models_and_a_reason_about_options_for_its_kind():
     words = (("SOFTMAX", "Operation is not supported."), ("MEAN", "MEAN: axes must be constant."))
     seen = sightings([run(DelegateTruth.PARTIAL, cpu_operators=words)])
-    assert set(learn(seen, GRAPHS, "gpu", model_sha256=INT8)) == {"SOFTMAX"}
+    (mean,) = (kind for kind in kinds(GRAPHS[FLOAT]) if kind.startswith("MEAN "))
+    assert set(learn(seen, GRAPHS, "gpu", model_sha256=INT8)) == {"SOFTMAX", mean}
+    assert "INT8" not in mean
     own = learn(seen, GRAPHS, "gpu", model_sha256=FLOAT)
-    assert set(own) == {"SOFTMAX", "MEAN"}
+    assert set(own) == {"SOFTMAX", "MEAN", mean}
     assert own["MEAN"].reason == "MEAN: axes must be constant."
     assert learn(seen, GRAPHS, "nnapi") == {}
+    # Without its file nobody knows of what kind the operator was.
+    assert set(learn(seen, {}, "gpu")) == {"SOFTMAX"}
+
+
+def test_partly_taken_model_tells_of_each_kind_where_its_numbers_agree():
+    left = (("SOFTMAX", ""),)
+    seen = sightings([
+        run(DelegateTruth.PARTIAL, model=INT8, delegate=DelegateName.NNAPI, cpu_operators=left, delegated_nodes=29,
+            total_nodes=30),
+    ])  # fmt: skip
+    words = learn(seen, GRAPHS, "nnapi")
+    assert {word.operator: word.is_taken for word in words.values()}["SOFTMAX"] is False
+    assert sum(word.is_taken for word in words.values()) == len(set(kinds(GRAPHS[INT8]))) - 1
+    # Two operators are missing and one is named: what was taken stays unknown.
+    doubtful = [replace(seen[0], evidence=replace(seen[0].evidence, delegated_nodes=28))]
+    assert not any(word.is_taken for word in learn(doubtful, GRAPHS, "nnapi").values())
+    # The GPU delegate leaves smaller partitions, too: without a reason it is no refusal.
+    gpu = [replace(doubtful[0], delegate="gpu")]
+    assert learn(gpu, GRAPHS, "gpu") == {}
+
+
+def test_same_device_goes_before_another_and_a_twin_gives_nothing_away():
+    words = (("SOFTMAX", "Operation is not supported."),)
+    runs = [
+        run(DelegateTruth.FULL, model=FLOAT, serial="A"),
+        run(DelegateTruth.PARTIAL, model=FLOAT, serial="B", cpu_operators=words, delegated_nodes=29, total_nodes=30),
+        run(DelegateTruth.PARTIAL, model=INT8, serial="B", cpu_operators=words, delegated_nodes=29, total_nodes=30),
+    ]
+    found = {(trial.serial, trial.model_sha256): trial for trial in trials(sightings(runs), GRAPHS)}
+    assert [found[key].is_exact for key in (("B", FLOAT), ("B", INT8))] == [True, True]
+    assert [found[key].is_documented_exact for key in (("B", FLOAT), ("B", INT8))] == [False, False]
+    # The same network under another hash (other weights) would tell the answer.
+    twin = "c" * 64
+    alone = trials(sightings([*runs[1:2], replace(runs[2], case=replace(runs[2].case, model_sha256=ModelSha(twin)))]),
+                   {FLOAT: GRAPHS[FLOAT], twin: GRAPHS[FLOAT]})  # fmt: skip
+    assert [trial.is_exact for trial in alone] == [False, False]
 
 
 def test_wholly_taken_model_says_what_is_taken_elsewhere_with_the_same_types():
