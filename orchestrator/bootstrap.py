@@ -22,6 +22,7 @@ from orchestrator.errors import (
     DeviceError,
     DeviceUnusableError,
     NoDeviceError,
+    UsageError,
 )
 from orchestrator.planning import NoBuild, tools_for
 from orchestrator.planning.selection import Choice, choose, misfit
@@ -107,6 +108,19 @@ class Settings:
             mirror=values.get("BENCHFARM_MIRROR", ""),
             artifacts=values.get("BENCHFARM_ARTIFACTS", ""),
         )
+
+    @property
+    def log_format(self) -> str:
+        """How progress is written where no terminal is: ``text`` or ``json`` ($BENCHFARM_LOG); raises UsageError."""
+        chosen = self.environ.get("BENCHFARM_LOG") or "text"
+        if chosen not in {"text", "json"}:
+            raise UsageError(f"BENCHFARM_LOG is {chosen!r}, neither text nor json")
+        return chosen
+
+    @property
+    def token(self) -> str:
+        """What others must know to read what is served, from $BENCHFARM_TOKEN; empty for none."""
+        return self.environ.get("BENCHFARM_TOKEN", "")
 
 
 def this_computer() -> str:

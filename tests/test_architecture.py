@@ -77,6 +77,8 @@ OWNERS = {
     "fastapi": {"serve"},
     "starlette": {"serve"},
     "uvicorn": {"serve"},
+    "prometheus_client": {"serve/metrics.py"},
+    "croniter": {"queueing"},
 }
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager", "core"}
 HEAVY = (

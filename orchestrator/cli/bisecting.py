@@ -73,7 +73,7 @@ def bisect(settings: Settings, request: BisectRequest) -> CommandResult:
             raise UsageError(f"{len(devices)} devices fit: {names}", hint="name one with --device")
         releases = releases_between(farm.library.history.releases(good.name), good, bad, devices[0][1].abis)
         comparer = _Comparer(farm, request, releases, devices)
-        observer = observer_for_stderr()
+        observer = observer_for_stderr(farm.settings.log_format)
         result = search(
             len(releases),
             comparer.compare,

@@ -24,7 +24,7 @@ _MOST_PAIRS: Final = 40
 
 def confirm_changes(farm: Farm, changes: Sequence[FoundChange]) -> None:
     """Run each unconfirmed, unexpected change's old side against its new one, and keep what came of it."""
-    observer = observer_for_stderr()
+    observer = observer_for_stderr(farm.settings.log_format)
     for change in changes:
         if change.expected or change.status not in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT):
             continue

@@ -6,7 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orchestrator.bootstrap import Settings
     from orchestrator.cli.result import CommandResult
 
-_LOOK: Final[dict[str, Any]] = {
+LOOK: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
     "add_completion": False,
@@ -31,14 +31,15 @@ app = typer.Typer(
     name="benchfarm",
     help="Measure TensorFlow Lite (LiteRT) models on real phones, and know what each number is worth.",
     epilog="Exit codes: 0 fine, 1 a case failed or can't be trusted, 2 wrong input, 3 a phone or adb, "
-    "4 a benchmark program, 5 the store or disk, 70 a fault in benchfarm, 130 stopped by Ctrl-C.",
-    **_LOOK,
+    "4 a benchmark program, 5 the store or disk, 6 the time didn't reach for all, 70 a fault in benchfarm, "
+    "130 stopped by Ctrl-C.",
+    **LOOK,
 )
 
 
 def group(name: str, about: str) -> typer.Typer:
     """Return a new group of commands, ``benchfarm NAME ...``."""
-    made = typer.Typer(help=about, **_LOOK)
+    made = typer.Typer(help=about, **LOOK)
     app.add_typer(made, name=name)
     return made
 
@@ -64,6 +65,7 @@ class _Options:
     home: Path | None = None
     store: str | None = None
     json_output: bool = False
+    log_format: str | None = None
 
 
 _options = _Options()
@@ -84,11 +86,15 @@ def _root(
         Path | None, typer.Option("--home", help="Keep store, cache and state in this folder ($BENCHFARM_HOME).")
     ] = None,
     store: Annotated[str | None, typer.Option("--store", help="Database file or URL ($BENCHFARM_STORE).")] = None,
+    log_format: Annotated[
+        str | None, typer.Option("--log-format", help="Progress as text or json ($BENCHFARM_LOG).")
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     _options.debug, _options.home, _options.store = debug, home, store
+    _options.log_format = log_format
 
 
 def run() -> None:
@@ -135,6 +141,11 @@ def _fail(message: str, hint: str, code: str, exit_code: int) -> None:
         traceback.print_exc()
     if _options.json_output:
         _print_error(message, hint, code, exit_code)
+    if _options.log_format == "json":
+        from orchestrator.cli.log_lines import write_line
+
+        write_line("error", message, level="error", code=code, hint=hint, exit_code=exit_code)
+        raise SystemExit(exit_code)
     typer.echo(f"benchfarm: error: {message}", err=True)
     if hint:
         typer.echo(f"  {hint}", err=True)
@@ -151,7 +162,12 @@ def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None
     """Do a command, print its result as text or JSON, and exit with its code."""
     from orchestrator.bootstrap import Settings
 
-    result = command(Settings.from_environment(home=_options.home, store=_options.store))
+    settings = Settings.from_environment(home=_options.home, store=_options.store)
+    if _options.log_format is not None:
+        settings = replace(settings, environ={**settings.environ, "BENCHFARM_LOG": _options.log_format})
+    # Known before anything runs: a night's log in the wrong form is no log.
+    _options.log_format = settings.log_format
+    result = command(settings)
     if as_json:
         from orchestrator.cli.result import to_json
 

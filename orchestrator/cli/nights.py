@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from orchestrator.bootstrap import Farm
-from orchestrator.cli.result import one_line
+from orchestrator.cli.log_lines import tell
 from orchestrator.engine.night import bounded, cut_to_time
 from orchestrator.errors import UsageError
 from orchestrator.planning import Expansion
@@ -67,7 +66,7 @@ def when_open(farm: Farm, plan: Plan) -> Plan:
     if begins > now:
         wait_s = (begins - now).total_seconds()
         text = f"the plan's window {plan.window} opens in {format_duration(wait_s)}; waiting (--until ends that)"
-        sys.stderr.write(one_line(text) + "\n")
+        tell(farm.settings.log_format, "window-awaited", text, opens_at=begins.isoformat())
         # In steps, by the clock that people set: a night begins when it is night.
         while (left_s := (begins - farm.clock.now()).total_seconds()) > 0 and not farm.cancelled.is_set():
             farm.clock.wait(min(left_s, 30.0), farm.cancelled)

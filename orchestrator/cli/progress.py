@@ -20,6 +20,7 @@ from orchestrator.engine.events import (
     RoundAdded,
     RunStored,
 )
+from orchestrator.ports import Observer
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.start import stage_of
 from orchestrator.records.workload import Pass
@@ -107,9 +108,15 @@ class TerminalObserver:
         return self._tasks[serial]
 
 
-def observer_for_stderr() -> LineObserver | TerminalObserver:
-    """Return bars on a terminal and lines elsewhere."""
-    return TerminalObserver() if sys.stderr.isatty() else LineObserver()
+def observer_for_stderr(log_format: str = "text") -> Observer:
+    """Return what writes progress to standard error, counting what is stored: JSON, bars on a terminal, else lines."""
+    from orchestrator.cli.counted import Counting
+
+    if log_format == "json":
+        from orchestrator.cli.log_lines import JsonObserver
+
+        return Counting(JsonObserver())
+    return Counting(TerminalObserver() if sys.stderr.isatty() else LineObserver())
 
 
 def describe(event: object) -> str:
@@ -125,9 +132,13 @@ def describe(event: object) -> str:
             text = f"{serial}: sent {name}, {format_bytes(pushed_bytes)} in {format_duration(duration_s)}"
         case DeviceNote(serial=serial, text=note, is_problem=is_problem):
             text = f"{serial}: {'problem: ' if is_problem else ''}{note}"
-        case RoundAdded(serial=serial, number=number, cases=cases):
+        case RoundAdded(serial=serial, cases=cases, run_pass=Pass.PARITY):
+            some = "1 case" if cases == 1 else f"{cases} cases"
+            text = f"{serial}: the outputs of {some} are to be compared with the reference"
+        case RoundAdded(serial=serial, number=number, last=last, cases=cases):
             some = "1 case isn't" if cases == 1 else f"{cases} cases aren't"
-            text = f"{serial}: {some} certain enough yet; invocation {number + 1} is added"
+            more = f"invocation {number + 1} is" if number == last else f"invocations {number + 1} to {last + 1} are"
+            text = f"{serial}: {some} certain enough yet; {more} added"
         case RunStored(run=run) if run.outcome is Outcome.SKIPPED:
             # The failure that it follows from has been told.
             text = ""

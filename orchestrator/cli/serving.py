@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import secrets
-import socket
 import threading
 import time
 from collections import OrderedDict
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.access import Listening, access_of, address_of, require_packages
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.site import TITLE, campaign_html, first_night, gather
-from orchestrator.errors import UsageError
 from orchestrator.records.identity import CampaignId
 from orchestrator.report import site_pages
 from orchestrator.report.site import Site, SiteCampaign
 
 if TYPE_CHECKING:
+    from orchestrator.queueing.database import QueueDatabase
     from orchestrator.serve.app import ServedPage
 
-#: A token that is shorter can be guessed.
-_LEAST_TOKEN: Final = 16
 #: Seconds for which the pages stay as they are, and how many times as long as gathering them took.
 _LEAST_AGE_S: Final = 2.0
 _AGE_FACTOR: Final = 10.0
@@ -37,10 +34,7 @@ _KEPT_REPORTS: Final = 8
 class ServeRequest:
     """The options of ``benchfarm serve``."""
 
-    host: str = "127.0.0.1"
-    port: int = 8080
-    token: str = ""
-    allowed_hosts: tuple[str, ...] = ()
+    listening: Listening = field(default_factory=lambda: Listening(port=8080))
     since: str = ""
     title: str = TITLE
 
@@ -117,36 +111,35 @@ class LivePages:
 
 def run(settings: Settings, request: ServeRequest) -> CommandResult:
     """Serve until interrupted; raises UsageError."""
-    try:
-        from orchestrator.serve import app as web
-    except ImportError as error:
-        raise UsageError(
-            f"'benchfarm serve' needs {error.name}, which isn't installed",
-            hint="install it with: pip install 'benchfarm[serve]'",
-        ) from error
-    token = secrets.token_urlsafe(24) if request.token == "new" else request.token  # noqa: S105 - a word, no secret
-    is_local = web.is_loopback(request.host)
-    if not is_local and not token:
-        raise UsageError(
-            f"{request.host} can be reached by other computers: that needs --token",
-            hint="'--token new' makes one up and tells it; or leave out --host, and only this computer can connect",
-        )
-    if token and len(token) < _LEAST_TOKEN:
-        raise UsageError(f"--token must have {_LEAST_TOKEN} letters or more", hint="'--token new' makes one up")
-    access = web.Access(
-        hosts=(*request.allowed_hosts, *(() if is_local else (request.host, socket.gethostname()))),
-        any_address=not is_local,
-        token=token,
-    )
-    with Farm(settings) as farm:
+    require_packages("benchfarm serve")
+    from orchestrator.cli.gauges import Numbers
+    from orchestrator.serve import app as web
+    from orchestrator.serve.metrics import page
+
+    access = access_of(settings, request.listening)
+    with ExitStack() as stack:
+        farm = stack.enter_context(Farm(settings))
         pages = LivePages(farm, since=first_night(request.since, farm), title=request.title)
         # A store that can't be opened is told now, not at the first request.
         farm.store.campaigns()
-        with web.listen(request.host, request.port) as listening:
-            address = listening.getsockname()
-            name = f"[{address[0]}]" if ":" in address[0] else address[0]
-            url = f"http://{name}:{address[1]}/{f'?token={token}' if token else ''}"
-            typer.echo(f"{url}\nCtrl-C ends it", err=True)
-            with suppress(KeyboardInterrupt):
-                web.serve(web.make_app(pages, access=access), listening)
+        numbers = Numbers(farm, queue_beside(settings, stack))
+        listening = stack.enter_context(web.listen(request.listening.host, request.listening.port))
+        url = f"{address_of(listening)}/"
+        if request.listening.token:
+            # What came from a file or the environment is known to whoever may know it.
+            url += f"?token={access.token}"
+        typer.echo(f"{url}\nnumbers for Prometheus under /metrics\nCtrl-C ends it", err=True)
+        with suppress(KeyboardInterrupt):
+            web.serve(web.make_app(pages, access=access, more={"metrics": lambda: page(numbers.families())}), listening)
     return CommandResult(text="", data={"url": url})
+
+
+def queue_beside(settings: Settings, stack: ExitStack) -> QueueDatabase | None:
+    """Return the queue in the store's database; None for a store that has none, or without the packages."""
+    if not settings.store.startswith(("postgresql", "postgres")):
+        return None
+    try:
+        from orchestrator.queueing.database import QueueDatabase
+    except ImportError:
+        return None
+    return stack.enter_context(QueueDatabase(settings.store))

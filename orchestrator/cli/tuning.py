@@ -165,7 +165,7 @@ def _bench(settings: Settings, serial: str, matrix: Matrix, *, wait_s: float, mi
             store=farm.store,
             tools=farm.tools,
             conditioner=farm.conditioner,
-            observer=observer_for_stderr(),
+            observer=observer_for_stderr(farm.settings.log_format),
             clock=farm.clock,
             cancelled=farm.cancelled,
         )

@@ -13,7 +13,9 @@ import ipaddress
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import quote
@@ -188,7 +190,7 @@ def _refusal(request: Request, access: Access) -> Response | None:
 
 def _unknown() -> Response:
     return PlainTextResponse(
-        "These pages need the token that 'benchfarm serve' told: open /?token=TOKEN once, "
+        "This needs the token that the server was started with: open /?token=TOKEN once, "
         "or send it as 'Authorization: Bearer TOKEN'.\n",
         status_code=401,
         headers={"WWW-Authenticate": "Bearer"},
@@ -209,5 +211,31 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(app: FastAPI, listening: socket.socket) -> None:
     """Answer requests until the process is interrupted."""
+    server_of(app).run(sockets=[listening])
+
+
+class NoPages:
+    """For a server that has further paths only."""
+
+    def page(self, path: str) -> ServedPage | None:
+        """Return None."""
+        return None
+
+
+@contextmanager
+def answering(app: FastAPI, listening: socket.socket) -> Iterator[None]:
+    """Answer requests in a thread while the context lasts."""
+    server = server_of(app)
+    thread = threading.Thread(target=server.run, args=([listening],), name="server", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+def server_of(app: FastAPI) -> uvicorn.Server:
+    """Return a server that says nothing about itself; ``should_exit`` ends it."""
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, date_header=False)
-    uvicorn.Server(config).run(sockets=[listening])
+    return uvicorn.Server(config)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 
+from orchestrator.records.activity import Activity, RunCount
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import (
@@ -265,6 +266,28 @@ class MemoryStore:
                         )
                     )
         return {key: runs for key, runs in found.items() if runs and key in set(series_keys)}
+
+    def activity(self, since: datetime) -> Activity:
+        """Return what campaigns came to, and the runs of those that were begun since then."""
+        with self._locked():
+            late = {name for name, campaign in self._campaigns.items() if campaign.created_at >= since}
+            runs = [run for run in self._runs.values() if run.campaign_id in late]
+            finished: dict[str, datetime] = {}
+            for campaign in self._campaigns.values():
+                if campaign.status is CampaignStatus.FINISHED and campaign.finished_at is not None:
+                    known = finished.get(campaign.name, campaign.finished_at)
+                    finished[campaign.name] = max(known, campaign.finished_at)
+            counted = Counter((run.outcome, run.reason_code, run.is_virtual) for run in runs)
+            newest = {run.case.serial: dataclasses.replace(run, attachments=()) for run in runs}
+            return Activity(
+                campaigns=Counter(campaign.status for campaign in self._campaigns.values()),
+                finished_at=finished,
+                runs=tuple(
+                    RunCount(outcome=outcome, reason_code=code, is_virtual=is_virtual, count=count)
+                    for (outcome, code, is_virtual), count in counted.items()
+                ),
+                newest=tuple(newest.values()),
+            )
 
     def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
         """Return what each device was and from when on, oldest first."""

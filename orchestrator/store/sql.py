@@ -12,6 +12,7 @@ from itertools import product
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, func, literal_column, select, update
 
+from orchestrator.records.activity import Activity
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points
@@ -21,6 +22,7 @@ from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass
 from orchestrator.store import admission, history, rows
+from orchestrator.store.activity import read_activity
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
 from orchestrator.store.packing import Pattern
@@ -244,6 +246,11 @@ class SqlStore:
         """Return what each device was and from when on, oldest first."""
         with self._database.reading() as connection:
             return history.sightings_of(history.read_sightings(connection))
+    def activity(self, since: datetime) -> Activity:
+        """Return what campaigns came to, and the runs of those that were begun since then."""
+        with self._database.reading() as connection:
+            return read_activity(connection, since)
+
 
     def run_ids(self, prefix: str, *, limit: int = 4) -> Sequence[RunId]:
         """Return the ids of runs that begin so, in their order, no more than ``limit``."""

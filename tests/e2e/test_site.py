@@ -173,7 +173,7 @@ def live(tmp_path_factory, make_cli, filled):
 def test_an_address_that_others_reach_needs_a_token(weeks):
     refused = weeks("serve", "--host", "0.0.0.0", "--port", "0")
     assert refused.exit_code == 2
-    assert "needs --token" in refused.stderr
+    assert "needs a token" in refused.stderr
     short = weeks("serve", "--host", "0.0.0.0", "--port", "0", "--token", "short")
     assert short.exit_code == 2
     assert "16 letters" in short.stderr

@@ -35,8 +35,10 @@ def _serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port; 0 takes any that is free.", min=0, max=65535)] = 8080,
     token: Annotated[
-        str, typer.Option("--token", help="What others must know to read the pages; 'new' makes one up.")
+        str,
+        typer.Option("--token", help="What others must know to read the pages ($BENCHFARM_TOKEN); 'new' makes one up."),
     ] = "",
+    token_file: Annotated[Path | None, typer.Option("--token-file", help="File that holds the token.")] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", help="A further name of this server; may be given again.")
     ] = None,
@@ -45,9 +47,10 @@ def _serve(
     as_json: Json = False,
 ) -> None:
     """Show the same pages from the store as it is now, in a browser on this computer; nothing can be changed there."""
-    from orchestrator.cli import serving
+    from orchestrator.cli import access, serving
 
-    request = serving.ServeRequest(
-        host=host, port=port, token=token, allowed_hosts=tuple(allow_host or ()), since=since, title=title
+    listening = access.Listening(
+        host=host, port=port, token=token, token_file=token_file, allowed_hosts=tuple(allow_host or ())
     )
+    request = serving.ServeRequest(listening=listening, since=since, title=title)
     show(lambda settings: serving.run(settings, request), as_json=as_json)

@@ -1,0 +1,95 @@
+"""Who may read what a command serves: this computer alone, or whoever brings the token."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from orchestrator.bootstrap import Settings
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.serve.app import Access
+
+#: A token that is shorter can be guessed.
+_LEAST_TOKEN: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Where a command is to listen, and what it was told of a token."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    #: As an option; ``new`` makes one up.
+    token: str = ""
+    token_file: Path | None = None
+    allowed_hosts: tuple[str, ...] = ()
+
+
+def require_packages(command: str) -> None:
+    """Raise UsageError when what serving needs isn't installed."""
+    try:
+        from orchestrator.serve import app, metrics  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"'{command}' needs {error.name}, which isn't installed",
+            hint="install it with: pip install 'benchfarm[serve]'",
+        ) from error
+
+
+def token_of(settings: Settings, listening: Listening) -> str:
+    """Return the token of the option, the file or the environment, in this order; empty for none.
+
+    Raises:
+        UsageError: the file can't be read or is empty, or the token is too short to be one.
+    """
+    token = listening.token
+    if listening.token_file is not None:
+        if token:
+            raise UsageError("--token and --token-file are two tokens", hint="leave one of them out")
+        try:
+            token = listening.token_file.read_text("utf-8").strip()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it isn't text"
+            raise UsageError(f"--token-file {listening.token_file}: {reason}") from error
+        if not token:
+            raise UsageError(f"--token-file {listening.token_file} is empty")
+    token = token or settings.token
+    if token == "new":  # noqa: S105 - a word, no secret
+        return secrets.token_urlsafe(24)
+    if token and (len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable()):
+        raise UsageError(
+            f"a token must have {_LEAST_TOKEN} letters or more, and nothing but ASCII",
+            hint="'--token new' makes one up",
+        )
+    return token
+
+
+def access_of(settings: Settings, listening: Listening) -> Access:
+    """Return who may ask; raises UsageError for an address that others can reach when there is no token."""
+    from orchestrator.serve import app as web
+
+    token = token_of(settings, listening)
+    is_local = web.is_loopback(listening.host)
+    if not is_local and not token:
+        raise UsageError(
+            f"{listening.host} can be reached by other computers: that needs a token",
+            hint="--token-file FILE, $BENCHFARM_TOKEN, or '--token new' to make one up and be told; "
+            "on 127.0.0.1 only this computer can connect",
+        )
+    return web.Access(
+        hosts=(*listening.allowed_hosts, *(() if is_local else (listening.host, socket.gethostname()))),
+        any_address=not is_local,
+        token=token,
+    )
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return ``http://host:port`` of a listening socket."""
+    address = listening.getsockname()
+    name = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return f"http://{name}:{address[1]}"

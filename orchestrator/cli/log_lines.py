@@ -1,0 +1,142 @@
+"""What happens as JSON, one object on a line: the same keys whoever writes it (docs/operations.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import threading
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from orchestrator import __version__
+from orchestrator.analysis.sustained_runs import measured_us
+from orchestrator.cli.progress import describe, describe_run
+from orchestrator.cli.result import one_line
+from orchestrator.engine.events import (
+    CampaignEnded,
+    CampaignStarted,
+    DeviceFinished,
+    DeviceNote,
+    FilePlaced,
+    InvocationStarted,
+    RoundAdded,
+    RunStored,
+)
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.workload import Case
+
+#: Events that are written; a file on its way is told a hundred times a second.
+_EVENTS: Final = (
+    CampaignStarted, CampaignEnded, DeviceFinished, DeviceNote, FilePlaced, InvocationStarted, RoundAdded, RunStored,
+)  # fmt: skip
+_LOCK: Final = threading.Lock()
+
+
+def write_line(event: str, text: str, *, level: str = "info", **keys: object) -> None:
+    """Write one event; keys that are None or empty are left out."""
+    line: dict[str, Any] = {
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "level": level,
+        "event": event,
+        "text": text,
+        "pid": os.getpid(),
+        "benchfarm": __version__,
+    }
+    line |= {name: value for name, value in keys.items() if value is not None and value != ""}
+    with _LOCK:
+        print(json.dumps(line, ensure_ascii=True, allow_nan=False, default=str), file=sys.stderr, flush=True)
+
+
+def tell(log_format: str, event: str, text: str, *, level: str = "info", **keys: object) -> None:
+    """Write one event as JSON, or its text alone as a line for people."""
+    if log_format == "json":
+        write_line(event, text, level=level, **keys)
+        return
+    with _LOCK:
+        print(one_line(text), file=sys.stderr, flush=True)
+
+
+class JsonObserver:
+    """A JSON object for each event of one campaign."""
+
+    def __init__(self) -> None:
+        self._campaign_id = ""
+
+    def on_event(self, event: object) -> None:
+        """Write the event, with the campaign's id and what it is about."""
+        if not isinstance(event, _EVENTS):
+            return
+        if isinstance(event, CampaignStarted | CampaignEnded):
+            self._campaign_id = event.campaign.campaign_id
+        keys, level = _keys_of(event), _level_of(event)
+        keys = {"campaign_id": self._campaign_id, **keys}
+        text = describe_run(event.run) if isinstance(event, RunStored) else describe(event)
+        write_line(_name_of(event), text, level=level, **keys)
+
+
+def _name_of(event: object) -> str:
+    return re.sub("(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
+
+
+def _level_of(event: object) -> str:
+    match event:
+        case RunStored(run=run) if run.outcome in {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ABORTED}:
+            return "error"
+        case RunStored(run=run) if run.outcome is not Outcome.COMPLETED:
+            return "warning"
+        case DeviceNote(is_problem=True):
+            return "warning"
+        case DeviceFinished(left=left) | CampaignEnded(left=left) if left:
+            return "warning"
+        case _:
+            return "info"
+
+
+def _keys_of(event: object) -> dict[str, object]:
+    match event:
+        case RunStored(run=run, position=position, total=total):
+            return {**_of_run(run), "position": position, "total": total}
+        case InvocationStarted(invocation=invocation, position=position, total=total):
+            about = _of_case(invocation.case)
+            about |= {"run_pass": str(invocation.run_pass), "invocation": invocation.number}
+            return {**about, "position": position, "total": total}
+        case CampaignStarted(campaign=campaign, total=total, done=done):
+            return {"campaign": campaign.name, "host": campaign.host, "total": total, "stored": done}
+        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left):
+            return {"campaign": campaign.name, "status": str(status), "stored": stored, "left": left}
+        case DeviceFinished(serial=serial, left=left):
+            return {"serial": serial, "left": left}
+        case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):
+            return {"serial": serial, "file": name, "pushed_bytes": pushed_bytes, "duration_s": round(duration_s, 3)}
+        case DeviceNote(serial=serial) | RoundAdded(serial=serial):
+            return {"serial": serial}
+        case _:
+            return {}
+
+
+def _of_case(case: Case) -> dict[str, object]:
+    return {
+        "serial": case.serial,
+        "case_key": case.case_key,
+        "model": case.model_name,
+        "configuration": case.configuration,
+    }
+
+
+def _of_run(run: RunRecord) -> dict[str, object]:
+    state = run.state_after or run.state_before
+    return {
+        **_of_case(run.case),
+        "run_id": run.run_id,
+        "run_pass": str(run.run_pass),
+        "invocation": run.invocation,
+        "outcome": str(run.outcome),
+        "reason_code": run.reason_code,
+        "quality": str(run.verdict.quality),
+        "latency_us": measured_us(run),
+        "duration_s": round(run.duration_s, 3),
+        "battery_heat_c": state.battery_heat_c if state is not None else None,
+        "is_virtual": run.is_virtual,
+    }

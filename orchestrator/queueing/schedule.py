@@ -1,0 +1,279 @@
+"""Schedules: plans that are submitted again and again. Each time is made by one of the workers, once or never.
+
+Which times are due follows from the database's clock and the schedule alone, so neither a host's clock nor how many
+workers there are matters. A time that no worker was there for is told as missed and not made up for: a night begun at
+noon would take the phones from the day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import psycopg
+from croniter import croniter
+
+from orchestrator.errors import BenchfarmError, UsageError
+from orchestrator.queueing.database import QueueDatabase, told
+from orchestrator.records.night import parse_timezone
+
+#: Further times that were missed are counted, not listed.
+_LISTED: Final = 100
+#: A schedule whose next time is further away has none.
+_AHEAD: Final = timedelta(days=5 * 366)
+_FIELDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cron:
+    """When a schedule is due: five fields as cron's, in a time zone."""
+
+    text: str
+    timezone: str
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what means no time."""
+        try:
+            parse_timezone(self.timezone)
+        except ValueError as error:
+            raise UsageError(f"--timezone: {error}") from error
+        if not self.text.startswith("@") and len(self.text.split()) != _FIELDS:
+            raise UsageError(f"--cron {self.text!r} doesn't have five fields", hint="minute hour day month weekday")
+        if not croniter.is_valid(self.text):
+            raise UsageError(f"--cron {self.text!r} can't be understood", hint='for example "0 1 * * *"')
+        if next(iter(self.after(datetime.now(UTC))), None) is None:
+            raise UsageError(f"--cron {self.text!r} never comes")
+
+    def after(self, moment: datetime) -> Sequence[datetime]:
+        """Return the next time (UTC), empty when there is none.
+
+        An hour that a change of the clocks repeats is one time for a schedule that names hours, and two for one that
+        doesn't; an hour that is left out is made up for right after it.
+        """
+        zone = ZoneInfo(self.timezone)
+        names_hours = not self.text.startswith("@hourly") and "*" not in self.text.split()[1:2]
+        try:
+            times = croniter(self.text, moment.astimezone(zone))
+            while True:
+                found: datetime = times.get_next(datetime)
+                if not (names_hours and found.fold) and found > moment:
+                    break
+        except ValueError:
+            return ()
+        found = found.astimezone(UTC)
+        return (found,) if found - moment < _AHEAD else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A plan to be submitted again and again."""
+
+    name: str
+    cron: Cron
+    #: The plan as a checked document, with the devices that it means.
+    plan: str
+    plan_name: str
+    #: JSON: what the plan names, by kind of phone (cli/schedule.py).
+    parcels: str
+    priority: int
+    #: A time that is seen so late isn't made any more.
+    grace_s: float
+    created_by: str = ""
+
+
+#: Submits a schedule's plan under a name, for a time; returns a note for people. Raises BenchfarmError.
+Submit = Callable[[Schedule, str, datetime], str]
+
+
+class Schedules:
+    """The schedules of a farm."""
+
+    def __init__(self, database: QueueDatabase) -> None:
+        self._database = database
+
+    @told
+    def put(self, schedule: Schedule, files: Sequence[str], *, replace: bool) -> datetime:
+        """Keep a schedule and return when it is first due; it is due from now on. Raises UsageError for one there."""
+        with self._database.connection() as connection, connection.transaction():
+            now = _now(connection)
+            (first,) = schedule.cron.after(now)
+            if replace:
+                connection.execute("DELETE FROM farm_schedules WHERE name = %s", (schedule.name,))
+            made = connection.execute(
+                "INSERT INTO farm_schedules (name, cron, timezone, plan, plan_name, parcels, priority, grace_s,"
+                " created_by, next_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+                " RETURNING name",
+                (
+                    schedule.name, schedule.cron.text, schedule.cron.timezone, schedule.plan, schedule.plan_name,
+                    schedule.parcels, schedule.priority, schedule.grace_s, schedule.created_by, first,
+                ),
+            ).fetchone()  # fmt: skip
+            if made is None:
+                raise UsageError(f"there is a schedule {schedule.name!r} already", hint="--replace puts this one there")
+            for sha256 in sorted(set(files)):
+                connection.execute("INSERT INTO farm_schedule_files VALUES (%s, %s)", (schedule.name, sha256))
+        return first
+
+    @told
+    def remove(self, name: str) -> bool:
+        """Forget a schedule; what it submitted stays. False when there is none."""
+        return bool(self._database.rows("DELETE FROM farm_schedules WHERE name = %s RETURNING name", name))
+
+    @told
+    def pause(self, name: str, *, paused: bool) -> bool:
+        """Let no time of a schedule be due, or let them be due again from now on; False when there is none."""
+        with self._database.connection() as connection, connection.transaction():
+            row = _locked(connection, name)
+            if row is None:
+                return False
+            following = row["cron"].after(_now(connection))
+            connection.execute(
+                "UPDATE farm_schedules SET paused = %s, next_at = %s WHERE name = %s",
+                (paused, following[0] if following else row["next_at"], name),
+            )
+        return True
+
+    @told
+    def listed(self) -> list[dict[str, Any]]:
+        """Return the schedules with their next and their last times: ``ticks``, newest first."""
+        rows = self._database.rows(
+            "SELECT name, cron, timezone, plan_name, priority, grace_s, paused, created_by, created_at, next_at"
+            " FROM farm_schedules ORDER BY name"
+        )
+        for row in rows:
+            row["ticks"] = self._database.rows(
+                "SELECT tick_at, outcome, submission, host, note FROM farm_ticks WHERE schedule = %s"
+                " ORDER BY tick_at DESC LIMIT 10",
+                row["name"],
+            )
+        return rows
+
+    @told
+    def make_due(self, submit: Submit, *, host: str) -> list[str]:
+        """Submit what is due, and tell of what was missed; return a line about each for people.
+
+        Every worker may ask at any time: a schedule is looked at by one of them, under a lock on its row. What
+        ``submit`` does must be done once by its name, because a worker may die after it and before the end of this.
+        """
+        lines: list[str] = []
+        for name in [row["name"] for row in self._database.rows("SELECT name FROM farm_schedules WHERE NOT paused")]:
+            with self._database.connection() as connection, connection.transaction():
+                row = _locked(connection, name, skip=True)
+                if row is not None and not row["paused"]:
+                    lines += self._make(connection, row, submit, host)
+        return lines
+
+    def _make(self, connection: psycopg.Connection[Any], row: dict[str, Any], submit: Submit, host: str) -> list[str]:
+        schedule, now = _schedule_of(row), _now(connection)
+        due = _due(schedule.cron, row["next_at"], now)
+        if not due:
+            return self._mend(connection, schedule, row["next_at"], now)
+        lines = self._miss(connection, schedule, due[:-1], host)
+        newest = due[-1]
+        late_s = (now - newest).total_seconds()
+        submission = f"{schedule.name}-{newest:%Y%m%dT%H%MZ}"
+        outcome, note = "missed", f"no worker looked until {late_s:.0f} s after it"
+        if late_s <= schedule.grace_s:
+            try:
+                outcome, note = "submitted", submit(schedule, submission, newest)
+            except BenchfarmError as error:
+                if late_s < schedule.grace_s / 2:
+                    # Phones may be announced yet.
+                    return [*lines, f"schedule {schedule.name}: {error}; tried again"]
+                outcome, note = "failed", str(error)
+        self._tell(connection, schedule.name, newest, outcome, submission if outcome == "submitted" else "", host, note)
+        following = schedule.cron.after(max(now, newest))
+        connection.execute(
+            "UPDATE farm_schedules SET next_at = %s, paused = %s WHERE name = %s",
+            (following[0] if following else now + _AHEAD, not following, schedule.name),
+        )
+        return [*lines, f"schedule {schedule.name}, {newest:%Y-%m-%d %H:%M} UTC: {outcome}: {note}"]
+
+    def _mend(
+        self, connection: psycopg.Connection[Any], schedule: Schedule, next_at: datetime, now: datetime
+    ) -> list[str]:
+        """Put a schedule right whose next time is too far away: the database's clock was ahead for a while."""
+        following = schedule.cron.after(now)
+        while following and self._is_told(connection, schedule.name, following[0]):
+            following = schedule.cron.after(following[0])
+        if not following or following[0] >= next_at:
+            return []
+        connection.execute("UPDATE farm_schedules SET next_at = %s WHERE name = %s", (following[0], schedule.name))
+        return [
+            f"schedule {schedule.name}: the database's clock was ahead; due again {following[0]:%Y-%m-%d %H:%M} UTC"
+        ]
+
+    def _miss(
+        self, connection: psycopg.Connection[Any], schedule: Schedule, times: Sequence[datetime], host: str
+    ) -> list[str]:
+        further = f"; so were {len(times) - _LISTED} before it" if len(times) > _LISTED else ""
+        for number, moment in enumerate(reversed(times[-_LISTED:])):
+            note = "no worker looked until after the next one" + (further if number == _LISTED - 1 else "")
+            self._tell(connection, schedule.name, moment, "missed", "", host, note)
+        return [f"schedule {schedule.name}: {len(times)} times were missed"] if times else []
+
+    def _is_told(self, connection: psycopg.Connection[Any], name: str, moment: datetime) -> bool:
+        row = connection.execute(
+            "SELECT 1 FROM farm_ticks WHERE schedule = %s AND tick_at = %s AND outcome = 'submitted'", (name, moment)
+        ).fetchone()
+        return row is not None
+
+    def _tell(
+        self,
+        connection: psycopg.Connection[Any],
+        name: str,
+        moment: datetime,
+        outcome: str,
+        submission: str,
+        host: str,
+        note: str,
+    ) -> None:
+        # What was submitted stays told so, whatever a clock that is set back makes of it later.
+        connection.execute(
+            "INSERT INTO farm_ticks (schedule, tick_at, outcome, submission, host, note)"
+            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (schedule, tick_at) DO UPDATE SET"
+            " outcome = excluded.outcome, submission = excluded.submission, host = excluded.host,"
+            " note = excluded.note, told_at = now() WHERE farm_ticks.outcome <> 'submitted'",
+            (name, moment, outcome, submission, host, note),
+        )
+
+
+def _due(cron: Cron, next_at: datetime, now: datetime) -> list[datetime]:
+    """Return the times from ``next_at`` to now, oldest first, the newest thousands of them."""
+    due: list[datetime] = []
+    moment = next_at
+    while moment <= now:
+        due.append(moment)
+        following = cron.after(moment)
+        if not following:
+            break
+        moment = following[0]
+        if len(due) > 20 * _LISTED:
+            # A schedule of every minute over weeks: only its last times are of interest.
+            moment = max(moment, (cron.after(now - timedelta(hours=1)) or (moment,))[0])
+            del due[:_LISTED]
+    return due
+
+
+def _locked(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) -> dict[str, Any] | None:
+    query = f"SELECT * FROM farm_schedules WHERE name = %s FOR UPDATE{' SKIP LOCKED' if skip else ''}"  # noqa: S608
+    with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        row = cursor.execute(query.encode(), (name,)).fetchone()
+    if row is not None:
+        row["cron"] = Cron(text=row["cron"], timezone=row["timezone"])
+    return row
+
+
+def _schedule_of(row: dict[str, Any]) -> Schedule:
+    names = ("name", "cron", "plan", "plan_name", "parcels", "priority", "grace_s", "created_by")
+    return Schedule(**{name: row[name] for name in names})
+
+
+def _now(connection: psycopg.Connection[Any]) -> datetime:
+    row = connection.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None, "a clock always answers"
+    moment: datetime = row[0]
+    return moment.astimezone(UTC)

@@ -1,0 +1,48 @@
+"""What was stored of late, in an SQL database: counted there, so that asking costs little however much is stored."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from datetime import datetime
+
+from sqlalchemy import Connection, func, select
+
+from orchestrator.records.activity import Activity, RunCount
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.run import Outcome
+from orchestrator.store.run_rows import read_runs
+from orchestrator.store.tables import CAMPAIGNS, CASES, RUNS, SERIES
+
+
+def read_activity(connection: Connection, since: datetime) -> Activity:
+    """Return what campaigns came to, and the runs of those that were begun since then."""
+    statuses = select(CAMPAIGNS.c.status, func.count()).group_by(CAMPAIGNS.c.status)
+    finished = (
+        select(CAMPAIGNS.c.name, func.max(CAMPAIGNS.c.finished_at))
+        .where(CAMPAIGNS.c.status == CampaignStatus.FINISHED.value, CAMPAIGNS.c.finished_at.is_not(None))
+        .group_by(CAMPAIGNS.c.name)
+    )
+    late = list(connection.scalars(select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.created_at >= since)))
+    endings = (
+        select(RUNS.c.outcome, RUNS.c.reason_code, RUNS.c.is_virtual, func.count())
+        .where(RUNS.c.campaign_no.in_(late))
+        .group_by(RUNS.c.outcome, RUNS.c.reason_code, RUNS.c.is_virtual)
+    )
+    newest = (
+        select(func.max(RUNS.c.run_no))
+        .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
+        .join(SERIES, CASES.c.series_no == SERIES.c.series_no)
+        .where(RUNS.c.campaign_no.in_(late))
+        .group_by(SERIES.c.device_no)
+    )
+    return Activity(
+        campaigns={CampaignStatus(status): count for status, count in connection.execute(statuses)},
+        finished_at={name: moment for name, moment in connection.execute(finished)},  # noqa: C416 - rows, not pairs
+        runs=tuple(
+            RunCount(outcome=Outcome(outcome), reason_code=code, is_virtual=is_virtual, count=count)
+            for outcome, code, is_virtual, count in connection.execute(endings)
+        ),
+        newest=tuple(
+            read_runs(connection, sorted(connection.scalars(newest)), cases={}, held=OrderedDict()) if late else ()
+        ),
+    )

@@ -1,0 +1,33 @@
+"""What a store says of late: the same on every store."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from orchestrator.ports import Store
+from orchestrator.records.activity import RunCount
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.identity import CampaignId, RunId
+from orchestrator.records.run import Outcome
+
+
+def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(store: Store, samples) -> None:
+    start = samples.campaign().created_at
+    for name, days in (("night-1", 0), ("night-2", 1), ("night-3", 2)):
+        created = start + timedelta(days=days)
+        samples.begin(store, samples.campaign(name, created_at=created, invocations=(), skipped=()))
+        for number, changes in enumerate(({}, {}, {"outcome": Outcome.FAILED, "reason_code": "oom"})):
+            campaign_id = CampaignId(name)
+            store.append_run(samples.run(number, campaign_id=campaign_id, run_id=RunId(f"{name}-{number}"), **changes))
+    store.set_status(CampaignId("night-1"), CampaignStatus.FINISHED, start + timedelta(hours=3))
+    store.set_status(CampaignId("night-2"), CampaignStatus.FINISHED, start + timedelta(hours=30))
+    found = store.activity(start + timedelta(days=1))
+    assert dict(found.campaigns) == {CampaignStatus.FINISHED: 2, CampaignStatus.RUNNING: 1}
+    assert dict(found.finished_at) == {"nightly": start + timedelta(hours=30)}
+    assert sorted(found.runs, key=lambda item: item.count) == [
+        RunCount(outcome=Outcome.FAILED, reason_code="oom", is_virtual=False, count=2),
+        RunCount(outcome=Outcome.COMPLETED, reason_code="", is_virtual=False, count=4),
+    ]
+    (newest,) = found.newest
+    assert (newest.run_id, newest.attachments) == ("night-3-2", ())
+    assert store.activity(start + timedelta(days=9)).newest == ()
