@@ -448,7 +448,13 @@ class Farm:
         def moved(name: str, sent_bytes: int, size_bytes: int) -> None:
             self.on_push(attached.seen.serial, name, sent_bytes, size_bytes)
 
-        device = AdbDevice(attached.server, attached.seen.address, match_profile=self.match_profile, progress=moved)
+        device = AdbDevice(
+            attached.server,
+            attached.seen.address,
+            match_profile=self.match_profile,
+            progress=moved,
+            usb_path=attached.seen.usb,
+        )
         self._opened.append(device)
         facts = device.facts()
         device.take_lane(Lane(self._hub_of(attached, facts), lambda: self.pushes, cancelled=self.cancelled))

@@ -51,12 +51,16 @@ class AdbDevice:
         blob_budget_bytes: int = DEFAULT_BUDGET_BYTES,
         progress: PushProgress | None = None,
         work_folder: str = WORK_FOLDER,
+        usb_path: str = "",
         clock: Clock | None = None,
     ) -> None:
         """Open the phone that the server knows as ``transport`` (its USB serial or host:port).
 
+        ``usb_path`` is where it is plugged in, as the server tells it (``usb:1-4.2``).
+
         Raises DeviceUnusableError, LinkLostError, DeviceTimeoutError, AdbUnavailableError.
         """
+        self.usb_path = usb_path
         self._link = PhoneLink(server, transport, clock=clock)
         answer = self._link.shell("getprop ro.serialno", timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
         # Some phones (and emulators) have no serial number of their own: the server's word is all there is.

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from orchestrator.clock import Clock, SystemClock
@@ -31,8 +31,14 @@ _CYCLE_S: Final = 60.0
 class LadderRescuer:
     """Gets phones back; one for all phones of a process."""
 
-    def __init__(self, *, search_path: str | None = None, clock: Clock | None = None) -> None:
-        """``search_path`` is where ``uhubctl`` is looked for ($PATH's form); None is this process's."""
+    def __init__(
+        self, *, search_path: str | None = None, answer_s: float = _ANSWER_S, clock: Clock | None = None
+    ) -> None:
+        """``search_path`` is where ``uhubctl`` is looked for ($PATH's form); None is this process's.
+
+        ``answer_s``: how long a phone may take to answer after each rung but a boot.
+        """
+        self._answer_s = answer_s
         self._uhubctl = shutil.which("uhubctl", path=search_path)
         self._clock = clock or SystemClock()
 
@@ -55,21 +61,20 @@ class LadderRescuer:
             if rung() and self._answers(device, answer_s):
                 return True
         pause_s = _SHORTEST_PAUSE_S
-        while not self._answers(device, _ANSWER_S):
+        while not self._answers(device, self._answer_s):
             if not keep_waiting() or self._clock.wait(pause_s, cancelled):
                 return False
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
         return True
 
-    def _rungs(self, device: AdbDevice, *, may_reboot: bool) -> list[tuple[str, Callable[[], bool], float]]:
-        rungs: list[tuple[str, Callable[[], bool], float]] = [
-            ("is connected anew", lambda: _reconnects(device), _ANSWER_S)
-        ]
-        if self._uhubctl is not None:
-            rungs.append(("its USB port is powered off and on", lambda: self._cycles(device), _ANSWER_S))
+    def _rungs(self, device: AdbDevice, *, may_reboot: bool) -> Iterator[tuple[str, Callable[[], bool], float]]:
+        """Yield what may help, each asked for when those before it didn't."""
+        yield "is connected anew", lambda: _reconnects(device, self._answer_s), self._answer_s
+        port = _port_of(device) if self._uhubctl is not None else None
+        if port is not None:
+            yield "its USB port is powered off and on", lambda: self._cycles(port), self._answer_s
         if may_reboot:
-            rungs.append(("is booted anew", lambda: _reboots(device), _BOOT_S))
-        return rungs
+            yield "is booted anew", lambda: _reboots(device), _BOOT_S
 
     def _answers(self, device: AdbDevice, timeout_s: float) -> bool:
         try:
@@ -78,23 +83,27 @@ class LadderRescuer:
             return False
         return True
 
-    def _cycles(self, device: AdbDevice) -> bool:
-        """Switch the phone's USB port off and on; False when that can't be done."""
+    def _cycles(self, port: tuple[str, str]) -> bool:
+        """Switch a hub's port off and on; False when that can't be done."""
         assert self._uhubctl is not None
-        try:
-            listed = parse_devices(device.server.device_list())
-        except DeviceError:
-            return False
-        usb = next((item.usb for item in listed if item.address == device.transport), "")
-        port = usb_port(usb)
-        if port is None:
-            return False
         hub, number = port
         command = [self._uhubctl, "-l", hub, "-p", number, "-a", "cycle"]
         try:
             return subprocess.run(command, capture_output=True, timeout=_CYCLE_S, check=False).returncode == 0
         except (OSError, subprocess.TimeoutExpired):
             return False
+
+
+def _port_of(device: AdbDevice) -> tuple[str, str] | None:
+    """Return where a phone is plugged in as uhubctl names it, None when that isn't known."""
+    try:
+        listed = parse_devices(device.server.device_list())
+    except DeviceError:
+        return None
+    paths = {item.address: item.usb for item in listed}
+    # One that has dropped off its bus isn't listed: where it was plugged in is known, unless another is there now.
+    remembered = "" if device.usb_path in paths.values() else device.usb_path
+    return usb_port(paths.get(device.transport) or remembered)
 
 
 def usb_port(path: str) -> tuple[str, str] | None:
@@ -110,9 +119,9 @@ def usb_port(path: str) -> tuple[str, str] | None:
     return hub, number
 
 
-def _reconnects(device: AdbDevice) -> bool:
+def _reconnects(device: AdbDevice, timeout_s: float) -> bool:
     try:
-        device.reconnect(timeout_s=_ANSWER_S)
+        device.reconnect(timeout_s=timeout_s)
     except DeviceError:
         return False
     return True

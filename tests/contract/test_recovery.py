@@ -63,6 +63,74 @@ def test_a_phone_isnt_waited_for_once_the_campaign_is_cancelled(server: AdbServe
     )
 
 
+@pytest.fixture
+def hub(tmp_path: Path) -> Path:
+    """A folder with a ``uhubctl`` that writes down what it was told."""
+    program = tmp_path / "bin" / "uhubctl"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/told\n')
+    program.chmod(0o755)
+    return program.parent
+
+
+def when(happened: Callable[[], bool], then: Callable[[], object]) -> threading.Thread:
+    """Do something from outside once something has happened."""
+
+    def watch() -> None:
+        for _ in range(6000):
+            if happened():
+                then()
+                return
+            threading.Event().wait(0.01)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+def test_a_phone_that_a_new_connection_doesnt_bring_back_has_its_port_powered_off_and_on(
+    server: AdbServer, lab: VirtualLab, hub: Path, tmp_path: Path
+) -> None:
+    phone = lab.add("pixel-3", serial="HUNG")
+    server.connect_tcp(phone.address)
+    device = AdbDevice(server, phone.address, usb_path="usb:1-4.2")
+    phone.faults.add(parse_fault("unauthorized"))
+    powered = when((tmp_path / "told").exists, phone.faults.clear)
+    told: list[str] = []
+    assert LadderRescuer(search_path=str(hub), answer_s=2.0).rescue(
+        device, keep_waiting=lambda: True, may_reboot=True, on_note=told.append, cancelled=threading.Event()
+    )
+    powered.join()
+    assert told == ["is connected anew", "its USB port is powered off and on"]
+    assert (tmp_path / "told").read_text() == "-l 1-4 -p 2 -a cycle\n"
+    assert device.shell("getprop ro.serialno").text.strip() == "HUNG"
+
+
+def test_a_phone_whose_shell_is_broken_is_booted_anew_where_the_plan_allows_it(
+    server: AdbServer, lab: VirtualLab, hub: Path, tmp_path: Path
+) -> None:
+    phone = lab.add("pixel-3", serial="SICK")
+    server.connect_tcp(phone.address)
+    # Nobody knows where it is plugged in: its port can't be switched.
+    device = AdbDevice(server, phone.address)
+    boot_id = device.state().boot_id
+    phone.faults.add(parse_fault("output-cut", ["moment=shell", "bytes=0", "times=0"]))
+    rescuer = LadderRescuer(search_path=str(hub), answer_s=1.0)
+    told: list[str] = []
+    assert not rescuer.rescue(
+        device, keep_waiting=lambda: False, may_reboot=False, on_note=told.append, cancelled=threading.Event()
+    )
+    assert told == ["is connected anew"]
+    booted = when(lambda: not phone.listening, phone.faults.clear)
+    assert rescuer.rescue(
+        device, keep_waiting=lambda: True, may_reboot=True, on_note=told.append, cancelled=threading.Event()
+    )
+    booted.join()
+    assert told[-1] == "is booted anew"
+    assert device.state().boot_id != boot_id
+    assert not (tmp_path / "told").exists()
+
+
 @pytest.mark.parametrize(
     ("path", "port"),
     [("1-4.2", ("1-4", "2")), ("usb:2-1.3.4", ("2-1.3", "4")), ("3-1", ("3", "1")), ("", None), ("tcp", None)],
