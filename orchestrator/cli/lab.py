@@ -30,8 +30,10 @@ def up(
 
     with Farm(settings) as farm:
         folder = farm.lab_folder
+    asked = [name.partition("@") for name in profiles or DEFAULT_PROFILES]
     specs = [
-        PhoneSpec(profile=name, serial=serial, execute=execute, rooted=rooted) for name, serial in serials_for(profiles)
+        PhoneSpec(profile=name, serial=serial, execute=execute, rooted=rooted, usb=usb)
+        for (name, serial), (_, _, usb) in zip(serials_for(tuple(name for name, _, _ in asked)), asked, strict=True)
     ]
     server = AdbServer.start(
         binary=find_adb(settings.adb, search_path=settings.environ.get("PATH")),
@@ -62,6 +64,38 @@ def up(
         text=f"{text}\nadb server at {server.address}; 'benchfarm lab down' stops all of it",
         data={"phones": lab.phones, "adb_server": str(server.address), "pid": lab.pid, "speed": speed},
     )
+
+
+def add(settings: Settings, profile: str, *, serial: str = "") -> CommandResult:
+    """Plug one more phone in at a lab that is up; raises UsageError."""
+    from orchestrator.virtual.lab import lab_request, read_lab
+    from orchestrator.virtual.spec import PhoneSpec
+
+    name, _, usb = profile.partition("@")
+    with Farm(settings) as farm:
+        folder, server = farm.lab_folder, farm.lab_server()
+    present = read_lab(folder).phones
+    if server is None:
+        raise UsageError("no lab is up", hint="start one with 'benchfarm lab up'")
+    if not serial:
+        kind = len([phone for phone in present if phone.profile == name])
+        serial = serials_for((name,) * (kind + 1))[-1][1]
+    phone = lab_request(folder, {"request": "add", "phone": PhoneSpec(profile=name, serial=serial, usb=usb).to_json()})
+    server.connect_tcp(phone["phone"]["address"])
+    return CommandResult(text=f"{serial} is plugged in at {phone['phone']['address']}", data=phone["phone"])
+
+
+def remove(settings: Settings, serial: str) -> CommandResult:
+    """Unplug a phone of a lab that is up; what lies on it stays for the next time. Raises UsageError."""
+    from orchestrator.virtual.lab import lab_request, read_lab
+
+    with Farm(settings) as farm:
+        folder, server = farm.lab_folder, farm.lab_server()
+    address = next((phone.address for phone in read_lab(folder).phones if phone.serial == serial), "")
+    lab_request(folder, {"request": "remove", "serial": serial})
+    if server is not None and address:
+        server.disconnect(address)
+    return CommandResult(text=f"{serial} is unplugged", data={"serial": serial})
 
 
 def serials_for(profiles: tuple[str, ...]) -> list[tuple[str, str]]:

@@ -53,7 +53,9 @@ def _adb_stop(as_json: Json = False) -> None:
 
 @lab_app.command("up")
 def _lab_up(
-    profiles: Annotated[list[str] | None, typer.Argument(help="Profiles, one for each phone.")] = None,
+    profiles: Annotated[
+        list[str] | None, typer.Argument(help="Profiles, one for each phone; PROFILE@1-2.3 says at which USB path.")
+    ] = None,
     speed: Annotated[float, typer.Option(min=0.1, help="How many phone seconds pass in a real one.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Of the phones' noise.")] = 0,
     execute: Annotated[bool, typer.Option("--execute", help="Run pushed x86-64 programs for real.")] = False,
@@ -69,6 +71,28 @@ def _lab_up(
         ),
         as_json=as_json,
     )
+
+
+@lab_app.command("add")
+def _lab_add(
+    profile: Annotated[str, typer.Argument(help="The phone's profile; PROFILE@1-2.3 says at which USB path.")],
+    serial: Annotated[str, typer.Option(help="Its serial number; default: by its profile.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Plug one more virtual phone in."""
+    from orchestrator.cli import lab
+
+    show(lambda settings: lab.add(settings, profile, serial=serial), as_json=as_json)
+
+
+@lab_app.command("remove")
+def _lab_remove(
+    serial: Annotated[str, typer.Argument(help="The phone's serial number.")], as_json: Json = False
+) -> None:
+    """Unplug a virtual phone; what lies on it stays for the next time."""
+    from orchestrator.cli import lab
+
+    show(lambda settings: lab.remove(settings, serial), as_json=as_json)
 
 
 @lab_app.command("down")
