@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.engine.case_runner import CaseRunner
@@ -14,6 +15,7 @@ from orchestrator.engine.workload import Services, Workload
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import Serial
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Pass
 
@@ -61,9 +63,7 @@ class DeviceQueue:
             if work.planned:
                 self._runner.run_all(work.planned, between=self._between)
                 continue
-            self._services.observer.on_event(
-                RoundAdded(serial=self._serial, number=work.added[0].number, cases=len(work.added))
-            )
+            self._services.observer.on_event(_round_of(self._serial, work.added))
             self._runner.run_all(work.added, between=self._between)
         for marker in work.sustained:
             lacking = self._time.lacks(marker) if self._time is not None else ""
@@ -100,6 +100,17 @@ class DeviceQueue:
 
     def _is_over(self) -> bool:
         return self._time is not None and self._time.is_over
+
+
+def _round_of(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:
+    numbers = [item.number for item in added]
+    return RoundAdded(
+        serial=serial,
+        number=min(numbers),
+        last=max(numbers),
+        cases=len({item.case.case_key for item in added}),
+        run_pass=added[0].run_pass,
+    )
 
 
 def runs_of(services: Services, workload: Workload) -> list[RunRecord]:

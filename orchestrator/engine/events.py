@@ -9,6 +9,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import RunRecord
+from orchestrator.records.workload import Pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +55,14 @@ class DeviceNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundAdded:
-    """Some cases' figures aren't certain enough: each of them gets another invocation."""
+    """Some cases' figures aren't certain enough, or their outputs aren't compared yet: each gets more invocations."""
 
     serial: Serial
-    #: The number that their invocations have, from 0.
+    #: The numbers that their invocations have, from 0: the first and the last.
     number: int
+    last: int
     cases: int
+    run_pass: Pass = Pass.TIMING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
