@@ -16,8 +16,8 @@ _SDK: Final[Mapping[str, int]] = {
     "5": 21, "5.1": 22, "6": 23, "7": 24, "7.1": 25, "8": 26, "8.1": 27, "9": 28, "10": 29, "11": 30, "12": 31,
     "12L": 32, "13": 33, "14": 34, "15": 35, "16": 36,
 }  # fmt: skip
-#: Also a folder's name on the host, so nothing that could lead out of it.
 _USB: Final = re.compile(r"\d{1,3}-\d{1,3}(\.\d{1,3}){0,6}")
+#: Also a folder's name on the host, so nothing that could lead out of it.
 _SERIAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
