@@ -91,6 +91,7 @@ class Process:
         #: The contract's view of it, while a program runs in it.
         self.context: ProcessContext | None = None
         self._wakers: list[Callable[[], None]] = []
+        self._end_wakers: list[Callable[[], None]] = []
 
     @property
     def name(self) -> str:
@@ -130,6 +131,21 @@ class Process:
     def remove_waker(self, waker: Callable[[], None]) -> None:
         """Undo add_waker."""
         self._wakers.remove(waker)
+
+    def at_end(self, waker: Callable[[], None]) -> None:
+        """Have ``waker`` called when it has ended; whoever waits looks at ``done`` after that."""
+        self._end_wakers.append(waker)
+
+    def forget_end(self, waker: Callable[[], None]) -> None:
+        """Undo at_end."""
+        self._end_wakers.remove(waker)
+
+    def finish(self, status: int) -> None:
+        """Take note of its end."""
+        self.status = status
+        self.done.set()
+        for waker in list(self._end_wakers):
+            waker()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +220,7 @@ class ProcessTable:
             parent = self._processes.get(process.ppid)
             if parent is not None:
                 parent.ended_children += [process.pid, *process.ended_children]
-        process.status = status
-        process.done.set()
+        process.finish(status)
 
     def get(self, pid: int) -> Process | None:
         """Return a live process, or None."""

@@ -40,6 +40,7 @@ class RunLoop:
         self._run = run
         self._interpreter = interpreter
         self._cold = True
+        self._began_s = 0.0
         self._slices = OperatorSlices(interpreter)
 
     def run(self, min_runs: int, min_s: float, max_s: float, *, profiled: bool = False) -> Stat:
@@ -59,6 +60,7 @@ class RunLoop:
         stat = Stat()
         try:
             now_us = 0.0
+            self._began_s = self._run.process.time.uptime_s()
             while True:
                 base_us = self._interpreter.inference_us(hardware.core_shares(work), hardware.gpu_share(work))
                 if self._interpreter.invoke_error:
@@ -121,5 +123,6 @@ class RunLoop:
             for _ in range(stop):
                 run.say.runtime("ERROR", self._interpreter.invoke_error)
         end_us = float(ends[stop - 1])
-        run.sleep_us(end_us - now_us)
+        # Until then, not for that long: what this computer's clock oversleeps is no part of the next runs.
+        run.sleep_us(end_us - (run.process.time.uptime_s() - self._began_s) * 1e6)
         return end_us, stop == count

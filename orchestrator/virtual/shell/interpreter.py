@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from orchestrator.virtual.shell.builtins import Builtin
 
 _MAX_CALLS: Final = 120
-#: How often a wait for a child looks whether the shell itself was killed, in real seconds.
-_LOOK_EVERY_S: Final = 0.05
 _SPECIAL: Final = frozenset("?$!#-")
 
 
@@ -435,11 +434,20 @@ class Shell:
 
     def wait_for(self, process: Process) -> bool:
         """Wait until a process has ended; False when a caught signal came first. Raises ShellKilledError."""
-        while not process.done.wait(_LOOK_EVERY_S):
-            if self.process.killed.is_set():
-                raise ShellKilledError
-            if self.process.pending:
-                return False
+        stirred = threading.Event()
+        self.process.add_waker(stirred.set)
+        process.at_end(stirred.set)
+        try:
+            while not process.done.is_set():
+                if self.process.killed.is_set():
+                    raise ShellKilledError
+                if self.process.pending:
+                    return False
+                stirred.wait()
+                stirred.clear()
+        finally:
+            self.process.remove_waker(stirred.set)
+            process.forget_end(stirred.set)
         return True
 
     def ended(self, process: Process, status: int) -> int:

@@ -6,6 +6,9 @@ import re
 from typing import Final
 
 ENDS_WORD: Final = frozenset(" \t\n;&|()<>")
+#: What begins nothing and ends nothing, in a word and in double quotes.
+_PLAIN_IN_WORD: Final = re.compile(r"""[^ \t\n;&|()<>\\'"`$]+""")
+_PLAIN_IN_QUOTES: Final = re.compile(r"""[^"\\`$]+""")
 
 
 class ShellSyntaxError(Exception):
@@ -20,7 +23,8 @@ def unquoted(raw: str) -> str:
 def word_end(text: str, at: int) -> int:
     """Return where the word that begins at ``at`` ends; raise ShellSyntaxError for something not closed."""
     while at < len(text) and text[at] not in ENDS_WORD:
-        at = _element_end(text, at)
+        plain = _PLAIN_IN_WORD.match(text, at)
+        at = plain.end() if plain is not None else _element_end(text, at)
     return min(at, len(text))
 
 
@@ -57,10 +61,12 @@ def double_quote_end(text: str, at: int) -> int:
             at += 2
         elif char == "`":
             at = backquote_end(text, at + 1)
-        elif char == "$" and text[at + 1 : at + 2] in {"(", "{"}:
-            at = dollar_end(text, at, quoted=True)
+        elif char == "$":
+            at = dollar_end(text, at, quoted=True) if text[at + 1 : at + 2] in {"(", "{"} else at + 1
         else:
-            at += 1
+            plain = _PLAIN_IN_QUOTES.match(text, at)
+            assert plain is not None
+            at = plain.end()
     raise ShellSyntaxError("no closing quote")
 
 

@@ -15,6 +15,7 @@ from orchestrator.virtual.shell.spans import (
 from orchestrator.virtual.shell.syntax import Arithmetic, Command, Part, Text, Variable, Word
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]|[@*#?$!-]")
+_SPECIAL: Final = re.compile(r"""[\\'"`$]""")
 _BRACED_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
 _OPERATOR: Final = re.compile(r":[-=?+]|##|%%|//|/#|/%|[-=?+#%/:]")
 _ANSI_C: Final = {
@@ -81,9 +82,8 @@ def _parts(raw: str, *, quoted: bool, in_document: bool) -> list[Part]:
             part, at = _dollar(raw, at, quoted=quoted)
             parts.append(part)
         else:
-            end = at + 1
-            while end < len(raw) and raw[end] not in "\\'\"`$":
-                end += 1
+            special = _SPECIAL.search(raw, at + 1)
+            end = special.start() if special is not None else len(raw)
             parts.append(Text(raw[at:end], quoted))
             at = end
     return parts
