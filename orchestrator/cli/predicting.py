@@ -49,7 +49,7 @@ def with_devices(settings: Settings, path: Path, *, delegate: str, serial: str) 
     with Farm(settings) as farm:
         known = _known(farm, serial)
     virtual = known.is_virtual
-    words = learn(known.seen, known.graphs, delegate, model_sha256=model.sha256, virtual=virtual)
+    words = learn(known.seen, known.graphs, delegate, model_sha256=model.sha256, serial=serial, virtual=virtual)
     prediction = predict(graph, delegate, sdk=known.sdk or NEWEST_SDK, learned=words)
     here = [item for item in known.seen if item.model_sha256 == model.sha256 and item.delegate == delegate]
     tried = [trial for trial in known.trials() if trial.delegate == delegate]

@@ -10,7 +10,7 @@ that it printed agree with that.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -78,6 +78,7 @@ def learn(
     delegate: str,
     *,
     model_sha256: str = "",
+    serial: str = "",
     without: Collection[str] = (),
     virtual: bool = False,
 ) -> Mapping[str, LearnedOperator]:
@@ -88,43 +89,60 @@ def learn(
         graphs: Models whose file is at hand, by sha256.
         delegate: Whose words are wanted.
         model_sha256: The model that is predicted: its own runs tell of single operators by their name.
+        serial: The device that is predicted: its own words go before another's; and what of a model it left wholly to
+            the CPU it takes of no other either, where another device may only lack the driver.
         without: Models whose runs don't count, to see what would have been predicted before them.
         virtual: Whether virtual phones are listened to instead of real devices; never both.
     """
+    counted = [
+        item
+        for item in seen
+        if item.delegate == delegate and item.is_virtual is virtual and item.model_sha256 not in without
+    ]
+    words = _words(counted, graphs, model_sha256, serial)
+    own = [item for item in counted if serial and item.serial == serial]
+    return {**words, **_words(own, graphs, model_sha256, serial)} if own else words
+
+
+def _words(
+    seen: Sequence[Sighting], graphs: Mapping[str, Graph], model_sha256: str, serial: str
+) -> dict[str, LearnedOperator]:
     refused: dict[str, Counter[str]] = defaultdict(Counter)
     taken: Counter[str] = Counter()
     for sighting in seen:
-        if sighting.delegate != delegate or sighting.is_virtual is not virtual or sighting.model_sha256 in without:
-            continue
         for operator, reason in sighting.evidence.cpu_operators:
             if is_categorical(reason) or (model_sha256 and sighting.model_sha256 == model_sha256):
                 refused[operator][reason] += sighting.runs
         known = graphs.get(sighting.model_sha256)
         if known is not None:
-            left, went = _told_by_kind(sighting, known)
+            left, went = _told_by_kind(sighting, known, is_own=sighting.serial == serial)
             for kind, reason in left.items():
                 refused[kind][reason] += sighting.runs
             for kind in went:
                 taken[kind] += sighting.runs
     words = {
-        kind: LearnedOperator(delegate=delegate, operator=kind.split(" ")[0], is_taken=True, reason="", runs=count)
+        kind: LearnedOperator(
+            delegate=seen[0].delegate, operator=kind.split(" ")[0], is_taken=True, reason="", runs=count
+        )
         for kind, count in taken.items()
     }
     for key, reasons in refused.items():
         # An operator that some device refuses and another takes: the refusal is what somebody should hear of.
         reason = reasons.most_common(1)[0][0] or "devices left it to the CPU without a word"
         words[key] = LearnedOperator(
-            delegate=delegate, operator=key.split(" ")[0], is_taken=False, reason=reason, runs=reasons.total()
+            delegate=seen[0].delegate, operator=key.split(" ")[0], is_taken=False, reason=reason, runs=reasons.total()
         )
     return words
 
 
-def _told_by_kind(sighting: Sighting, graph: Graph) -> tuple[Mapping[str, str], frozenset[str]]:
+def _told_by_kind(sighting: Sighting, graph: Graph, *, is_own: bool) -> tuple[Mapping[str, str], frozenset[str]]:
     """Return which kinds of operators a run shows to be left to the CPU, with the reason, and which to be taken."""
     every = kinds(graph)
     said = {name: reason for name, reason in sighting.evidence.cpu_operators if not is_categorical(reason)}
     if sighting.evidence.truth is DelegateTruth.FULL:
         return {}, frozenset(every)
+    if sighting.evidence.truth is DelegateTruth.NONE:
+        return (dict.fromkeys(every, "") if is_own else {}), frozenset()
     by_name: dict[str, Counter[str]] = defaultdict(Counter)
     for kind in every:
         by_name[kind.split(" ")[0]][kind] += 1
@@ -168,15 +186,14 @@ def trials(
         if graph is None or extent is None:
             continue
         others = alike.get(sighting.model_sha256, {sighting.model_sha256})
-        # What this very device said goes before what another of the same delegate did.
-        own = [item for item in everything if item.serial == sighting.serial]
-        learned = {
-            word: said
-            for some in (everything, own)
-            for word, said in learn(
-                some, graphs, sighting.delegate, without=others, virtual=sighting.is_virtual
-            ).items()
-        }
+        learned = learn(
+            everything,
+            graphs,
+            sighting.delegate,
+            serial=sighting.serial,
+            without=others,
+            virtual=sighting.is_virtual,
+        )
         sdk = (sdk_of or {}).get(sighting.serial, NEWEST_SDK)
         found.append(
             PredictionTrial(
