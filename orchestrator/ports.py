@@ -385,6 +385,15 @@ class Store(Protocol):
         """Store a campaign with its invocations and skips, and what it refers to."""
         ...
 
+    def amend_campaign(
+        self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
+    ) -> None:
+        """Replace the terms, the invocations and the skips of a stored campaign: a device joined, or work moved.
+
+        What the campaign has measured stays, also of invocations that aren't planned any more.
+        """
+        ...
+
     def set_status(self, campaign_id: CampaignId, status: CampaignStatus, finished_at: datetime | None) -> None:
         """Record how far a campaign is."""
         ...

@@ -52,30 +52,48 @@ class MemoryStore:
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
     ) -> None:
         """Store a campaign with its invocations and skips, and what it refers to."""
-        given_devices = list(devices)
-        given_models: dict[str, Model] = {model.sha256: dataclasses.replace(model, path=None) for model in models}
-        given_builds: dict[str, Build] = {build.sha256: dataclasses.replace(build, path=None) for build in builds}
         with self._locked():
             if campaign.campaign_id in self._campaigns:
                 raise admission.campaign_exists(campaign.campaign_id)
-            admission.check_campaign(
-                campaign,
-                devices=given_devices,
-                known_devices={serial: facts.is_virtual for serial, (_, facts) in self._devices.items()},
-                model_sha256s=self._models.keys() | given_models.keys(),
-                build_sha256s=self._builds.keys() | given_builds.keys(),
+            self._keep(campaign, devices, models, builds)
+
+    def amend_campaign(
+        self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
+    ) -> None:
+        """Replace the terms, the invocations and the skips of a stored campaign."""
+        with self._locked():
+            stored = self._campaigns.get(campaign.campaign_id)
+            if stored is None:
+                raise admission.no_campaign(campaign.campaign_id)
+            amended = dataclasses.replace(
+                stored, terms=campaign.terms, invocations=campaign.invocations, skipped=campaign.skipped
             )
-            for facts in given_devices:
-                seen = self._devices.get(facts.serial)
-                if seen is None or seen[0] <= campaign.created_at:
-                    self._devices[facts.serial] = (campaign.created_at, facts)
-                    sighting = DeviceSighting(at=campaign.created_at, facts=facts.versions)
-                    known = self._sightings.setdefault(facts.serial, [])
-                    if not known or known[-1].facts != sighting.facts:
-                        known.append(sighting)
-            self._models.update(given_models)
-            self._builds.update(given_builds)
-            self._campaigns[campaign.campaign_id] = campaign
+            self._keep(amended, devices, models, builds)
+
+    def _keep(
+        self, campaign: Campaign, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
+    ) -> None:
+        given_devices = list(devices)
+        given_models: dict[str, Model] = {model.sha256: dataclasses.replace(model, path=None) for model in models}
+        given_builds: dict[str, Build] = {build.sha256: dataclasses.replace(build, path=None) for build in builds}
+        admission.check_campaign(
+            campaign,
+            devices=given_devices,
+            known_devices={serial: facts.is_virtual for serial, (_, facts) in self._devices.items()},
+            model_sha256s=self._models.keys() | given_models.keys(),
+            build_sha256s=self._builds.keys() | given_builds.keys(),
+        )
+        for facts in given_devices:
+            seen = self._devices.get(facts.serial)
+            if seen is None or seen[0] <= campaign.created_at:
+                self._devices[facts.serial] = (campaign.created_at, facts)
+                sighting = DeviceSighting(at=campaign.created_at, facts=facts.versions)
+                known = self._sightings.setdefault(facts.serial, [])
+                if not known or known[-1].facts != sighting.facts:
+                    known.append(sighting)
+        self._models.update(given_models)
+        self._builds.update(given_builds)
+        self._campaigns[campaign.campaign_id] = campaign
 
     def set_status(self, campaign_id: CampaignId, status: CampaignStatus, finished_at: datetime | None) -> None:
         """Record how far a campaign is."""

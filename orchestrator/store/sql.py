@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import product
 
-from sqlalchemy import ColumnElement, Connection, ScalarSelect, func, literal_column, select, update
+from sqlalchemy import ColumnElement, Connection, ScalarSelect, delete, func, literal_column, select, update
 
 from orchestrator.records.activity import Activity
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -78,6 +78,35 @@ class SqlStore:
             for row in build_rows:
                 keep_named(connection, BUILDS, row)
             campaign_no = insert_numbered(connection, CAMPAIGNS, rows.campaign_to_row(campaign))
+            insert_plan(connection, campaign_no, campaign)
+
+    def amend_campaign(
+        self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
+    ) -> None:
+        """Replace the terms, the invocations and the skips of a stored campaign, in one transaction."""
+        given = list(devices)
+        model_rows = [rows.model_to_row(model) for model in models]
+        build_rows = [rows.build_to_row(build) for build in builds]
+        with self._database.writing() as connection:
+            campaign_no = _campaign_no(connection, campaign.campaign_id)
+            if campaign_no is None:
+                raise admission.no_campaign(campaign.campaign_id)
+            known = connection.execute(select(DEVICES.c.serial, DEVICES.c.is_virtual))
+            admission.check_campaign(
+                campaign,
+                devices=given,
+                known_devices={Serial(serial): is_virtual for serial, is_virtual in known},
+                model_sha256s={*connection.scalars(select(MODELS.c.sha256)), *(row["sha256"] for row in model_rows)},
+                build_sha256s={*connection.scalars(select(BUILDS.c.sha256)), *(row["sha256"] for row in build_rows)},
+            )
+            for facts in given:
+                keep_device(connection, facts, seen_at=campaign.created_at)
+            for table, row in (*((MODELS, row) for row in model_rows), *((BUILDS, row) for row in build_rows)):
+                keep_named(connection, table, row)
+            terms = rows.campaign_to_row(campaign)["terms"]
+            connection.execute(update(CAMPAIGNS).where(CAMPAIGNS.c.campaign_no == campaign_no).values(terms=terms))
+            for table in (PLANS, SKIPS):
+                connection.execute(delete(table).where(table.c.campaign_no == campaign_no))
             insert_plan(connection, campaign_no, campaign)
 
     def set_status(self, campaign_id: CampaignId, status: CampaignStatus, finished_at: datetime | None) -> None:
