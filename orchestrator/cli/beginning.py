@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm
+from orchestrator.cli import nights
 from orchestrator.cli.campaigns import files_of, terms_of
 from orchestrator.cli.host_files import NamedFile
+from orchestrator.cli.result import one_line
 from orchestrator.engine.flag_check import check_flags, learn_flags
+from orchestrator.errors import UsageError
 from orchestrator.planning import Expansion, expand, sentinel_case
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
@@ -101,11 +104,18 @@ def prepare(
 ) -> Beginning:
     """Return what a plan means here; ``reference`` stands in for this computer's own model of the reference workload.
 
+    What there is no time for is among the expansion's skips.
+
     Raises:
+        UsageError: nothing can be measured.
         PlanError: flags that are wrong.
         ArtifactError: a build that the plan names can't be used.
     """
     expansion, builds = expansion_of(farm, plan, devices, models, named)
+    if not expansion.cases:
+        reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
+        raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
+    expansion = nights.in_time(farm, plan, expansion, sentinel=_wants_sentinel(plan, expansion))
     sentinels, used = _sentinels(farm, plan, expansion, devices, reference)
     return Beginning(
         expansion=expansion,
@@ -120,6 +130,10 @@ def prepare(
     )
 
 
+def _wants_sentinel(plan: Plan, expansion: Expansion) -> bool:
+    return plan.sentinel if plan.sentinel is not None else expansion.estimate_s(plan)[0] >= SENTINEL_FROM_S
+
+
 def _sentinels(
     farm: Farm,
     plan: Plan,
@@ -128,8 +142,7 @@ def _sentinels(
     reference: Model | None,
 ) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
     """Return the reference workload of each device that has work, with its model; none where it isn't wanted."""
-    wanted = plan.sentinel if plan.sentinel is not None else expansion.estimate_s(plan)[0] >= SENTINEL_FROM_S
-    if not wanted:
+    if not _wants_sentinel(plan, expansion):
         return {}, []
     model = reference or reference_model()
     builds = farm.builds_for(plan, [facts for _, facts in devices])

@@ -96,7 +96,7 @@ def _profile(profiles: Mapping[str, DeviceProfile], plan: Plan, named: str) -> D
 
 def _exported(plan: Plan, profile: DeviceProfile, phone: IPhone) -> tuple[IosExport, dict[str, Path]]:
     """Return the export, and the file of each model by its sha256."""
-    from orchestrator.cli.measuring import identify
+    from orchestrator.cli.beginning import identify
     from orchestrator.planning import Skip, expand, without
     from orchestrator.tools.foreign_app import foreign_build
     from orchestrator.tools.ios_app import PASSES, flag_faults

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator import __version__
 from orchestrator.analysis.rounds import standings
 from orchestrator.bootstrap import Farm, Settings, litert_build, this_computer
 from orchestrator.cli import nights
-from orchestrator.cli.campaigns import files_of, new_campaign_id, terms_of
+from orchestrator.cli.beginning import begin, identify, prepare
+from orchestrator.cli.campaigns import new_campaign_id
 from orchestrator.cli.files import check_writable
-from orchestrator.cli.host_files import NamedFile, host_files
+from orchestrator.cli.host_files import host_files
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.reports import report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult, one_line
@@ -23,15 +23,13 @@ from orchestrator.cli.stored import find_campaign
 from orchestrator.clock import SystemClock
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
 from orchestrator.engine.events import DeviceNote, FileMoving
-from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.rounds import open_works
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.executors.local import ThreadExecutor
-from orchestrator.planning import Expansion, expand, sentinel_case
 from orchestrator.ports import Device
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.night import OUT_OF_TIME
@@ -40,8 +38,6 @@ from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 
-#: A plan that keeps its busiest device busy for so long is bracketed by the reference workload, unless it says else.
-SENTINEL_FROM_S = 600.0
 _Known = TypeVar("_Known", Model, Build)
 
 
@@ -136,48 +132,6 @@ def plan_of(request: BenchRequest) -> Plan:
     )
 
 
-def identify(plan: Plan) -> list[Model]:
-    """Look at every model of a plan; raises ModelError for one that can't be used."""
-    from orchestrator.errors import ModelError
-    from orchestrator.models.inspect import identify_model
-
-    models = []
-    for wanted in plan.models:
-        model = replace(identify_model(wanted.path), name=wanted.name)
-        if wanted.sha256 is not None and wanted.sha256 != model.sha256:
-            raise ModelError(
-                f"{wanted.path}: its sha256 is {model.sha256}, the plan wants {wanted.sha256}",
-                hint="get the file that the plan means, or change the plan",
-            )
-        models.append(model)
-    return models
-
-
-def expansion_of(
-    farm: Farm,
-    plan: Plan,
-    devices: Sequence[tuple[Device, DeviceFacts]],
-    models: Sequence[Model],
-    named: Mapping[str, NamedFile],
-) -> tuple[Expansion, list[Build]]:
-    """Return what a plan means on these devices, and the builds for it; raises PlanError for flags that are wrong."""
-    from orchestrator.records.flag import OWNED_FLAGS
-
-    facts = [known for _, known in devices]
-    found = farm.builds_for(plan, facts)
-    expansion = expand(plan, facts, models, found, farm.profiles, {value: item.placed for value, item in named.items()})
-    builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
-    learn_flags(farm.flag_book, farm.lease, devices, found)
-    checked = check_flags(
-        expansion,
-        delegates=plan.matrix.delegates,
-        builds=builds.values(),
-        book=farm.flag_book,
-        owners=OWNED_FLAGS,
-    )
-    return checked, list(builds.values())
-
-
 def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
     """Run a plan, however it came to be; raises UsageError kinds before anything runs."""
     if out is not None:
@@ -187,65 +141,19 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
         models, named = identify(plan), host_files(plan)
         plan = nights.when_open(farm, plan)
         devices = farm.open_devices(plan.devices)
-        expansion, builds = expansion_of(farm, plan, devices, models, named)
-        if not expansion.cases:
-            reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
-            raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
-        expansion = nights.in_time(farm, plan, expansion, sentinel=_wants_sentinel(plan, expansion))
-        if not expansion.cases:
+        beginning = prepare(farm, plan, devices, models, named)
+        if not beginning.expansion.cases:
             raise UsageError("there is no time for any of the cases", hint="allow more, or plan less")
-        sentinels, reference = _sentinels(farm, plan, expansion, devices)
-        models = list({model.sha256: model for model in (*reference, *models)}.values())
-        twins = farm.flex_builds(builds)
-        campaign = Campaign(
+        campaign = begin(
+            farm,
+            plan,
+            devices,
+            beginning,
+            named,
             campaign_id=new_campaign_id(farm.clock.now()),
-            name=plan.name,
-            created_at=farm.clock.now(),
-            status=CampaignStatus.RUNNING,
-            plan_text=plan.text,
-            seed=plan.seed,
-            benchfarm_version=__version__,
-            terms=terms_of(
-                plan,
-                [facts for _, facts in devices],
-                files_of(models, [*builds, *twins.values()])
-                | {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()},
-            ),
             host=this_computer(),
-            invocations=tuple(
-                invocation
-                for serial, queue in expansion.invocations.items()
-                for invocation in (*sentinels.get(serial, ()), *queue)
-            ),
-            skipped=expansion.skipped,
         )
-        farm.store.begin_campaign(
-            campaign, devices=[facts for _, facts in devices], models=models, builds=[*builds, *twins.values()]
-        )
-        return _run(farm, campaign, models, builds, devices, out)
-
-
-def _wants_sentinel(plan: Plan, expansion: Expansion) -> bool:
-    return plan.sentinel if plan.sentinel is not None else expansion.estimate_s(plan)[0] >= SENTINEL_FROM_S
-
-
-def _sentinels(
-    farm: Farm, plan: Plan, expansion: Expansion, devices: Sequence[tuple[Device, DeviceFacts]]
-) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
-    """Return the reference workload of each device that has work, with its model; none where it isn't wanted."""
-    if not _wants_sentinel(plan, expansion):
-        return {}, []
-    from orchestrator.models.inspect import identify_model
-    from orchestrator.models.zoo import sample_models
-
-    model = identify_model(sample_models()[0])
-    builds = farm.builds_for(plan, [facts for _, facts in devices])
-    found: dict[Serial, tuple[Invocation, ...]] = {}
-    for _, facts in devices:
-        case = sentinel_case(plan, facts, model, builds)
-        if case is not None and expansion.invocations.get(facts.serial):
-            found[facts.serial] = (Invocation(case=case, run_pass=Pass.SENTINEL, number=0),)
-    return found, [model] if found else []
+        return _run(farm, campaign, beginning.models, beginning.builds, devices, out)
 
 
 def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:

@@ -13,10 +13,11 @@ from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount
 from orchestrator.analysis.pairs import CLAIM_LEVEL, threshold_for
 from orchestrator.bootstrap import Farm, Settings, this_computer
+from orchestrator.cli.beginning import expansion_of, identify
 from orchestrator.cli.campaigns import files_of, new_campaign_id, terms_of
 from orchestrator.cli.comparing import Output, load_measured, rendered
 from orchestrator.cli.host_files import host_files
-from orchestrator.cli.measuring import equipment, expansion_of, identify, reopen, turns_of
+from orchestrator.cli.measuring import equipment, reopen, turns_of
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
 from orchestrator.engine.campaign import CampaignResult
@@ -281,9 +282,8 @@ def _shown(farm: Farm, result: CampaignResult, output: Output) -> CommandResult:
         "left": result.left,
         "lost": result.lost,
     }
-    return rendered(
-        pair_comparison(farm, campaign), output, further=further, lines=lines, is_incomplete=bool(result.left)
-    )
+    comparison = pair_comparison(farm, campaign)
+    return rendered(farm, comparison, output, further=further, lines=lines, is_incomplete=bool(result.left))
 
 
 def budget_of(text: str) -> float | None:

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.beginning import expansion_of, identify
 from orchestrator.cli.host_files import host_files
-from orchestrator.cli.measuring import expansion_of, identify
 from orchestrator.cli.result import CommandResult, one_line, table, to_json
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Pass

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.measuring import expansion_of, identify
+from orchestrator.cli.beginning import expansion_of, identify
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.devices.experiments import OPTIONS, ExperimentBook
