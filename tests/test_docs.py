@@ -32,10 +32,16 @@ def commands_of(*words: str) -> list[str]:
 
 def all_commands() -> dict[str, str]:
     """Every command with its help text."""
-    found = {}
-    for name in commands_of():
-        inner = commands_of(name)
-        found |= {f"{name} {one}": help_of(name, one) for one in inner} if inner else {name: help_of(name)}
+    found: dict[str, str] = {}
+    groups: list[tuple[str, ...]] = [()]
+    while groups:
+        group = groups.pop(0)
+        for name in commands_of(*group):
+            words = (*group, name)
+            if commands_of(*words):
+                groups.append(words)
+            else:
+                found[" ".join(words)] = help_of(*words)
     return found
 
 
@@ -54,7 +60,8 @@ def test_commands_and_options_on_the_pages_exist() -> None:
     for page in PAGES:
         for line in re.findall(r"^(?:    |\$ )benchfarm ([a-z].*)$", page.read_text("utf-8"), re.M):
             words = line.split("#")[0].split()
-            name = " ".join(words[:2]) if " ".join(words[:2]) in commands else words[0]
+            known = [" ".join(words[:length]) for length in (3, 2, 1)]
+            name = next((item for item in known if item in commands), words[0])
             assert name in commands, f"{page.name}: benchfarm {line}"
             for option in re.findall(r"(?<!\S)(--[a-z-]+)", line.split("#")[0]):
                 assert option in commands[name] or option in help_of(), f"{page.name}: benchfarm {line}"

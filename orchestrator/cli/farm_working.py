@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Attached, Farm, Settings
+from orchestrator.cli.access import Listening, access_of, address_of, require_packages
 from orchestrator.cli.farm_job import run_job
+from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.config.farm_documents import dump
 from orchestrator.errors import BenchfarmError, HostStorageError
@@ -19,21 +22,58 @@ from orchestrator.queueing.worker import Ended, Hands, Worker
 from orchestrator.records.identity import Serial
 
 
-def work(settings: Settings, *, host: str, dead_after_s: float, look_s: float, until_empty: bool) -> CommandResult:
-    """Do the queue's jobs on this host's phones; raises UsageError without PostgreSQL, StoreError."""
-    with FarmQueue(settings.store) as queue:
+def work(
+    settings: Settings,
+    *,
+    host: str,
+    dead_after_s: float,
+    look_s: float,
+    until_empty: bool,
+    metrics: Listening | None = None,
+) -> CommandResult:
+    """Do the queue's jobs on this host's phones, and submit what schedules want; numbers are served on ``metrics``.
+
+    Raises UsageError without PostgreSQL or for an address that needs a token, StoreError.
+    """
+    from orchestrator.cli.farm_nights import schedules_kept
+
+    with ExitStack() as stack:
+        queue = stack.enter_context(FarmQueue(settings.store))
+        say = partial(tell, settings.log_format, "worker", host=host)
+        if metrics is not None:
+            stack.enter_context(_numbers_served(settings, queue, metrics, say))
         contents = contents_of(settings, queue)
-        _clean_copies(contents)
+        _clean_copies(settings, contents)
 
         def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
             return run_job(settings, contents, claimed, host, cancelled)
 
-        hands = Hands(run=run, look=lambda known: _look(settings, known), say=_say)
+        hands = Hands(run=run, look=lambda known: _look(settings, known), say=lambda text: say(f"farm: {text}"))
         worker = Worker(
             queue, hands, host=host, benchfarm_version=__version__, dead_after_s=dead_after_s, look_s=look_s
         )
+        stack.enter_context(schedules_kept(settings, queue, host=host, say=lambda text: say(f"farm: {text}")))
         done = worker.run(until_empty=until_empty)
     return CommandResult(text=f"{done} jobs ended on {host}", data={"host": host, "jobs": done})
+
+
+@contextmanager
+def _numbers_served(
+    settings: Settings, queue: FarmQueue, listening: Listening, say: Callable[[str], None]
+) -> Iterator[None]:
+    """Serve ``/metrics`` while the context lasts."""
+    require_packages("benchfarm farm worker --metrics-port")
+    from orchestrator.cli.gauges import Numbers
+    from orchestrator.serve import app as web
+    from orchestrator.serve.metrics import page
+
+    access = access_of(settings, listening)
+    with Farm(settings) as farm, web.listen(listening.host, listening.port) as opened:
+        numbers = Numbers(farm, queue)
+        app = web.make_app(web.NoPages(), access=access, more={"metrics": lambda: page(numbers.families())})
+        with web.answering(app, opened):
+            say(f"farm: numbers for Prometheus: {address_of(opened)}/metrics")
+            yield
 
 
 def contents_of(settings: Settings, queue: FarmQueue) -> Contents:
@@ -41,11 +81,11 @@ def contents_of(settings: Settings, queue: FarmQueue) -> Contents:
     return Contents(queue, settings.cache_folder / "farm-files", place=settings.artifacts)
 
 
-def _clean_copies(contents: Contents) -> None:
+def _clean_copies(settings: Settings, contents: Contents) -> None:
     try:
         contents.clean_copies()
     except HostStorageError as error:
-        _say(f"old copies of files stay: {error}")
+        _say(settings, f"old copies of files stay: {error}")
 
 
 def _look(settings: Settings, known: Mapping[str, Announced]) -> Mapping[str, Announced] | None:
@@ -60,9 +100,9 @@ def _look(settings: Settings, known: Mapping[str, Announced]) -> Mapping[str, An
                     found[serial] = phone
             return found
     except BenchfarmError as error:
-        _say(f"the phones can't be looked at: {error}")
+        _say(settings, f"the phones can't be looked at: {error}")
     except Exception as error:  # noqa: BLE001 - the next look may go better
-        _say(f"the phones can't be looked at: {type(error).__name__}: {error}")
+        _say(settings, f"the phones can't be looked at: {type(error).__name__}: {error}")
     return None
 
 
@@ -77,7 +117,7 @@ def _announced(farm: Farm, attached: Attached, known: Announced | None) -> Annou
             facts = dump(farm.open_phone(attached)[1])
         except BenchfarmError as error:
             # One phone that doesn't answer mustn't hide the others.
-            _say(f"{serial} can't be looked at: {error}")
+            _say(farm.settings, f"{serial} can't be looked at: {error}")
             return None
     if not facts:
         facts = known.facts if known is not None else ""
@@ -89,5 +129,5 @@ def _labels(farm: Farm, serial: Serial) -> str:
     return json.dumps({"pools": labels.pools, "tags": labels.tags}) if labels is not None else ""
 
 
-def _say(text: str) -> None:
-    print(f"farm: {one_line(text)}", file=sys.stderr, flush=True)
+def _say(settings: Settings, text: str) -> None:
+    tell(settings.log_format, "worker", f"farm: {text}")

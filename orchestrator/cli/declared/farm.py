@@ -37,14 +37,26 @@ def _worker(
     ] = 30.0,
     look_s: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two looks at the queue.")] = 2.0,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing waits for this host.")] = False,
+    metrics_port: Annotated[
+        int | None, typer.Option("--metrics-port", help="Serve numbers for Prometheus here.", min=0, max=65535)
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", help="Address for that; any but this computer's own needs a token.")
+    ] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File with the token to read them ($BENCHFARM_TOKEN).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Do the queue's jobs on the phones of this host, until it is drained or stopped."""
     import socket
 
     _require_packages()
-    from orchestrator.cli import farm_working
+    from orchestrator.cli import access, farm_working
 
+    metrics = None
+    if metrics_port is not None:
+        metrics = access.Listening(host=metrics_host, port=metrics_port, token_file=token_file)
     show(
         lambda settings: farm_working.work(
             settings,
@@ -52,6 +64,7 @@ def _worker(
             dead_after_s=dead_after_s,
             look_s=look_s,
             until_empty=until_empty,
+            metrics=metrics,
         ),
         as_json=as_json,
     )

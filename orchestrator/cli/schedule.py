@@ -1,0 +1,186 @@
+"""``benchfarm farm schedule``: plans that the farm measures again and again."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.bootstrap import Farm, Settings, this_computer
+from orchestrator.cli.beginning import identify
+from orchestrator.cli.farm import _check_travels, _chosen, _sent
+from orchestrator.cli.farm_nights import kind_of
+from orchestrator.cli.farm_parcel import pack
+from orchestrator.cli.farm_working import contents_of
+from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.config.farm_documents import dump
+from orchestrator.config.plan import load_plan
+from orchestrator.errors import NoDeviceError, UsageError
+from orchestrator.quantities import parse_seconds
+from orchestrator.queueing.queue import FarmQueue
+from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.night import parse_window
+from orchestrator.records.plan import Plan
+
+#: A schedule's name is part of submissions' names, with the time behind it.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddRequest:
+    """The options of ``benchfarm farm schedule add``."""
+
+    name: str
+    plan: Path
+    cron: str
+    timezone: str
+    priority: int
+    window: str
+    budget: str
+    grace: str
+    replace: bool
+
+
+def add(settings: Settings, request: AddRequest) -> CommandResult:
+    """Keep a plan with all that it names, to be submitted by cron.
+
+    Raises:
+        UsageError: an option that means nothing, or a schedule of this name without ``--replace``.
+        PlanError: the plan is wrong, or asks for what only one host can do.
+    """
+    if not _NAME.fullmatch(request.name):
+        raise UsageError(f"{request.name!r} can't name a schedule", hint="letters, digits, . _ - only, at most 60")
+    cron = Cron(text=request.cron, timezone=request.timezone or "UTC")
+    plan = _limited(load_plan(request.plan, home=settings.data_folder), request, cron.timezone)
+    _check_travels(plan)
+    models = identify(plan)
+    with FarmQueue(settings.store) as queue, Farm(settings) as farm:
+        chosen, notes = _meant_now(farm, queue, plan)
+        contents = contents_of(settings, queue)
+        packed = pack(farm, plan, chosen, contents.place)
+        files = {str(model.sha256): model.path for model in models if model.path is not None} | dict(packed.paths)
+        uploaded = sum(contents.keep(file, sha256) for sha256, file in files.items())
+        of_models = [str(model.sha256) for model in models]
+        parcels: dict[str, dict[str, Any]] = {"": {"parcel": "", "files": of_models}}
+        for facts in chosen:
+            parcel = packed.parcels[facts.serial]
+            own = {"parcel": dump(parcel), "files": [*of_models, *(item.sha256 for item in parcel.contents)]}
+            # A phone that comes later gets what others of its kind got.
+            parcels[str(facts.serial)] = own
+            parcels.setdefault(kind_of(facts), own)
+        first = Schedules(queue).put(
+            Schedule(
+                name=request.name,
+                cron=cron,
+                plan=dump(replace(_sent(plan, models), devices=plan.devices)),
+                plan_name=plan.name,
+                parcels=json.dumps(parcels),
+                priority=request.priority,
+                grace_s=_grace_s(request.grace),
+                created_by=this_computer(),
+            ),
+            list(files),
+            replace=request.replace,
+        )
+    lines = [f"{request.name}: {cron.text} {cron.timezone}, first {_moment(first)}; {len(files)} files, {uploaded} new"]
+    lines += [f"phones now: {', '.join(item.serial for item in chosen)}"] if chosen else []
+    return CommandResult(
+        text="\n".join(map(one_line, [*lines, *notes])),
+        data={
+            "name": request.name,
+            "next_at": first,
+            "phones": [item.serial for item in chosen],
+            "files": len(files),
+            "uploaded": uploaded,
+            "notes": notes,
+        },
+    )
+
+
+def _limited(plan: Plan, request: AddRequest, timezone: str) -> Plan:
+    """Return the plan with the schedule's own window and time; a window's hours are those of the schedule's zone."""
+    try:
+        if request.window:
+            plan = replace(plan, window=parse_window(request.window, timezone))
+        if request.budget:
+            plan = replace(plan, phone_time_s=parse_seconds(request.budget))
+    except ValueError as error:
+        raise UsageError(str(error), hint="--window 01:00-06:00, --budget 5h") from error
+    if plan.window is not None and not plan.window.timezone:
+        plan = replace(plan, window=replace(plan.window, timezone=timezone))
+    return plan
+
+
+def _grace_s(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise UsageError(f"--grace: {error}") from error
+
+
+def _meant_now(farm: Farm, queue: FarmQueue, plan: Plan) -> tuple[list[DeviceFacts], list[str]]:
+    """Return the phones that the plan means now, and what is to be said of it."""
+    try:
+        chosen, left_out = _chosen(farm, queue, plan.devices)
+    except NoDeviceError as error:
+        note = "the plan is kept without programs: each phone is measured with its host's own"
+        return [], [f"{error}; {note}"]
+    return chosen, [f"{serial}: not meant now: {reason}" for serial, reason in left_out.items()]
+
+
+def listed(settings: Settings) -> CommandResult:
+    """List schedules with their next and last times; exit code 1 when the last time of one wasn't submitted."""
+    with FarmQueue(settings.store) as queue:
+        schedules = Schedules(queue).listed()
+    rows, lines = [], []
+    for item in schedules:
+        last = item["ticks"][0] if item["ticks"] else None
+        rows.append(
+            (
+                item["name"],
+                f"{item['cron']} {item['timezone']}",
+                "paused" if item["paused"] else _moment(item["next_at"]),
+                f"{_moment(last['tick_at'])} {last['outcome']}" if last else "",
+                item["plan_name"],
+                str(item["priority"]),
+            )
+        )
+        lines += [
+            f"{item['name']}, {_moment(tick['tick_at'])}: {tick['outcome']}: {tick['note']}"
+            for tick in item["ticks"]
+            if tick["outcome"] != "submitted"
+        ]
+    text = table(("schedule", "when", "next", "last", "plan", "priority"), rows) if rows else "there are no schedules"
+    failed = any(item["ticks"] and item["ticks"][0]["outcome"] != "submitted" for item in schedules)
+    return CommandResult(
+        text="\n".join([text, *map(one_line, lines)]), data={"schedules": schedules}, exit_code=int(failed)
+    )
+
+
+def remove(settings: Settings, name: str) -> CommandResult:
+    """Forget a schedule; what it submitted stays. Raises UsageError when there is none."""
+    with FarmQueue(settings.store) as queue:
+        if not Schedules(queue).remove(name):
+            raise _unknown(name)
+    return CommandResult(text=f"{name}: removed; what it submitted stays", data={"name": name})
+
+
+def pause(settings: Settings, name: str, *, paused: bool) -> CommandResult:
+    """Let a schedule rest, or go on; raises UsageError when there is none."""
+    with FarmQueue(settings.store) as queue:
+        if not Schedules(queue).pause(name, paused=paused):
+            raise _unknown(name)
+    text = f"{name}: {'paused' if paused else 'goes on; what was due meanwhile is not made up for'}"
+    return CommandResult(text=text, data={"name": name, "paused": paused})
+
+
+def _unknown(name: str) -> UsageError:
+    return UsageError(f"there is no schedule {name!r}", hint="'benchfarm farm schedule list' lists them")
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"

@@ -1,0 +1,248 @@
+"""Schedules on a real PostgreSQL server: each time once or never, whatever workers and clocks do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from orchestrator.errors import NoDeviceError, UsageError
+from orchestrator.queueing.contents import Contents
+from orchestrator.queueing.queue import FarmQueue
+from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.contract.conftest import Cluster
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+
+
+def schedule(name: str = "nightly", cron: str = "0 1 * * *", **changes: object) -> Schedule:
+    values: dict[str, object] = {
+        "name": name, "cron": Cron(text=cron, timezone="UTC"), "plan": "{}", "plan_name": "p", "parcels": "{}",
+        "priority": 0, "grace_s": 3600.0, **changes,
+    }  # fmt: skip
+    return Schedule(**values)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def url(postgresql: Cluster) -> str:
+    return postgresql.url(postgresql.create())
+
+
+@pytest.fixture
+def connect(url: str) -> Iterator[Callable[[], FarmQueue]]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(FarmQueue(url))
+
+
+@pytest.fixture
+def schedules(connect: Callable[[], FarmQueue]) -> Schedules:
+    return Schedules(connect())
+
+
+class Submissions:
+    """What was submitted."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, scheduled: Schedule, submission: str, moment: datetime) -> str:
+        assert submission == f"{scheduled.name}-{moment:%Y%m%dT%H%MZ}"
+        self.names.append(submission)
+        return "1 job"
+
+
+def let_be_due(url: str, late: str = "1 second") -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "UPDATE benchfarm_queue.farm_schedules SET next_at = date_trunc('second', now()) - %s::interval", (late,)
+        )
+
+
+def outcomes(schedules: Schedules) -> list[str]:
+    return [tick["outcome"] for row in schedules.listed() for tick in row["ticks"]]
+
+
+def test_a_time_is_submitted_once_by_many_workers(
+    schedules: Schedules, connect: Callable[[], FarmQueue], url: str
+) -> None:
+    schedules.put(schedule(), [], replace=False)
+    submissions = Submissions()
+    assert schedules.make_due(submissions, host="one") == []
+    let_be_due(url)
+    start = threading.Barrier(4)
+
+    def look(other: Schedules) -> None:
+        start.wait(30)
+        for _ in range(5):
+            other.make_due(submissions, host="h")
+
+    threads = [threading.Thread(target=look, args=(Schedules(connect()),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(submissions.names) == 1
+    assert outcomes(schedules) == ["submitted"]
+    (row,) = schedules.listed()
+    assert datetime.now(UTC) < row["next_at"] < datetime.now(UTC) + timedelta(hours=25)
+
+
+def test_times_without_a_worker_are_told_as_missed_and_not_made_up_for(schedules: Schedules, url: str) -> None:
+    schedules.put(schedule(cron="0 * * * *"), [], replace=False)
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "UPDATE benchfarm_queue.farm_schedules SET next_at = date_trunc('hour', now()) - interval '5 hours',"
+            " grace_s = 3601"
+        )
+    submissions = Submissions()
+    lines = schedules.make_due(submissions, host="one")
+    assert len(submissions.names) == 1
+    assert outcomes(schedules) == ["submitted", *["missed"] * 5]
+    assert "5 times were missed" in lines[0]
+    assert schedules.make_due(submissions, host="one") == []
+
+
+def test_a_time_beyond_its_grace_is_missed(schedules: Schedules, url: str) -> None:
+    schedules.put(schedule(), [], replace=False)
+    let_be_due(url, "2 hours")
+    submissions = Submissions()
+    (line,) = schedules.make_due(submissions, host="one")
+    assert "missed: no worker looked until" in line
+    assert (submissions.names, outcomes(schedules)) == ([], ["missed"])
+
+
+def test_a_time_without_phones_is_tried_again_and_fails_when_half_its_grace_is_over(
+    schedules: Schedules, url: str
+) -> None:
+    schedules.put(schedule(), [], replace=False)
+
+    def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
+        raise NoDeviceError("no phone that a host has announced fits the plan")
+
+    let_be_due(url, "10 minutes")
+    (line,) = schedules.make_due(nobody, host="one")
+    assert line.endswith("tried again")
+    assert outcomes(schedules) == []
+    let_be_due(url, "40 minutes")
+    (line,) = schedules.make_due(nobody, host="one")
+    assert "failed: no phone" in line
+    assert outcomes(schedules) == ["failed"]
+
+
+def test_a_worker_that_dies_while_it_submits_leaves_the_time_to_another(schedules: Schedules, url: str) -> None:
+    schedules.put(schedule(), [], replace=False)
+    let_be_due(url)
+
+    def dies(scheduled: Schedule, submission: str, moment: datetime) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        schedules.make_due(dies, host="one")
+    submissions = Submissions()
+    schedules.make_due(submissions, host="two")
+    assert len(submissions.names) == 1
+
+
+def test_a_paused_schedule_rests_and_owes_nothing_afterwards(schedules: Schedules, url: str) -> None:
+    schedules.put(schedule(), [], replace=False)
+    assert schedules.pause("nightly", paused=True)
+    let_be_due(url)
+    submissions = Submissions()
+    assert schedules.make_due(submissions, host="one") == []
+    assert schedules.pause("nightly", paused=False)
+    assert schedules.make_due(submissions, host="one") == []
+    assert (submissions.names, outcomes(schedules)) == ([], [])
+    assert not schedules.pause("other", paused=True)
+
+
+def test_a_clock_that_was_ahead_neither_stops_a_schedule_nor_repeats_a_time(schedules: Schedules, url: str) -> None:
+    schedules.put(schedule(cron="0 * * * *"), [], replace=False)
+    submissions = Submissions()
+    with psycopg.connect(url) as connection:
+        # As left behind by a clock that was a year ahead and is right again.
+        connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = now() + interval '1 year'")
+    (line,) = schedules.make_due(submissions, host="one")
+    assert "clock was ahead" in line
+    (row,) = schedules.listed()
+    assert row["next_at"] <= datetime.now(UTC) + timedelta(hours=1)
+    # Set back: the time that was submitted already is in the future again.
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "INSERT INTO benchfarm_queue.farm_ticks (schedule, tick_at, outcome) VALUES ('nightly', %s, 'submitted')",
+            (row["next_at"],),
+        )
+        connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = now() + interval '1 year'")
+    schedules.make_due(submissions, host="one")
+    (again,) = schedules.listed()
+    assert again["next_at"] == row["next_at"] + timedelta(hours=1)
+
+
+def test_what_a_schedule_needs_is_not_cleaned_away(connect: Callable[[], FarmQueue], url: str, tmp_path: Path) -> None:
+    import hashlib
+
+    queue = connect()
+    content = b"model"
+    (tmp_path / "m.tflite").write_bytes(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    contents = Contents(queue, tmp_path / "here")
+    contents.keep(tmp_path / "m.tflite", sha256)
+    Schedules(queue).put(schedule(), [sha256], replace=False)
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE benchfarm_queue.farm_files SET used_at = now() - interval '9 days'")
+    assert contents.clean(older_than_s=0).files == 0
+    assert Schedules(queue).remove("nightly")
+    assert contents.clean(older_than_s=0).files == 1
+
+
+def test_a_name_is_one_schedule_unless_it_is_replaced(schedules: Schedules) -> None:
+    schedules.put(schedule(), [], replace=False)
+    with pytest.raises(UsageError, match="already"):
+        schedules.put(schedule(cron="0 2 * * *"), [], replace=False)
+    schedules.put(schedule(cron="0 2 * * *"), [], replace=True)
+    assert [row["cron"] for row in schedules.listed()] == ["0 2 * * *"]
+    assert schedules.remove("nightly")
+    assert not schedules.remove("nightly")
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("cron", "after", "times"),
+    [
+        # 02:30 is left out on the 29th, and comes twice on 25 October.
+        ("30 2 * * *", "2026-03-28T12:00", ["2026-03-29T01:00", "2026-03-30T00:30"]),
+        ("30 2 * * *", "2026-10-24T12:00", ["2026-10-25T00:30", "2026-10-26T01:30"]),
+        ("0 * * * *", "2026-10-24T23:30", ["2026-10-25T00:00", "2026-10-25T01:00", "2026-10-25T02:00"]),
+    ],
+)
+def test_times_are_those_of_the_wall_clock_also_when_it_changes(cron: str, after: str, times: list[str]) -> None:
+    berlin, moment = Cron(text=cron, timezone="Europe/Berlin"), utc(after)
+    for expected in times:
+        (moment,) = berlin.after(moment)
+        assert moment == utc(expected)
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "told"),
+    [
+        ("0 1 * *", "UTC", "five fields"),
+        ("0 1 * * * *", "UTC", "five fields"),
+        ("0 25 * * *", "UTC", "can't be understood"),
+        ("0 0 31 2 *", "UTC", "never comes"),
+        ("0 1 * * *", "Europe/Atlantis", "isn't a time zone"),
+    ],
+)
+def test_a_cron_that_means_no_time_is_refused(cron: str, zone: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        Cron(text=cron, timezone=zone)
