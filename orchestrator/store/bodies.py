@@ -1,16 +1,21 @@
-"""The bodies of runs: their documents and small attachments, packed against patterns that lie in the database."""
+"""The bodies of runs: their documents and small attachments, packed against patterns that lie in the database.
+
+A pattern is mostly what another series' pattern is: it is kept as its difference from that one, its *base*, which
+itself stands alone.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, null, select, update
 
 from orchestrator.errors import StoreCorruptError
 from orchestrator.store.packing import NOTHING, Pattern, needs_usual, pack, unpack, usual_steps
-from orchestrator.store.tables import PATTERNS
+from orchestrator.store.tables import PATTERNS, SERIES
 
 #: An attachment beyond this lies in the blobs, once for each content; the others lie in their run.
 LARGE_BYTES: Final = 64 * 1024
@@ -27,10 +32,16 @@ _LARGE: Final = "large:"
 
 
 class Packer:
-    """Packs and unpacks runs inside one transaction; ``held`` may outlive it (a pattern never changes)."""
+    """Packs and unpacks runs inside one transaction; ``held`` may outlive it (a pattern never changes).
 
-    def __init__(self, connection: Connection, held: OrderedDict[int, Pattern] | None = None) -> None:
+    ``has_bases`` is False for a store of revision 0002, while it is migrated.
+    """
+
+    def __init__(
+        self, connection: Connection, held: OrderedDict[int, Pattern] | None = None, *, has_bases: bool = True
+    ) -> None:
         self._connection = connection
+        self._has_bases = has_bases
         self._held: OrderedDict[int, Pattern] = OrderedDict() if held is None else held
 
     def pack(
@@ -139,10 +150,16 @@ class Packer:
         wanted = {number for number in pattern_nos if number is not None} - self._held.keys()
         if not wanted:
             return
-        query = select(PATTERNS.c.pattern_no, PATTERNS.c.body, PATTERNS.c.usual)
-        for pattern_no, body, usual in self._connection.execute(query.where(PATTERNS.c.pattern_no.in_(wanted))):
-            sections = unpack(bytes(body), NOTHING, where=f"pattern {pattern_no}")
-            self._held[pattern_no] = Pattern(sections=sections, usual=usual or "")
+        base_no = PATTERNS.c.base_no if self._has_bases else null().label("base_no")
+        columns = PATTERNS.c.pattern_no, base_no, PATTERNS.c.body, PATTERNS.c.usual
+        query = select(*columns).where(PATTERNS.c.pattern_no.in_(wanted))
+        rows = self._connection.execute(query).all()
+        # A base has none itself, so that this ends.
+        self.fetch({row.base_no for row in rows} - wanted)
+        for row in sorted(rows, key=lambda row: row.base_no is not None):
+            base = replace(self.pattern(row.base_no), usual="")
+            sections = unpack(bytes(row.body), base, where=f"pattern {row.pattern_no}")
+            self._held[row.pattern_no] = Pattern(sections=sections, usual=row.usual or "")
         while len(self._held) > max(_HELD, len(wanted)):
             self._held.popitem(last=False)
 
@@ -170,14 +187,31 @@ class Packer:
         return self._connection.scalar(query)
 
     def _insert(self, series_no: int, run_pass: str, outcome: str, sections: Sequence[tuple[str, bytes]]) -> int:
-        row = {
-            "series_no": series_no,
-            "run_pass": run_pass,
-            "outcome": outcome,
-            "body": pack(sections, NOTHING),
-        }
+        bases = self._bases(series_no, run_pass, outcome) if self._has_bases else ()
+        base_no, body = self._by_base(bases, sections)
+        row: dict[str, object] = {"series_no": series_no, "run_pass": run_pass, "outcome": outcome, "body": body}
+        if base_no is not None:
+            row["base_no"] = base_no
         key = self._connection.execute(insert(PATTERNS), row).inserted_primary_key
         assert key is not None, "a single INSERT always has one"
         number: int = key[0]
         self._held[number] = Pattern(sections=sections)
         return number
+
+    def _by_base(self, bases: Iterable[int], sections: Sequence[tuple[str, bytes]]) -> tuple[int | None, bytes]:
+        """Return a pattern's own body: told apart from one of the bases, or alone where that isn't worth it."""
+        alone = pack(sections, NOTHING)
+        packed = [(base_no, pack(sections, replace(self.pattern(base_no), usual=""))) for base_no in bases]
+        best = min(packed, key=lambda item: len(item[1]), default=None)
+        return best if best is not None and len(best[1]) <= _WORTH * len(alone) else (None, alone)
+
+    def _bases(self, series_no: int, run_pass: str, outcome: str) -> list[int]:
+        """Return the newest pattern that stands alone of the series' device, and the newest of all devices."""
+        alone = PATTERNS.c.base_no.is_(None), PATTERNS.c.run_pass == run_pass, PATTERNS.c.outcome == outcome
+        newest = select(PATTERNS.c.pattern_no).where(*alone).order_by(PATTERNS.c.pattern_no.desc()).limit(1)
+        device_no = select(SERIES.c.device_no).where(SERIES.c.series_no == series_no).scalar_subquery()
+        of_device = newest.join(SERIES, PATTERNS.c.series_no == SERIES.c.series_no).where(
+            SERIES.c.device_no == device_no
+        )
+        found = self._connection.scalar(of_device), self._connection.scalar(newest)
+        return [number for number in dict.fromkeys(found) if number is not None]

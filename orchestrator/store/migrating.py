@@ -12,6 +12,8 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, sel
 
 from orchestrator.errors import StoreError
 from orchestrator.store.database import Database
+from orchestrator.store.sheets import watch_runs
+from orchestrator.store.tables import SHEETS
 
 #: Alembic's own table, under a name that can't be another program's in a shared database.
 VERSION_TABLE: Final = "benchfarm_schema"
@@ -56,6 +58,8 @@ class Migrations:
             if revision is not None and back_up is not None:
                 back_up(revision)
             self._upgrade(connection)
+            if inspect(connection).has_table(SHEETS.name):
+                watch_runs(connection)
             _check_references(connection, database.name)
 
     def _is_newest(self, connection: Connection, name: str) -> bool:

@@ -4,7 +4,8 @@ Two runs of a series print the same lines with other figures. A run is kept as i
 the sections of an earlier run: a section is the pattern's own, the pattern's with some tokens (figures, hashes, truth
 values) changed, stretches of the pattern's lines so changed with new lines between them, or its bytes compressed with
 the pattern as dictionary (RFC 1950's preset dictionary). Every byte comes back as it was; a digest over all sections is
-kept and checked. Nothing is ever derived from a pattern that isn't stored beside the runs that need it.
+kept and checked. A small binary section is its own bytes and the figures that the text before it said (see
+binary_figures.py). Nothing is ever derived from a pattern that isn't stored beside the runs that need it.
 
 The steps of one run of a series are much like those of the next: a pattern may know a run's steps, its *usual* ones,
 as dictionary for compressing others'.
@@ -24,6 +25,7 @@ from functools import cached_property
 from typing import Final
 
 from orchestrator.errors import StoreCorruptError
+from orchestrator.store.binary_figures import AS_PATTERN, in_form, may_repeat, repeated
 
 #: (name, content) in an order that is part of the run: documents first, then attachments.
 Sections = Sequence[tuple[str, bytes]]
@@ -32,11 +34,12 @@ _TOKEN: Final = re.compile(
     rb"(?<![0-9a-f])(?:[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9a-f])"
     rb"|true|false|null|-?[0-9]+(?:\.[0-9]+)?"
 )
-_SAME, _TOKENS, _BYTES, _LINES = "0", "1", "2", "3"
+_SAME, _TOKENS, _BYTES, _LINES, _BINARY, _PIECES = "0", "1", "2", "3", "4", "5"
 #: Places of the pattern at which a stretch of lines is looked for, at the most.
 _STARTS: Final = 400
 _OWN_NAMES: Final = "1"
 _END, _REFERENCE, _REFERENCE_POINT_0, _RAW = "b", "c", "d", "e"
+_PIECE: Final = re.compile(rb"[^,]*,|[^,]+\Z")
 _FIGURE: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?\Z")
 _TO_DIGITS: Final = str.maketrans(".-", "af")
 _FROM_DIGITS: Final = str.maketrans("af", ".-")
@@ -86,20 +89,20 @@ class Pattern:
             found = self.tokens[name] = _taken_apart(self.named[name])
         return found
 
-    def lines(self, name: str) -> tuple[list[bytes], list[Shape], dict[Shape, list[int]]]:
+    def lines(self, name: str, step: str) -> tuple[list[bytes], list[Shape], dict[Shape, list[int]]]:
         """Return a section's lines, what each is without its tokens, and where each such shape stands."""
-        found = self.known_lines.get(name)
+        found = self.known_lines.get((name, step))
         if found is None:
-            lines = self.named.get(name, b"").splitlines(keepends=True)
+            lines = _split(self.named.get(name, b""), step)
             shapes = [_shape(line) for line in lines]
             places: dict[Shape, list[int]] = {}
             for place, shape in enumerate(shapes):
                 places.setdefault(shape, []).append(place)
-            found = self.known_lines[name] = lines, shapes, places
+            found = self.known_lines[name, step] = lines, shapes, places
         return found
 
     @cached_property
-    def known_lines(self) -> dict[str, tuple[list[bytes], list[Shape], dict[Shape, list[int]]]]:
+    def known_lines(self) -> dict[tuple[str, str], tuple[list[bytes], list[Shape], dict[Shape, list[int]]]]:
         """The sections' lines, as they are asked for."""
         return {}
 
@@ -171,24 +174,39 @@ def _steps(sections: Sections, pattern: Pattern, known: Sequence[bytes]) -> tupl
         if changed is not None:
             steps.append(_TOKENS + changed)
             continue
-        by_lines, literal, further = _changed_lines(content, pattern, name, seen)
-        if len(by_lines) // 2 + len(literal) < len(_deflated(content, pattern.dictionary)):
-            steps.append(_LINES + by_lines)
-            contents.append(literal)
-            seen = further
-        else:
-            steps.append(_BYTES + _number(len(content)))
-            contents.append(content)
+        step, literal, seen = _shortest(content, pattern, name, seen)
+        steps.append(step)
+        contents.append(literal)
     return "".join(steps), b"".join(contents)
 
 
-def _changed_lines(
+def _shortest(
     content: bytes, pattern: Pattern, name: str, seen: dict[bytes, int]
 ) -> tuple[str, bytes, dict[bytes, int]]:
+    """Return a section that differs from the pattern's by more than tokens, as its step, its bytes and what is seen."""
+    # A document is one line; its pieces end with commas.
+    step = _LINES if b"\n" in content else _PIECES
+    by_lines, literal, further = _changed_lines(content, pattern, name, seen, step)
+    lines_bytes = len(by_lines) // 2 + len(literal)
+    if may_repeat(content):
+        places, own = repeated(content, seen, pattern.named.get(name, b""))
+        by_figures = _number(len(places)) + "".join(_number(value) for place in places for value in place)
+        by_figures += _number(len(own) - sum(before for before, _, _ in places))
+        # The places are the same in each run of a series, so that the pattern's usual steps take most of their space.
+        if len(by_figures) // 4 + len(own) < lines_bytes:
+            return _BINARY + by_figures, own, seen
+    if lines_bytes < len(_deflated(content, pattern.dictionary)):
+        return step + by_lines, literal, further
+    return _BYTES + _number(len(content)), content, seen
+
+
+def _changed_lines(
+    content: bytes, pattern: Pattern, name: str, seen: dict[bytes, int], step: str
+) -> tuple[str, bytes, dict[bytes, int]]:
     """Return a section as stretches of the pattern's lines with other tokens, the lines between them, what is seen."""
-    lines, seen = content.splitlines(keepends=True), dict(seen)
+    lines, seen = _split(content, step), dict(seen)
     shapes = [_shape(line) for line in lines]
-    others, other_shapes, places = pattern.lines(name)
+    others, other_shapes, places = pattern.lines(name, step)
     steps: list[str] = []
     literal: list[bytes] = []
     at = count = 0
@@ -213,6 +231,11 @@ def _changed_lines(
             literal.append(stretch)
         at += length
     return _number(count) + "".join(steps), b"".join(literal), seen
+
+
+def _split(content: bytes, step: str) -> list[bytes]:
+    """Return lines, or for pieces what ends with a comma, each with its end."""
+    return content.splitlines(keepends=True) if step == _LINES else _PIECE.findall(content)
 
 
 def _shape(line: bytes) -> Shape:
@@ -270,28 +293,52 @@ def _read(
             return
         step = steps.take()
         if step == _SAME:
-            yield name, pattern.named[name]
-        elif step == _LINES:
-            lines, stretches = pattern.lines(name)[0], []
-            for _ in range(steps.number()):
-                length = steps.number()
-                if length:
-                    start = steps.number()
-                    other = _taken_apart(b"".join(lines[start : start + length]))
-                    stretches.append(steps.with_changed_tokens(other, seen))
-                else:
-                    size = steps.number()
-                    stretches.append(contents[at : at + size])
-                    at += size
-            yield name, b"".join(stretches)
+            content, size = pattern.named[name], 0
         elif step == _TOKENS:
-            yield name, steps.with_changed_tokens(pattern.taken_apart(name), seen)
+            content, size = steps.with_changed_tokens(pattern.taken_apart(name), seen), 0
+        elif step in (_LINES, _PIECES):
+            content, size = _read_lines(steps, pattern.lines(name, step)[0], contents[at:], seen)
+        elif step == _BINARY:
+            content, size = _read_figures(steps, pattern.named.get(name, b""), contents[at:], seen)
         else:
-            length = steps.number()
-            if at + length > len(contents):
-                raise ValueError("bytes are missing")
-            yield name, contents[at : at + length]
-            at += length
+            size = steps.number()
+            content = _taken(contents[at:], 0, size)
+        at += size
+        yield name, content
+
+
+def _read_lines(steps: _Steps, lines: list[bytes], literal: bytes, seen: list[bytes]) -> tuple[bytes, int]:
+    """Return a section of stretches of lines, and how many of the literal bytes it took."""
+    stretches, at = [], 0
+    for _ in range(steps.number()):
+        length = steps.number()
+        if length:
+            start = steps.number()
+            other = _taken_apart(b"".join(lines[start : start + length]))
+            stretches.append(steps.with_changed_tokens(other, seen))
+        else:
+            size = steps.number()
+            stretches.append(_taken(literal, at, size))
+            at += size
+    return b"".join(stretches), at
+
+
+def _read_figures(steps: _Steps, pattern: bytes, literal: bytes, seen: list[bytes]) -> tuple[bytes, int]:
+    """Return a binary section that repeats figures, and how many of the literal bytes it took."""
+    content, at = bytearray(), 0
+    for _ in range(steps.number()):
+        before, form, number = steps.number(), steps.number(), steps.number()
+        content += _taken(literal, at, before)
+        at += before
+        content += _taken(pattern, len(content), number) if form == AS_PATTERN else in_form(seen[number], form)
+    tail = steps.number()
+    return bytes(content + _taken(literal, at, tail)), at + tail
+
+
+def _taken(literal: bytes, at: int, size: int) -> bytes:
+    if at + size > len(literal):
+        raise ValueError("bytes are missing")
+    return literal[at : at + size]
 
 
 def _changed_tokens(content: bytes, other: tuple[list[bytes], list[bytes]], seen: dict[bytes, int]) -> str | None:

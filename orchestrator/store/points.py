@@ -1,29 +1,44 @@
-"""The figures of many nights, read from indexes and without documents."""
+"""The figures of many nights, read from sheets and indexes and without documents."""
 
 from __future__ import annotations
 
 import json
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Integer, Select, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 from sqlalchemy.dialects import postgresql
 
 from orchestrator.records.history import CampaignSketch, Contents, Points, SeriesSketch
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
-from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Case, Pass
+from orchestrator.records.workload import Case
 from orchestrator.store.registry import pages, read_cases
-from orchestrator.store.tables import CAMPAIGNS, CASES, CONTENTS, DEVICES, RUNS, SERIES
+from orchestrator.store.sheets import figures_of_runs, unpack_sheet
+from orchestrator.store.tables import CAMPAIGNS, CASES, CONTENTS, DEVICES, RUNS, SERIES, SHEETS
 
-_Columns: TypeAlias = "tuple[array[Any], ...]"
 #: Cases up to which their own index is asked; beyond it, reading whole nights takes less.
 _FEW_CASES: Final = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """Figures by the numbers that the database knows things by, as columns of equal length."""
+
+    series_no: NDArray[np.int64]
+    contents_no: NDArray[np.int64]
+    latency_us: NDArray[np.float64]
+    trusted: NDArray[np.int64]
+    campaign_no: NDArray[np.int64]
+
+    def where(self, kept: NDArray[np.bool_]) -> _Figures:
+        """Return some of them."""
+        return _Figures(*(getattr(self, item.name)[kept] for item in fields(self)))
 
 
 def read_points(connection: Connection, *, since: datetime | None, series_keys: Sequence[SeriesKey]) -> Points:
@@ -34,46 +49,58 @@ def read_points(connection: Connection, *, since: datetime | None, series_keys: 
     campaigns = connection.execute(query.order_by(CAMPAIGNS.c.created_at, CAMPAIGNS.c.campaign_no)).all()
     campaign_nos = [row.campaign_no for row in campaigns]
     series = _series(connection, series_keys)
-    chosen = [CASES.c.series_no.in_(page) for page in pages(list(series))] if series_keys else []
-    cases = _fetched(connection, (_CASE_NUMBERS.where(condition) for condition in chosen), "qqq")
-    in_nights = RUNS.c.campaign_no.in_
-    if series_keys and len(cases[0]) <= _FEW_CASES:
+    cases: list[int] = []
+    for page in pages(list(series)) if series_keys else ():
+        cases += connection.scalars(select(CASES.c.case_no).where(CASES.c.series_no.in_(page)))
+    if series_keys and len(cases) <= _FEW_CASES:
         # There are a few hundred campaigns in a year, of which the index by case asks no more than each case has.
-        in_time = in_nights(campaign_nos)
-        of_cases = [RUNS.c.case_no.in_(page) for page in pages(cases[0])]
-        conditions = of_cases if since is None else [condition & in_time for condition in of_cases]
+        in_time = RUNS.c.campaign_no.in_(campaign_nos)
+        of_cases = [RUNS.c.case_no.in_(page) for page in pages(cases)]
+        parts = [_of_runs(connection, item if since is None else item & in_time) for item in of_cases]
     else:
-        conditions = [in_nights(page) for page in pages(campaign_nos)]
-    packed, latency_us = _fetched(connection, map(_figures, conditions), "qd")
-    marks = np.frombuffer(packed, dtype=np.int64) if packed else np.empty(0, np.int64)
-    if not series_keys and marks.size:
-        seen = CASES.c.case_no.between(int(marks.min() >> _CASE_BITS), int(marks.max() >> _CASE_BITS))
-        cases = _fetched(connection, [_CASE_NUMBERS.where(seen)], "qqq")
-    return _points(connection, series, cases, (marks, latency_us), campaigns)
+        parts = list(_of_nights(connection, campaign_nos))
+    return _points(connection, series, _joined(parts), campaigns)
 
 
-#: A point's case, campaign and mark are read as one number: a Python object less for each takes half the time.
-_CASE_BITS: Final = 32
-_CASE_NUMBERS: Final = select(CASES.c.case_no, CASES.c.series_no, CASES.c.contents_no)
+def _of_nights(connection: Connection, campaign_nos: Sequence[int]) -> Iterator[_Figures]:
+    """Yield the figures of campaigns: from their sheets, and from the runs of those that have none."""
+    without = set(campaign_nos)
+    for page in pages(campaign_nos):
+        for campaign_no, body in connection.execute(select(SHEETS).where(SHEETS.c.campaign_no.in_(page))):
+            without.discard(campaign_no)
+            sheet = unpack_sheet(bytes(body), where=f"campaign number {campaign_no}")
+            at = np.full(sheet.series_no.size, campaign_no, dtype=np.int64)
+            yield _Figures(sheet.series_no, sheet.contents_no, sheet.latency_us, sheet.trusted, at)
+    for page in pages(sorted(without)):
+        yield _of_runs(connection, RUNS.c.campaign_no.in_(page))
+
+
+def _of_runs(connection: Connection, chosen: ColumnElement[bool]) -> _Figures:
+    """Return the figures of some runs."""
+    columns = _fetched(connection, figures_of_runs().where(chosen), "qqdqq")
+    series_no, contents_no, trusted, campaign_no = (
+        np.frombuffer(columns[place], dtype=np.int64) for place in (0, 1, 3, 4)
+    )
+    return _Figures(series_no, contents_no, np.frombuffer(columns[2], dtype=np.float64), trusted, campaign_no)
+
+
+def _joined(parts: Sequence[_Figures]) -> _Figures:
+    columns = []
+    for item in fields(_Figures):
+        kind = np.float64 if item.name == "latency_us" else np.int64
+        columns.append(np.concatenate([np.empty(0, kind), *(getattr(part, item.name) for part in parts)]))
+    return _Figures(*columns)
 
 
 def _points(
-    connection: Connection,
-    series: dict[int, SeriesSketch],
-    cases: _Columns,
-    figures: tuple[NDArray[np.int64], array[float]],
-    campaigns: Sequence[Any],
+    connection: Connection, series: dict[int, SeriesSketch], figures: _Figures, campaigns: Sequence[Any]
 ) -> Points:
     contents = _contents(connection)
-    marks, latency_us = figures
-    case, campaign, trusted = marks >> _CASE_BITS, (marks & (2**_CASE_BITS - 1)) >> 1, marks & 1
-    series_at = _looked_up(case, cases[0], _places(cases[1], list(series)))
+    series_at = _places(figures.series_no, list(series))
     kept = series_at >= 0
     if not kept.all():
         # Whole nights were read where some series were asked for.
-        case, campaign, trusted, series_at = case[kept], campaign[kept], trusted[kept], series_at[kept]
-        latency_us = array("d", np.asarray(latency_us)[kept].tobytes())
-    campaign_nos = [row.campaign_no for row in campaigns]
+        figures, series_at = figures.where(kept), series_at[kept]
     return Points(
         series=tuple(series.values()),
         contents=tuple(contents.values()),
@@ -81,26 +108,18 @@ def _points(
             CampaignSketch(campaign_id=CampaignId(row.campaign_id), created_at=row.created_at) for row in campaigns
         ),
         series_at=array("q", series_at.tobytes()),
-        contents_at=array("q", _looked_up(case, cases[0], _places(cases[2], list(contents))).tobytes()),
-        campaign_at=array("q", _looked_up(campaign, campaign_nos, np.arange(len(campaign_nos))).tobytes()),
-        latency_us=latency_us,
-        trusted=array("q", trusted.tobytes()),
+        contents_at=array("q", _places(figures.contents_no, list(contents)).tobytes()),
+        campaign_at=array("q", _places(figures.campaign_no, [row.campaign_no for row in campaigns]).tobytes()),
+        latency_us=array("d", figures.latency_us.tobytes()),
+        trusted=array("q", figures.trusted.tobytes()),
     )
 
 
-def _places(numbers: Sequence[int], known: Sequence[int]) -> NDArray[np.int64]:
-    """Return the place of each number among those known."""
-    return _looked_up(np.asarray(numbers, dtype=np.int64), known, np.arange(len(known)))
-
-
-def _looked_up(numbers: NDArray[np.int64], keys: Sequence[int], values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the value of each number's key, -1 for a number that is no key."""
-    ordered = np.asarray(keys, dtype=np.int64)
-    if not ordered.size or not numbers.size:
-        return np.full(numbers.shape, -1, dtype=np.int64)
-    order = np.argsort(ordered)
-    place = np.minimum(np.searchsorted(ordered[order], numbers), ordered.size - 1)
-    return np.where(ordered[order][place] == numbers, values[order][place], -1)
+def _places(numbers: NDArray[np.int64], known: Sequence[int]) -> NDArray[np.int64]:
+    """Return the place of each number among those known, -1 for one that isn't."""
+    place_of = np.full(max(known, default=0) + 2, -1, dtype=np.int64)
+    place_of[np.asarray(known, dtype=np.int64)] = np.arange(len(known))
+    return place_of[np.clip(numbers, 0, place_of.size - 1)]
 
 
 def _series(connection: Connection, series_keys: Sequence[SeriesKey]) -> dict[int, SeriesSketch]:
@@ -132,44 +151,26 @@ def _contents(connection: Connection) -> dict[int, Contents]:
     }
 
 
-def _figures(chosen: ColumnElement[bool]) -> Select[Any]:
-    return select(
-        (
-            RUNS.c.case_no * 2**_CASE_BITS
-            + RUNS.c.campaign_no * 2
-            + cast(RUNS.c.quality == Quality.TRUSTED.value, Integer)
-        ).label("mark"),
-        RUNS.c.latency_us,
-    ).where(
-        RUNS.c.run_pass == Pass.TIMING.value,
-        chosen,
-        RUNS.c.quality != Quality.REJECTED.value,
-        RUNS.c.latency_us.is_not(None),
-        RUNS.c.latency_us > 0,
-    )
-
-
-def _fetched(connection: Connection, queries: Iterable[Select[Any]], typecodes: str) -> _Columns:
-    """Return the columns of some questions' answers, put together."""
-    columns: _Columns = tuple(array(typecode) for typecode in typecodes)
-    for query in queries:
-        if connection.dialect.name == "postgresql":
-            _extend_packed(connection, query, columns)
-            continue
-        # Straight from the driver: a Row for each of a million rows would take as long as reading them.
-        compiled = query.compile(connection, compile_kwargs={"literal_binds": True})
-        cursor = connection.connection.cursor()
-        try:
-            cursor.execute(str(compiled))
-            while page := cursor.fetchmany(50_000):
-                for column, part in zip(columns, zip(*page, strict=True), strict=True):
-                    column.extend(part)
-        finally:
-            cursor.close()
+def _fetched(connection: Connection, query: Select[Any], typecodes: str) -> tuple[array[Any], ...]:
+    """Return the columns of a question's answer."""
+    columns = tuple(array(typecode) for typecode in typecodes)
+    if connection.dialect.name == "postgresql":
+        _extend_packed(connection, query, columns)
+        return columns
+    # Straight from the driver: a Row for each of many runs would take as long as reading them.
+    compiled = query.compile(connection, compile_kwargs={"literal_binds": True})
+    cursor = connection.connection.cursor()
+    try:
+        cursor.execute(str(compiled))
+        while page := cursor.fetchmany(50_000):
+            for column, part in zip(columns, zip(*page, strict=True), strict=True):
+                column.extend(part)
+    finally:
+        cursor.close()
     return columns
 
 
-def _extend_packed(connection: Connection, query: Select[Any], columns: _Columns) -> None:
+def _extend_packed(connection: Connection, query: Select[Any], columns: tuple[array[Any], ...]) -> None:
     """Have PostgreSQL join each column to one value: a row for each run takes longer to read than to find."""
     inner = query.subquery()
     empty = func.decode("", "hex")

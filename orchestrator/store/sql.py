@@ -38,6 +38,7 @@ from orchestrator.store.registry import (
     read_plan,
 )
 from orchestrator.store.run_rows import append_run, read_attachments, read_runs, replace_reading
+from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
 from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, MODELS, PLANS, RUNS, SERIES, SKIPS
 
 
@@ -79,6 +80,7 @@ class SqlStore:
                 keep_named(connection, BUILDS, row)
             campaign_no = insert_numbered(connection, CAMPAIGNS, rows.campaign_to_row(campaign))
             insert_plan(connection, campaign_no, campaign)
+            keep_sheets(connection, without_sheet(connection, MADE_UP))
 
     def amend_campaign(
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
@@ -120,6 +122,8 @@ class SqlStore:
             )
             if changed.rowcount == 0:
                 raise admission.no_campaign(campaign_id)
+            if status is not CampaignStatus.RUNNING:
+                keep_sheets(connection, without_sheet(connection, MADE_UP))
 
     def append_run(self, run: RunRecord) -> bool:
         """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already.

@@ -188,6 +188,8 @@ SUMMARY_COLUMNS = (
     Column("delegate_truth", Text),
 )
 
+_IS_ALONE = text("base_no IS NULL")
+
 #: Sections of a run from which later runs of its series are told apart (see packing.py).
 PATTERNS = Table(
     "patterns",
@@ -196,10 +198,14 @@ PATTERNS = Table(
     Column("series_no", BigInteger, ForeignKey("series.series_no"), nullable=False),
     Column("run_pass", Text, nullable=False),
     Column("outcome", Text, nullable=False),
+    # Of another series; what its own body is told apart from. A base has none itself.
+    Column("base_no", BigInteger, ForeignKey("patterns.pattern_no")),
     Column("body", LargeBinary, nullable=False),
     # The steps of the first run that was told apart from it (see packing.py); NULL until there is one.
     Column("usual", Text),
     Index("ix_patterns_series", "series_no", "run_pass", "outcome", "pattern_no"),
+    # What may be a base.
+    Index("ix_patterns_alone", "run_pass", "outcome", "pattern_no", sqlite_where=_IS_ALONE, postgresql_where=_IS_ALONE),
     sqlite_autoincrement=True,
 )
 
@@ -230,11 +236,19 @@ RUNS = Table(
     # One case over time; a few hundred figures are then read from their rows.
     UniqueConstraint("case_no", "run_pass", "campaign_no", "invocation"),
     ForeignKeyConstraint(["case_no", "is_virtual"], ["cases.case_no", "cases.is_virtual"]),
-    # One night over all series, answered from this index alone.
-    Index("ix_runs_night", "campaign_no", "run_pass", "case_no", "quality", "latency_us"),
+    Index("ix_runs_campaign_no", "campaign_no"),
     # A campaign's progress without reading its runs: all of them, less these few.
     Index("ix_runs_unfit", "campaign_no", sqlite_where=_IS_UNFIT, postgresql_where=_IS_UNFIT),
     sqlite_autoincrement=True,
+)
+
+#: The timing figures of a campaign that isn't running, as sheets.py packs them: derived from its runs, and gone as soon
+#: as one of them changes (the triggers are in sheets.py). A campaign without a sheet is read from its runs.
+SHEETS = Table(
+    "sheets",
+    METADATA,
+    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
 )
 
 #: Which findings a run has; message and evidence are in the run's verdict.

@@ -93,7 +93,7 @@ def test_any_run_comes_back_equal(store: Store, samples, drawn: RunRecord) -> No
         case=case,
         invocation=abs(drawn.invocation) % 2**31,
         is_virtual=False,
-        duration_s=drawn.duration_s if math.isfinite(drawn.duration_s) else 1.0,
+        duration_s=float(drawn.duration_s) if math.isfinite(drawn.duration_s) else 1.0,
         exit_code=None if drawn.exit_code is None else drawn.exit_code % 2**32,
     )
 

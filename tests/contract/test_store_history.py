@@ -6,6 +6,7 @@ import dataclasses
 from datetime import date, timedelta
 
 from orchestrator.ports import Store
+from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
 from orchestrator.records.identity import BuildSha, CampaignId, RunId
 from orchestrator.records.run import Outcome
@@ -78,6 +79,31 @@ def test_points_can_be_asked_for_by_time_and_series(store: Store, samples) -> No
     assert len(store.points(since=since).latency_us) == 6
     assert [item.campaign_id for item in store.points(since=since).campaigns] == ["night-1", "night-2"]
     assert points(store.points(since=since + timedelta(days=9))) == []
+
+
+def test_points_follow_every_change_of_a_campaign_that_ended(store: Store, samples) -> None:
+    fill(store, samples, nights=2)
+    last = CampaignId("night-1")
+    for night in ("night-0", last):
+        store.set_status(CampaignId(night), CampaignStatus.FINISHED, samples.campaign().created_at)
+    before = points(store.points())
+
+    store.append_run(samples.run(9, campaign_id=last, run_id=RunId("late"), report=samples.report(77.0)))
+    four = samples.case().series_key
+    assert points(store.points()) == sorted([*before, (last, four, 77.0, 0)])
+
+    store.set_status(last, CampaignStatus.FINISHED, samples.campaign().created_at)
+    assert points(store.points()) == sorted([*before, (last, four, 77.0, 0)])
+    for quality, mark in ((Quality.TRUSTED, [1]), (Quality.REJECTED, [])):
+        store.replace_reading(
+            RunId("late"),
+            report=samples.report(78.0),
+            outcome=Outcome.COMPLETED,
+            reason_code="",
+            reason="",
+            verdict=QualityVerdict(quality=quality),
+        )
+        assert points(store.points()) == sorted([*before, *((last, four, 78.0, trusted) for trusted in mark)])
 
 
 def test_a_series_goes_on_under_another_build(store: Store, samples) -> None:

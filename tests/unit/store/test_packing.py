@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,3 +112,50 @@ def test_usual_steps_make_a_body_smaller_and_are_needed_to_read_it() -> None:
     assert unpack(body, known, where="run") == runs[2]
     with pytest.raises(StoreCorruptError, match="usual"):
         unpack(body, alone, where="run")
+
+
+def test_a_result_file_costs_what_its_run_has_not_said() -> None:
+    def run(*figures: int) -> list[tuple[str, bytes]]:
+        text = b"".join(b"line=%d\n" % figure for figure in figures)
+        result = b"".join(bytes([8 * place + 5]) + struct.pack("<f", us / 1000) for place, us in enumerate(figures))
+        return [("stdout", text), ("result.pb", result)]
+
+    first, second, third = (run(*range(start, start + 700, 59)) for start in (2997, 3015, 2891))
+    pattern = Pattern(first, usual_steps(second, Pattern(first)))
+    text_alone = Pattern(first[:1], usual_steps(second[:1], Pattern(first[:1])))
+
+    body = pack(third, pattern)
+
+    assert unpack(body, pattern, where="here") == third
+    assert len(body) - len(pack(third[:1], text_alone)) < len(third[1][1]) / 4
+
+
+def test_a_document_whose_parts_changed_places_costs_little() -> None:
+    def document(*lines: str) -> bytes:
+        return ('{"outcome":"ok","median_us":3013.0,"lines":["' + '","'.join(lines) + '"],"label":""}').encode()
+
+    long = [f"line {word} of a delegate that says much" for word in ("one", "two", "three", "four")]
+    pattern = Pattern([("report", document(*long))])
+    other = [("report", document(*long[::-1]))]
+
+    assert unpack(pack(other, pattern), pattern, where="here") == other
+    assert len(pack(other, pattern)) < 40
+
+
+def test_a_body_of_the_version_before_is_read() -> None:
+    base = [
+        ("document:command", b"./benchmark_model --runs=50"),
+        ("document:report", b'{"outcome":"ok","median_us":3013.0,"lines":["a","b"]}'),
+        ("attachment:stdout", b"first=3087 curr=3014\nmin=2997\nextra\n"),
+        ("attachment:result.pb", b"\x12\x07\r\x10\xa2A@\x10\xcb\x02"),
+    ]
+    body = bytes.fromhex(
+        "2d656753958a4ce718002d62f42a10c36b85a181819e2992154940f944242b2c0de1569873e5a5962b8054c2ec3204d9a200b2e50c1300"
+    )
+
+    assert unpack(body, Pattern(base), known=[b"3100.5"], where="here") == [
+        base[0],
+        ("document:report", b'{"outcome":"ok","median_us":3100.5,"lines":["b","a"]}'),
+        ("attachment:stdout", b"first=3091 curr=3017\nnew line\nmin=2991\n"),
+        ("attachment:result.pb", b"\x12\x07\r\x20\xa2A@\x10\xcc\x02"),
+    ]

@@ -157,7 +157,7 @@ def _fill_runs() -> None:
     old = _table("old_runs", *same, *_OLD[1:], command=AnyText(), run_id=AnyText(), started_at=UtcTime())
     cases = _table("cases", "case_no", "series_no")
     new = _table("runs", *same, "pattern_no", run_id=ContentKey(), started_at=CompactTime(), body=sa.LargeBinary())
-    packer = bodies.Packer(connection)
+    packer = bodies.Packer(connection, has_bases=False)
     numbers = list(connection.execute(sa.select(old.c.run_no).order_by(old.c.run_no)).scalars())
     for start in range(0, len(numbers), _PAGE):
         page = numbers[start : start + _PAGE]
