@@ -10,6 +10,7 @@ from typing import Final
 from orchestrator.analysis.comparison import ABSOLUTE, Comparison, FailOn, compare_sides, is_failure
 from orchestrator.analysis.matching import Axis, Fact, Measured, Rule, measured_cases
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.compared_pages import comparison_html, default_path
 from orchestrator.cli.files import check_writable, write_file
 from orchestrator.cli.result import CommandResult, to_json
 from orchestrator.cli.stored import find_campaign
@@ -21,7 +22,7 @@ from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Case
 from orchestrator.report import comparisons
 
-FORMATS: Final = ("text", "markdown", "json", "junit", "github")
+FORMATS: Final = ("text", "markdown", "json", "junit", "github", "html")
 _SHORTEST_SHA: Final = 4
 #: What a configuration is chosen by, and which fact that frees; any other name is a flag's.
 _CONFIG_KEYS: Final[Mapping[str, tuple[Fact, Callable[[Case], str]]]] = {
@@ -76,11 +77,11 @@ def compare(settings: Settings, request: CompareRequest, output: Output) -> Comm
             if pair is not None:
                 from orchestrator.cli.pairing import pair_comparison
 
-                return rendered(pair_comparison(farm, pair), output)
+                return rendered(farm, pair_comparison(farm, pair), output)
             comparison = _between_campaigns(farm, request.sides, rule)
         else:
             comparison = _within_campaigns(farm, request, rule)
-    return rendered(comparison, output)
+        return rendered(farm, comparison, output)
 
 
 def rule_of(request: CompareRequest) -> Rule:
@@ -117,6 +118,7 @@ def share_of(text: str, option: str, *, least: float = 0.0, most: float = 1.0) -
 
 
 def rendered(
+    farm: Farm,
     comparison: Comparison,
     output: Output,
     *,
@@ -124,7 +126,10 @@ def rendered(
     lines: Sequence[str] = (),
     is_incomplete: bool = False,
 ) -> CommandResult:
-    """Return a comparison in the wanted form; ``further`` goes to the JSON, ``lines`` to the text beside it."""
+    """Return a comparison in the wanted form; ``further`` goes to the JSON, ``lines`` to the text beside it.
+
+    HTML goes to a file: the one that is named, else one in the data folder's ``reports``.
+    """
     fail_on = FailOn(output.fail_on)
     data = {**comparisons.to_data(comparison), **(further or {})}
     fails = is_failure(comparison, fail_on) or (is_incomplete and fail_on is not FailOn.NEVER)
@@ -135,11 +140,15 @@ def rendered(
         "json": lambda: to_json(data),
         "junit": lambda: comparisons.to_junit(comparison, fail_on=fail_on),
         "github": lambda: comparisons.to_github(comparison, fail_on=fail_on),
+        "html": lambda: comparison_html(farm, comparison),
     }[output.form]()
-    if output.out is not None:
-        write_file(output.out, text if text.endswith("\n") else text + "\n")
-        text = "\n".join([comparisons.summary_line(comparison), *lines, str(output.out)])
-        data["path"] = output.out
+    out = output.out
+    if output.form == "html" and out is None:
+        out = default_path(farm.settings, comparison)
+    if out is not None:
+        write_file(out, text if text.endswith("\n") else text + "\n")
+        text = "\n".join([comparisons.summary_line(comparison), *lines, str(out)])
+        data["path"] = out
     return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import textwrap
 from collections.abc import Mapping
 from typing import Final
 from xml.etree import ElementTree
@@ -11,12 +13,13 @@ from orchestrator.analysis.comparison import ComparedCase, Comparison, FailOn, O
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.report.escapes import markdown_text, visible
+from orchestrator.report.matrix import OWN_FIGURE
 from orchestrator.units import format_latency, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _UNKNOWN: Final = "---"
 #: In which order people want to see them.
-_ORDER: Final = (
+WORST_FIRST: Final = (
     ComparisonOutcome.SLOWER,
     ComparisonOutcome.FASTER,
     ComparisonOutcome.INCONCLUSIVE,
@@ -24,6 +27,8 @@ _ORDER: Final = (
     ComparisonOutcome.SAME,
 )
 _VIRTUAL_NOTE: Final = "Figures of virtual phones are computed; they are no measurement."
+TERMINAL_WIDTH: Final = 80
+_VERDICT_WIDTH: Final = 14
 _HEADERS: Final = ("verdict", "case", "baseline", "candidate", "change", "interval", "detectable", "runs")
 
 
@@ -46,7 +51,7 @@ def detectable_text(verdict: ComparisonVerdict) -> str:
 
 def summary_line(comparison: Comparison) -> str:
     """Return the whole in one sentence."""
-    counts = ", ".join(f"{count} {outcome}" for outcome in _ORDER if (count := comparison.counts[outcome]))
+    counts = ", ".join(f"{count} {outcome}" for outcome in WORST_FIRST if (count := comparison.counts[outcome]))
     overall = comparison.overall
     if overall is None:
         return f"{counts or 'no case'}: nothing could be compared"
@@ -57,26 +62,50 @@ def summary_line(comparison: Comparison) -> str:
 
 def to_text(comparison: Comparison) -> str:
     """Return the comparison for a terminal; no line break at the end."""
-    rows = [_cells(row) for row in _sorted(comparison)]
-    lines = [*_head(comparison), ""]
-    if rows:
-        widths = [max(len(cells[column]) for cells in (_HEADERS, *rows)) for column in range(len(_HEADERS))]
-        lines += [
-            "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-            for cells in (_HEADERS, *rows)
-        ]
-        lines.append("")
-    for row in _sorted(comparison):
-        lines += [f"{visible(row.title)}: {visible(reason)}" for reason in row.verdict.reasons]
-    lines += _rest(comparison)
+    lines = [*(line for text in _head(comparison) for line in wrapped(text)), ""]
+    for row in worst_first(comparison):
+        lines += [*_case_lines(row), ""]
+    lines += [line for text in _rest(comparison) for line in wrapped(text)]
     return "\n".join(lines).rstrip("\n")
+
+
+def _case_lines(row: ComparedCase) -> list[str]:
+    """Return a case in lines of a terminal's usual width: the verdict with its figures, the case, what to know."""
+    verdict = row.verdict
+    mark = " [virtual]" if row.is_virtual else ""
+    lines = [f"{verdict.outcome.value.upper():<{_VERDICT_WIDTH}}{visible(row.title)}{mark}"]
+    if verdict.ratio is not None:
+        figures = [f"{change_text(verdict.ratio)}"]
+        figures += [f"({interval_text(verdict)})"] if verdict.low is not None else []
+        lines.append(
+            f"{'':<{_VERDICT_WIDTH}}time {' '.join(figures)}, {_figure(row.baseline)} -> {_figure(row.candidate)}"
+        )
+        seen = f", detectable {detectable_text(verdict)}" if verdict.detectable is not None else ""
+        lines.append(f"{'':<{_VERDICT_WIDTH}}runs {runs_text(verdict)}{seen}")
+    indent = " " * _VERDICT_WIDTH
+    return [
+        *(part for line in lines for part in wrapped(line, following=indent)),
+        *(part for reason in verdict.reasons for part in wrapped(indent + visible(reason), following=indent)),
+    ]
+
+
+def wrapped(line: str, *, following: str = "") -> list[str]:
+    """Return a line in pieces of a terminal's usual width; a word that is longer stays whole."""
+    return textwrap.wrap(
+        line,
+        TERMINAL_WIDTH,
+        subsequent_indent=following,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    ) or [""]
 
 
 def to_markdown(comparison: Comparison) -> str:
     """Return the comparison for a comment on a pull request."""
     head = [markdown_text(line) for line in _head(comparison)]
     lines = [f"### {head[0]}", "", *(f"{line}  " for line in head[1:]), ""]
-    rows = _sorted(comparison)
+    rows = worst_first(comparison)
     if rows:
         lines += [f"| {' | '.join(_HEADERS)} |", "|---|---|--:|--:|--:|---|--:|--:|"]
         for row in rows:
@@ -96,7 +125,7 @@ def to_markdown(comparison: Comparison) -> str:
 def to_github(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
     """Return workflow commands, which GitHub shows as annotations: errors for what fails, warnings for doubt."""
     lines = []
-    for row in _sorted(comparison):
+    for row in worst_first(comparison):
         level = _github_level(row.verdict.outcome, fail_on)
         if not level:
             continue
@@ -116,7 +145,7 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
     properties = ElementTree.SubElement(suite, "properties")
     for key, value in _properties(comparison).items():
         ElementTree.SubElement(properties, "property", name=key, value=_xml_text(value))
-    for row in _sorted(comparison):
+    for row in worst_first(comparison):
         counts["tests"] += 1
         virtual = " [virtual]" if row.is_virtual else ""
         label = row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}"
@@ -168,7 +197,7 @@ def to_data(comparison: Comparison) -> dict[str, object]:
                 "baseline": _side_data(row.baseline),
                 "candidate": _side_data(row.candidate),
             }
-            for row in _sorted(comparison)
+            for row in worst_first(comparison)
         ],
         "only_baseline": comparison.only_baseline,
         "only_candidate": comparison.only_candidate,
@@ -198,8 +227,19 @@ def _side_data(item: Measured) -> dict[str, object]:
     }
 
 
-def _sorted(comparison: Comparison) -> list[ComparedCase]:
-    return sorted(comparison.rows, key=lambda row: (_ORDER.index(row.verdict.outcome), row.title))
+def worst_first(comparison: Comparison) -> list[ComparedCase]:
+    """Return the cases as people want to see them: by verdict, and of each verdict the largest change first."""
+
+    def size(row: ComparedCase) -> float:
+        return -abs(math.log(row.verdict.ratio)) if row.verdict.ratio else 0.0
+
+    return sorted(comparison.rows, key=lambda row: (WORST_FIRST.index(row.verdict.outcome), size(row), row.title))
+
+
+def runs_text(verdict: ComparisonVerdict) -> str:
+    """Return how many runs a verdict rests on: ``10 / 10`` of baseline and candidate, ``12 pairs``."""
+    is_paired = verdict.method.startswith("paired")
+    return f"{verdict.counts[0]} pairs" if is_paired else f"{verdict.counts[0]} / {verdict.counts[1]}"
 
 
 def _head(comparison: Comparison) -> list[str]:
@@ -234,16 +274,14 @@ def _cells(row: ComparedCase) -> tuple[str, ...]:
         change_text(verdict.ratio),
         interval_text(verdict),
         detectable_text(verdict),
-        f"{verdict.counts[0]} / {verdict.counts[1]}" if not verdict.method.startswith("paired") else _pairs(verdict),
+        runs_text(verdict),
     )
 
 
-def _pairs(verdict: ComparisonVerdict) -> str:
-    return f"{verdict.counts[0]} pairs"
-
-
 def _figure(item: Measured) -> str:
-    return format_latency(item.result.summary.median_us) if item.result.summary is not None else _UNKNOWN
+    """Return a side's figure; none where it isn't one of what was asked for."""
+    has_own = item.result.status in OWN_FIGURE and item.result.summary is not None
+    return format_latency(item.result.summary.median_us) if has_own and item.result.summary is not None else _UNKNOWN
 
 
 def _sentence(row: ComparedCase) -> str:

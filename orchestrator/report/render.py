@@ -48,7 +48,7 @@ from orchestrator.units import US_PER_MS, format_bytes, format_duration, format_
 #: they are folded into the page and unfolded when they are looked at.
 _LAID_OUT_CASES: Final = 60
 #: Cases whose evidence is folded together: enough for it to fold well, few enough to unfold at once.
-_EVIDENCE_SIZE: Final = 25
+EVIDENCE_SIZE: Final = 25
 _AS_MEANT: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNTIMED})
 _SHOWN_CASES: Final = 8
 _MOST_TROUBLED: Final = 200
@@ -95,8 +95,8 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     evidence = list(case_evidence(data.results, decimals))
     if not is_laid_out:
         folds |= {
-            f"evidence-{place}": pack(evidence[place * _EVIDENCE_SIZE : (place + 1) * _EVIDENCE_SIZE])
-            for place in range(-(-len(evidence) // _EVIDENCE_SIZE))
+            f"evidence-{place}": pack(evidence[place * EVIDENCE_SIZE : (place + 1) * EVIDENCE_SIZE])
+            for place in range(-(-len(evidence) // EVIDENCE_SIZE))
         }
     if charts and not library:
         folds["vega"] = packed_runtime(cache_folder)
@@ -124,7 +124,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
             evidence=[(row, Markup(html)) for row, (_, html) in zip(data.results, evidence, strict=True)]  # noqa: S704
             if is_laid_out
             else [],
-            settings={"evidence_size": _EVIDENCE_SIZE},
+            settings={"evidence_size": EVIDENCE_SIZE},
             folds=folds,
             modes=sorted({row.case.process_mode.value for row in data.results}),
             site=library,

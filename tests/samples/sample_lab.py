@@ -516,3 +516,40 @@ def hostile_lab() -> Lab:
         reason=HOSTILE_NAMES[0],
     )
     return lab_of(runs, *devices, models=models, skipped=(skipped,), name=HOSTILE_NAMES[0], host=HOSTILE_NAMES[1])
+
+
+def two_nights_lab() -> Lab:
+    """Return two campaigns of one plan: a case got slower, one faster, one stayed; others can't be compared."""
+    d = DelegateName
+    fallen = {
+        "truth": DelegateTruth.FELL_BACK,
+        "outcome": Outcome.FAILED,
+        "quality": Quality.REJECTED,
+        "reason_code": "delegate-fell-back",
+        "reason": "gpu: the delegate could not be made and the program went on without it",
+        "actual": "xnnpack",
+    }
+    # Of each case: baseline, candidate in microseconds, and what else is so of the candidate.
+    changes: tuple[tuple[Case, float, float, dict[str, object]], ...] = (
+        (case(PIXEL_3, MOBILENET, d.XNNPACK, 4), 23_900, 26_300, {}),
+        (case(PIXEL_3, MOBILENET, d.XNNPACK, 1), 61_000, 61_100, {}),
+        (case(PIXEL_3, MOBILENET, d.GPU, 1), 6_450, 5_800, {}),
+        (case(REAL_PIXEL, MOBILENET_INT8, d.XNNPACK, 4), 13_400, 13_900, {}),
+        (case(REAL_PIXEL, MOBILENET_INT8, d.GPU, 1), 9_900, 14_200, fallen),
+    )
+    runs: list[RunRecord] = []
+    for owner, before_us, after_us, other in changes:
+        runs += series(owner, before_us, 8)
+        runs += series(owner, after_us, 8, campaign_id=LATER, **other)
+    gpu = changes[2][0]
+    runs += [profile(gpu, SPLIT_ROWS), profile(gpu, GPU_ROWS, LATER)]
+    alone = case(PIXEL_4, MOBILENET, d.XNNPACK, 4)
+    runs += series(alone, 14_000, 8)
+    nights = [[run for run in runs if run.campaign_id == campaign_id] for campaign_id in (CAMPAIGN, LATER)]
+    first, second = (campaign_of(own) for own in nights)
+    return Lab(
+        campaigns=(first, replace(second, campaign_id=LATER, created_at=START + timedelta(days=1))),
+        runs=runs,
+        devices={facts.serial: facts for facts in (PIXEL_3, PIXEL_4, REAL_PIXEL)},
+        models={model.sha256: model for model in (MOBILENET, MOBILENET_INT8)},
+    )

@@ -9,7 +9,7 @@ import typer
 
 from orchestrator.cli.frame import Devices, Json, Out, Profiles, Where, app, show, split
 
-Form = Annotated[str, typer.Option("--format", "-f", help="text, markdown, json, junit or github.")]
+Form = Annotated[str, typer.Option("--format", "-f", help="text, markdown, json, junit, github or html.")]
 FailOn = Annotated[
     str, typer.Option("--fail-on", help="Exit code 1 when something is slower, inconclusive too, or never.")
 ]

@@ -8,11 +8,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.comparison import Comparison, FailOn, compare_sides
 from orchestrator.analysis.matching import Measured, Rule, measured_cases
 from orchestrator.cli.result import to_json
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.workload import Model
+from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
 from orchestrator.report.comparisons import to_data, to_github, to_junit, to_markdown, to_text
 from tests.samples.sample_lab import BUILDS, MOBILENET, PIXEL_3, PIXEL_4, REAL_PIXEL, case, series
 
@@ -93,6 +95,58 @@ def test_text_has_every_verdict_reason_and_the_word_virtual() -> None:
     assert "only in the baseline: mobilenet" in text
     assert text.count("[virtual]") == 4
     assert "no measurement" in text
+
+
+def test_text_fits_a_usual_terminal_but_for_words_that_are_longer() -> None:
+    assert max(len(line) for line in to_text(comparison()).splitlines()) <= 80
+
+
+def test_figure_of_another_delegate_is_none_of_the_case() -> None:
+    fallen = [replace(item, result=replace(item.result, status=CaseStatus.FELL_BACK)) for item in night(30_000, NEW)]
+    found = compare_sides(night(20_000, OLD), fallen, Rule())
+    assert "30.0 ms" not in to_text(found)
+    assert "30.0 ms" not in to_markdown(found)
+    assert "<del>30.0" in render_comparison(found, lambda item: None)
+
+
+def test_page_has_every_verdict_worst_first_with_a_bar_or_what_differs() -> None:
+    html = render_comparison(comparison(), lambda item: None)
+    assert re.findall(r'class="badge c-[a-z]+">([A-Z]+)<', html) == ["SLOWER", "FASTER", "INCONCLUSIVE", "INCOMPARABLE"]
+    assert len(re.findall(r'<svg class="forest"', html)) == 3
+    assert re.search(r'class="differs"[^>]*>.*The setting num_runs differs: 50 and 9\.', html)
+    assert "Only in the baseline: 1" in html
+    assert html.count('<span class="badge virtual">virtual</span>') >= 4
+    assert not re.search(r'(?:src|href)="(?!#|data:,)', html)
+
+
+def test_largest_change_of_a_verdict_is_first_and_the_bars_share_a_scale() -> None:
+    before = [item for threads in (1, 2, 3) for item in night(20_000, OLD, threads=threads)]
+    after = [
+        item for threads, us in ((1, 22_000), (2, 40_000), (3, 21_500)) for item in night(us, NEW, threads=threads)
+    ]
+    html = render_comparison(compare_sides(before, after, Rule()), lambda item: None)
+    changes = [float(text) for text in re.findall(r'data-label="change %">([+-][0-9.]+)<', html)]
+    middles = [float(text) for text in re.findall(r'class="middle [^"]*" d="M([0-9.]+) 3', html)]
+    assert changes == sorted(changes, reverse=True)
+    assert middles == sorted(middles, reverse=True)
+    assert all(100 < middle <= 200 for middle in middles)
+
+
+def test_page_takes_no_markup_from_names(hostile: Comparison) -> None:
+    html = render_comparison(hostile, lambda item: None)
+    assert "<img" not in html
+    assert "\u202e" not in html
+    assert "\x1b" not in html
+    assert html.count("<script") == 2
+
+
+def test_comparison_of_thousands_draws_the_worst_and_has_a_table_of_all() -> None:
+    one = comparison()
+    many = replace(one, rows=tuple(replace(row, title=f"{row.title} {n}") for n in range(500) for row in one.rows))
+    html = render_comparison(many, lambda item: None)
+    assert len(re.findall(r'<tr[^>]*>\s*<th scope="row" data-label="case">', html)) == MOST_SHOWN
+    assert 'data-grid="compared"' in html
+    assert len(html) < 1_000_000
 
 
 def test_text_drives_no_terminal(hostile: Comparison) -> None:

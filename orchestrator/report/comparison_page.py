@@ -1,0 +1,340 @@
+"""A comparison as one HTML file: verdicts worst first, intervals as bars, and the runs of both sides behind each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.analysis.comparison import ComparedCase, Comparison
+from orchestrator.analysis.matching import Measured
+from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
+from orchestrator.report.comparisons import WORST_FIRST, interval_text, runs_text, summary_line, worst_first
+from orchestrator.report.data import ResultRow
+from orchestrator.report.escapes import visible
+from orchestrator.report.evidence import case_evidence
+from orchestrator.report.grids import Column, Grid, column_of
+from orchestrator.report.labels import column_decimals
+from orchestrator.report.matrix import OWN_FIGURE
+from orchestrator.report.operators import compare_profiles
+from orchestrator.report.packing import pack
+from orchestrator.report.render import EVIDENCE_SIZE, markup, render_template
+from orchestrator.report.tables import NOTHING, figure_ms
+from orchestrator.units import US_PER_MS, format_percent
+
+#: Cases that are laid out with bars and runs; a longer comparison has a table of all beside them.
+MOST_SHOWN: Final = 200
+#: Cases whose runs stand on the page itself, to be read without scripts; beyond, they are folded.
+_LAID_OUT_CASES: Final = 30
+_MOST_ALONE: Final = 40
+_MOST_NAMED: Final = 8
+#: Half the drawing's width, and the least and most change that it shows at its ends.
+_HALF: Final = 100.0
+_LEAST_SPAN: Final = 0.05
+_MOST_SPAN: Final = 1.0
+#: Ends of intervals beyond this quantile are cut: one case of a hundred must not press all others flat.
+_SHOWN_QUANTILE: Final = 0.9
+
+#: Returns a side's case with everything that shows it; None when it isn't stored any more.
+EvidenceOf = Callable[[Measured], ResultRow | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForestBar:
+    """Where a change is drawn, from 0 (faster by the span) over 100 (no change) to 200."""
+
+    middle: float
+    #: None without an interval.
+    ends: tuple[float, float] | None
+    #: From minus to plus the smallest change that would have been found; None where it isn't known.
+    detectable: tuple[float, float] | None
+    #: Start and width of the band of changes that are none.
+    band: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedLine:
+    """One case as it is shown; text is as phones and users wrote it."""
+
+    title: str
+    verdict: str
+    is_virtual: bool
+    change: str
+    interval: str
+    detectable: str
+    before: str
+    after: str
+    #: Whether baseline's and candidate's figure are no results of what was asked for.
+    is_struck: tuple[bool, bool]
+    runs: str
+    #: None where there is no change to draw.
+    shape: ForestBar | None
+    #: Facts that differ and must not.
+    differences: tuple[str, ...]
+    #: What to know beside the verdict.
+    reasons: tuple[str, ...]
+    #: What the operators' times say about the change, where both sides were profiled.
+    explained: tuple[str, ...]
+    #: Under which the runs of baseline and candidate are found.
+    keys: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideFact:
+    """What one side is made of beside the other."""
+
+    name: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonPage:
+    """What the template shows."""
+
+    sentences: tuple[str, ...]
+    counts: tuple[tuple[str, int], ...]
+    lines: tuple[ComparedLine, ...]
+    #: The axis above the bars: its ends and middle.
+    ticks: tuple[str, str, str]
+    sides: tuple[SideFact, ...]
+    level: str
+    threshold: str
+    notes: tuple[str, ...]
+    is_virtual: bool
+    has_real: bool
+
+
+def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
+    """Return the comparison as one HTML file that needs nothing else; names in it are escaped and made visible."""
+    ordered = worst_first(comparison)
+    shown = ordered[:MOST_SHOWN]
+    found = [(evidence_of(row.baseline), evidence_of(row.candidate)) for row in shown]
+    page = _page(comparison, shown, found)
+    evidence = list(_evidence(shown, found))
+    is_laid_out = len(shown) <= _LAID_OUT_CASES
+    grid = _grid(ordered) if len(ordered) > len(shown) else None
+    folds = {grid.name: pack(grid.to_page())} if grid is not None else {}
+    if not is_laid_out:
+        for place in range(0, len(evidence), EVIDENCE_SIZE):
+            group = [(title, html) for _, title, html in evidence[place : place + EVIDENCE_SIZE]]
+            folds[f"evidence-{place // EVIDENCE_SIZE}"] = pack(group)
+    sides = (("baseline", comparison.only_baseline), ("candidate", comparison.only_candidate))
+    return render_template(
+        "compared.html.j2",
+        title=f"{comparison.candidate} against {comparison.baseline}",
+        page=page,
+        grid=grid,
+        only=[(name, titles) for name, titles in sides if titles],
+        evidence=[(key, title, markup(html)) for key, title, html in evidence] if is_laid_out else [],
+        folds=folds,
+        settings={
+            "evidence_size": EVIDENCE_SIZE,
+            "places": {key: place for place, (key, _, _) in enumerate(evidence)},
+        },
+        MOST_ALONE=_MOST_ALONE,
+        MOST_NAMED=_MOST_NAMED,
+    )
+
+
+def _page(
+    comparison: Comparison,
+    shown: Sequence[ComparedCase],
+    found: Sequence[tuple[ResultRow | None, ResultRow | None]],
+) -> ComparisonPage:
+    span = _span(shown, comparison.threshold)
+    digits = column_decimals(
+        [us / US_PER_MS for row in shown for side in (row.baseline, row.candidate) if (us := _median_us(side))]
+    )
+    lines = [
+        _line(row, number, rows, span=span, digits=digits)
+        for number, (row, rows) in enumerate(zip(shown, found, strict=True))
+    ]
+    sides = [(row.baseline, row.candidate) for row in comparison.rows]
+    return ComparisonPage(
+        sentences=_sentences(comparison),
+        counts=tuple((outcome.value, comparison.counts[outcome]) for outcome in WORST_FIRST),
+        lines=tuple(lines),
+        ticks=(f"\N{MINUS SIGN}{format_percent(span, 0)}", "0", f"+{format_percent(span, 0)}"),
+        sides=_sides(sides),
+        level=f"{comparison.level:.0%}".replace("%", " %"),
+        threshold=format_percent(comparison.threshold),
+        notes=comparison.notes,
+        is_virtual=comparison.is_virtual,
+        has_real=any(not row.is_virtual for row in comparison.rows),
+    )
+
+
+def _sentences(comparison: Comparison) -> tuple[str, ...]:
+    """Return what came out, how small a change could have been seen, and what kept cases apart."""
+    counts = comparison.counts
+    sentences = [f"{summary_line(comparison)}."]
+    seen = sorted(row.verdict.detectable for row in comparison.rows if row.verdict.detectable is not None)
+    if seen:
+        least, most = format_percent(seen[0]), format_percent(seen[-1])
+        middle = format_percent(seen[len(seen) // 2])
+        spread = "" if least == most else f" in the middle case ({least} to {most} over all)"
+        sentences.append(f"A change of {middle} would have been found 8 times of 10{spread}.")
+    if counts[ComparisonOutcome.INCOMPARABLE]:
+        facts: dict[str, int] = {}
+        for row in comparison.rows:
+            for fact in dict.fromkeys(item.fact.value for item in row.differences):
+                facts[fact] = facts.get(fact, 0) + 1
+        told = ", ".join(f"{fact} ({count})" for fact, count in sorted(facts.items(), key=lambda item: -item[1]))
+        sentences.append(f"Incomparable because of: {told}.")
+    return tuple(sentences)
+
+
+def _span(rows: Sequence[ComparedCase], threshold: float) -> float:
+    """Return the change at the drawing's ends."""
+    reaches = sorted(
+        max(abs(value - 1) for value in (row.verdict.ratio, row.verdict.low, row.verdict.high) if value is not None)
+        for row in rows
+        if row.verdict.ratio is not None
+    )
+    usual = reaches[int((len(reaches) - 1) * _SHOWN_QUANTILE)] if reaches else 0.0
+    whole = max(usual, 2 * threshold, _LEAST_SPAN)
+    step = 0.05 if whole <= 0.5 else 0.25
+    return min(_MOST_SPAN, -(-whole // step) * step)
+
+
+def _line(
+    row: ComparedCase, number: int, found: tuple[ResultRow | None, ResultRow | None], *, span: float, digits: int
+) -> ComparedLine:
+    verdict = row.verdict
+    differences = tuple(item.text for item in row.differences)
+    return ComparedLine(
+        title=row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}",
+        verdict=verdict.outcome.value,
+        is_virtual=row.is_virtual,
+        change=NOTHING if verdict.ratio is None else f"{(verdict.ratio - 1) * 100:+.1f}",
+        interval=interval_text(verdict).replace(" %", ""),
+        detectable=NOTHING if verdict.detectable is None else f"{verdict.detectable * 100:.1f}",
+        before=figure_ms(_median_us(row.baseline), digits),
+        after=figure_ms(_median_us(row.candidate), digits),
+        is_struck=(row.baseline.result.status not in OWN_FIGURE, row.candidate.result.status not in OWN_FIGURE),
+        runs=runs_text(verdict),
+        shape=_shape(verdict, span) if verdict.ratio is not None else None,
+        differences=differences,
+        reasons=tuple(reason for reason in verdict.reasons if reason not in differences),
+        explained=_explained(found),
+        keys=(f"{number}-baseline", f"{number}-candidate"),
+    )
+
+
+def _shape(verdict: ComparisonVerdict, span: float) -> ForestBar:
+    def place(change: float) -> float:
+        return round(_HALF + max(-1.0, min(1.0, change / span)) * _HALF, 1)
+
+    assert verdict.ratio is not None
+    ends, seen = None, verdict.detectable
+    if verdict.low is not None and verdict.high is not None:
+        ends = place(verdict.low - 1), place(verdict.high - 1)
+    start = place(-verdict.threshold)
+    return ForestBar(
+        middle=place(verdict.ratio - 1),
+        ends=ends,
+        detectable=None if seen is None else (place(-seen), place(seen)),
+        band=(start, round(place(verdict.threshold) - start, 1)),
+    )
+
+
+def _explained(found: tuple[ResultRow | None, ResultRow | None]) -> tuple[str, ...]:
+    before, after = found
+    if before is None or after is None or not before.profiles or not after.profiles:
+        return ()
+    return tuple(compare_profiles(before.profiles[-1], after.profiles[-1]).sentences[:3])
+
+
+def _median_us(item: Measured) -> float | None:
+    return item.result.summary.median_us if item.result.summary is not None else None
+
+
+def _sides(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[SideFact, ...]:
+    facts: Sequence[tuple[str, Callable[[Measured], str]]] = (
+        ("campaign", lambda item: item.campaign_id),
+        ("program", lambda item: item.build),
+        ("device", lambda item: item.device),
+        ("system", lambda item: item.system),
+        ("model", lambda item: f"{item.case.model_name} {item.case.model_sha256[:12]}"),
+        ("grade of control", lambda item: item.grade.value if item.grade is not None else "unknown"),
+    )
+    return tuple(
+        SideFact(
+            name=name,
+            before=tuple(sorted({of(before) for before, _ in pairs} - {""})),
+            after=tuple(sorted({of(after) for _, after in pairs} - {""})),
+        )
+        for name, of in facts
+    )
+
+
+def _evidence(
+    rows: Sequence[ComparedCase], found: Sequence[tuple[ResultRow | None, ResultRow | None]]
+) -> Iterable[tuple[str, str, str]]:
+    """Yield key, title and HTML of the runs of both sides."""
+    sides = [
+        (f"{number}-{side}", f"{side}: {row.title}", item)
+        for number, (row, pair) in enumerate(zip(rows, found, strict=True))
+        for side, item in zip(("baseline", "candidate"), pair, strict=True)
+    ]
+    known = [item for _, _, item in sides if item is not None]
+    shown = iter(case_evidence(known, _decimals(known)))
+    for key, title, item in sides:
+        html = next(shown)[1] if item is not None else "<p>Its runs aren't in the store any more.</p>"
+        yield key, visible(title), html
+
+
+def _decimals(rows: Sequence[ResultRow]) -> Mapping[str, int]:
+    def of(*values_us: float | None) -> int:
+        return column_decimals([value / US_PER_MS for value in values_us if value])
+
+    return {
+        "median": of(*(row.result.summary.median_us for row in rows if row.result.summary is not None)),
+        "init": of(*(row.init_us for row in rows)),
+        "first": of(*(row.first_us for row in rows)),
+    }
+
+
+def _grid(rows: Sequence[ComparedCase]) -> Grid:
+    def percent(of: Callable[[ComparisonVerdict], float | None]) -> list[float | None]:
+        ratios = [of(row.verdict) for row in rows]
+        return [None if ratio is None else (ratio - 1) * 100 for ratio in ratios]
+
+    def median_ms(side: Callable[[ComparedCase], Measured]) -> Sequence[float | None]:
+        medians = [_median_us(side(row)) for row in rows]
+        return [None if median is None else median / US_PER_MS for median in medians]
+
+    outcomes = [row.verdict.outcome.value for row in rows]
+    seen = [row.verdict.detectable for row in rows]
+    columns = [
+        column_of(rows, "case", lambda row: row.title),
+        Column(
+            label="verdict",
+            kind="badge",
+            values=[outcome.upper() for outcome in outcomes],
+            classes=[f"c-{outcome}" for outcome in outcomes],
+            is_choice=True,
+        ),
+        Column(label="change", kind="number", unit="%", digits=1, values=percent(lambda verdict: verdict.ratio)),
+        Column(label="from", kind="number", unit="%", digits=1, values=percent(lambda verdict: verdict.low)),
+        Column(label="to", kind="number", unit="%", digits=1, values=percent(lambda verdict: verdict.high)),
+        Column(
+            label="detectable",
+            kind="number",
+            unit="%",
+            digits=1,
+            values=[None if value is None else value * 100 for value in seen],
+        ),
+        Column(label="baseline", kind="number", unit="ms", values=median_ms(lambda row: row.baseline)),
+        Column(label="candidate", kind="number", unit="ms", values=median_ms(lambda row: row.candidate)),
+        column_of(rows, "why not", lambda row: ", ".join(item.fact.value for item in row.differences)),
+    ]
+    return Grid(
+        name="compared",
+        caption="One row for each compared case",
+        columns=columns,
+        keys=[str(number) for number in range(len(rows))],
+        virtual=[row.is_virtual for row in rows],
+        order="worst first",
+    )

@@ -1,0 +1,109 @@
+"""The page of a comparison in a real browser, written by the command from a real store."""
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from sample_lab import hostile_lab, two_nights_lab
+from stored_lab import stored
+
+from orchestrator.bootstrap import Settings
+from orchestrator.cli.comparing import CompareRequest, Output, compare
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+AXE = Path(str(resources.files("axe_core_python") / "axe.min.js"))
+
+
+def _request(sides, by):
+    return CompareRequest(sides=sides, by=by, campaigns=(), threshold="2%", level="99%", allowed=())
+
+
+SIDES = {
+    "nights": (two_nights_lab, _request(("previous", "newest"), "campaign")),
+    "hostile": (hostile_lab, _request(("gpu", "nnapi"), "delegate")),
+}
+
+pytestmark = pytest.mark.xdist_group("comparison-page")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compared")
+    for name, (lab, request) in SIDES.items():
+        settings = Settings.from_environment({}, home=stored(folder / f"home-{name}", lab()))
+        compare(settings, request, Output(form="html", out=folder / f"{name}.html"))
+    return folder
+
+
+@pytest.fixture
+def open_page(browser, pages):
+    """Open a page; at the end check that it complained of nothing and asked the network for nothing."""
+    contexts, complaints = [], []
+
+    def open_one(name, viewport=WIDE, **options):
+        context = browser.new_context(viewport=viewport, **options)
+        contexts.append(context)
+        page = context.new_page()
+        address = (pages / f"{name}.html").as_uri()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda sent: sent.url.startswith((address, "data:")) or complaints.append(sent.url))
+        page.goto(address)
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def test_worst_is_first_and_its_runs_are_a_click_away(open_page):
+    page = open_page("nights")
+    verdicts = page.locator(".compared tbody .badge[class*='c-']")
+    expect(verdicts).to_have_text(["SLOWER", "SLOWER", "FASTER", "INCONCLUSIVE", "INCOMPARABLE"])
+    line = page.locator(".compared tbody tr").first
+    expect(line).to_contain_text("+10.0")
+    expect(line.locator(".badge.virtual")).to_be_visible()
+    line.get_by_role("link", name="candidate's runs").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading", name="Invocations")).to_be_visible()
+    expect(dialog).to_contain_text("Inference timings in us")
+    expect(dialog).to_contain_text("26.30")
+
+
+def test_incomparable_tells_the_fact_and_strikes_the_figure_of_another_delegate(open_page):
+    page = open_page("nights")
+    line = page.locator(".compared tbody tr").last
+    expect(line.locator(".differs")).to_contain_text("gpu, full and xnnpack, fell-back")
+    expect(line.locator("del")).to_have_count(1)
+    expect(line.locator("svg.forest")).to_have_count(0)
+
+
+def test_operators_that_explain_a_change_stand_beside_it(open_page):
+    line = open_page("nights").locator(".compared tbody tr", has_text="FASTER")
+    expect(line).to_contain_text("taken by a delegate")
+
+
+def test_without_scripts_the_runs_are_on_the_page(open_page):
+    page = open_page("nights", java_script_enabled=False)
+    page.locator("details.case summary").first.click()
+    expect(page.locator("details.case .case-body").first).to_contain_text("Inference timings in us")
+
+
+def test_hostile_names_stay_text(open_page, pages):
+    page = open_page("hostile")
+    assert "owned" not in page.title()
+    expect(page.locator("img")).to_have_count(0)
+    expect(page.locator(".compared tbody tr")).not_to_have_count(0)
+
+
+@pytest.mark.parametrize(("name", "viewport", "scheme"), [("nights", WIDE, "light"), ("hostile", PHONE, "dark")])
+def test_page_fits_the_window_and_has_no_serious_fault_of_accessibility(open_page, name, viewport, scheme):
+    page = open_page(name, viewport, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run().then(result => result.violations)")
+    serious = [item for item in found if item["impact"] in ("serious", "critical")]
+    assert [(item["id"], item["nodes"][0]["html"][:200]) for item in serious] == []
