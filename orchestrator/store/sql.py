@@ -275,15 +275,15 @@ class SqlStore:
         with self._database.reading() as connection:
             return read_recent_runs(connection, series_keys, limit=limit)
 
-    def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
-        """Return what each device was and from when on, oldest first."""
-        with self._database.reading() as connection:
-            return history.sightings_of(history.read_sightings(connection))
     def activity(self, since: datetime) -> Activity:
         """Return what campaigns came to, and the runs of those that were begun since then."""
         with self._database.reading() as connection:
             return read_activity(connection, since)
 
+    def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
+        """Return what each device was and from when on, oldest first."""
+        with self._database.reading() as connection:
+            return history.sightings_of(history.read_sightings(connection))
 
     def run_ids(self, prefix: str, *, limit: int = 4) -> Sequence[RunId]:
         """Return the ids of runs that begin so, in their order, no more than ``limit``."""
