@@ -71,7 +71,7 @@ _FREE: Final[Mapping[Axis, frozenset[Fact]]] = {
     Axis.DELEGATE: frozenset({Fact.DELEGATE, Fact.TRUTH}),
     Axis.CONFIG: frozenset(),
 }
-SETTINGS: Final = ("num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs", "affinity")
+SETTINGS: Final = ("num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs", "affinity", "shard")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

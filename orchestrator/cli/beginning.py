@@ -175,7 +175,9 @@ def begin(
         plan_text=plan.text,
         seed=plan.seed,
         benchfarm_version=__version__,
-        terms=terms_of(plan, facts, beginning.files | named_paths(named)),
+        terms=replace(
+            terms_of(plan, facts, beginning.files | named_paths(named)), shards=beginning.expansion.shards
+        ),
         host=host,
         invocations=beginning.invocations,
         skipped=beginning.expansion.skipped,

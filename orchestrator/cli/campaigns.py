@@ -40,6 +40,10 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
         may_reboot=plan.may_reboot,
         search=plan.search,
         parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
+        joins=plan.devices.joins,
+        replaces_lost=plan.devices.replaces_lost,
+        pushes=plan.pushes,
+        plan_folder=str(plan.folder) if plan.folder is not None else "",
         files=files,
         fingerprints={facts.serial: facts.fingerprint for facts in devices if facts.fingerprint},
     )

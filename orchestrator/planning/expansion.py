@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from orchestrator.libraries import needed_companions
 from orchestrator.planning.order import bounds_s, order_invocations
 from orchestrator.planning.programs import option_flags, threads_of, tools_for
+from orchestrator.planning.shards import equal_phones, share_out
 from orchestrator.planning.skips import NoBuild, Skip, flags_skip, mode_skip, skip_reason
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.plan import Plan
+from orchestrator.records.plan import Plan, Shard, Sharding
 from orchestrator.records.workload import (
     Build,
     Case,
@@ -41,6 +42,8 @@ class Expansion:
     #: For every device in the order in which it is to run them.
     invocations: Mapping[Serial, tuple[Invocation, ...]]
     skipped: tuple[SkippedCase, ...]
+    #: Phones that share invocations.
+    shards: tuple[Shard, ...] = ()
 
     @property
     def cases(self) -> tuple[Case, ...]:
@@ -144,7 +147,10 @@ def expand(
         unique = {case.case_key: case for case in cases}
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
         skipped += _without_pass(unique, queues[facts.serial])
-    return Expansion(invocations=queues, skipped=tuple(dict.fromkeys(skipped)))
+    shards = equal_phones(devices) if plan.sharding is Sharding.EQUAL_PHONES else ()
+    return Expansion(
+        invocations=share_out(queues, shards), skipped=tuple(dict.fromkeys(skipped)), shards=shards
+    )
 
 
 def _without_pass(cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) -> list[SkippedCase]:
@@ -186,7 +192,7 @@ def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:
         )
         for case, skip in dropped
     )
-    return Expansion(invocations=queues, skipped=tuple(dict.fromkeys((*expansion.skipped, *further))))
+    return replace(expansion, invocations=queues, skipped=tuple(dict.fromkeys((*expansion.skipped, *further))))
 
 
 def _case(

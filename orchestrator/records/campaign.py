@@ -9,7 +9,7 @@ from datetime import datetime
 
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.pairing import Pairing
-from orchestrator.records.plan import FitLimits, Quiet, StoppingRule
+from orchestrator.records.plan import FitLimits, PushLimits, Quiet, Shard, StoppingRule
 from orchestrator.records.search import SearchRule
 from orchestrator.records.workload import Case, Pass, SkippedCase
 
@@ -59,6 +59,15 @@ class Terms:
     parity_inputs: str = ""
     #: A search for the fastest configuration of each model.
     search: SearchRule | None = None
+    #: Phones that share their cases' invocations.
+    shards: tuple[Shard, ...] = ()
+    #: Whether phones that come while the campaign runs are measured too, when its plan means them.
+    joins: bool = False
+    #: Whether a phone that fits and wasn't needed takes the place of one that is lost.
+    replaces_lost: bool = False
+    pushes: PushLimits = field(default_factory=PushLimits)
+    #: Where relative paths of the plan start, on the computer that began the campaign; empty when that isn't known.
+    plan_folder: str = ""
     #: Serial number -> fingerprint of the device's system when the campaign began.
     fingerprints: Mapping[str, str] = field(default_factory=dict)
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from orchestrator.records.night import ImportanceRule, Window
+from orchestrator.records.identity import Serial
 from orchestrator.records.search import SearchRule
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 
@@ -29,6 +30,15 @@ class Sharding(enum.StrEnum):
     NONE = "none"
     #: Phones of one model, SoC and system build share out the invocations of each case.
     EQUAL_PHONES = "equal-phones"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """Phones of one model, chip and system build that share the invocations of their cases."""
+
+    #: By model and chip.
+    title: str
+    serials: tuple[Serial, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

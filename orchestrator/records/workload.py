@@ -141,6 +141,8 @@ class Case:
     files: tuple[tuple[str, str], ...] = ()
     #: None: as the program usually runs, see ``process_mode``.
     mode: ProcessMode | None = None
+    #: What the equal phones are called that share the case; empty: this device measures all of it.
+    shard: str = ""
 
     @property
     def process_mode(self) -> ProcessMode:
@@ -188,6 +190,8 @@ class Case:
             row["files"] = [list(file) for file in self.files]
         if self.mode is not None:
             row["mode"] = self.mode.value
+        if self.shard:
+            row["shard"] = self.shard
         return row
 
     @classmethod
@@ -216,7 +220,8 @@ class Case:
         )
         flags = "".join(f", {name}={value}" for name, value in self.flags)
         mode = f", {self.mode.value}" if self.mode is not None else ""
-        return f"{self.delegate.value}, {threads}, {self.tool.value}{mode}{flags}"
+        shared = ", shared by equal phones" if self.shard else ""
+        return f"{self.delegate.value}, {threads}, {self.tool.value}{mode}{flags}{shared}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
