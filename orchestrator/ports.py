@@ -478,6 +478,10 @@ class Store(Protocol):
         """
         ...
 
+    def reason_counts(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Mapping[str, int]]:
+        """Return how many runs of some campaigns ended with each reason code, those with none aside."""
+        ...
+
     def activity(self, since: datetime) -> Activity:
         """Return what campaigns came to, and the runs of those that were begun since then."""
         ...

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli import nights
 from orchestrator.cli.beginning import identify
 from orchestrator.cli.farm_parcel import pack
 from orchestrator.cli.farm_working import contents_of
@@ -23,7 +24,8 @@ from orchestrator.quantities import parse_seconds
 from orchestrator.queueing.messages import PROTOCOL, PhoneJob
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding
 from orchestrator.records.workload import Model
 from orchestrator.units import format_bytes, format_duration
@@ -46,7 +48,7 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
     models = identify(plan)
     submission = name or f"{re.sub('[^A-Za-z0-9._-]', '_', plan.name)[:40] or 'plan'}-{secrets.token_hex(4)}"
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
-        chosen, left_out = _chosen(farm, queue, plan.devices)
+        chosen, left_out = choose_phones(farm, queue, plan.devices)
         contents = contents_of(settings, queue)
         packed = pack(farm, plan, chosen, contents.place)
         document = dump(_sent(plan, models))
@@ -121,7 +123,7 @@ def _check_new(farm: Farm, queue: FarmQueue, jobs: Sequence[PhoneJob]) -> None:
             )
 
 
-def _chosen(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tuple[list[DeviceFacts], dict[str, str]]:
+def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tuple[list[DeviceFacts], dict[str, str]]:
     """Return the announced phones that a plan means, each once, and why not the others.
 
     A phone's pools and tags are those of this computer's inventory, or else its host's.
@@ -169,9 +171,13 @@ def _usable(
 
 
 def status(settings: Settings, submission: str) -> CommandResult:
-    """Tell of the hosts, their phones and the jobs; exit code 1 when a job asked for failed."""
-    with FarmQueue(settings.store) as queue:
+    """Tell of the hosts, their phones and the jobs; of one submission also what there was no time for.
+
+    The exit code is 1 when a job asked for failed, and 6 when none failed and the time didn't reach for all.
+    """
+    with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         hosts, phones, jobs, holds = queue.hosts(), queue.phones(), queue.jobs(submission), queue.holds()
+        cut = _cut(farm, jobs) if submission else {}
     if submission and not jobs:
         raise UsageError(f"there is no submission {submission!r}", hint="'benchfarm farm status' lists all")
     for host in hosts:
@@ -198,11 +204,29 @@ def status(settings: Settings, submission: str) -> CommandResult:
     lines += ["", table(("job", "submission", "phone", "status", "priority", "host", "note"), rows)]
     if "farm" in holds:
         lines += ["", f"the whole farm is held: {holds['farm']}"]
+    lines += [f"{serial}: {nights.told(items)}" for serial, items in cut.items()]
+    has_failed = bool(submission) and any(job["status"] == "failed" for job in jobs)
     return CommandResult(
         text="\n".join(lines),
-        data={"hosts": hosts, "phones": phones, "jobs": jobs, "holds": holds},
-        exit_code=int(bool(submission) and any(job["status"] == "failed" for job in jobs)),
+        data={"hosts": hosts, "phones": phones, "jobs": jobs, "holds": holds, "no_time_for": cut},
+        exit_code=int(has_failed) or nights.CUT_EXIT_CODE * bool(cut),
     )
+
+
+def _cut(farm: Farm, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, object]]]:
+    """Return what each phone of a submission had no time for, by serial number; phones with time for all aside."""
+    late = farm.store.reason_counts([CampaignId(job["campaign_id"]) for job in jobs])
+    found: dict[str, list[dict[str, object]]] = {}
+    for job in jobs:
+        campaign = farm.store.campaign(CampaignId(job["campaign_id"]))
+        if campaign is None:
+            continue
+        # Single invocations are read where there are any.
+        has_late = OUT_OF_TIME in late.get(campaign.campaign_id, {})
+        runs = farm.store.runs(campaign_ids=[campaign.campaign_id]) if has_late else ()
+        if left_out := nights.left_out_of(campaign, runs):
+            found[job["serial"]] = left_out
+    return found
 
 
 def _phone_state(phone: Mapping[str, object], holds: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm import _chosen
+from orchestrator.cli.farm import choose_phones
 from orchestrator.cli.result import one_line
 from orchestrator.config.farm_documents import dump, read_plan
 from orchestrator.engine.night import bounded
@@ -43,8 +43,11 @@ def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submissio
     """
     if jobs := queue.jobs(submission):
         return f"{len(jobs)} jobs, queued before its worker died"
-    plan, _ = bounded(read_plan(schedule.plan), moment)
-    chosen, left_out = _chosen(farm, queue, plan.devices)
+    plan = read_plan(schedule.plan)
+    limited, opens_at = bounded(plan, moment)
+    # A window that opens later is waited for by the jobs; one that is open ends for all of them at the same moment.
+    plan = limited if opens_at <= moment else plan
+    chosen, left_out = choose_phones(farm, queue, plan.devices)
     document = dump(replace(plan, devices=type(plan.devices)()))
     parcels: Mapping[str, dict[str, object]] = json.loads(schedule.parcels)
     made, files = [], {}

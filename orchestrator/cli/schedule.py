@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.beginning import identify
-from orchestrator.cli.farm import _check_travels, _chosen, _sent
+from orchestrator.cli.farm import _check_travels, _sent, choose_phones
 from orchestrator.cli.farm_nights import kind_of
 from orchestrator.cli.farm_parcel import pack
 from orchestrator.cli.farm_working import contents_of
@@ -125,7 +125,7 @@ def _grace_s(text: str) -> float:
 def _meant_now(farm: Farm, queue: FarmQueue, plan: Plan) -> tuple[list[DeviceFacts], list[str]]:
     """Return the phones that the plan means now, and what is to be said of it."""
     try:
-        chosen, left_out = _chosen(farm, queue, plan.devices)
+        chosen, left_out = choose_phones(farm, queue, plan.devices)
     except NoDeviceError as error:
         note = "the plan is kept without programs: each phone is measured with its host's own"
         return [], [f"{error}; {note}"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, func, select
 
 from orchestrator.records.activity import Activity, RunCount
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome
 from orchestrator.store.run_rows import read_runs
 from orchestrator.store.tables import CAMPAIGNS, CASES, RUNS, SERIES
@@ -46,3 +48,19 @@ def read_activity(connection: Connection, since: datetime) -> Activity:
             read_runs(connection, sorted(connection.scalars(newest)), cases={}, held=OrderedDict()) if late else ()
         ),
     )
+
+
+def read_reason_counts(
+    connection: Connection, campaign_ids: Sequence[CampaignId]
+) -> Mapping[CampaignId, Mapping[str, int]]:
+    """Return how many runs of some campaigns ended with each reason code, those with none aside."""
+    query = (
+        select(CAMPAIGNS.c.campaign_id, RUNS.c.reason_code, func.count())
+        .join_from(RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
+        .where(CAMPAIGNS.c.campaign_id.in_(list(campaign_ids)), RUNS.c.reason_code != "")
+        .group_by(CAMPAIGNS.c.campaign_id, RUNS.c.reason_code)
+    )
+    found: dict[CampaignId, dict[str, int]] = {}
+    for campaign_id, code, count in connection.execute(query):
+        found.setdefault(CampaignId(campaign_id), {})[code] = count
+    return found

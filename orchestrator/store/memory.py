@@ -285,6 +285,13 @@ class MemoryStore:
                     )
         return {key: runs for key, runs in found.items() if runs and key in set(series_keys)}
 
+    def reason_counts(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Mapping[str, int]]:
+        """Return how many runs of some campaigns ended with each reason code, those with none aside."""
+        with self._locked():
+            ended = [run for run in self._runs.values() if run.reason_code and run.campaign_id in set(campaign_ids)]
+            names = {run.campaign_id for run in ended}
+            return {name: Counter(run.reason_code for run in ended if run.campaign_id == name) for name in names}
+
     def activity(self, since: datetime) -> Activity:
         """Return what campaigns came to, and the runs of those that were begun since then."""
         with self._locked():

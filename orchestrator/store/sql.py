@@ -22,7 +22,7 @@ from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass
 from orchestrator.store import admission, history, rows
-from orchestrator.store.activity import read_activity
+from orchestrator.store.activity import read_activity, read_reason_counts
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
 from orchestrator.store.packing import Pattern
@@ -274,6 +274,11 @@ class SqlStore:
         """Return the newest runs of each series that took a device's time, newest first."""
         with self._database.reading() as connection:
             return read_recent_runs(connection, series_keys, limit=limit)
+
+    def reason_counts(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Mapping[str, int]]:
+        """Return how many runs of some campaigns ended with each reason code, those with none aside."""
+        with self._database.reading() as connection:
+            return read_reason_counts(connection, campaign_ids)
 
     def activity(self, since: datetime) -> Activity:
         """Return what campaigns came to, and the runs of those that were begun since then."""

@@ -31,3 +31,5 @@ def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(store
     (newest,) = found.newest
     assert (newest.run_id, newest.attachments) == ("night-3-2", ())
     assert store.activity(start + timedelta(days=9)).newest == ()
+    names = [CampaignId("night-1"), CampaignId("night-9")]
+    assert {name: dict(counts) for name, counts in store.reason_counts(names).items()} == {"night-1": {"oom": 1}}
