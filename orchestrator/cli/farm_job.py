@@ -13,6 +13,7 @@ from orchestrator.cli.measuring import equipment, reopen, turns_of
 from orchestrator.cli.result import one_line
 from orchestrator.config.farm_documents import read_parcel, read_plan
 from orchestrator.engine.campaign import CampaignRunner
+from orchestrator.engine.night import bounded
 from orchestrator.engine.rounds import open_works
 from orchestrator.errors import (
     ArtifactError,
@@ -60,15 +61,18 @@ def _noted(error: BenchfarmError) -> str:
 
 
 def _go_on(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str) -> Ended:
+    stored = farm.store.campaign(job.campaign_id)
     plan = replace(unpacked.plan, devices=DeviceSelection(serials=(job.serial,)))
+    if stored is None:
+        now = farm.clock.now()
+        plan, begins_at = bounded(plan, now)
+        if begins_at > now:
+            note = f"its window opens at {begins_at:%Y-%m-%d %H:%M} UTC"
+            return Ended(status="later", note=note, wait_s=(begins_at - now).total_seconds())
     models = [replace(identify_model(wanted.path), name=wanted.name) for wanted in plan.models]
     devices = farm.open_devices(plan.devices)
     beginning = prepare(farm, plan, devices, models, unpacked.named, reference=unpacked.reference)
-    stored = farm.store.campaign(job.campaign_id)
     if stored is None:
-        if not beginning.expansion.cases:
-            reasons = dict.fromkeys(skip.reason for skip in beginning.expansion.skipped)
-            return Ended(status="failed", note=one_line("nothing can be measured: " + "; ".join(reasons)))
         stored = begin(farm, plan, devices, beginning, unpacked.named, campaign_id=job.campaign_id, host=host)
     # The campaign may have begun on another host, where the same contents lie elsewhere.
     files = {**stored.terms.files, **beginning.files, **named_paths(unpacked.named)}
@@ -81,7 +85,8 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
     cases = [item.case for work in works.values() for item in work.invocations]
     if not cases:
         farm.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, farm.clock.now())
-        return Ended(status="succeeded", note="everything was stored already")
+        note = "everything was stored already" if campaign.invocations else "there was no time for any of its cases"
+        return Ended(status="succeeded", note=note)
     cases += [item.case for item in campaign.invocations if item.run_pass is Pass.SENTINEL]
     models, builds, devices = reopen(farm, campaign, cases)
     services, workload = equipment(farm, campaign, models, builds)

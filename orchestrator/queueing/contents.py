@@ -144,6 +144,7 @@ class Contents:
             files = connection.execute(
                 "DELETE FROM farm_files f WHERE used_at < now() - make_interval(secs => %s)"
                 " AND NOT EXISTS (SELECT 1 FROM farm_job_files u WHERE u.sha256 = f.sha256)"
+                " AND NOT EXISTS (SELECT 1 FROM farm_schedule_files u WHERE u.sha256 = f.sha256)"
                 " AND NOT EXISTS (SELECT 1 FROM farm_schedule_files s WHERE s.sha256 = f.sha256)"
                 " AND NOT EXISTS (SELECT 1 FROM farm_file_places p WHERE p.sha256 = f.sha256 AND p.place <> ALL(%s))"
                 " RETURNING sha256, size_bytes",

@@ -17,14 +17,18 @@ TRIES_MAX: Final = 10
 #: After the first failed try; twice as long after each further one, never more than the other.
 _AGAIN_S: Final = 5.0
 _AGAIN_MOST_S: Final = 300.0
+#: A host's clock may be set while a job waits for its time.
+_LATER_MOST_S: Final = 1800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a delivery ended: ``succeeded``, ``failed``, ``aborted``, or ``again`` for another try."""
+    """How a delivery ended: ``succeeded``, ``failed``, ``aborted``, ``again`` for another try, or ``later``."""
 
     status: str
     note: str
+    #: ``later``: it isn't its time yet, which is no try of the phone.
+    wait_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +160,13 @@ class Worker:
     def _tell(self, job: _Running) -> None:
         ended, claimed = job.ended, job.claimed
         assert ended is not None, "only jobs that ended are told of"
-        if ended.status == "again" and claimed.tries < TRIES_MAX:
+        if ended.status == "later":
+            delay_s = min(_LATER_MOST_S, ended.wait_s)
+            is_kept = self._queue.put_back(
+                self._worker_id, claimed.job_id, delay_s=delay_s, note=ended.note, is_try=False
+            )
+            text = f"waits {delay_s:.0f} s"
+        elif ended.status == "again" and claimed.tries < TRIES_MAX:
             delay_s = min(_AGAIN_MOST_S, _AGAIN_S * 2**claimed.tries)
             is_kept = self._queue.put_back(self._worker_id, claimed.job_id, delay_s=delay_s, note=ended.note)
             text = f"is tried again in {delay_s:.0f} s"

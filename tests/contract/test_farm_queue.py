@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from orchestrator.errors import StoreError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.queueing.messages import PhoneJob, read_message
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.queueing.queue import DEATHS_MAX, FarmQueue
 from orchestrator.records.identity import Serial
 
 if TYPE_CHECKING:
@@ -28,9 +28,21 @@ def job(serial: str = "A", submission: str = "night") -> PhoneJob:
     return PhoneJob(submission=submission, serial=Serial(serial), plan="{}")
 
 
+@pytest.fixture(scope="module")
+def database(postgresql: Cluster) -> str:
+    url = postgresql.url(postgresql.create())
+    with FarmQueue(url):
+        return url
+
+
 @pytest.fixture
-def url(postgresql: Cluster) -> str:
-    return postgresql.url(postgresql.create())
+def url(database: str) -> str:
+    """A queue in which nothing is."""
+    with psycopg.connect(database, options="-c search_path=benchfarm_queue") as connection:
+        connection.execute(
+            "TRUNCATE farm_hosts, farm_jobs, farm_holds, procrastinate_jobs, procrastinate_workers CASCADE"
+        )
+    return database
 
 
 @pytest.fixture
@@ -184,11 +196,67 @@ def test_a_submission_given_twice_is_queued_once(queue: FarmQueue) -> None:
     assert [row["serial"] for row in queue.jobs()] == ["A", "B"]
 
 
-def test_a_queue_of_another_version_is_refused_with_a_reason(queue: FarmQueue, url: str) -> None:
-    with psycopg.connect(url) as connection:
-        connection.execute("UPDATE benchfarm_queue.farm_protocol SET version = 9")
-    with pytest.raises(StoreError, match="is of version 9, this benchfarm knows versions up to"), FarmQueue(url):
-        pass
+def test_a_hosts_death_is_no_try_of_the_phone(queue: FarmQueue, url: str) -> None:
+    (number,) = queue.submit([job()], plan_name="p", priority=0)
+    for deaths in range(1, DEATHS_MAX + 1):
+        mortal = worker(queue, f"h{deaths}")
+        claimed = queue.claim(f"h{deaths}", mortal, ["A"])
+        assert claimed is not None
+        assert claimed.tries == int(deaths > 1)
+        if deaths == 1:
+            assert queue.put_back(mortal, number, delay_s=0, note="the phone hung")
+            assert queue.claim("h1", mortal, ["A"]) is not None
+        end_worker(url, mortal)
+        assert queue.reap(dead_after_s=60) == [number]
+    (row,) = queue.jobs()
+    # What kills so many hosts isn't given to one more.
+    assert (row["status"], row["tries"], row["deaths"]) == ("failed", 1, DEATHS_MAX)
+    assert "died 10 times" in row["note"]
+
+
+def test_a_host_that_is_stopped_uses_up_no_try(queue: FarmQueue) -> None:
+    (number,) = queue.submit([job()], plan_name="p", priority=0)
+    one = worker(queue)
+    queue.claim("one", one, ["A"])
+    assert queue.put_back(one, number, delay_s=0, note="stopped", is_try=False)
+    assert [row["tries"] for row in queue.jobs()] == [0]
+
+
+def test_a_job_that_waits_for_another_try_does_not_hold_up_its_phone(queue: FarmQueue) -> None:
+    (urgent,) = queue.submit([job(submission="check")], plan_name="p", priority=10)
+    (nightly,) = queue.submit([job(submission="nightly")], plan_name="p", priority=0)
+    one = worker(queue)
+    queue.claim("one", one, ["A"])
+    queue.put_back(one, urgent, delay_s=300, note="busy")
+    claimed = queue.claim("one", one, ["A"])
+    assert claimed is not None
+    assert claimed.job_id == nightly
+    (waiting,) = queue.jobs("check")
+    assert 200 < waiting["waits_s"] <= 300
+
+
+def test_a_phone_that_two_hosts_have_is_given_out_once(queue: FarmQueue, connect: Callable[[], FarmQueue]) -> None:
+    queue.submit([job(submission=f"s{number}") for number in range(1)], plan_name="p", priority=0)
+    queue.submit([job(submission="other")], plan_name="p", priority=0)
+    found: list[tuple[str, int]] = []
+    start = threading.Barrier(2)
+
+    def want(name: str) -> None:
+        own = connect()
+        number = worker(own, name)
+        start.wait(30)
+        for _ in range(10):
+            claimed = own.claim(name, number, ["A"])
+            if claimed is not None:
+                found.append((name, claimed.job_id))
+
+    threads = [threading.Thread(target=want, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    # Two jobs of one phone: whoever got the first has the phone.
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(

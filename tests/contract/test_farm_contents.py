@@ -1,0 +1,229 @@
+"""The contents that a farm's jobs need: kept once, verified wherever they come from, cleaned when no job needs them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from orchestrator.errors import HostStorageError, StoreError, UsageError
+from orchestrator.queueing.contents import Contents
+from orchestrator.queueing.messages import PhoneJob
+from orchestrator.queueing.queue import FarmQueue
+from orchestrator.records.identity import Serial
+
+if TYPE_CHECKING:
+    from tests.contract.conftest import Cluster
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+#: More than one part of the database's.
+CONTENT = bytes(range(256)) * 20_000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def queue(postgresql: Cluster) -> Iterator[FarmQueue]:
+    with FarmQueue(postgresql.url(postgresql.create())) as queue:
+        yield queue
+
+
+@pytest.fixture(autouse=True)
+def empty(queue: FarmQueue) -> None:
+    for table in ("farm_jobs", "procrastinate_jobs", "farm_files"):
+        queue.rows(f"DELETE FROM {table}")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(CONTENT)
+    return path
+
+
+@pytest.fixture(params=["database", "folder"])
+def host(request: pytest.FixtureRequest, queue: FarmQueue, tmp_path: Path) -> Callable[[str], Contents]:
+    """Return a host of the farm by its name; all of them have the same place."""
+    place = "" if request.param == "database" else (tmp_path / "shared").as_uri()
+    return lambda name: Contents(queue, tmp_path / name, place=place)
+
+
+def damage(queue: FarmQueue, tmp_path: Path) -> None:
+    """Change a kept content where it lies, its size unchanged."""
+    queue.rows("UPDATE farm_file_parts SET data = overlay(data placing 'x'::bytea from 1 for 1)")
+    for path in (tmp_path / "shared").glob("*/*"):
+        path.write_bytes(b"x" + path.read_bytes()[1:])
+
+
+def old(queue: FarmQueue) -> None:
+    queue.rows("UPDATE farm_files SET used_at = now() - interval '60 days'")
+    queue.rows("UPDATE procrastinate_events SET at = now() - interval '60 days'")
+
+
+def test_a_file_is_kept_once_and_comes_to_other_hosts_by_content(
+    host: Callable[[str], Contents], source: Path, tmp_path: Path
+) -> None:
+    assert host("one").keep(source, SHA256)
+    assert not host("two").keep(source, SHA256)
+    source.unlink()
+    fetched = host("three").fetch(SHA256, "model.tflite")
+    assert (fetched.name, fetched.read_bytes()) == ("model.tflite", CONTENT)
+    fetched.write_bytes(b"damaged here")
+    assert host("three").fetch(SHA256, "model.tflite").read_bytes() == CONTENT
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".part")]
+
+
+def test_what_was_damaged_is_never_used_and_can_be_brought_again(
+    host: Callable[[str], Contents], queue: FarmQueue, source: Path, tmp_path: Path
+) -> None:
+    host("one").keep(source, SHA256)
+    damage(queue, tmp_path)
+    with pytest.raises(StoreError, match="missing or damaged"):
+        host("two").fetch(SHA256, "model.tflite")
+    assert not [path for path in (tmp_path / "two").rglob("*") if path.is_file()]
+    assert host("one").keep(source, SHA256)
+    assert host("two").fetch(SHA256, "model.tflite").read_bytes() == CONTENT
+
+
+def test_a_file_that_changed_meanwhile_is_not_kept(host: Callable[[str], Contents], tmp_path: Path) -> None:
+    source = tmp_path / "m.tflite"
+    source.write_bytes(b"new")
+    sha256 = hashlib.sha256(b"old").hexdigest()
+    with pytest.raises(UsageError, match="was changed"):
+        host("one").keep(source, sha256)
+    with pytest.raises(StoreError, match="missing"):
+        host("two").fetch(sha256, "m.tflite")
+
+
+def test_a_host_without_the_submitters_place_is_told_of_it(queue: FarmQueue, source: Path, tmp_path: Path) -> None:
+    place = (tmp_path / "shared").as_uri()
+    Contents(queue, tmp_path / "one", place=place).keep(source, SHA256)
+    with pytest.raises(StoreError, match="it was put into file://") as told:
+        Contents(queue, tmp_path / "two").fetch(SHA256, "m.tflite", put_in=place)
+    assert "BENCHFARM_ARTIFACTS" in told.value.hint
+    # What went to the database reaches hosts that have a place, too.
+    Contents(queue, tmp_path / "three").keep(source, SHA256)
+    other = Contents(queue, tmp_path / "four", place=(tmp_path / "empty").as_uri())
+    assert other.fetch(SHA256, "m.tflite").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(("url", "told"), [("nowhere://x", "nowhere"), ("s3://bucket/x", "s3fs")])
+def test_a_place_that_no_driver_reads_is_refused(queue: FarmQueue, tmp_path: Path, url: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        Contents(queue, tmp_path, place=url)
+
+
+def test_a_place_that_cannot_be_written_is_told_and_no_file_counts_as_kept(
+    queue: FarmQueue, source: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "blocked").write_text("a file where the folder should be")
+    contents = Contents(queue, tmp_path / "one", place=(tmp_path / "blocked" / "x").as_uri())
+    with pytest.raises(StoreError, match="blocked"):
+        contents.keep(source, SHA256)
+    with pytest.raises(StoreError):
+        contents.fetch(SHA256, "m.tflite")
+
+
+def test_a_full_disk_costs_the_copy_only(host: Callable[[str], Contents], source: Path, tmp_path: Path) -> None:
+    import resource
+
+    host("one").keep(source, SHA256)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    import signal
+
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(CONTENT) // 2, limits[1]))
+    try:
+        with pytest.raises(HostStorageError, match="File too large"):
+            host("two").fetch(SHA256, "m.tflite")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert not [path for path in (tmp_path / "two").rglob("*") if path.is_file()]
+    assert host("two").fetch(SHA256, "m.tflite").read_bytes() == CONTENT
+
+
+def test_cleaning_takes_what_no_job_needs_and_nothing_else(
+    host: Callable[[str], Contents], queue: FarmQueue, source: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"other")
+    spare = hashlib.sha256(b"other").hexdigest()
+    contents = host("one")
+    contents.keep(source, SHA256)
+    contents.keep(other, spare)
+    jobs = [PhoneJob(submission="night", serial=Serial(serial), plan="{}") for serial in ("A", "B")]
+    (first, _) = queue.submit(jobs, plan_name="p", priority=0, files={"A": [SHA256], "B": [SHA256]})
+    # Lately used: somebody may be about to submit it.
+    assert contents.clean(older_than_s=3600).files == 0
+    old(queue)
+    assert contents.clean(older_than_s=3600, is_trial=True).files == 1
+    assert host("two").fetch(spare, "other").read_bytes() == b"other"
+    cleaned = contents.clean(older_than_s=3600)
+    assert (cleaned.jobs, cleaned.files, cleaned.size_bytes) == (0, 1, 5)
+    with pytest.raises(StoreError):
+        host("three").fetch(spare, "other")
+    worker = queue.register("one", benchfarm_version="1")
+    for serial in ("A", "B"):
+        claimed = queue.claim("one", worker, [serial])
+        assert claimed is not None
+        if claimed.job_id == first:
+            queue.finish(worker, first, "succeeded", "")
+    old(queue)
+    assert (contents.clean(older_than_s=3600).jobs, contents.clean(older_than_s=3600).files) == (1, 0)
+    assert [row["serial"] for row in queue.jobs()] == ["B"]
+    assert host("three").fetch(SHA256, "m.tflite").read_bytes() == CONTENT
+
+
+def test_a_job_whose_file_was_cleaned_away_is_not_queued(
+    host: Callable[[str], Contents], queue: FarmQueue, source: Path
+) -> None:
+    host("one").keep(source, SHA256)
+    old(queue)
+    assert host("one").clean(older_than_s=0).files == 1
+    job = PhoneJob(submission="late", serial=Serial("A"), plan="{}")
+    with pytest.raises(UsageError, match="cleaned away"):
+        queue.submit([job], plan_name="p", priority=0, files={"A": [SHA256]})
+    assert queue.jobs() == []
+
+
+def test_a_hosts_own_copies_go_when_they_were_not_used_for_long(host: Callable[[str], Contents], source: Path) -> None:
+    host("one").keep(source, SHA256)
+    path = host("two").fetch(SHA256, "m.tflite")
+    os.utime(path, (1, 1))
+    # Used again, which makes it young.
+    host("two").fetch(SHA256, "m.tflite")
+    assert host("two").clean_copies().files == 0
+    os.utime(path, (1, 1))
+    assert host("two").clean_copies(is_trial=True).files == 1
+    assert host("two").clean_copies().files == 1
+    assert not path.parent.exists()
+
+
+def test_a_content_that_is_wanted_by_many_at_once_is_kept_whole(host: Callable[[str], Contents], source: Path) -> None:
+    import threading
+
+    failed: list[BaseException] = []
+
+    def keep(name: str) -> None:
+        try:
+            host(name).keep(source, SHA256)
+            assert host(name).fetch(SHA256, "m.tflite").read_bytes() == CONTENT
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=keep, args=(f"h{number}",)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failed == []
+
+
+def test_no_connection_stays_open_after_a_damaged_file(queue: FarmQueue) -> None:
+    with queue.connection() as connection:
+        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
