@@ -32,6 +32,8 @@ from orchestrator.records.workload import Case, Pass
 _OWN_SPREAD_FROM: Final = 4
 #: A configuration without a figure after so many invocations gets no more.
 _TRIES: Final = 2
+#: A search of fewer configurations isn't cut short by its budget.
+_BUDGET_FROM: Final = 8
 #: What a further invocation would only repeat.
 _SETTLED: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.TIMED_OUT})
 _OWN: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
@@ -128,9 +130,40 @@ def _replay(campaign: Campaign, cases: Sequence[Case], runs: Sequence[RunRecord]
             ended_by = "alike"
         elif rung >= rule.most:
             ended_by = "most"
+        elif _is_spent(mine, live, rung, rule):
+            ended_by = "budget"
         if ended_by:
             return _State(live=tuple(live), out=out, wanted=(), rung=rung, ended_by=ended_by)
         rung = min(2 * rung, rule.most)
+
+
+def _is_spent(
+    mine: Mapping[CaseKey, Sequence[RunRecord]], live: Sequence[CaseKey], rung: int, rule: SearchRule
+) -> bool:
+    """Whether the next rung would take more of the full product's time than a search is given.
+
+    With few configurations there is little to save, and each deserves its processes.
+    """
+    if len(mine) < _BUDGET_FROM or rule.budget >= 1:
+        return False
+    spent_s = sum(run.duration_s for runs in mine.values() for run in runs)
+    # Outputs are compared once, at the end, for each that is left.
+    more = min(2 * rung, rule.most) - rung + (1 if rule.parity else 0)
+    next_s = more * sum(_invocation_s(mine[key]) for key in live)
+    return spent_s + next_s > rule.budget * _full_s(mine.values(), rule)
+
+
+def _full_s(by_case: Iterable[Sequence[RunRecord]], rule: SearchRule) -> float:
+    """Return the seconds that the full product would take; it gives a case up that fails twice, too."""
+    return sum(
+        _invocation_s(runs) * (rule.most if any(run.outcome is Outcome.COMPLETED for run in runs) else _TRIES)
+        for runs in by_case
+    )
+
+
+def _invocation_s(runs: Sequence[RunRecord]) -> float:
+    timed = [run.duration_s for run in runs if run.run_pass is Pass.TIMING and run.outcome is not Outcome.UNFIT]
+    return sum(timed) / len(timed) if timed else 0.0
 
 
 def _shuffled(campaign: Campaign, keys: Sequence[CaseKey], number: int) -> list[CaseKey]:
@@ -232,4 +265,5 @@ def _standing(
         invocations=sum(run.run_pass is Pass.TIMING for run in taken),
         device_s=sum(run.duration_s for run in taken),
         full_invocations=rule.most * len(cases),
+        full_s=_full_s(by_case.values(), rule),
     )

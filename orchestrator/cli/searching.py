@@ -25,6 +25,7 @@ _ENDINGS: Final = {
     "one-left": "everything else was slower",
     "alike": "what is left differs by less than what matters",
     "most": "no more processes are given",
+    "budget": "more would take over the share of the full product's time that --budget gives",
     "nothing-left": "no configuration has a figure of its own",
 }
 
@@ -44,6 +45,7 @@ class TuneRequest:
     tool: str
     most: int
     alike: str
+    budget: str
     min_secs: float
     parity: bool
     seed: int
@@ -69,7 +71,12 @@ def tune(settings: Settings, request: TuneRequest) -> CommandResult:
     )
     sets = _FLAG_SETS if request.flag_sets is None else request.flag_sets
     flags = ((), *(_flag_set(text) for text in sets))
-    search = SearchRule(most=request.most, alike=_share(request.alike), parity=request.parity)
+    search = SearchRule(
+        most=request.most,
+        alike=_share(request.alike, "--alike", most=0.99),
+        parity=request.parity,
+        budget=_share(request.budget, "--budget", most=1.0),
+    )
     plan = replace(plan, search=search, matrix=replace(plan.matrix, flags=tuple(dict.fromkeys(flags))))
     done = execute(settings, plan, None)
     assert isinstance(done.data, dict)
@@ -110,15 +117,17 @@ def _told(item: SearchStanding, title: str, rule: SearchRule) -> list[str]:
         word = "fastest" if item.is_over else "fastest so far"
         lines = [f"{head}: {word} is {best.case.configuration} with {format_latency(best.latency_us)}"]
         for arm in item.tied:
-            lines.append(f"  can't be told from it: {arm.case.configuration} {_against(arm, best)}")
+            unseen = ", outputs not compared" if rule.parity and item.is_over and arm.parity is None else ""
+            lines.append(f"  can't be told from it: {arm.case.configuration} ({_against(arm, best)}{unseen})")
         if best.parity is None and rule.parity and item.is_over:
             lines.append("  its outputs were not compared with the reference")
         elif best.parity is not None:
             lines.append(f"  its outputs: {best.parity.value}")
     ended = f" ({_ENDINGS[item.ended_by]})" if item.ended_by else ""
+    share = f" ({item.device_s / item.full_s:.0%} of what all of them would have taken)" if item.full_s else ""
     lines.append(
         f"  {item.invocations} processes of {item.full_invocations} that all configurations would have taken, "
-        f"{format_duration(item.device_s)} of the phone's time{ended}"
+        f"{format_duration(item.device_s)} of the phone's time{share}{ended}"
     )
     rows = [
         (arm.case.configuration, _figure(arm), str(len(arm.used)), arm.status.value, arm.reason) for arm in item.arms
@@ -128,8 +137,8 @@ def _told(item: SearchStanding, title: str, rule: SearchRule) -> list[str]:
 
 def _against(arm: SearchArm, best: SearchArm) -> str:
     if arm.latency_us is None or best.latency_us is None:
-        return "(no figure)"
-    return f"({arm.latency_us / best.latency_us - 1:+.1%})"
+        return "no figure"
+    return f"{arm.latency_us / best.latency_us - 1:+.1%}"
 
 
 def _figure(arm: SearchArm) -> str:
@@ -155,6 +164,7 @@ def _data(campaign: Campaign, standings: Sequence[SearchStanding], virtual: bool
                 "invocations": item.invocations,
                 "full_invocations": item.full_invocations,
                 "device_s": item.device_s,
+                "full_s": item.full_s,
                 "arms": [
                     {"configuration": arm.case.configuration, "case_key": arm.case.case_key, **_plain(arm)}
                     for arm in item.arms
@@ -187,13 +197,13 @@ def _flag_set(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(pairs))
 
 
-def _share(text: str) -> float:
+def _share(text: str, option: str, *, most: float) -> float:
     """Return ``2%``, ``2 %`` or ``0.02`` as a share."""
     number = text.strip().removesuffix("%").strip()
     try:
         value = float(number) / (100 if text.strip().endswith("%") else 1)
     except ValueError:
         value = -1.0
-    if not 0 <= value < 1:
-        raise UsageError(f"--alike {text!r} isn't a share below 100 %", hint="for example --alike 2%")
+    if not 0 <= value <= most:
+        raise UsageError(f"{option} {text!r} isn't a share up to {most:.0%}", hint=f"for example {option} 2%")
     return value

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from orchestrator.analysis.search import next_search, search_standings
 from orchestrator.engine.parity import PARITY_TOOLS
 from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.search import SearchRule
 from orchestrator.records.workload import Pass
+
+#: A process that died may have had an accident; a second one that does has none.
+_LOOKS: Final = 2
 
 
 def open_search(
@@ -26,10 +30,18 @@ def open_search(
     if wanted or not rule.parity:
         return tuple(wanted)
     own = replace(campaign, invocations=tuple(item for item in campaign.invocations if item.case.serial == serial))
-    done = {run.case.case_key for run in runs if run.run_pass is Pass.PARITY and run.outcome is not Outcome.UNFIT}
     return tuple(
-        Invocation(case=arm.case, run_pass=Pass.PARITY, number=0)
+        Invocation(case=arm.case, run_pass=Pass.PARITY, number=number)
         for standing in search_standings(own, runs, rule)
         for arm in standing.live
-        if arm.case.tool in PARITY_TOOLS and arm.case.case_key not in done
+        if arm.case.tool in PARITY_TOOLS and (number := _next_look(runs, arm.case.case_key)) is not None
     )
+
+
+def _next_look(runs: Sequence[RunRecord], case_key: CaseKey) -> int | None:
+    """Return the number of the next comparison of a case's outputs; None when there is one, or two were in vain."""
+    own = [run for run in runs if run.case.case_key == case_key and run.run_pass is Pass.PARITY]
+    tried = [run for run in own if run.outcome is not Outcome.UNFIT]
+    if len(tried) >= _LOOKS or any(run.outcome in {Outcome.COMPLETED, Outcome.SKIPPED} for run in tried):
+        return None
+    return len(tried)

@@ -24,6 +24,8 @@ class SearchRule:
     alike: float = 0.02
     #: Whether the outputs of what remains are compared with the reference.
     parity: bool = True
+    #: Ends before it has taken more than this share of the time that the full product would take.
+    budget: float = 1 / 3
 
 
 class ArmStatus(enum.StrEnum):
@@ -66,13 +68,15 @@ class SearchStanding:
     #: Fastest first; those without a figure last.
     arms: tuple[SearchArm, ...]
     is_over: bool
-    #: ``one-left``, ``alike``, ``most``, ``nothing-left``; empty while it goes on.
+    #: ``one-left``, ``alike``, ``most``, ``budget``, ``nothing-left``; empty while it goes on.
     ended_by: str = ""
     #: Invocations that it took, and the phone's seconds in them.
     invocations: int = 0
     device_s: float = 0.0
-    #: What the full search takes for as certain a figure of every configuration.
+    #: What the full search takes for as certain a figure of every configuration, and the seconds that would be by the
+    #: length of each one's own invocations.
     full_invocations: int = 0
+    full_s: float = 0.0
 
     @property
     def live(self) -> tuple[SearchArm, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,31 @@ def test_a_search_ends_with_the_fastest_in_a_third_of_the_processes(lab: Lab, mo
     assert "fastest is xnnpack, 4 threads, native, xnnpack_force_fp16=true" in shown
     assert "no measurements" in shown
     assert lab.cli("run", "--resume", "--campaign", done["campaign_id"]).exit_code == 2
+
+
+def test_a_search_that_is_killed_goes_on_to_the_same_end_and_repeats_nothing(lab: Lab, model: Path) -> None:
+    words = ("tune", model, "--phone", lab.serials[0], "-d", "cpu,xnnpack", "-t", "1,4", "--min-secs", "0.2")
+    with lab.cli.start(*words, "--flags", "xnnpack_force_fp16=true") as search:
+        assert search.stderr is not None
+        told, campaign = 0, ""
+        for line in search.stderr:
+            found = re.search(r"campaign (\S+) 'tune'", line)
+            campaign = found[1] if found else campaign
+            told += " native" in line and " ms" in line
+            if told == 3:
+                break
+        search.kill()
+    before = {run["run_id"] for run in lab.cli("runs", campaign, "--json").ok().json}
+    assert len(before) >= 3
+    assert not lab.cli("tune", "--campaign", campaign, "--json").json["searches"][0]["is_over"]
+    resumed = lab.cli("run", "--resume", "--campaign", campaign, "--json").ok().json
+    assert (resumed["status"], resumed["left"]) == ("finished", 0)
+    runs = lab.cli("runs", campaign, "--json").ok().json
+    assert before < {run["run_id"] for run in runs}
+    places = [json.dumps([run["case"], run["run_pass"], run["invocation"]], sort_keys=True) for run in runs]
+    assert len(places) == len(set(places))
+    (standing,) = lab.cli("tune", "--campaign", campaign, "--json").ok().json["searches"]
+    assert (standing["is_over"], standing["best"]) == (True, "xnnpack, 4 threads, native, xnnpack_force_fp16=true")
 
 
 def test_a_winner_with_wrong_outputs_leaves_and_the_next_one_is_found(lab: Lab, model: Path) -> None:

@@ -33,6 +33,9 @@ def _tune(
     tool: Annotated[str, typer.Option("--tool", help="native, apk or litert-native.")] = "native",
     most: Annotated[int, typer.Option(min=2, max=64, help="Processes per configuration, at the most.")] = 8,
     alike: Annotated[str, typer.Option("--alike", help="Differences below this don't matter.")] = "2%",
+    budget: Annotated[
+        str, typer.Option("--budget", help="Share of the full product's time, at the most (from 8 configurations on).")
+    ] = "33%",
     min_secs: Annotated[float, typer.Option(min=0, help="Seconds measured per process, at the least.")] = 1.0,
     parity: Annotated[bool, typer.Option("--parity/--no-parity", help="Compare the outputs of what is left.")] = True,
     seed: Annotated[int, typer.Option(help="Of the order of invocations.")] = 0,
@@ -63,6 +66,7 @@ def _tune(
         tool=tool,
         most=most,
         alike=alike,
+        budget=budget,
         min_secs=min_secs,
         parity=parity,
         seed=seed,

@@ -67,6 +67,21 @@ def test_equals_stay_together_and_are_told_as_a_tie():
     assert (found.ended_by, len(found.tied)) == ("most", 2)
 
 
+@pytest.mark.parametrize("count", [12, 20, 28])
+def test_many_equals_end_within_the_budget_and_are_told_as_a_tie(count):
+    # Nothing but a resolution that nobody asked for would tell them apart.
+    latencies = [1_000.0 + number for number in range(count)]
+    found = Phone(latencies, seed=count).search()
+    assert (found.is_over, found.ended_by) == (True, "budget")
+    assert found.device_s <= found.full_s / 3
+    assert len(found.live) > count // 2
+    assert Phone(latencies, seed=count).search(replace(RULE, budget=1.0)).ended_by in {"most", "alike"}
+
+
+def test_few_configurations_get_all_processes_that_a_tie_needs():
+    assert Phone([1_000.0, 1_010.0, 1_020.0], seed=3).search().ended_by in {"most", "alike"}
+
+
 def test_a_search_that_was_killed_asks_for_the_same_next():
     whole, cut = Phone([3_000.0, 3_050.0, 5_000.0], seed=4), Phone([3_000.0, 3_050.0, 5_000.0], seed=4)
     for invocation in next_search(whole.campaign, whole.runs, whole.serial, RULE):
