@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.compare import best_of
-from orchestrator.analysis.summary import Summary
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
@@ -53,7 +53,7 @@ def headline_of(
     return Headline(
         scope=_scope(campaigns, devices, results, totals),
         answers=_answers(results),
-        trust=_trust(totals),
+        trust=_trust(totals, results),
         warnings=_warnings(results),
     )
 
@@ -95,38 +95,91 @@ def _answers(results: Sequence[ResultRow]) -> tuple[str, ...]:
 
 
 def _answer(model: str, rows: Mapping[str, ResultRow]) -> str:
-    summaries: dict[str, Summary] = {key: row.result.summary for key, row in rows.items() if row.result.summary}
-    best = best_of(summaries)
-    assert best is not None
-    row = rows[best.fastest]
-    figure = f"{row.configuration} on {row.device.title} with {format_latency(summaries[best.fastest].median_us)}"
+    """Return what is fastest on which device, the fastest device first; of many devices, what wins how often."""
     if len(rows) == 1:
-        return f"{model}: one trusted figure, {figure}."
-    rivals = ""
-    if not best.is_clear:
-        others = [f"{rows[key].configuration} on {rows[key].device.title}" for key in best.tied]
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        rivals = f"; {others[0]}{more} can't be told from it"
-    gain = ""
+        (row,) = rows.values()
+        return f"{model}: one trusted figure, {row.configuration} on {row.device.title} with {_median_text(row)}."
+    devices: dict[str, dict[str, ResultRow]] = defaultdict(dict)
+    for key, row in rows.items():
+        devices[row.device.serial][key] = row
+    winners = sorted((_winner(of_device) for of_device in devices.values()), key=lambda winner: _median_us(winner.row))
+    if len(winners) <= _MOST_NAMES:
+        told = [f"fastest on {winner.row.device.title} is {_won(winner)}" for winner in winners]
+        return f"{model}: {'; '.join(told)}."
+    first = winners[0]
+    counts = Counter(winner.row.case.delegate.value for winner in winners)
+    wins = ", ".join(f"{delegate} on {count}" for delegate, count in counts.most_common())
+    unclear = sum(bool(winner.rivals) for winner in winners)
+    doubt = f"; on {unclear} of them another can't be told from it" if unclear else ""
+    return (
+        f"{model}: of {len(winners)} devices, fastest is {wins}{doubt}. The lowest figure is "
+        f"{first.row.device.title}'s: {_won(first)}."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Winner:
+    """The fastest configuration of a model on one device, and those that can't be told from it."""
+
+    row: ResultRow
+    rivals: tuple[ResultRow, ...]
+    is_tested: bool
+
+
+def _winner(rows: Mapping[str, ResultRow]) -> _Winner:
+    best = best_of({key: row.result.summary for key, row in rows.items() if row.result.summary})
+    assert best is not None
+    return _Winner(row=rows[best.fastest], rivals=tuple(rows[key] for key in best.tied), is_tested=best.is_tested)
+
+
+def _won(winner: _Winner) -> str:
+    row, rivals = winner.row, winner.rivals
+    gain = doubt = ""
     if row.speed_up is not None and row.baseline != row.configuration:
         gain = f", {row.speed_up.value:.2f} times as fast as {row.baseline}"
-    doubt = "" if best.is_tested else " (single invocations: not tested)"
-    return f"{model}: fastest is {figure}{gain}{rivals}{doubt}."
+    if rivals:
+        more = f" and {len(rivals) - 1} more" if len(rivals) > 1 else ""
+        doubt = f" ({rivals[0].configuration}{more} can't be told from it)"
+    untested = "" if winner.is_tested else " (single invocations: not tested)"
+    return f"{row.configuration} with {_median_text(row)}{gain}{doubt}{untested}"
 
 
-def _trust(totals: Totals) -> str:
+def _median_us(row: ResultRow) -> float:
+    assert row.result.summary is not None, "judged cases have one"
+    return row.result.summary.median_us
+
+
+def _median_text(row: ResultRow) -> str:
+    return format_latency(_median_us(row))
+
+
+def _trust(totals: Totals, results: Sequence[ResultRow]) -> str:
     timed = totals.cases - totals.untimed
     if not timed:
         text = "No latency was asked for: the passes have sections of their own."
     elif totals.judged == timed:
-        text = f"All {timed} results are trusted." if timed > 1 else "The one result is trusted."
+        text = f"All {timed} results are trusted{_known_to(results)}." if timed > 1 else "The one result is trusted."
     else:
-        text = f"{totals.judged} of {timed} results are trusted."
+        text = f"{totals.judged} of {timed} results are trusted{_known_to(results) if totals.judged else ''}."
     if totals.virtual_cases == totals.cases:
         text += " All figures come from virtual phones: they are no measurements."
     elif totals.virtual_cases:
         text += f" {_counted(totals.virtual_cases, 'case')} of virtual phones among them: those are no measurements."
     return text
+
+
+def _known_to(results: Sequence[ResultRow]) -> str:
+    """Return how closely the trusted figures are known, as an aside."""
+    spreads = [
+        row.result.summary.spread
+        for row in results
+        if row.result.is_judged and row.result.summary is not None and row.result.summary.spread is not None
+    ]
+    if not spreads:
+        return ", each from a single invocation: how far they would differ another time isn't known"
+    low, high = (f"{value * 100:.1f}" for value in (min(spreads), max(spreads)))
+    between = f"{low} %" if low == high else f"{low} to {high} %"
+    return f", each known to within \N{PLUS-MINUS SIGN}{between} (95 %)"
 
 
 def _warnings(results: Sequence[ResultRow]) -> tuple[str, ...]:
@@ -138,9 +191,9 @@ def _warnings(results: Sequence[ResultRow]) -> tuple[str, ...]:
         elif result.status is CaseStatus.UNCONFIRMED:
             groups["nothing shows where the operators ran"].append(row)
         elif result.status is CaseStatus.REJECTED:
-            groups[f"rejected ({_worst_code(row)})"].append(row)
+            groups[f"rejected ({worst_code(row)})"].append(row)
         elif result.status is CaseStatus.MEASURED and not result.is_judged:
-            groups[f"suspect ({_worst_code(row)})"].append(row)
+            groups[f"suspect ({worst_code(row)})"].append(row)
         elif result.status not in {CaseStatus.MEASURED, CaseStatus.UNTIMED}:
             code = f" ({result.reason_code})" if result.reason_code else ""
             groups[f"{STATUS_WORDS[result.status]}{code}"].append(row)
@@ -176,7 +229,7 @@ def _warning(reason: str, rows: Sequence[ResultRow]) -> str:
     return f"{_counted(len(rows), 'case')} {reason}: {'; '.join(examples)}{more}."
 
 
-def _worst_code(row: ResultRow) -> str:
+def worst_code(row: ResultRow) -> str:
     """Return the code of the finding that weighs most, or what was noticed about the case as a whole."""
     if row.result.parity is ParityVerdict.WRONG:
         return PARITY_WORDS[ParityVerdict.WRONG]

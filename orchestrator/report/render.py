@@ -26,6 +26,7 @@ from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import case_evidence, moment_text
 from orchestrator.report.grids import Grid
 from orchestrator.report.guide_table import GuideTable
+from orchestrator.report.headline import worst_code
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, STATUS_WORDS, column_decimals, fallback_words
 from orchestrator.report.matrix import OWN_FIGURE, MatrixTable, figures_decimals, matrix_tables
 from orchestrator.report.packing import pack
@@ -258,6 +259,7 @@ def _environment() -> jinja2.Environment:
         "change": _change_text,
         "page_name": page_name,
         "state_class": _state_class,
+        "worst": worst_code,
     }
     environment.filters |= filters
     environment.globals |= {

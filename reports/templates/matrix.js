@@ -65,11 +65,11 @@ report.comparison = (function () {
   }
   function change(all, cell, x) {
     var row = Number(cell.dataset.row), value = ratio(all, row);
-    var text = value === null ? "---" : value.toFixed(2);
+    var text = value === null ? "---" : value.toFixed(2) + "×";
     var figure = cell.querySelector(".num"), against = cell.querySelector(".vs");
     if (cell.dataset.text === undefined) { cell.dataset.text = figure.textContent; }
-    figure.textContent = state.view === "relative" ? text + "×" : cell.dataset.text;
-    against.textContent = state.view === "relative" ? cell.dataset.text + " ms" : text + "× " + label();
+    figure.textContent = state.view === "relative" ? text : cell.dataset.text;
+    against.textContent = state.view === "relative" ? cell.dataset.text + " ms" : value === null ? text : text + " " + label();
     var fill = cell.querySelector(".bar-fill"), whisker = cell.querySelector(".bar-whisker");
     fill.setAttribute("width", x(all.median[row]));
     if (whisker) {

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -142,6 +143,36 @@ def test_headline_never_sets_a_virtual_phone_against_a_real_device():
     assert "workstation" in real
     assert "virtual" not in real
     assert "on virtual phones" in virtual
+
+
+def test_headline_tells_the_best_of_each_phone_and_how_closely_it_is_known():
+    runs = [
+        *series(case(PIXEL_3, delegate=DelegateName.GPU, threads=1), 6_450),
+        *series(case(PIXEL_3), 23_900),
+        *series(case(PIXEL_4), 5_000),
+        *series(case(PIXEL_4, threads=1), 33_000),
+    ]
+    headline = data_of(*runs, devices=(PIXEL_3, PIXEL_4)).headline
+    (answer,) = headline.answers
+    assert re.search(
+        r"fastest on Google Pixel 4 \(virtual\) is xnnpack, 4 threads, native with 5\.00 ms; fastest on", answer
+    )
+    assert "gpu, 1 thread, native with 6.45 ms, 3.71 times as fast as xnnpack, 4 threads, native" in answer
+    assert re.match(r"All 4 results are trusted, each known to within .1\.5 % \(95 %\)\.", headline.trust)
+
+
+def test_headline_of_many_phones_counts_which_delegate_wins():
+    phones = [replace(REAL_PIXEL, serial=Serial(f"phone-{number}")) for number in range(5)]
+    runs = [
+        run
+        for number, phone in enumerate(phones)
+        for run in (
+            *series(case(phone, delegate=DelegateName.GPU, threads=1), 6_000 if number else 9_000),
+            *series(case(phone), 7_000),
+        )
+    ]
+    (answer,) = data_of(*runs, devices=phones).headline.answers
+    assert "of 5 devices, fastest is gpu on 4, xnnpack on 1." in answer
 
 
 def test_headline_says_what_not_to_trust():
