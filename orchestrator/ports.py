@@ -363,8 +363,16 @@ class Quarantine(Protocol):
 class Executor(Protocol):
     """Does the devices' jobs."""
 
-    def run(self, jobs: Sequence[tuple[str, Callable[[], None]]]) -> None:
-        """Do all jobs, each with its name, and return when all have ended; raises the first error of any."""
+    def run(
+        self,
+        jobs: Sequence[tuple[str, Callable[[], None]]],
+        *,
+        more: Callable[[], Sequence[tuple[str, Callable[[], None]]]] | None = None,
+    ) -> None:
+        """Do all jobs, each with its name, and return when all have ended; raises the first error of any.
+
+        ``more`` is asked for further jobs again and again as long as any job runs, and must return at once.
+        """
         ...
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from orchestrator.analysis.rounds import Savings, savings
-from orchestrator.engine.device_queue import DeviceQueue, runs_of
+from orchestrator.engine.crew import Crew
+from orchestrator.engine.device_queue import runs_of
 from orchestrator.engine.doubts import keep_doubts
 from orchestrator.engine.events import CampaignEnded, CampaignStarted
+from orchestrator.engine.joining import Arrivals
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.rounds import OpenWork, open_works
 from orchestrator.engine.workload import Services, Workload
@@ -43,11 +44,18 @@ class CampaignRunner:
         self._services = services
         self._turns = turns
 
-    def run(self, workload: Workload, devices: Sequence[tuple[Device, DeviceFacts]]) -> CampaignResult:
+    def run(
+        self,
+        workload: Workload,
+        devices: Sequence[tuple[Device, DeviceFacts]],
+        *,
+        arrivals: Arrivals | None = None,
+    ) -> CampaignResult:
         """Run every invocation that isn't stored yet, on the devices that are there.
 
         A device that is lost is waited for while others work, and ends its own queue only. Whatever happens, each
         device is put back as it was before its lease is given up, and the campaign's status says how far it came.
+        ``arrivals`` tells of devices that come meanwhile, and of those that may stand in for lost ones.
 
         Raises:
             InterruptedByUserError: Ctrl-C; the status is INTERRUPTED.
@@ -69,14 +77,20 @@ class CampaignRunner:
                 done=len(done),
             )
         )
+        crew = Crew(workload, [facts for _, facts in devices], self._services, arrivals, runs)
         turns = [
-            (device, partial(DeviceQueue, device, facts, workload, self._services))
-            for device, facts in devices
-            if device.serial in works and works[device.serial].invocations
+            (device, crew.work_of(device, facts)) for device, facts in devices if crew.has_work_for(facts.serial, works)
         ]
         status = CampaignStatus.INTERRUPTED
         try:
-            self._turns.run(turns, lost, may_reboot=campaign.terms.may_reboot)
+            self._turns.run(
+                turns,
+                lost,
+                may_reboot=campaign.terms.may_reboot,
+                newcomers=crew.newcomers if arrivals is not None else None,
+                stand_in=crew.stand_in if arrivals is not None and campaign.terms.replaces_lost else None,
+            )
+            workload = replace(workload, campaign=crew.campaign)
             if self._services.cancelled.is_set():
                 raise InterruptedByUserError
             if not any(work.invocations for work in self._open(workload).values()):
@@ -84,7 +98,10 @@ class CampaignRunner:
         except KeyboardInterrupt:
             raise InterruptedByUserError from None
         finally:
-            result = self._end(workload, status, lost)
+            for serial, other in crew.campaign.terms.stand_ins.items():
+                if serial in lost:
+                    lost[Serial(serial)] += f"; {other} stands in for it"
+            result = self._end(replace(workload, campaign=crew.campaign), status, lost)
         return result
 
     def _open(self, workload: Workload) -> dict[Serial, OpenWork]:

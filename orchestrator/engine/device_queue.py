@@ -9,21 +9,35 @@ from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.events import RoundAdded
 from orchestrator.engine.night import time_left
 from orchestrator.engine.rounds import OpenWork, open_work, slim
+from orchestrator.engine.roster import Roster
 from orchestrator.engine.sentinel import Sentinel
+from orchestrator.engine.shares import Shares
 from orchestrator.engine.sustained import run_sustained
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass
 
 
 class DeviceQueue:
     """Runs all that a campaign still wants of one device."""
 
-    def __init__(self, device: Device, facts: DeviceFacts, workload: Workload, services: Services) -> None:
+    def __init__(
+        self,
+        device: Device,
+        facts: DeviceFacts,
+        workload: Workload,
+        services: Services,
+        *,
+        roster: Roster | None = None,
+        shares: Shares | None = None,
+    ) -> None:
+        """``roster`` is the campaign where it changes as it runs, ``shares`` what this device shares with others."""
+        self._roster = roster
+        self._shares = shares
         self._serial = facts.serial
         self._workload = workload
         self._services = services
@@ -54,10 +68,12 @@ class DeviceQueue:
         Raises what CaseRunner.run_all raises, and DeviceUnusableError for a device that was set aside.
         """
         work = self.open_work()
-        if not work.invocations:
+        if not work.invocations and not (self._shares is not None and self._shares.has_work_for(self._serial)):
             return
         if self._sentinel is not None and not self._is_over():
             self._sentinel.begin()
+        if self._shares is not None:
+            self._run_shared(self._shares)
         # Until nothing is open: an invocation that was unfit is tried again.
         while (work := self.open_work()).planned or work.added:
             if work.planned:
@@ -75,9 +91,24 @@ class DeviceQueue:
         if self._sentinel is not None and (not self._is_over() or self.open_work().sentinel):
             self._sentinel.end()
 
+    def _run_shared(self, shares: Shares) -> None:
+        while (item := shares.begin(self._serial)) is not None:
+            try:
+                self._runner.run_all((item,), between=self._between)
+            finally:
+                shares.end(self._serial, is_done=self._has_stored(item))
+
+    def _has_stored(self, item: Invocation) -> bool:
+        key = (item.case.case_key, item.run_pass, item.number)
+        return any(
+            (run.case.case_key, run.run_pass, run.invocation) == key and run.outcome is not Outcome.UNFIT
+            for run in self._runs
+        )
+
     def open_work(self) -> OpenWork:
         """Return what is still to be run."""
-        return open_work(self._workload.campaign, self._runs, self._serial, self._services.tools)
+        campaign = self._roster.campaign if self._roster is not None else self._workload.campaign
+        return open_work(campaign, self._runs, self._serial, self._services.tools)
 
     def left(self) -> int:
         """Return how many invocations aren't stored at the least."""

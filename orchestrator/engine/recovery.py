@@ -60,6 +60,9 @@ class Turns:
         self._rescuer = rescuer
         self._quarantine = quarantine
         self._may_reboot = False
+        self._stand_in: Callable[[Serial], bool] | None = None
+        #: Lost devices that another one stands in for.
+        self._replaced: set[Serial] = set()
         #: Devices that work, or are about to; one that is waited for isn't among them.
         self._working: set[Serial] = set()
         self._lock = threading.Lock()
@@ -70,36 +73,59 @@ class Turns:
         lost: MutableMapping[Serial, str],
         *,
         may_reboot: bool = False,
+        newcomers: Callable[[], Sequence[tuple[Device, Callable[[], Work]]]] | None = None,
+        stand_in: Callable[[Serial], bool] | None = None,
     ) -> None:
         """Do all devices' work; ``lost`` gets those that were given up, with the reason.
+
+        ``newcomers`` is asked for devices that have come since; one that somebody else uses doesn't join. ``stand_in``
+        is told of a device that can't be got back for now; when it returns True, that one isn't waited for.
 
         Raises what the executor raises: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
         """
         self._may_reboot = may_reboot
+        self._stand_in = stand_in
+
+        def come() -> list[tuple[str, Callable[[], None]]]:
+            new = newcomers() if newcomers is not None else ()
+            for device, _ in new:
+                self._is_working(device.serial, True)
+            return [(str(device.serial), self._turn(device, begin, lost, is_new=True)) for device, begin in new]
+
         # This computer drives the phones: measured at the same time, its figures would be adb's.
         for is_host in (False, True):
             now = [(device, begin) for device, begin in turns if (device.kind is DeviceKind.HOST) is is_host]
             self._working = {device.serial for device, _ in now}
-            self._executor.run([(str(device.serial), self._turn(device, begin, lost)) for device, begin in now])
+            self._executor.run(
+                [(str(device.serial), self._turn(device, begin, lost)) for device, begin in now],
+                more=None if is_host or newcomers is None else come,
+            )
 
-    def _turn(self, device: Device, begin: Callable[[], Work], lost: MutableMapping[Serial, str]) -> Callable[[], None]:
+    def _turn(
+        self, device: Device, begin: Callable[[], Work], lost: MutableMapping[Serial, str], *, is_new: bool = False
+    ) -> Callable[[], None]:
         def turn() -> None:
-            reason = ""
+            reason, is_in = "", not is_new
             try:
                 with self._lease.acquire(device.serial):
+                    is_in = True
                     try:
                         self._until_done(device, begin)
                     finally:
                         self._put_back(device)
             except DeviceError as error:
                 reason = str(error).removeprefix(f"{device.serial}: ")
-                lost[device.serial] = reason
-                self._keep_out(device, quarantine_reason(error))
+                if not is_in:
+                    self._note(device, f"doesn't join: {reason}")
+                else:
+                    lost[device.serial] = reason
+                    self._keep_out(device, quarantine_reason(error))
             finally:
                 self._is_working(device.serial, False)
-                self._services.observer.on_event(
-                    DeviceFinished(serial=device.serial, left=begin().left(), reason=reason)
-                )
+                if is_in:
+                    self._services.observer.on_event(
+                        DeviceFinished(serial=device.serial, left=begin().left(), reason=reason)
+                    )
 
         return turn
 
@@ -132,7 +158,7 @@ class Turns:
         self._is_working(device.serial, False)
         is_back = self._rescuer.rescue(
             device,
-            keep_waiting=lambda: bool(self._working),
+            keep_waiting=lambda: not self._is_replaced(device) and bool(self._working),
             may_reboot=self._may_reboot,
             on_note=lambda text: self._note(device, text),
             cancelled=self._services.cancelled,
@@ -141,6 +167,11 @@ class Turns:
             self._is_working(device.serial, True)
             self._note(device, "is back")
         return is_back
+
+    def _is_replaced(self, device: Device) -> bool:
+        if self._stand_in is not None and device.serial not in self._replaced and self._stand_in(device.serial):
+            self._replaced.add(device.serial)
+        return device.serial in self._replaced
 
     def _is_working(self, serial: Serial, is_so: bool) -> None:
         with self._lock:

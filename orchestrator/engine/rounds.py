@@ -43,6 +43,8 @@ def open_work(
     campaign: Campaign, runs: Sequence[RunRecord], serial: Serial, tools: Mapping[ToolName, Tool]
 ) -> OpenWork:
     """Return what is open on a device; ``runs`` are that device's of this campaign."""
+    if serial in campaign.terms.stand_ins:
+        return OpenWork(planned=(), added=(), sustained=(), sentinel=())
     mine = [item for item in campaign.invocations if item.case.serial == serial]
     done = {(run.case.case_key, run.run_pass, run.invocation) for run in runs if run.outcome is not Outcome.UNFIT}
     planned = tuple(

@@ -9,6 +9,8 @@ from typing import Final
 #: How often the waiting thread wakes up, so that the interpreter handles signals on every platform.
 _LOOK_S: Final = 0.5
 
+Job = tuple[str, Callable[[], None]]
+
 
 class ThreadExecutor:
     """Does every job in a thread of its own, all at the same time."""
@@ -16,8 +18,8 @@ class ThreadExecutor:
     def __init__(self, cancelled: threading.Event) -> None:
         self._cancelled = cancelled
 
-    def run(self, jobs: Sequence[tuple[str, Callable[[], None]]]) -> None:
-        """Do all jobs and wait for them.
+    def run(self, jobs: Sequence[Job], *, more: Callable[[], Sequence[Job]] | None = None) -> None:
+        """Do all jobs and wait for them; what ``more`` returns meanwhile is done too, as long as any job runs.
 
         A job that raises sets ``cancelled``, so that the others end at their next step; the first exception is raised
         again when all have ended. Ctrl-C is heard while waiting, sets ``cancelled`` too, and is raised at the end:
@@ -26,35 +28,47 @@ class ThreadExecutor:
         errors: list[BaseException] = []
         running: list[threading.Event] = []
         interrupt: KeyboardInterrupt | None = None
-
-        def guarded(job: Callable[[], None], ended: threading.Event) -> None:
+        waiting = list(jobs)
+        # Not by Thread.join: interrupted by a signal, Python 3.11's join takes a thread that still runs for ended.
+        while True:
             try:
-                job()
+                while waiting and interrupt is None:
+                    running.append(self._start(waiting.pop(0), errors))
+                still = next((ended for ended in running if not ended.is_set()), None)
+                if still is None:
+                    break
+                if not still.wait(_LOOK_S) or more is not None:
+                    waiting += self._come(more, errors)
+            except KeyboardInterrupt as error:
+                interrupt = error
+                self._cancelled.set()
+        if interrupt is not None:
+            raise interrupt
+        if errors:
+            raise errors[0]
+
+    def _start(self, job: Job, errors: list[BaseException]) -> threading.Event:
+        name, work = job
+        ended = threading.Event()
+
+        def guarded() -> None:
+            try:
+                work()
             except BaseException as error:  # noqa: BLE001 - carried to the calling thread
                 errors.append(error)
                 self._cancelled.set()
             finally:
                 ended.set()
 
+        threading.Thread(target=guarded, name=name, daemon=True).start()
+        return ended
+
+    def _come(self, more: Callable[[], Sequence[Job]] | None, errors: list[BaseException]) -> Sequence[Job]:
+        if more is None or self._cancelled.is_set():
+            return ()
         try:
-            for name, job in jobs:
-                ended = threading.Event()
-                thread = threading.Thread(target=guarded, args=(job, ended), name=name, daemon=True)
-                thread.start()
-                running.append(ended)
-        except KeyboardInterrupt as error:
-            interrupt = error
+            return more()
+        except Exception as error:  # noqa: BLE001 - what runs puts its devices back first
+            errors.append(error)
             self._cancelled.set()
-        # Not by Thread.join: interrupted by a signal, Python 3.11's join takes a thread that still runs for ended.
-        for ended in running:
-            while True:
-                try:
-                    if ended.wait(_LOOK_S):
-                        break
-                except KeyboardInterrupt as error:
-                    interrupt = error
-                    self._cancelled.set()
-        if interrupt is not None:
-            raise interrupt
-        if errors:
-            raise errors[0]
+            return ()

@@ -65,6 +65,8 @@ class Terms:
     joins: bool = False
     #: Whether a phone that fits and wasn't needed takes the place of one that is lost.
     replaces_lost: bool = False
+    #: Phones that were lost -> those that stand in for them: nothing more is wanted of the lost ones.
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
     pushes: PushLimits = field(default_factory=PushLimits)
     #: Where relative paths of the plan start, on the computer that began the campaign; empty when that isn't known.
     plan_folder: str = ""

@@ -1,0 +1,116 @@
+"""Who works on a running campaign: the devices that it began with, those that come, those that stand in for lost ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from orchestrator.engine.device_queue import DeviceQueue, runs_of
+from orchestrator.engine.events import DeviceNote
+from orchestrator.engine.joining import Arrival, Arrivals, joined, without_open_work, workload_with
+from orchestrator.engine.recovery import Work
+from orchestrator.engine.roster import Roster
+from orchestrator.engine.rounds import OpenWork, open_work
+from orchestrator.engine.shares import Shares
+from orchestrator.engine.workload import Services, Workload
+from orchestrator.ports import Device
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import Serial
+from orchestrator.records.run import RunRecord
+
+
+class Crew:
+    """Gives each device of a campaign its work, also to those that come while it runs."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        devices: Sequence[DeviceFacts],
+        services: Services,
+        arrivals: Arrivals | None,
+        runs: Sequence[RunRecord],
+    ) -> None:
+        """``runs`` are the campaign's stored ones."""
+        self._workload = workload
+        self._services = services
+        self._arrivals = arrivals
+        self._roster = Roster(workload.campaign, services.store)
+        has_shards = bool(workload.campaign.terms.shards)
+        self._shares = Shares(self._roster, runs, cancelled=services.cancelled) if has_shards else None
+        self._lock = threading.Lock()
+        #: What each device that works, or has worked, is.
+        self._facts = {facts.serial: facts for facts in devices}
+        #: Devices that are to begin, with the lost one that each stands in for.
+        self._waiting: list[tuple[Arrival, Serial | None]] = []
+
+    @property
+    def campaign(self) -> Campaign:
+        """The campaign as it is now."""
+        return self._roster.campaign
+
+    def has_work_for(self, serial: Serial, works: Mapping[Serial, OpenWork]) -> bool:
+        """Whether a device has open work of its own, or of what it shares."""
+        own = works.get(serial)
+        return bool(own and own.invocations) or (self._shares is not None and self._shares.has_work_for(serial))
+
+    def work_of(self, device: Device, facts: DeviceFacts) -> Callable[[], Work]:
+        """Return what makes the work of a device that the campaign began with."""
+        return lambda: self._queue(device, facts, self._workload)
+
+    def newcomers(self) -> list[tuple[Device, Callable[[], Work]]]:
+        """Return the devices that have come since, each with what makes its work."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+            if self._arrivals is not None:
+                waiting += [(arrival, None) for arrival in self._arrivals.take()]
+            new = [item for item in waiting if item[0].facts.serial not in self._facts]
+            known = tuple(self._facts.values())
+            self._facts |= {arrival.facts.serial: arrival.facts for arrival, _ in new}
+        return [(arrival.device, self._work_of_newcomer(arrival, known, replaced)) for arrival, replaced in new]
+
+    def stand_in(self, serial: Serial) -> bool:
+        """Have another device measure all that a lost one was to; False when there is none."""
+        if self._arrivals is None:
+            return False
+        spare = self._arrivals.spare_for(serial)
+        if spare is None:
+            return False
+        with self._lock:
+            self._waiting.append((spare, serial))
+        return True
+
+    def _queue(self, device: Device, facts: DeviceFacts, workload: Workload) -> DeviceQueue:
+        return DeviceQueue(device, facts, workload, self._services, roster=self._roster, shares=self._shares)
+
+    def _work_of_newcomer(
+        self, arrival: Arrival, known: Sequence[DeviceFacts], replaced: Serial | None
+    ) -> Callable[[], Work]:
+        workload: Workload | None = None
+
+        def begin() -> Work:
+            # Called under the device's lease: what it is to measure is stored before it begins.
+            nonlocal workload
+            if workload is None:
+                campaign = self._take_in(arrival, known, replaced)
+                workload = workload_with(self._workload, campaign, arrival)
+                whose = f" in the place of {replaced}" if replaced is not None else ""
+                self._services.observer.on_event(
+                    DeviceNote(serial=arrival.facts.serial, text=f"joins the campaign{whose}")
+                )
+            return self._queue(arrival.device, arrival.facts, workload)
+
+        return begin
+
+    def _take_in(self, arrival: Arrival, known: Sequence[DeviceFacts], replaced: Serial | None) -> Campaign:
+        def change(campaign: Campaign) -> Campaign:
+            if replaced is not None:
+                own = [run for run in runs_of(self._services, self._workload) if run.case.serial == replaced]
+                left = open_work(campaign, own, replaced, self._services.tools)
+                campaign = without_open_work(campaign, replaced, left.planned)
+                stand_ins = {**campaign.terms.stand_ins, replaced: arrival.facts.serial}
+                campaign = replace(campaign, terms=replace(campaign.terms, stand_ins=stand_ins))
+            return joined(campaign, arrival, equals=known)
+
+        return self._roster.amend(change, devices=[arrival.facts], models=arrival.models, builds=arrival.builds)
