@@ -337,6 +337,11 @@ class Farm:
                 return server
         return None
 
+    def servers(self) -> list[AdbServer]:
+        """Return the adb servers that run now, each once; none is started."""
+        found = {str(server.address): server for server in (self.lab_server(), self.running_plugged_server()) if server}
+        return list(found.values())
+
     def attached(self, *, serials: Sequence[str] = (), start_server: bool = True) -> list[Attached]:
         """Return all phones of all servers, usable or not; one phone seen by two servers is usable through one.
 

@@ -40,7 +40,7 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
         may_reboot=plan.may_reboot,
         search=plan.search,
         parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
-        joins=plan.devices.joins,
+        joins=plan.devices.joins and plan.search is None,
         replaces_lost=plan.devices.replaces_lost,
         pushes=plan.pushes,
         plan_folder=str(plan.folder) if plan.folder is not None else "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,7 @@ from orchestrator.cli.beginning import begin, identify, prepare
 from orchestrator.cli.campaigns import new_campaign_id
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import host_files
+from orchestrator.cli.joining import PluggedIn, again
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.reports import report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult, one_line
@@ -76,7 +77,9 @@ class BenchRequest:
 
 def bench(settings: Settings, request: BenchRequest, out: Path | None) -> CommandResult:
     """Measure the named models; raises UsageError kinds before anything runs."""
-    return execute(settings, plan_of(request), out)
+    plan = plan_of(request)
+    # Whoever waits for an answer means the phones that are there.
+    return execute(settings, replace(plan, devices=replace(plan.devices, joins=False)), out)
 
 
 def run_plan(settings: Settings, path: Path, out: Path | None, *, budget: str = "", until: str = "") -> CommandResult:
@@ -153,7 +156,8 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
             campaign_id=new_campaign_id(farm.clock.now()),
             host=this_computer(),
         )
-        return _run(farm, campaign, beginning.models, beginning.builds, devices, out)
+        arrivals = PluggedIn(farm, campaign, devices, plan=plan, models=models, named=named)
+        return _run(farm, campaign, beginning.models, beginning.builds, devices, out, arrivals)
 
 
 def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
@@ -171,8 +175,9 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
         cases = [item.case for work in works.values() for item in work.invocations] + [
             item.case for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial in busy
         ]
-        models, builds, devices = reopen(farm, campaign, cases)
-        return _run(farm, campaign, models, builds, devices, out)
+        sharing = {serial for shard in campaign.terms.shards if busy & set(shard.serials) for serial in shard.serials}
+        models, builds, devices = reopen(farm, campaign, cases, beside=sharing)
+        return _run(farm, campaign, models, builds, devices, out, again(farm, campaign, devices))
 
 
 def _newest_open(farm: Farm) -> Campaign:
@@ -207,9 +212,11 @@ def _kind_of(campaign: Campaign) -> str:
 
 
 def reopen(
-    farm: Farm, campaign: Campaign, cases: Sequence[Case]
+    farm: Farm, campaign: Campaign, cases: Sequence[Case], *, beside: Collection[Serial] = ()
 ) -> tuple[list[Model], list[Build], list[tuple[Device, DeviceFacts]]]:
     """Return what is needed to go on with some cases of a campaign, whose status is RUNNING again.
+
+    ``beside`` are devices that are opened too, where they are there: they may take over from the cases' own.
 
     Raises:
         UsageError: a file has gone or changed.
@@ -220,7 +227,7 @@ def reopen(
     builds = [_with_file(known_builds[sha256], campaign) for sha256 in {case.build_sha256 for case in cases}]
     for name, sha256 in {file for case in cases for file in case.files}:
         _unchanged_file(name, sha256, campaign)
-    serials = {case.serial for case in cases}
+    serials = {case.serial for case in cases} | set(beside)
     devices = _reachable(farm, serials) if serials else []
     farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
     return models, builds, devices
@@ -276,9 +283,11 @@ def _run(
     builds: Sequence[Build],
     devices: Sequence[tuple[Device, DeviceFacts]],
     out: Path | None,
+    arrivals: PluggedIn,
 ) -> CommandResult:
     services, workload = equipment(farm, campaign, models, builds)
-    result = CampaignRunner(services, turns_of(farm, services)).run(workload, devices)
+    with arrivals.listening(services.observer):
+        result = CampaignRunner(services, turns_of(farm, services)).run(workload, devices, arrivals=arrivals)
     return _summary(farm, result, out)
 
 
@@ -309,6 +318,9 @@ def equipment(
         },
         known_flags={build.sha256: farm.flag_book.names(build) for build in builds},
     )
+    farm.pushes = campaign.terms.pushes
+    if farm.choice is not None and farm.choice.lacking:
+        observer.on_event(DeviceNote(serial=Serial(campaign.name), text=farm.choice.lacking, is_problem=True))
     for serial, reason in farm.left_out.items():
         observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
     return services, workload

@@ -129,6 +129,16 @@ def list_devices(server: AdbServer, *, timeout_s: float = _PROBE_TIMEOUT_S) -> S
     return judge_twins(seen)
 
 
+def look_at(server: AdbServer, address: str, *, timeout_s: float = _PROBE_TIMEOUT_S) -> Seen | None:
+    """Return one phone by the server's name for it, None when it isn't there; no other phone is asked anything.
+
+    Raises AdbUnavailableError when the server doesn't answer.
+    """
+    listed = parse_devices(server.device_list())
+    transport = next((item for item in listed if item.address == address), None)
+    return None if transport is None else _look_at(server, transport, timeout_s)
+
+
 def judge_twins(seen: Sequence[Seen]) -> list[Seen]:
     """Settle which of several transports with one ``ro.serialno`` is used.
 

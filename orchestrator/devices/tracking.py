@@ -1,13 +1,20 @@
-"""Phones coming and going, as the adb server tells of them."""
+"""Phones coming and going, as the adb server tells of them: nothing is asked again and again, no phone is disturbed."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from orchestrator.devices.failures import as_errors_of_ours
+from orchestrator.clock import Deadline
+from orchestrator.devices.discovery import parse_devices
 from orchestrator.devices.server import AdbServer
-from orchestrator.errors import UsageError
+
+#: How often one who watches looks whether to stop.
+_LOOK_S: Final = 0.5
+#: How long a watch may last.
+_WATCH_S: Final = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,28 +25,22 @@ class DeviceChange:
     state: str
 
 
-def watch_devices(server: AdbServer) -> Iterator[DeviceChange]:
-    """Yield changes as the server tells them, the phones of now first.
+def watch_devices(server: AdbServer, *, stopped: threading.Event | None = None) -> Iterator[DeviceChange]:
+    """Yield changes as the server tells them, the phones of now first; ends once ``stopped`` is set.
 
     Raises AdbUnavailableError when the server doesn't answer, LinkLostError when it goes.
     """
-    if server.address.path:
-        raise UsageError(f"phones can't be watched through the socket file {server.address.path}; use host:port")
-    # Imported here: it takes 0.2 s, and only those who watch need it.
-    import adbutils
-
-    class Link(adbutils.AdbConnection):  # type: ignore[misc]  # adbutils has no types
-        """A connection that never starts a server: adbutils would start one on 5037, whatever it was asked for."""
-
-        def _safe_connect(self) -> object:
-            return self._create_socket()
-
-    class Client(adbutils.AdbClient):  # type: ignore[misc]
-        """A client whose connections are these."""
-
-        def make_connection(self, timeout: float | None = None) -> Link:
-            return Link(self.host, self.port)
-
-    with as_errors_of_ours(what="adb track-devices"):
-        for event in Client(host=server.address.host, port=server.address.port).track_devices():
-            yield DeviceChange(address=event.serial, state=event.status)
+    known: dict[str, str] = {}
+    with server.open(Deadline(_WATCH_S), what="adb track-devices") as connection:
+        connection.request("host:track-devices")
+        while stopped is None or not stopped.is_set():
+            if not connection.readable(_LOOK_S):
+                continue
+            told = connection.read_block().decode("utf-8", "replace")
+            states = {transport.address: transport.state for transport in parse_devices(told)}
+            for address in known.keys() - states.keys():
+                yield DeviceChange(address=address, state="absent")
+            for address, state in states.items():
+                if known.get(address) != state:
+                    yield DeviceChange(address=address, state=state)
+            known = states

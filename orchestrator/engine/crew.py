@@ -1,4 +1,4 @@
-"""Who works on a running campaign: the devices that it began with, those that come, those that stand in for lost ones."""
+"""Who works on a running campaign: the devices that it began with, those that come, those that stand in."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.events import RoundAdded
 from orchestrator.engine.night import time_left
-from orchestrator.engine.rounds import OpenWork, open_work, slim
 from orchestrator.engine.roster import Roster
+from orchestrator.engine.rounds import OpenWork, open_work, slim
 from orchestrator.engine.sentinel import Sentinel
 from orchestrator.engine.shares import Shares
 from orchestrator.engine.sustained import run_sustained
