@@ -8,95 +8,60 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseResult
+from orchestrator.analysis.advice_case import (
+    AdviceCase,
+    advice_line,
+    best_known,
+    grouped,
+    is_different,
+    is_slower,
+    known,
+    times_as_long,
+)
 from orchestrator.analysis.compare import best_of, speed_up
 from orchestrator.analysis.pairs import welch_error
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import LEVEL, Summary
 from orchestrator.records.advice import Advice, AdviceReport
-from orchestrator.records.identity import RunId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth
-from orchestrator.records.workload import Case, DelegateName
+from orchestrator.records.workload import DelegateName
 from orchestrator.units import format_latency
 
-#: Every rule with the source of what it goes by.
-SOURCES: Final[Mapping[str, str]] = {
-    "best": "the fastest and its ties by Welch's interval (docs/statistics.md)",
-    "fleet": "smallest worst regret over the phones (minimax regret, Savage 1951)",
-    "pareto": "what nothing else beats in latency, start, memory and error at once",
-    "threads": "Welch's interval (docs/statistics.md); ai.google.dev/edge/litert/performance/best_practices",
-    "more-threads-hurt": "Welch's interval (docs/statistics.md); ai.google.dev/edge/litert/performance/best_practices",
-    "more-threads-than-big-cores": "the phone's clusters as probed, and the figures (docs/findings.md)",
-    "delegate-not-worth-it": "Welch's interval; ai.google.dev/edge/litert/performance/delegates",
-    "partial-delegation": "the operators as the program listed them; ai.google.dev/edge/litert/performance/delegates",
-    "quantised": "Welch's interval; ai.google.dev/edge/litert/models/post_training_quantization",
-    "break-even": "initialisation + inferences x latency, equal for both (docs/advice.md)",
-    "not-detectable": "what these invocations would show at 95 % with power 0.8 (docs/statistics.md)",
-    "wrong-outputs": "the comparison with the reference (docs/parity.md)",
-}
 _CPU: Final = frozenset({DelegateName.CPU, DelegateName.XNNPACK})
 #: Parts of a model's name that say its numbers' type and nothing else.
 _TYPE_WORDS: Final = re.compile(
-    r"[-_.](?:float(?:16|32)?|fp(?:16|32)|f(?:16|32)|u?int8|int16|i8|quant(?:ized|ised)?|q8|dynamic(?:[-_]?range)?|dynrange)"
+    r"[-_.](?:float(?:16|32)?|fp(?:16|32)|f(?:16|32)|u?int8|int16(?:x8)?|i8|quant(?:ized|ised)?|q8"
+    r"|dynamic(?:[-_]?range)?|dynrange)"
     r"(?=$|[-_.])"
 )
-_QUANTISED: Final = re.compile(r"[-_.](?:u?int8|i8|quant(?:ized|ised)?|q8)(?=$|[-_.])")
+_QUANTISED: Final = re.compile(
+    r"[-_.](?:u?int8|int16x8|i8|quant(?:ized|ised)?|q8|dynamic(?:[-_]?range)?|dynrange)(?=$|[-_.])"
+)
+#: Starts and memory have no interval here; in a front, what differs by less than this share is the same,
+_SAME_SHARE: Final = 0.1
+#: and what differs by less than this is the same to any app: a start by a millisecond, memory by half a MiB.
+_SAME_START_US: Final = 1_000.0
+_SAME_MEMORY_MIB: Final = 0.5
 #: For the smallest detectable difference at a power of 0.8, beside the interval's own quantile.
 _POWER_QUANTILE: Final = 0.8416
 _MOST_OPERATORS: Final = 6
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceCase:
-    """One case as advice sees it."""
-
-    case: Case
-    result: CaseResult
-    device: str
-    #: Cores of the fast clusters; 0 when unknown.
-    big_cores: int
-    is_virtual: bool
-    init_us: float | None = None
-    memory_mib: float | None = None
-    #: Of a table of the user's, in percent.
-    accuracy: float | None = None
-    #: Largest difference of the outputs from the reference, as its rule measures it; None when not compared.
-    parity_error: float | None = None
-    delegated_nodes: int | None = None
-    total_nodes: int | None = None
-    #: Operators left to the CPU, with the program's reason.
-    cpu_operators: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def summary(self) -> Summary:
-        """Its figure; only for cases that are judged."""
-        assert self.result.summary is not None
-        return self.result.summary
-
-    @property
-    def center_us(self) -> float:
-        """The middle that ratios are made of."""
-        return math.exp(self.summary.log_middle.value)
-
-    @property
-    def name(self) -> str:
-        """Its configuration."""
-        return self.case.configuration
+#: What a front weighs beside latency: its name, what reads it (less is better), and what is the same in any case.
+_Axis = tuple[str, Callable[[AdviceCase], float | None], float]
 
 
 def advise(cases: Sequence[AdviceCase], *, inferences: int | None = None) -> AdviceReport:
     """Return all advice, model by model; ``inferences`` is how many an app makes with one start."""
     judged = [item for item in cases if item.result.is_judged]
     lines: list[Advice] = []
-    for of_model in _by(cases, lambda item: item.case.model_sha256).values():
+    for of_model in grouped(cases, lambda item: item.case.model_sha256).values():
         own = [item for item in of_model if item.result.is_judged]
-        groups = _by(own, lambda item: item.case.serial)
+        groups = grouped(own, lambda item: item.case.serial)
         if len(groups) > 1:
             lines += _fleet(groups)
         for members in groups.values():
@@ -119,8 +84,8 @@ def fleet_choice(groups: Mapping[str, Sequence[AdviceCase]]) -> tuple[str, dict[
     shared = set.intersection(*({item.name for item in members} for members in groups.values())) if groups else set()
     regrets: dict[str, dict[str, float]] = {name: {} for name in sorted(shared)}
     for serial, members in groups.items():
-        # Of two alike (builds, for example) the first counts.
-        centers = {item.name: item.center_us for item in reversed(members)}
+        # Of two alike (builds, rules of measuring) the one that is known best counts.
+        centers = {item.name: item.center_us for item in sorted(members, key=known)}
         least = min(item.center_us for item in members)
         for name, of_name in regrets.items():
             of_name[serial] = centers[name] / least - 1
@@ -128,41 +93,6 @@ def fleet_choice(groups: Mapping[str, Sequence[AdviceCase]]) -> tuple[str, dict[
         return None
     best = min(regrets, key=lambda name: (max(regrets[name].values()), sum(regrets[name].values()), name))
     return best, regrets[best]
-
-
-def _by(cases: Sequence[AdviceCase], key: Callable[[AdviceCase], str]) -> dict[str, list[AdviceCase]]:
-    found: dict[str, list[AdviceCase]] = defaultdict(list)
-    for item in cases:
-        found[key(item)].append(item)
-    return dict(found)
-
-
-def _line(rule: str, about: AdviceCase, text: str, *shown: AdviceCase, device: str | None = None) -> Advice:
-    evidence: dict[RunId, None] = {}
-    for item in (about, *shown):
-        evidence |= dict.fromkeys(item.result.used)
-    return Advice(
-        rule=rule,
-        model=about.case.model_name,
-        device=about.device if device is None else device,
-        text=text,
-        evidence=tuple(evidence),
-        source=SOURCES[rule],
-    )
-
-
-def _slower(item: AdviceCase, than: AdviceCase) -> bool:
-    """Whether a case is slower by more than noise explains."""
-    ratio = speed_up(than.summary, item.summary)
-    return ratio.differs and ratio.value < 1
-
-
-def _times(item: AdviceCase, than: AdviceCase) -> str:
-    """Return how much longer a case takes: ``1.34 times [1.31, 1.37]``."""
-    ratio = speed_up(item.summary, than.summary)
-    interval = ratio.interval
-    ends = f" [{interval.low:.2f}, {interval.high:.2f}]" if interval is not None else ", untested"
-    return f"{ratio.value:.2f} times{ends}"
 
 
 def _best(members: Sequence[AdviceCase]) -> Iterator[Advice]:
@@ -176,11 +106,11 @@ def _best(members: Sequence[AdviceCase]) -> Iterator[Advice]:
     if len(members) == 1:
         text += ", the only configuration with a figure that counts"
     if tied:
-        text += f"; not told from it: {', '.join(item.name for item in tied)}"
+        text += f"; not told from it: {' | '.join(item.name for item in tied)}"
     if not best.is_tested:
-        text += " (single invocations: not tested)"
+        text += "; those with a single invocation aren't tested"
     text += _checked(first)
-    yield _line("best", first, text, *tied)
+    yield advice_line("best", first, text, *tied)
 
 
 def _checked(item: AdviceCase) -> str:
@@ -195,39 +125,50 @@ def _fleet(groups: Mapping[str, Sequence[AdviceCase]]) -> Iterator[Advice]:
     choice = fleet_choice(groups)
     if choice is None:
         some = next(iter(groups.values()))[0]
-        yield _line("fleet", some, "no configuration has a figure that counts on every phone", device="all phones")
+        yield advice_line(
+            "fleet", some, "no configuration has a figure that counts on every phone", device="all phones"
+        )
         return
     name, regrets = choice
-    chosen = {serial: next(item for item in groups[serial] if item.name == name) for serial in regrets}
+    chosen = {serial: best_known(groups[serial], name) for serial in regrets}
     told = ", ".join(f"{chosen[serial].device} +{regret:.0%}" for serial, regret in regrets.items())
     first, *others = chosen.values()
     text = f"one choice for all: {name}; against each phone's own best: {told}"
-    yield _line("fleet", first, text, *others, device="all phones")
+    yield advice_line("fleet", first, text, *others, device="all phones")
 
 
 def _pareto(members: Sequence[AdviceCase]) -> Iterator[Advice]:
-    axes: list[tuple[str, Callable[[AdviceCase], float | None]]] = [
-        ("latency", lambda item: item.center_us),
-        ("start", lambda item: item.init_us),
-        ("memory", lambda item: item.memory_mib),
-        ("error", lambda item: item.parity_error),
-        ("accuracy", lambda item: None if item.accuracy is None else -item.accuracy),
+    axes: list[_Axis] = [
+        ("start", lambda item: item.init_us, _SAME_START_US),
+        ("memory", lambda item: item.memory_mib, _SAME_MEMORY_MIB),
+        ("error", lambda item: item.parity_error, 0.0),
+        ("accuracy", lambda item: None if item.accuracy is None else -item.accuracy, 0.0),
     ]
     # An axis that one of them has no figure for can't be weighed.
-    used = [(name, read) for name, read in axes if all(read(item) is not None for item in members)]
-    if len(members) < 2 or len(used) < 2:
+    used = [axis for axis in axes if all(axis[1](item) is not None for item in members)]
+    if len(members) < 2 or not used:
         return
 
-    def beats(one: AdviceCase, other: AdviceCase) -> bool:
-        pairs = [((read(one) or 0.0), (read(other) or 0.0)) for _, read in used]
-        return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
-
-    front = [item for item in members if not any(beats(other, item) for other in members)]
-    front.sort(key=lambda item: item.center_us)
-    names = ", ".join(name for name, _ in used)
+    front: list[AdviceCase] = []
+    for item in sorted(members, key=lambda item: item.center_us):
+        if not any(_beats(other, item, used) for other in front):
+            front.append(item)
+    names = ", ".join(("latency", *(name for name, _, _ in used)))
     told = "; ".join(f"{item.name} ({_weighed(item)})" for item in front)
     if len(front) < len(members):
-        yield _line("pareto", front[0], f"not beaten at once in {names}: {told}", *front[1:])
+        yield advice_line("pareto", front[0], f"not beaten at once in {names}: {told}", *front[1:])
+
+
+def _beats(one: AdviceCase, other: AdviceCase, axes: Sequence[_Axis]) -> bool:
+    """Whether one is nowhere worse than another by more than what is the same, and somewhere better."""
+    is_better = is_slower(other, one)
+    for name, read, floor in axes:
+        mine, its = read(one) or 0.0, read(other) or 0.0
+        same = 0.0 if name == "accuracy" else max(floor, _SAME_SHARE * max(abs(mine), abs(its)))
+        if mine > its + same:
+            return False
+        is_better = is_better or mine < its - same
+    return is_better or one.center_us < other.center_us
 
 
 def _weighed(item: AdviceCase) -> str:
@@ -239,26 +180,30 @@ def _weighed(item: AdviceCase) -> str:
 
 
 def _threads(members: Sequence[AdviceCase]) -> Iterator[Advice]:
-    for group in _by(members, lambda item: repr(replace(item.case, threads=0).to_row())).values():
+    for group in grouped(members, lambda item: repr(replace(item.case, threads=0).to_row())).values():
         if len({item.case.threads for item in group}) < 2:
             continue
         group.sort(key=lambda item: item.case.threads)
         fastest = min(group, key=lambda item: item.center_us)
-        enough = next(item for item in group if item is fastest or not _slower(item, fastest))
+        enough = next(item for item in group if item is fastest or not is_slower(item, fastest))
         what = enough.case.delegate.value
         if enough is not fastest:
             text = (
                 f"{what}: {_threaded(enough)} enough; {fastest.case.threads} aren't faster by more than "
-                f"noise ({_times(enough, fastest)})"
+                f"noise ({times_as_long(enough, fastest)})"
             )
+        elif enough.case.threads == min(item.case.threads for item in group):
+            text = f"{what}: {_threaded(enough)} enough; none of more is faster"
         else:
             text = f"{what}: {_threaded(enough)} worth using"
-        yield _line("threads", enough, f"{text}{_flags_of(enough)}", *(item for item in group if item is not enough))
-        hurt = [item for item in group if item.case.threads > enough.case.threads and _slower(item, enough)]
+        yield advice_line(
+            "threads", enough, f"{text}{_flags_of(enough)}", *(item for item in group if item is not enough)
+        )
+        hurt = [item for item in group if item.case.threads > enough.case.threads and is_slower(item, enough)]
         if hurt:
-            told = ", ".join(f"{item.case.threads} threads take {_times(item, enough)}" for item in hurt)
+            told = ", ".join(f"{item.case.threads} threads take {times_as_long(item, enough)}" for item in hurt)
             text = f"{what}: more threads hurt: {told} as long as {enough.case.threads}{_flags_of(enough)}"
-            yield _line("more-threads-hurt", enough, text, *hurt)
+            yield advice_line("more-threads-hurt", enough, text, *hurt)
 
 
 def _threaded(item: AdviceCase) -> str:
@@ -270,20 +215,21 @@ def _flags_of(item: AdviceCase) -> str:
 
 
 def _over_big_cores(members: Sequence[AdviceCase]) -> Iterator[Advice]:
-    for group in _by(members, lambda item: repr(replace(item.case, threads=0).to_row())).values():
+    for group in grouped(members, lambda item: repr(replace(item.case, threads=0).to_row())).values():
         over = [item for item in group if item.case.delegate in _CPU and 0 < item.big_cores < item.case.threads]
         within = [item for item in group if item.case.threads <= item.big_cores]
         if not over or not within:
             continue
         best = min(within, key=lambda item: item.center_us)
-        slow = [item for item in over if _slower(item, best)]
+        slow = [item for item in over if is_slower(item, best)]
         if slow:
             worst = max(slow, key=lambda item: item.center_us)
+            cost = times_as_long(worst, best)
             text = (
                 f"{worst.case.delegate.value}: {worst.case.threads} threads on {worst.big_cores} big cores take "
-                f"{_times(worst, best)} as long as {best.case.threads}: stay on the big cores{_flags_of(worst)}"
+                f"{cost} as long as {best.case.threads}: stay on the big cores{_flags_of(worst)}"
             )
-            yield _line("more-threads-than-big-cores", worst, text, best)
+            yield advice_line("more-threads-than-big-cores", worst, text, best)
 
 
 def _not_worth_it(members: Sequence[AdviceCase]) -> Iterator[Advice]:
@@ -292,24 +238,24 @@ def _not_worth_it(members: Sequence[AdviceCase]) -> Iterator[Advice]:
         return
     cpu = min(on_cpu, key=lambda item: item.center_us)
     others = [item for item in members if item.case.delegate not in _CPU]
-    for group in _by(others, lambda item: item.case.delegate.value).values():
+    for group in grouped(others, lambda item: item.case.delegate.value).values():
         best = min(group, key=lambda item: item.center_us)
         ratio = speed_up(cpu.summary, best.summary)
-        if ratio.differs and ratio.value > 1:
+        if is_different(ratio) and ratio.value > 1:
             continue
-        why = f"takes {_times(best, cpu)} as long as" if ratio.differs else "can't be told from"
+        is_sure = is_different(ratio)
+        verdict = "isn't worth it" if is_sure else "isn't shown to be worth it"
+        why = f"takes {times_as_long(best, cpu)} as long as" if is_sure else "can't be told from"
         cost = ""
         if best.init_us is not None and cpu.init_us is not None and best.init_us > cpu.init_us:
             cost = f", and starts in {format_latency(best.init_us)} instead of {format_latency(cpu.init_us)}"
-        text = (
-            f"{best.case.delegate.value} isn't worth it for this model: its best, {best.name}, {why} {cpu.name}{cost}"
-        )
-        yield _line("delegate-not-worth-it", best, text, cpu)
+        text = f"{best.case.delegate.value} {verdict} for this model: its best, {best.name}, {why} {cpu.name}{cost}"
+        yield advice_line("delegate-not-worth-it", best, text, cpu)
 
 
 def _partial(members: Sequence[AdviceCase]) -> Iterator[Advice]:
     partial = [item for item in members if item.result.truth is DelegateTruth.PARTIAL]
-    for group in _by(partial, lambda item: item.case.delegate.value).values():
+    for group in grouped(partial, lambda item: item.case.delegate.value).values():
         first = min(group, key=lambda item: item.center_us)
         nodes = f"{first.delegated_nodes} of {first.total_nodes}" if first.total_nodes else "only a part of the"
         known = dict.fromkeys(first.cpu_operators)
@@ -317,7 +263,7 @@ def _partial(members: Sequence[AdviceCase]) -> Iterator[Advice]:
         more = f" and {len(known) - _MOST_OPERATORS} more" if len(known) > _MOST_OPERATORS else ""
         replaced = f"replace {listed}{more}" if listed else "the program didn't list which (see 'models inspect')"
         text = f"{first.case.delegate.value} takes {nodes} operators; to give it the whole model: {replaced}"
-        yield _line("partial-delegation", first, text)
+        yield advice_line("partial-delegation", first, text)
 
 
 def _break_even(members: Sequence[AdviceCase], inferences: int | None) -> Iterator[Advice]:
@@ -329,34 +275,39 @@ def _break_even(members: Sequence[AdviceCase], inferences: int | None) -> Iterat
         first, init_us = totals[0]
         total_us = init_us + inferences * first.center_us
         text = f"for {inferences} inferences with one start: {first.name}, {format_latency(total_us)} in all"
-        yield _line("break-even", first, text, totals[1][0])
+        yield advice_line("break-even", first, text, totals[1][0])
     fast, fast_init_us = min(timed, key=lambda pair: pair[0].center_us)
     # Of those that start sooner, the one that the fastest catches up with last is what it has to be weighed against.
     rivals = [
         ((fast_init_us - init_us) / (item.center_us - fast.center_us), item)
         for item, init_us in timed
-        if init_us < fast_init_us and _slower(item, fast)
+        if init_us < fast_init_us and is_slower(item, fast)
     ]
     if rivals:
         count, rival = max(rivals, key=lambda pair: pair[0])
-        pays = f"pays from {math.ceil(count):,} inferences with one start on"
-        text = f"{fast.name} starts later than {rival.name} and {pays}"
-        yield _line("break-even", fast, text, rival)
+        needed = math.ceil(count)
+        from_when = f"{needed:,} inferences with one start" if needed > 1 else "the first inference"
+        text = f"{fast.name} starts later than {rival.name} and pays from {from_when} on"
+        yield advice_line("break-even", fast, text, rival)
 
 
 def _not_detectable(members: Sequence[AdviceCase]) -> Iterator[Advice]:
     best = best_of({item.case.case_key: item.summary for item in members})
-    if best is None or not best.tied or not best.is_tested:
+    if best is None:
         return
     keyed = {item.case.case_key: item for item in members}
     first = keyed[best.fastest]
+    # A single invocation shows nothing of what could be detected.
+    tied = [keyed[key] for key in best.tied if min(keyed[key].summary.count, first.summary.count) > 1]
+    if not tied:
+        return
     told = []
-    for key in best.tied:
-        least = _detectable(first.summary, keyed[key].summary)
-        seen = keyed[key].center_us / first.center_us - 1
-        told.append(f"{keyed[key].name} ({seen:+.1%}; {least:.1%} would have shown)")
-    text = f"below what these invocations can show, against {first.name}: {', '.join(told)}; measure more to decide"
-    yield _line("not-detectable", first, text, *(keyed[key] for key in best.tied))
+    for item in tied:
+        least = _detectable(first.summary, item.summary)
+        seen = item.center_us / first.center_us - 1
+        told.append(f"{item.name} ({seen:+.1%}; {least:.1%} would have shown)")
+    text = f"below what these invocations can show, against {first.name}: {' | '.join(told)}; measure more to decide"
+    yield advice_line("not-detectable", first, text, *tied)
 
 
 def _detectable(one: Summary, other: Summary) -> float:
@@ -366,18 +317,18 @@ def _detectable(one: Summary, other: Summary) -> float:
 
 def _quantised(judged: Sequence[AdviceCase]) -> Iterator[Advice]:
     """Compare models whose names differ by their numbers' type only, each by its fastest configuration on a device."""
-    for _, group in sorted(_by(judged, lambda item: f"{item.case.serial} {_stem(item.case.model_name)}").items()):
-        models = _by(group, lambda item: item.case.model_sha256)
+    for _, group in sorted(grouped(judged, lambda item: f"{item.case.serial} {_stem(item.case.model_name)}").items()):
+        models = grouped(group, lambda item: item.case.model_sha256)
         best = [min(members, key=lambda item: item.center_us) for members in models.values()]
         for small in (item for item in best if _is_quantised(item)):
             for large in (item for item in best if not _is_quantised(item)):
                 ratio = speed_up(large.summary, small.summary)
-                word = f"{ratio.value:.2f} times as fast as" if ratio.differs else "not told from"
+                word = f"{ratio.value:.2f} times as fast as" if is_different(ratio) else "not told from"
                 accuracy = ""
                 if small.accuracy is not None and large.accuracy is not None:
                     accuracy = f", accuracy {small.accuracy - large.accuracy:+.1f} points"
                 text = f"quantised, {small.name}: {word} {large.case.model_name} at its best, {large.name}{accuracy}"
-                yield _line("quantised", small, text, large)
+                yield advice_line("quantised", small, text, large)
 
 
 def _stem(name: str) -> str:
@@ -393,4 +344,4 @@ def _wrong(cases: Sequence[AdviceCase]) -> Iterator[Advice]:
         if item.result.parity is ParityVerdict.WRONG:
             figure = f" ({format_latency(item.result.summary.median_us)})" if item.result.summary else ""
             text = f"don't use {item.name}{figure}: its outputs are wrong ({item.result.parity_reason})"
-            yield _line("wrong-outputs", item, text)
+            yield advice_line("wrong-outputs", item, text)

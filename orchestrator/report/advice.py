@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
-from orchestrator.analysis.advice import AdviceCase, advise, fleet_choice
+from orchestrator.analysis.advice import advise, fleet_choice
+from orchestrator.analysis.advice_case import AdviceCase
 from orchestrator.analysis.compare import best_of
 from orchestrator.records.advice import AdviceReport
 from orchestrator.records.device import DeviceFacts

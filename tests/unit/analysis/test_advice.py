@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from sample_lab import HOST, PIXEL_3, PIXEL_4, case, lab_of, run, series
 
-from orchestrator.analysis.advice import SOURCES, AdviceCase, advise, fleet_choice
+from orchestrator.analysis.advice import advise, fleet_choice
+from orchestrator.analysis.advice_case import SOURCES, AdviceCase
 from orchestrator.analysis.case_result import CaseResult, judge_case
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth
@@ -80,6 +81,43 @@ def test_break_even_is_where_both_have_taken_as_long():
         [item(5_000.0, init_us=1_000.0), item(3_000.0, delegate=DelegateName.GPU, init_us=101_000.0)], inferences=10
     ).lines if line.rule == "break-even"]  # fmt: skip
     assert any(text.startswith("for 10 inferences with one start: xnnpack") for text in few)
+
+
+def test_a_single_invocation_supports_only_differences_far_beyond_noise():
+    four, eight = case(threads=4), case(threads=8)
+    near = rules(item(0, runs=series(four, 5_000.0)), item(0, threads=8, runs=[run(eight, 0, 5_900.0)]))
+    assert "more-threads-hurt" not in near
+    far = rules(item(0, runs=series(four, 5_000.0)), item(0, threads=8, runs=[run(eight, 0, 9_000.0)]))
+    assert "times (single invocation, not tested) as long as 4" in far["more-threads-hurt"].text
+
+
+def test_ties_are_told_as_not_detectable_also_where_others_have_one_invocation():
+    tied = [item(5_000.0, threads=2), item(4_998.0, threads=4)]
+    alone = item(0, threads=1, runs=[run(case(threads=1), 0, 9_000.0)])
+    text = rules(*tied, alone)["not-detectable"].text
+    assert "would have shown" in text
+    assert "1 thread" not in text
+
+
+def test_a_front_is_not_filled_by_differences_that_no_app_would_notice():
+    fast = item(2_000.0, init_us=1_300.0, memory_mib=3.87)
+    slow = item(40_000.0, threads=8, init_us=1_150.0, memory_mib=3.86)
+    small = item(3_000.0, threads=1, init_us=1_300.0, memory_mib=1.5)
+    text = rules(fast, slow, small)["pareto"].text
+    assert "8 threads" not in text
+    assert "1 thread" in text
+
+
+def test_a_delegate_that_cannot_be_told_from_the_cpu_is_not_called_worthless():
+    text = rules(item(5_000.0), item(5_001.0, delegate=DelegateName.GPU))["delegate-not-worth-it"].text
+    assert "isn't shown to be worth it" in text
+
+
+def test_every_variant_that_benchfarm_builds_is_known_as_quantised():
+    large = item(5_000.0, model_name="net_float32", model_sha256="1" * 64)
+    for place, variant in enumerate(("int8", "int16x8", "dynamic-range"), start=2):
+        small = item(2_500.0, model_name=f"net_{variant}", model_sha256=str(place) * 64)
+        assert "2.00 times as fast as net_float32" in rules(large, small)["quantised"].text
 
 
 def test_the_fleets_choice_has_the_smallest_worst_regret():
