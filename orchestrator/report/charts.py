@@ -205,6 +205,9 @@ _AXES: Final = {
 }
 
 
+_LABEL_SIDES: Final[tuple[tuple[Literal["left", "right"], int, str], ...]] = (("left", 8, "<="), ("right", -8, ">"))
+
+
 def _pareto(name: str, x: Literal["size", "latency"], y: Literal["latency", "accuracy"], title: str) -> ChartSpec:
     (x_field, x_title), (y_field, y_title) = _AXES[x], _AXES[y]
     base = alt.Chart(_data()).encode(
@@ -230,11 +233,15 @@ def _pareto(name: str, x: Literal["size", "latency"], y: Literal["latency", "acc
         shape=alt.Shape("delegate:N", title=None, scale=alt.Scale(range=_SHAPES)),
         tooltip=tooltip,
     )
-    label = (
-        base.mark_text(align="left", dx=8, dy=-6, limit=170, fontSize=11)
+    # A name stands on that side of its point where there is room for it.
+    labels = [
+        base.mark_text(align=align, dx=dx, dy=-7, limit=170, fontSize=11)
         .encode(text="model:N")
+        .transform_joinaggregate(furthest=f"max({x_field})")
         .transform_filter(is_front)
-    )
+        .transform_filter(f"datum['{x_field}'] {side} datum.furthest / 2")
+        for align, dx, side in _LABEL_SIDES
+    ]
     return ChartSpec(
         name=name,
         title=title,
@@ -243,8 +250,7 @@ def _pareto(name: str, x: Literal["size", "latency"], y: Literal["latency", "acc
         dataset="pareto",
         by="device",
         needs=(x_field, y_field),
-        # Room for the names of the points furthest to the right.
-        spec={**_finish(alt.layer(front, point, label), height=320), "padding": {"right": 90}},
+        spec=_finish(alt.layer(front, point, *labels), height=320),
     )
 
 

@@ -17,10 +17,11 @@ from orchestrator.units import US_PER_MS
 #: Where there is no figure.
 NOTHING: Final = "---"
 #: Columns of a terminal that the table takes.
-WIDTH: Final = 100
+WIDTH: Final = 80
 _MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
-_CONFIGURATION_WIDTH: Final = 31
-_DELEGATE_WIDTH: Final = 17
+#: Where the figures begin, and the width of the word for where the operators ran.
+_FIGURES_AT: Final = 31
+_DELEGATE_WIDTH: Final = 14
 
 Scalar = str | int | float | bool | None
 
@@ -98,7 +99,7 @@ def start_cells(row: ResultRow, decimals: Mapping[str, int]) -> tuple[FigureCell
 
 
 def render_text_table(data: ReportData) -> str:
-    """Return the results as plain text, at most 100 columns wide, for a terminal.
+    """Return the results as plain text, at most 80 columns wide, for a terminal.
 
     A figure that isn't the requested delegate's, or that was rejected, isn't shown: its place holds ``---``.
     """
@@ -108,37 +109,45 @@ def render_text_table(data: ReportData) -> str:
     lines = []
     for model, of_model in groupby(data.results, key=lambda row: row.model):
         lines.append(visible(model.label))
-        for device, rows in groupby(of_model, key=lambda row: row.device):
-            lines.append(_device_line(device.title))
+        for device, group in groupby(of_model, key=lambda row: row.device):
+            rows = list(group)
+            # A program that stands in for a real one makes a real device's figures virtual too.
+            is_stood_in = not device.is_virtual and all(row.is_virtual for row in rows)
+            lines.append(_device_line(f"{device.title} (virtual)" if is_stood_in else device.title))
             lines += [_result_line(row, decimals) for row in rows]
     lines += [*_start_lines(data.results), "", *_legend(data)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def _device_line(title: str) -> str:
-    heads = f"{'median ms':>11}  {'spread':>8}  {'vs CPU':>6}  {'delegate':<{_DELEGATE_WIDTH}}  quality"
-    return f"  {fit(title, _CONFIGURATION_WIDTH)}{heads}"
+    heads = f"{'median ms':>9}{'spread':>9}{'vs CPU':>8} {'delegate':<{_DELEGATE_WIDTH}} quality"
+    return f"  {fit(title, _FIGURES_AT - 3)} {heads}"
 
 
 def _result_line(row: ResultRow, decimals: int) -> str:
     has_figure = row.result.status in OWN_FIGURE and row.result.summary is not None
-    median_us = row.result.summary.median_us if row.result.summary is not None and has_figure else None
-    spread = spread_text(row) if has_figure else NOTHING
+    summary = row.result.summary if has_figure else None
     ratio = NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x"
-    # Without a figure, why there is none says more than where operators would have run.
-    has_reason = row.result.summary is None and row.result.reason_code
-    delegate = fit(row.result.reason_code if has_reason else delegate_text(row), _DELEGATE_WIDTH)
-    quality = quality_text(row) + (", virtual" if row.is_virtual else "")
-    width = _CONFIGURATION_WIDTH - 2
-    is_long = display_width(visible(row.configuration)) > width
+    width = _FIGURES_AT - 5
+    mark = f"{'v' if row.is_virtual else ' '}{_MARKS[row.best]}"
     # What tells two configurations apart stands at the end: a long one gets a line of its own, rather than a cut.
-    label = fit(row.configuration, width)
-    if is_long:
-        label = f"{fit(row.configuration, WIDTH - 4).rstrip()}\n    {' ' * width}"
-    return (
-        f"{_MARKS[row.best]:>3} {label}"
-        f"{figure_ms(median_us, decimals):>11}  {spread:>8}  {ratio:>6}  {delegate}  {quality}"
-    )
+    label = f" {mark} {fit(row.configuration, width)} "
+    if display_width(visible(row.configuration)) > width:
+        label = f" {mark} {fit(row.configuration, WIDTH - 4).rstrip()}\n{' ' * _FIGURES_AT}"
+    if summary is None:
+        # Without a figure, why there is none says more than where operators would have run.
+        return label + fit(f"{NOTHING:>9}  {_why_not(row)}", WIDTH - _FIGURES_AT).rstrip()
+    delegate = fit(delegate_text(row), _DELEGATE_WIDTH)
+    figures = f"{figure_ms(summary.median_us, decimals):>9}{spread_text(row):>9}{ratio:>8}"
+    return f"{label}{figures} {delegate} {quality_text(row)}"
+
+
+def _why_not(row: ResultRow) -> str:
+    """Return why a case has no figure of its own: ``rejected: fell back to CPU``, ``failed: crashed``."""
+    result = row.result
+    if result.status is CaseStatus.FELL_BACK:
+        return f"{quality_text(row)}: {delegate_text(row)}"
+    return f"{quality_text(row)}: {result.reason_code}" if result.reason_code else quality_text(row)
 
 
 def _start_lines(rows: Sequence[ResultRow]) -> list[str]:
@@ -162,7 +171,7 @@ def _legend(data: ReportData) -> list[str]:
     if any(row.best is not BestMark.NONE for row in data.results):
         lines.append("* fastest of this model on this device; = can't be told from the fastest (95 % interval)")
     if data.has_virtual:
-        lines.append("virtual: from benchfarm's own virtual phone, no measurement")
+        lines.append("v virtual: from benchfarm's own virtual phone, no measurement")
     return [part for line in lines for part in _wrapped(visible(line))]
 
 

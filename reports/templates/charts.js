@@ -37,7 +37,7 @@
     return {
       aria: false, background: null, font: font,
       axis: { labelColor: text, titleColor: quiet, gridColor: line, domainColor: quiet, tickColor: quiet, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 320 },
-      axisY: { labelLimit: Math.max(110, Math.min(320, innerWidth / 3.5)) },
+      axisY: { labelLimit: innerWidth < 700 ? Math.max(110, innerWidth * 0.42) : Math.min(320, innerWidth / 3.5) },
       legend: { labelColor: text, titleColor: quiet, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 260, symbolLimit: 60, columns: innerWidth < 700 ? 1 : undefined },
       text: { color: text }, rule: { color: quiet }, view: { stroke: line }
     };
