@@ -82,10 +82,13 @@ def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None =
 
 
 def fallback_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None) -> str:
-    """Return what a figure that isn't the requested delegate's is a figure of: ``fell back to CPU``."""
+    """Return what a figure that isn't the requested delegate's is a figure of: ``fell back to CPU``.
+
+    A delegate that was made and took no operator hasn't fallen back: it was there, and the CPU had all of the work.
+    """
     if truth is DelegateTruth.WRONG_BACKEND:
         return truth_words(evidence, truth)
-    return "fell back to CPU"
+    return "took no operator: CPU" if truth is DelegateTruth.NONE else "fell back to CPU"
 
 
 def unique_labels(names: Mapping[str, str]) -> dict[str, str]:

@@ -29,6 +29,7 @@ from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import BestMark
+from orchestrator.report.tables import render_text_table
 
 
 def data_of(*runs, **other):
@@ -81,6 +82,13 @@ def test_faster_figure_that_isnt_to_be_trusted_is_never_best(unfit):
     assert gpu.best is BestMark.NONE
     assert gpu.speed_up is None
     assert rows["xnnpack, 4 threads, native"].best is BestMark.BEST
+
+
+def test_delegate_that_took_no_operator_is_not_called_one_that_fell_back():
+    none = series(case(delegate=DelegateName.HEXAGON), 9_000, truth=DelegateTruth.NONE, outcome=Outcome.FAILED)
+    text = render_text_table(data_of(*none, *series(case(threads=4), 20_000)))
+    assert "took no operator: CPU" in text
+    assert "fell back" not in text
 
 
 def test_speed_up_is_over_the_fastest_cpu_configuration():
