@@ -9,6 +9,7 @@ BenchfarmError
 |  |- AdbUnavailableError    exit 3   no adb binary, or the adb server can't be started or reached
 |  |- NoDeviceError          exit 3   nothing is attached, or nothing that matches
 |  |- DeviceUnusableError    exit 3   attached, but unauthorized, offline, in recovery, without shell_v2 ...
+|  |  |- DeviceUnauthorizedError exit 3 it doesn't let this computer in: somebody has to accept its key
 |  |  `- DeviceSetAsideError exit 3   its reference workload isn't what it was, or it is in quarantine
 |  |- LinkLostError          exit 3   (transient) the connection ended before the answer was whole
 |  |- DeviceTimeoutError     exit 3   (transient) a phone didn't answer within its deadline
@@ -99,6 +100,10 @@ class NoDeviceError(DeviceError):
 
 class DeviceUnusableError(DeviceError):
     """The phone is attached but can't be used; 'benchfarm devices' says why."""
+
+
+class DeviceUnauthorizedError(DeviceUnusableError):
+    """The phone doesn't let this computer in; accept its key on the phone's screen (USB debugging)."""
 
 
 class DeviceSetAsideError(DeviceUnusableError):

@@ -295,7 +295,7 @@ def equipment(
     farm: Farm, campaign: Campaign, models: Sequence[Model], builds: Sequence[Build]
 ) -> tuple[Services, Workload]:
     """Return what a campaign is run with; progress goes to standard error from now on."""
-    observer = observer_for_stderr(farm.settings.log_format)
+    observer = observer_for_stderr(farm.settings.log_format, boards=farm.settings.state_folder / "boards")
     farm.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
         FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
     )

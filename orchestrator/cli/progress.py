@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from orchestrator.analysis.sustained_runs import measured_us
 from orchestrator.cli.result import one_line
@@ -14,9 +15,7 @@ from orchestrator.engine.events import (
     CampaignStarted,
     DeviceFinished,
     DeviceNote,
-    FileMoving,
     FilePlaced,
-    InvocationStarted,
     RoundAdded,
     RunStored,
 )
@@ -25,9 +24,6 @@ from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.start import stage_of
 from orchestrator.records.workload import Pass
 from orchestrator.units import format_bytes, format_duration, format_latency
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
 
 #: Passes whose latency is told as a run is stored.
 _FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.SENTINEL})
@@ -51,79 +47,39 @@ class LineObserver:
             print(line, file=sys.stderr, flush=True)
 
 
-class TerminalObserver:
-    """A bar for each device that works, and above them a line for each thing to remember."""
+def observer_for_stderr(log_format: str = "text", *, boards: Path | None = None) -> Observer:
+    """Return what writes progress to standard error, counting what is stored: JSON, a live view, else lines.
 
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    ``boards``: a folder where other processes find how it stands.
+    """
+    from orchestrator.cli.board import PublishedBoard
 
-        self._progress: Progress = Progress(
-            TextColumn("{task.fields[serial]:<16}", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}", markup=False),
-            console=Console(stderr=True),
-            # Drawing costs this computer something, and this computer may be what is measured.
-            refresh_per_second=2,
-            transient=True,
-        )
-        self._tasks: dict[str, TaskID] = {}
-        #: Serial number -> what the device measures.
-        self._doing: dict[str, str] = {}
-        self._lock = threading.Lock()
-
-    def on_event(self, event: object) -> None:
-        """Move the bars, and print what is to be remembered."""
-        with self._lock:
-            match event:
-                case CampaignStarted():
-                    self._progress.start()
-                case InvocationStarted(invocation=invocation, position=position, total=total):
-                    task = self._task(invocation.case.serial, total)
-                    text = one_line(f"{invocation.case.model_name} {invocation.case.configuration}")
-                    self._doing[invocation.case.serial] = text
-                    self._progress.update(task, completed=position - 1, total=total, description=text)
-                case FileMoving(serial=serial, name=name, sent_bytes=sent_bytes, size_bytes=size_bytes):
-                    if serial in self._tasks:
-                        share = f"{format_bytes(sent_bytes)} of {format_bytes(size_bytes)}"
-                        self._progress.update(self._tasks[serial], description=one_line(f"sending {name}: {share}"))
-                case FilePlaced(serial=serial) if serial in self._tasks:
-                    self._progress.update(self._tasks[serial], description=self._doing[serial])
-                case RunStored(run=run, position=position, total=total):
-                    self._progress.update(self._task(run.case.serial, total), completed=position)
-                case CampaignEnded():
-                    self._progress.stop()
-            if isinstance(event, CampaignStarted | CampaignEnded | DeviceNote | DeviceFinished | FilePlaced) or (
-                isinstance(event, RunStored) and event.run.outcome is not Outcome.COMPLETED
-            ):
-                text = describe(event)
-                if text:
-                    self._progress.console.print(text, markup=False, highlight=False)
-
-    def _task(self, serial: str, total: int) -> TaskID:
-        if serial not in self._tasks:
-            self._tasks[serial] = self._progress.add_task("", total=total, serial=one_line(serial))
-        return self._tasks[serial]
+    observer = _told_on_stderr(log_format)
+    return observer if boards is None else PublishedBoard(observer, boards)
 
 
-def observer_for_stderr(log_format: str = "text") -> Observer:
-    """Return what writes progress to standard error, counting what is stored: JSON, bars on a terminal, else lines."""
+def _told_on_stderr(log_format: str) -> Observer:
     from orchestrator.cli.counted import Counting
 
     if log_format == "json":
         from orchestrator.cli.log_lines import JsonObserver
 
         return Counting(JsonObserver())
-    return Counting(TerminalObserver() if sys.stderr.isatty() else LineObserver())
+    if not sys.stderr.isatty():
+        return Counting(LineObserver())
+    from orchestrator.cli.live import TerminalObserver
+
+    live = TerminalObserver(describe)
+    return Counting(live if live.can_draw else LineObserver())
 
 
 def describe(event: object) -> str:
     """Return an event as one line for people, empty for one that they needn't read."""
     match event:
         case CampaignStarted(campaign=campaign, devices=devices, total=total, done=done):
-            names = ", ".join(facts.title for facts in devices) or "no device"
+            counts = Counter(facts.title for facts in devices)
+            named = [title if count == 1 else f"{count} x {title}" for title, count in counts.items()]
+            names = ", ".join(named) or "no device"
             stored = f", {done} stored already" if done else ""
             text = f"campaign {campaign.campaign_id} '{campaign.name}': {total} invocations on {names}{stored}"
         case FilePlaced(serial=serial, name=name, pushed_bytes=0):

@@ -1,107 +1,122 @@
-"""``benchfarm status``: what the farm does now, from what is stored, the leases and the quarantine."""
+"""``benchfarm status``: what the farm does now, from who runs it, what is stored and the quarantine."""
 
 from __future__ import annotations
 
+import shutil
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from dataclasses import fields
 from typing import Any
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.result import CommandResult, one_line, table
-from orchestrator.devices.lease import FileLease
+from orchestrator.cli.board import Shown, doing_of, read_boards
+from orchestrator.cli.picture import PhoneRow, Standing, campaign_eta_s, pace_of, picture
+from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.engine.rounds import OpenWork, open_works, slim
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import RunRecord
-from orchestrator.units import format_duration
 
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
-def status(settings: Settings) -> CommandResult:
+def status(settings: Settings, *, width: int | None = None, height: int | None = None) -> CommandResult:
     """Tell of every campaign that isn't finished, phone by phone, and of the phones in quarantine.
 
-    Everything is read from the store and this computer's state: no phone is asked, so nothing is disturbed.
+    Everything is read from the store and this computer's state: no phone is asked, so nothing is disturbed. Each
+    campaign gets so many columns and lines; None is as many as it takes.
     """
     with Farm(settings) as farm:
         # The list is without invocations.
         listed = [item.campaign_id for item in farm.store.campaigns() if item.status is not CampaignStatus.FINISHED]
-        told = [_campaign(farm, known) for campaign_id in listed if (known := farm.store.campaign(campaign_id))]
-        kept_out = {serial: farm.quarantine.reason(serial) for serial in farm.quarantine.serials()}
-    lines: list[str] = []
-    for item in told:
-        lines += [
-            f"{item['campaign_id']}  {item['name']}  {item['status']}: {item['stored']} stored, {item['left']} left"
+        boards = read_boards(settings.state_folder / "boards")
+        told = [
+            _campaign(farm, known, boards.get(campaign_id))
+            for campaign_id in listed
+            if (known := farm.store.campaign(campaign_id))
         ]
-        rows = [_row(phone) for phone in item["phones"]]
-        lines += [table(("serial", "doing", "done", "left", "battery", "about"), rows), ""]
-    lines += [one_line(f"in quarantine: {serial}: {reason}") for serial, reason in kept_out.items()]
-    if not lines:
-        lines = ["nothing is running, and nothing waits to be resumed"]
-    return CommandResult(text="\n".join(lines).rstrip(), data={"campaigns": told, "quarantine": kept_out})
+        kept_out = {serial: farm.quarantine.reason(serial) for serial in farm.quarantine.serials()}
+    parts = [_text(item, width, height) for item in told]
+    parts.append("\n".join(one_line(f"in quarantine: {serial}: {reason}") for serial, reason in kept_out.items()))
+    text = "\n\n".join(filter(None, parts)) or "nothing is running, and nothing waits to be resumed"
+    return CommandResult(text=text, data={"campaigns": told, "quarantine": kept_out})
 
 
 def watch(settings: Settings, *, every_s: float, sleep: Callable[[float], None] = time.sleep) -> CommandResult:
     """Show the status again and again, until no campaign is running; Ctrl-C ends it too."""
     is_terminal = sys.stdout.isatty()
     while True:
-        result = status(settings)
+        # As high as the terminal: what scrolls away can't be watched.
+        size = shutil.get_terminal_size() if is_terminal else None
+        result = status(settings, width=size and size.columns - 1, height=size and size.lines - 1)
         assert isinstance(result.data, dict)
         if not any(item["is_held"] for item in result.data["campaigns"]):
-            return result
-        print(f"{_CLEAR_SCREEN if is_terminal else ''}{result.text}\n", flush=True)
+            return status(settings)
+        print(f"{_CLEAR_SCREEN if is_terminal else ''}{result.text}\n", end="" if is_terminal else None, flush=True)
         sleep(every_s)
 
 
-def _campaign(farm: Farm, campaign: Campaign) -> dict[str, Any]:
-    runs = [slim(run) for run in farm.store.runs(campaign_ids=[campaign.campaign_id])]
+def _text(campaign: dict[str, Any], width: int | None, height: int | None) -> str:
+    title = f"{campaign['campaign_id']} {campaign['name']}, {campaign['status']}"
+    rows = [_row(phone) for phone in campaign["phones"]]
+    return "\n".join(line.text for line in picture(title, rows, width=width, height=height))
+
+
+def _campaign(farm: Farm, campaign: Campaign, shown: Shown | None) -> dict[str, Any]:
+    if shown is not None:
+        # The process that runs it knows better than what is stored, and nothing needs to be read.
+        rows, holder = shown.rows, f"process {shown.pid} on {socket.gethostname()}"
+    else:
+        rows, holder = _stored_rows(farm, campaign), ""
+    eta_s = campaign_eta_s(rows)
     phones = [
-        _phone(farm, serial, work, [run for run in runs if run.case.serial == serial])
-        for serial, work in open_works(campaign, runs, farm.tools).items()
+        {
+            **{field.name: getattr(row, field.name) for field in fields(row)},
+            "standing": row.standing.word,
+            "holder": holder if row.standing not in {Standing.DONE, Standing.GIVEN_UP} else "",
+        }
+        for row in rows
     ]
-    is_held = any(phone["holder"] for phone in phones)
     return {
         "campaign_id": campaign.campaign_id,
         "name": campaign.name,
-        # A campaign whose process was killed is stored as running; nobody holds its phones then.
-        "status": campaign.status if is_held or campaign.status is not CampaignStatus.RUNNING else "cut off",
-        "is_held": is_held,
-        "stored": len(runs),
-        "left": sum(phone["left"] for phone in phones),
+        # A campaign whose process was killed is stored as running; no process tells of it then.
+        "status": campaign.status if shown or campaign.status is not CampaignStatus.RUNNING else "cut off",
+        "is_held": shown is not None,
+        "stored": sum(row.stored for row in rows),
+        "left": sum(row.left for row in rows),
+        "eta_s": eta_s,
         "phones": phones,
     }
 
 
-def _phone(farm: Farm, serial: Serial, work: OpenWork, runs: Sequence[RunRecord]) -> dict[str, Any]:
-    holder = farm.lease.live_holder(serial) if isinstance(farm.lease, FileLease) and work.invocations else ""
+def _stored_rows(farm: Farm, campaign: Campaign) -> tuple[PhoneRow, ...]:
+    runs = [slim(run) for run in farm.store.runs(campaign_ids=[campaign.campaign_id])]
+    by_serial: dict[Serial, list[RunRecord]] = {}
+    for run in runs:
+        by_serial.setdefault(run.case.serial, []).append(run)
+    works = open_works(campaign, runs, farm.tools)
+    return tuple(_stored_row(serial, work, by_serial.get(serial, ())) for serial, work in works.items())
+
+
+def _stored_row(serial: Serial, work: OpenWork, runs: Sequence[RunRecord]) -> PhoneRow:
     last = max(runs, key=lambda run: run.started_at, default=None)
     state = (last.state_after or last.state_before) if last is not None else None
-    pace_s = _pace_s(runs)
-    left = len(work.invocations)
     following = work.invocations[0] if work.invocations else None
-    return {
-        "serial": serial,
-        "holder": holder,
-        "next": f"{following.case.model_name}, {following.case.configuration}" if following is not None else "",
-        "stored": len(runs),
-        "left": left,
-        "battery_heat_c": state.battery_heat_c if state is not None else None,
-        "eta_s": pace_s * left if pace_s is not None else None,
-    }
+    pace_s, left = pace_of([run.started_at for run in runs]), len(work.invocations)
+    return PhoneRow(
+        serial=serial,
+        standing=Standing.WAITING if left else Standing.DONE,
+        doing=f"waits for a resume; next: {doing_of(following)}" if following is not None else "",
+        stored=len(runs),
+        left=left,
+        battery_heat_c=state.battery_heat_c if state is not None else None,
+        eta_s=pace_s * left if pace_s is not None else None,
+    )
 
 
-def _pace_s(runs: Sequence[RunRecord]) -> float | None:
-    """Return the mean time from one stored run to the next among the last twenty; None for fewer than two."""
-    begun = sorted(run.started_at for run in runs)[-20:]
-    if len(begun) < 2:
-        return None
-    return (begun[-1] - begun[0]) / timedelta(seconds=1) / (len(begun) - 1)
-
-
-def _row(phone: dict[str, Any]) -> tuple[str, ...]:
-    doing = phone["next"] if phone["holder"] else ("done" if not phone["left"] else "waits for a resume")
-    heat = f"{phone['battery_heat_c']:.1f} C" if phone["battery_heat_c"] is not None else ""
-    eta = f"{format_duration(phone['eta_s'])} more" if phone["left"] and phone["eta_s"] is not None else ""
-    return (phone["serial"], doing, str(phone["stored"]), str(phone["left"]), heat, eta)
+def _row(phone: dict[str, Any]) -> PhoneRow:
+    known = {field.name: phone[field.name] for field in fields(PhoneRow)}
+    return PhoneRow(**{**known, "standing": Standing[phone["standing"].upper().replace(" ", "_")]})

@@ -13,6 +13,7 @@ from orchestrator.errors import (
     DeviceError,
     DeviceStorageError,
     DeviceTimeoutError,
+    DeviceUnauthorizedError,
     DeviceUnusableError,
     InstallError,
     LinkLostError,
@@ -33,12 +34,12 @@ ADBUTILS_ERRORS: Final[Mapping[str, type[DeviceError]]] = {
 SERVER_FAILURES: Final[tuple[tuple[re.Pattern[str], type[DeviceError], str], ...]] = (
     (
         re.compile(r"device unauthorized|failed to authenticate", re.I),
-        DeviceUnusableError,
+        DeviceUnauthorizedError,
         "accept the key of this computer on the phone's screen (USB debugging), then try again",
     ),
     (
         re.compile(r"device still authorizing", re.I),
-        DeviceUnusableError,
+        DeviceUnauthorizedError,
         "wait a moment, or accept the key of this computer on the phone's screen",
     ),
     (

@@ -16,6 +16,7 @@ from orchestrator.errors import (
     AdbUnavailableError,
     DeviceError,
     DeviceTimeoutError,
+    DeviceUnauthorizedError,
     DeviceUnusableError,
     LinkLostError,
     NoDeviceError,
@@ -168,7 +169,7 @@ class AdbServer:
             if state == "device":
                 return
             if state == "unauthorized" and deadline.remaining_s < deadline.seconds / 2:
-                raise DeviceUnusableError("the phone doesn't know this computer", serial=transport, hint=_TAP_ALLOW)
+                raise DeviceUnauthorizedError("the phone doesn't know this computer", serial=transport, hint=_TAP_ALLOW)
             if self._clock.wait(min(0.05, deadline.remaining_s)) or deadline.expired:
                 raise DeviceTimeoutError(
                     f"the phone didn't come within {deadline.seconds:g} s (its state is {state or 'absent'})",
@@ -208,14 +209,14 @@ class AdbServer:
         answer = self.ask(f"host:connect:{address}", timeout_s=max(0.05, deadline.remaining_s), serial=address)
         if not answer.startswith(("connected to", "already connected to")):
             if "authenticate" in answer:
-                raise DeviceUnusableError(answer, serial=address, hint=_TAP_ALLOW)
+                raise DeviceUnauthorizedError(answer, serial=address, hint=_TAP_ALLOW)
             raise NoDeviceError(answer, serial=address, hint="is the phone on, in this network, and 'adb tcpip' set?")
         # An entry that was being given up may vanish after the answer: then it isn't waited for.
         settling = Deadline(min(_SETTLE_S, deadline.remaining_s), self._clock)
         while (state := self.state_of(address)) and state != "device" and not settling.expired:
             self._clock.wait(0.01)
         if state == "unauthorized":
-            raise DeviceUnusableError("the phone doesn't know this computer", serial=address, hint=_TAP_ALLOW)
+            raise DeviceUnauthorizedError("the phone doesn't know this computer", serial=address, hint=_TAP_ALLOW)
         return state == "device"
 
 

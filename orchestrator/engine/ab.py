@@ -162,6 +162,7 @@ class AbRunner:
                 devices=tuple(facts for _, facts in devices),
                 total=max(len(campaign.invocations), done),
                 done=done,
+                left={serial: len(left) for serial, left in open_first.items()},
             )
         )
         turns = [

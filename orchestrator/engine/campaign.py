@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -63,7 +64,8 @@ class CampaignRunner:
         """
         campaign, store = workload.campaign, self._services.store
         done = store.done(campaign.campaign_id)
-        works = self._open(workload)
+        runs = runs_of(self._services, workload)
+        works = open_works(campaign, runs, self._services.tools)
         lost: dict[Serial, str] = {
             serial: "not attached, or not usable"
             for serial, work in works.items()
@@ -75,6 +77,8 @@ class CampaignRunner:
                 devices=tuple(facts for _, facts in devices),
                 total=len(campaign.invocations),
                 done=len(done),
+                stored=Counter(run.case.serial for run in runs),
+                left={serial: len(work.invocations) for serial, work in works.items()},
             )
         )
         crew = Crew(workload, [facts for _, facts in devices], self._services, arrivals, runs)

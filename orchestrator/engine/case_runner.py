@@ -13,7 +13,7 @@ from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import Ending, ending_of
 from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import judge
-from orchestrator.engine.events import DeviceNote, InvocationStarted, RunStored
+from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.parity import basis_of
 from orchestrator.engine.placing import Placer, request_of
 from orchestrator.engine.sessions import covered, own_end
@@ -277,6 +277,7 @@ class CaseRunner:
             inputs=inputs,
         )
         with self._device.measuring(cancelled=self._services.cancelled):
+            self._services.observer.on_event(Measuring(invocation=invocation))
             raw = tool.run(self._device, request, cancelled=self._services.cancelled)
         self._check_cancelled()
         if basis is not None:

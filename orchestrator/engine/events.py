@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from orchestrator.analysis.rounds import Savings
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
@@ -21,6 +22,9 @@ class CampaignStarted:
     total: int
     #: How many invocations are stored already.
     done: int
+    #: Device -> runs that are stored, and invocations that aren't at the least; of those that have some.
+    stored: Mapping[Serial, int] = field(default_factory=dict)
+    left: Mapping[Serial, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,8 @@ class DeviceNote:
     serial: Serial
     text: str
     is_problem: bool = False
+    #: True when the device was lost, False when it is back.
+    is_away: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,13 @@ class InvocationStarted:
     #: Counts from 1 within the device's queue.
     position: int
     total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """All is prepared, the process is started now."""
+
+    invocation: Invocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from orchestrator.errors import (
     DeviceBusyError,
     DeviceChangedError,
     DeviceError,
+    DeviceUnauthorizedError,
     NoDeviceError,
 )
 from orchestrator.ports import Device, Executor, Lease, Quarantine, Rescuer
@@ -154,7 +155,7 @@ class Turns:
         if self._rescuer is None or self._services.cancelled.is_set():
             return False
         text = str(error).removeprefix(f"{device.serial}: ")
-        self._note(device, f"lost: {text}; what it left waits for its return", is_problem=True)
+        self._note(device, f"lost: {text}; what it left waits for its return", is_problem=True, is_away=True)
         self._is_working(device.serial, False)
         is_back = self._rescuer.rescue(
             device,
@@ -165,7 +166,7 @@ class Turns:
         )
         if is_back:
             self._is_working(device.serial, True)
-            self._note(device, "is back")
+            self._note(device, "is back", is_away=False)
         return is_back
 
     def _is_replaced(self, device: Device) -> bool:
@@ -202,12 +203,16 @@ class Turns:
                 self._note(device, text, is_problem=True)
             return
 
-    def _note(self, device: Device, text: str, *, is_problem: bool = False) -> None:
-        self._services.observer.on_event(DeviceNote(serial=device.serial, text=text, is_problem=is_problem))
+    def _note(self, device: Device, text: str, *, is_problem: bool = False, is_away: bool | None = None) -> None:
+        self._services.observer.on_event(
+            DeviceNote(serial=device.serial, text=text, is_problem=is_problem, is_away=is_away)
+        )
 
 
 def _may_return(error: DeviceError) -> bool:
     """Whether waiting may help: the way to the device is lost, or another one is in its place."""
     if isinstance(error, DeviceBusyError):
         return False
-    return error.transient or isinstance(error, DeviceChangedError | AdbUnavailableError | NoDeviceError)
+    return error.transient or isinstance(
+        error, DeviceChangedError | DeviceUnauthorizedError | AdbUnavailableError | NoDeviceError
+    )

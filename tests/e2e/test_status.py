@@ -29,7 +29,8 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     shown = max(phones.values(), key=lambda phone: phone["stored"])
     assert shown["eta_s"] > 0
     assert shown["battery_heat_c"] > 0
-    assert "texturenet" in shown["next"]
+    assert "texturenet" in shown["doing"]
+    assert campaign["eta_s"] > 0
     process.kill()
     process.communicate()
     text = lab.cli("status").ok().stdout

@@ -1,0 +1,229 @@
+"""What the phones of a running campaign do, kept from its events, and shown to other processes through a file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from orchestrator.cli.picture import PACE_RUNS, PhoneRow, Standing, pace_of
+from orchestrator.devices.liveness import is_dead, own_life
+from orchestrator.engine.events import (
+    CampaignEnded,
+    CampaignStarted,
+    DeviceFinished,
+    DeviceNote,
+    FileMoving,
+    InvocationStarted,
+    Measuring,
+    RoundAdded,
+    RunStored,
+)
+from orchestrator.ports import Observer
+from orchestrator.records.campaign import Invocation
+from orchestrator.records.run import Outcome
+from orchestrator.records.workload import Pass, ToolName
+from orchestrator.units import format_bytes
+
+#: A board is written so often at the most.
+_EVERY_S: Final = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Phone:
+    """What is known of a phone."""
+
+    standing: Standing = Standing.WAITING
+    doing: str = ""
+    stored: int = 0
+    left: int = 0
+    heat_c: float | None = None
+    #: When its last runs began.
+    started: list[datetime] = field(default_factory=list)
+    #: When the pace was last known, on the monotonic clock.
+    at_s: float = 0.0
+
+
+class Board:
+    """The campaign as events tell of it. Not locked: its user does that."""
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
+        self._phones: dict[str, _Phone] = {}
+        self.title = ""
+
+    def on_event(self, event: object) -> None:
+        """Take note of an event."""
+        match event:
+            case CampaignStarted(campaign=campaign, devices=devices, stored=stored, left=left):
+                self.title = campaign.name
+                self._phones.clear()
+                for serial in dict.fromkeys([*(facts.serial for facts in devices), *left]):
+                    self._phones[serial] = _Phone(stored=stored.get(serial, 0), left=left.get(serial, 0))
+            case InvocationStarted(invocation=invocation) | Measuring(invocation=invocation):
+                phone = self._phone(invocation.case.serial)
+                phone.standing, phone.doing = Standing.WORKING, doing_of(invocation)
+            case FileMoving(serial=serial, name=name, sent_bytes=sent_bytes, size_bytes=size_bytes):
+                share = f"{format_bytes(sent_bytes)} of {format_bytes(size_bytes)}"
+                self._phone(serial).doing = f"gets {name}: {share}"
+            case DeviceNote(serial=serial, text=text, is_problem=is_problem, is_away=is_away):
+                phone = self._phone(serial)
+                if is_away is not None:
+                    phone.standing = Standing.AWAY if is_away else Standing.WORKING
+                if is_away is not None or not is_problem:
+                    phone.doing = text.removeprefix("lost: ")
+            case RoundAdded(serial=serial, cases=cases):
+                self._phone(serial).left += cases
+            case RunStored():
+                self._keep(event)
+            case DeviceFinished(serial=serial, left=left, reason=reason):
+                phone = self._phone(serial)
+                phone.standing = Standing.GIVEN_UP if left else Standing.DONE
+                phone.left, phone.doing = left, reason
+
+    def rows(self) -> list[PhoneRow]:
+        """Return a row for each phone, as it is now."""
+        return [self._row(serial, phone) for serial, phone in self._phones.items()]
+
+    def _keep(self, event: RunStored) -> None:
+        run = event.run
+        phone = self._phone(run.case.serial)
+        phone.stored += 1
+        phone.doing = ""
+        if run.outcome is not Outcome.UNFIT and run.run_pass not in {Pass.SENTINEL, Pass.SUSTAINED}:
+            phone.left = max(0, phone.left - 1)
+        state = run.state_after or run.state_before
+        phone.heat_c = state.battery_heat_c if state is not None else phone.heat_c
+        phone.started = [*phone.started, run.started_at][-PACE_RUNS:]
+        phone.at_s = self._monotonic_s()
+
+    def _row(self, serial: str, phone: _Phone) -> PhoneRow:
+        pace_s = pace_of(phone.started)
+        since_s = self._monotonic_s() - phone.at_s
+        return PhoneRow(
+            serial=serial,
+            standing=phone.standing,
+            doing=phone.doing or _between(phone),
+            stored=phone.stored,
+            left=phone.left,
+            battery_heat_c=phone.heat_c,
+            eta_s=max(0.0, pace_s * phone.left - since_s) if pace_s is not None else None,
+        )
+
+    def _phone(self, serial: str) -> _Phone:
+        return self._phones.setdefault(serial, _Phone())
+
+
+def _between(phone: _Phone) -> str:
+    """Return what a phone does of which no event tells."""
+    if phone.standing not in {Standing.WAITING, Standing.WORKING}:
+        return ""
+    return ("starts" if phone.standing is Standing.WAITING else "is prepared") if phone.left else "is put back"
+
+
+class PublishedBoard:
+    """Hands events on, and keeps a file in ``folder`` as the campaign of this process stands.
+
+    The file is for people who look on from another process: one that can't be written is done without.
+    """
+
+    def __init__(self, observer: Observer, folder: Path) -> None:
+        """The file is there from a campaign's start to its end, or this process's."""
+        self._observer = observer
+        self._path = folder / f"{os.getpid()}.json"
+        self._board = Board()
+        self._campaign_id = ""
+        self._lock = threading.Lock()
+        self._written_s = float("-inf")
+        self._timer: threading.Timer | None = None
+
+    def on_event(self, event: object) -> None:
+        """Hand an event on and note it."""
+        with self._lock:
+            self._board.on_event(event)
+            if isinstance(event, CampaignStarted):
+                self._campaign_id = event.campaign.campaign_id
+                self._write()
+            elif isinstance(event, CampaignEnded):
+                self._end()
+            elif self._campaign_id and self._timer is None:
+                # What comes meanwhile is written with it.
+                self._timer = threading.Timer(max(0.0, self._written_s + _EVERY_S - time.monotonic()), self._write_late)
+                self._timer.daemon = True
+                self._timer.start()
+        self._observer.on_event(event)
+
+    def _write_late(self) -> None:
+        with self._lock:
+            self._timer = None
+            if self._campaign_id:
+                self._write()
+
+    def _write(self) -> None:
+        self._written_s = time.monotonic()
+        content = {
+            "campaign_id": self._campaign_id,
+            "life": own_life(),
+            "pid": os.getpid(),
+            "at": time.time(),
+            "rows": [{**asdict(row), "standing": row.standing.name} for row in self._board.rows()],
+        }
+        draft = self._path.with_suffix(".tmp")
+        with contextlib.suppress(OSError):
+            draft.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(json.dumps(content), "utf-8")
+            draft.replace(self._path)
+
+    def _end(self) -> None:
+        self._campaign_id = ""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """The board of a process that runs now."""
+
+    pid: int
+    rows: tuple[PhoneRow, ...]
+
+
+def read_boards(folder: Path) -> Mapping[str, Shown]:
+    """Return the boards of campaigns that run on this computer now, by the campaign's id; others are removed."""
+    shown: dict[str, Shown] = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            content = json.loads(path.read_text("utf-8"))
+            if is_dead(content["life"]):
+                path.unlink(missing_ok=True)
+                continue
+            age_s = max(0.0, time.time() - content["at"])
+            rows = tuple(_row_from(row, age_s) for row in content["rows"])
+            shown[content["campaign_id"]] = Shown(pid=content["pid"], rows=rows)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return shown
+
+
+def _row_from(fields: Mapping[str, object], age_s: float) -> PhoneRow:
+    row = PhoneRow(**{**fields, "standing": Standing[str(fields["standing"])]})  # type: ignore[arg-type]
+    return row if row.eta_s is None else replace(row, eta_s=max(0.0, row.eta_s - age_s))
+
+
+def doing_of(invocation: Invocation) -> str:
+    """Return what a phone measures, in words."""
+    case = invocation.case
+    # The usual program is left out: there is little room.
+    configuration = case.configuration.replace(f", {ToolName.NATIVE}", "")
+    kind = "" if invocation.run_pass is Pass.TIMING else f" ({invocation.run_pass})"
+    return f"{case.model_name}: {configuration}{kind} #{invocation.number + 1}"

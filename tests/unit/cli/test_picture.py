@@ -1,0 +1,124 @@
+"""What phones do, as lines that fit, and from a running process's events to another's eyes."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from orchestrator.cli.board import PublishedBoard, read_boards
+from orchestrator.cli.live import TerminalObserver
+from orchestrator.cli.picture import PhoneRow, Standing, about, campaign_eta_s, picture
+from orchestrator.cli.progress import describe
+from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
+from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.identity import CampaignId, Serial
+
+
+def row(number: int, standing: Standing = Standing.WORKING, *, left: int = 4, eta_s: float | None = 90.0) -> PhoneRow:
+    doing = f"mobilenet_v2_1.0_224_float: gpu, 1 thread, gpu_precision_loss_allowed=true #{number}"
+    return PhoneRow(
+        serial=f"PHONE-{number}", standing=standing, doing=doing, stored=3, left=left, battery_heat_c=31.25,
+        eta_s=eta_s,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "width", "height"), [(1, 40, 6), (20, 79, 23), (20, 119, 29), (100, 79, 23)])
+def test_a_picture_fits_its_terminal_and_counts_who_is_not_shown(count: int, width: int, height: int) -> None:
+    rows = [row(number, Standing.DONE if number % 3 == 0 else Standing.WORKING) for number in range(count)]
+    lines = picture("nightly", rows, width=width, height=height)
+    assert len(lines) <= height
+    assert max(len(line.text) for line in lines) <= width
+    shown = sum(line.text.startswith("PHONE-") for line in lines)
+    if shown < count:
+        assert lines[-1].text.startswith(f"... and {count - shown} more: ")
+    assert all(line.kind != "done" for line in lines[2:shown]) or shown == count
+
+
+def test_phones_in_trouble_stand_before_those_that_work_and_names_in_their_numbers_order() -> None:
+    rows = [row(10), row(9), row(11, Standing.AWAY), row(12, Standing.DONE), row(13, Standing.GIVEN_UP)]
+    texts = [line.text.split()[0] for line in picture("nightly", rows)[2:]]
+    assert texts == ["PHONE-13", "PHONE-11", "PHONE-9", "PHONE-10", "PHONE-12"]
+
+
+def test_what_is_measured_keeps_its_end_and_a_narrow_terminal_loses_columns_first() -> None:
+    wide, narrow = (picture("nightly", [row(1)], width=width)[2].text for width in (90, 34))
+    assert "allowed=true #1" in wide
+    assert "31.2 C" in wide
+    assert "2 min" in wide
+    assert narrow.endswith("3/7")
+    assert "#1" in narrow
+
+
+def test_a_campaign_takes_as_long_as_its_longest_phone_and_the_unknown_are_taken_for_slow() -> None:
+    assert campaign_eta_s([row(1, eta_s=None)]) is None
+    assert campaign_eta_s([row(1, eta_s=90.0), row(2, left=2, eta_s=50.0)]) == 90.0
+    assert campaign_eta_s([row(1, left=4, eta_s=90.0), row(2, left=20, eta_s=None)]) == pytest.approx(450.0)
+    assert campaign_eta_s([row(1, Standing.AWAY, eta_s=900.0), row(2, eta_s=9.0)]) == 9.0
+    assert [about(seconds) for seconds in (None, 5.0, 130.0, 7810.0, 190_000.0)] == [
+        "", "1 min", "2 min", "2 h 10 min", "2 d 4 h",
+    ]  # fmt: skip
+
+
+CAMPAIGN = Campaign(
+    campaign_id=CampaignId("night-1"), name="nightly", created_at=datetime(2026, 3, 1, tzinfo=UTC),
+    status=CampaignStatus.RUNNING, plan_text="", seed=1, benchfarm_version="1", host="lab", skipped=(), invocations=(),
+)  # fmt: skip
+A, B = Serial("A"), Serial("B")
+STARTED = CampaignStarted(campaign=CAMPAIGN, devices=(), total=7, done=2, stored={A: 2}, left={A: 2, B: 3})
+ENDED = CampaignEnded(campaign=CAMPAIGN, status=CampaignStatus.FINISHED, stored=7, left=0)
+
+
+class Nobody:
+    def on_event(self, event: object) -> None:
+        """Nobody listens."""
+
+
+def test_another_process_sees_how_a_campaign_stands_as_long_as_it_runs(tmp_path: Path) -> None:
+    board = PublishedBoard(Nobody(), tmp_path / "boards")
+    board.on_event(STARTED)
+    shown = read_boards(tmp_path / "boards")["night-1"]
+    assert [(row.serial, row.stored, row.left, row.doing) for row in shown.rows] == [
+        ("A", 2, 2, "starts"), ("B", 0, 3, "starts"),
+    ]  # fmt: skip
+    (file,) = (tmp_path / "boards").iterdir()
+    content = json.loads(file.read_text())
+    # A process that was killed leaves its file.
+    (tmp_path / "boards" / "1.json").write_text(json.dumps({**content, "life": content["life"] + "0"}))
+    (tmp_path / "boards" / "2.json").write_text("{")
+    assert read_boards(tmp_path / "boards") == {"night-1": shown}
+    assert not (tmp_path / "boards" / "1.json").exists()
+    board.on_event(ENDED)
+    assert not file.exists()
+
+
+def test_a_board_that_can_not_be_written_costs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "boards").write_text("a file in its place")
+    board = PublishedBoard(Nobody(), tmp_path / "boards")
+    board.on_event(STARTED)
+    board.on_event(ENDED)
+
+
+def test_the_live_view_prints_what_is_to_be_remembered_and_gives_the_terminal_back() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=60, height=12, _environ={"TERM": "xterm"})
+    observer = TerminalObserver(describe, console)
+    assert observer.can_draw
+    observer.on_event(STARTED)
+    observer.on_event(DeviceNote(serial=A, text="lost: the cable", is_problem=True, is_away=True))
+    observer.on_event(DeviceFinished(serial=B, left=0))
+    observer.on_event(ENDED)
+    written = out.getvalue()
+    assert "A: problem: lost: the cable" in written
+    assert "campaign night-1 finished: 7 stored, 0 left" in written
+    assert "away: the cable" in written
+    assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")
+
+
+def test_a_terminal_that_can_not_be_drawn_on_is_known() -> None:
+    dumb = Console(file=io.StringIO(), force_terminal=True, _environ={"TERM": "dumb"})
+    assert not TerminalObserver(describe, dumb).can_draw
