@@ -19,6 +19,7 @@ from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, Se
 from orchestrator.records.night import RecentRun
 from orchestrator.records.parity import ParityBasis, PlacedInput
 from orchestrator.records.plan import FitLimits, Quiet
+from orchestrator.records.retention import Pruned
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
@@ -488,6 +489,13 @@ class Store(Protocol):
 
     def reason_counts(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Mapping[str, int]]:
         """Return how many runs of some campaigns ended with each reason code, those with none aside."""
+        ...
+
+    def prune_raw(self, before: datetime, *, policy: str, is_trial: bool = False) -> Pruned:
+        """Delete what the runs of ended campaigns begun before then left behind; a trial changes nothing.
+
+        Everything that was read from it stays. In its place stands a note with the policy; imported runs keep theirs.
+        """
         ...
 
     def activity(self, since: datetime) -> Activity:

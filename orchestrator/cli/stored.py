@@ -99,8 +99,15 @@ def reparse(settings: Settings, prefixes: tuple[str, ...]) -> CommandResult:
         chosen = tuple(find_campaign(farm.store, prefix).campaign_id for prefix in prefixes)
         review = read_again(farm.store, farm.tools, campaign_ids=chosen)
     text = f"{review.reviewed} runs read again, {len(review.changed)} changed"
+    if review.pruned:
+        text += f"; {review.pruned} stay as they are, their raw output was deleted"
     return CommandResult(
-        text=text, data={"reviewed": review.reviewed, "changed": [run.run_id for run in review.changed]}
+        text=text,
+        data={
+            "reviewed": review.reviewed,
+            "changed": [run.run_id for run in review.changed],
+            "pruned": review.pruned,
+        },
     )
 
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote as percent_encode
+from urllib.parse import unquote
 
 from filelock import FileLock, Timeout
 
@@ -66,6 +67,11 @@ class FileLease:
             return f"process {note['pid']} on {note['host']}{purpose} since {since:%Y-%m-%d %H:%M:%S}"
         except (OSError, ValueError, KeyError, TypeError):
             return ""
+
+    def noted(self) -> list[Serial]:
+        """Return the devices of which somebody noted that he holds them; a killed process leaves its note."""
+        names = (path.name.removeprefix("device-").removesuffix(".holder") for path in self._folder.glob("*.holder"))
+        return sorted(Serial(unquote(name)) for name in names)
 
     def live_holder(self, serial: Serial) -> str:
         """Return who holds the device now, empty for nobody: a killed process leaves its note, but not its lock."""

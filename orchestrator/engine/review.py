@@ -13,6 +13,7 @@ from orchestrator.engine.doubts import carried_over, keep_doubts
 from orchestrator.engine.sessions import own_end
 from orchestrator.ports import SessionTool, Store, Tool
 from orchestrator.records.identity import CampaignId
+from orchestrator.records.retention import is_pruned
 from orchestrator.records.run import Outcome, RawOutput, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import ToolName
@@ -28,14 +29,20 @@ class Review:
     reviewed: int
     #: Runs whose reading changed.
     changed: tuple[RunRecord, ...]
+    #: Runs whose raw output was deleted: they stay as they were read.
+    pruned: int = 0
 
 
 def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Sequence[CampaignId] = ()) -> Review:
     """Read every stored raw output again and store what is different now; the raw output stays as it is."""
     devices = store.devices()
-    reviewed, changed = 0, []
+    reviewed, pruned, changed = 0, 0, []
     for run in list(store.runs(campaign_ids=campaign_ids)):
         if run.report is None or run.outcome not in _READ_FROM_OUTPUT:
+            continue
+        attachments = store.attachments(run.run_id)
+        if is_pruned(attachments):
+            pruned += 1
             continue
         reviewed += 1
         raw = RawOutput(
@@ -44,7 +51,7 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
             timed_out=run.outcome is Outcome.TIMED_OUT,
             started_at=run.started_at,
             duration_s=run.duration_s,
-            attachments=store.attachments(run.run_id),
+            attachments=attachments,
         )
         tool = tools[run.case.tool]
         report = with_parity(tool.parse(raw, run.case), raw, run.case)
@@ -77,4 +84,4 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
     known = {run.run_id for run in changed}
     for campaign_id in campaign_ids or [campaign.campaign_id for campaign in store.campaigns()]:
         changed += [run for run in keep_doubts(store, campaign_id) if run.run_id not in known]
-    return Review(reviewed=reviewed, changed=tuple(changed))
+    return Review(reviewed=reviewed, changed=tuple(changed), pruned=pruned)

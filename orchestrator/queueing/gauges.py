@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from orchestrator.queueing.database import QueueDatabase, told
@@ -29,6 +30,12 @@ class Gauges:
 
     def __init__(self, database: QueueDatabase) -> None:
         self._database = database
+
+    @told
+    def now(self) -> datetime:
+        """Return the database's time."""
+        moment: datetime = self._database.rows("SELECT clock_timestamp() AS now")[0]["now"]
+        return moment
 
     @told
     def read(self, *, silent_s: float) -> QueueNumbers:

@@ -107,6 +107,18 @@ class Packer:
         ]
         return pack([*new, *kept], pattern, known=known_now)
 
+    def without_attachments(
+        self, body: bytes, pattern_no: int | None, *, known: Sequence[bytes], left: tuple[str, bytes], where: str
+    ) -> bytes:
+        """Return a body with its very documents, and in the place of all attachments one by name and content."""
+        pattern = self.pattern(pattern_no, body)
+        kept = [
+            (name, content)
+            for name, content in unpack(body, pattern, known=known, where=where)
+            if name.startswith(_DOCUMENT)
+        ]
+        return pack([*kept, (f"{_ATTACHMENT}{left[0]}", left[1])], pattern, known=known)
+
     def documents(
         self, body: bytes, pattern_no: int | None, *, known: Sequence[bytes], where: str
     ) -> dict[str, str | None]:

@@ -23,9 +23,10 @@ from orchestrator.records.history import (
 )
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.night import RecentRun
+from orchestrator.records.retention import Pruned, is_pruned, stand_in
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality, QualityVerdict
-from orchestrator.records.workload import Build, Case, Model, Pass
+from orchestrator.records.workload import IMPORTED_TOOLS, Build, Case, Model, Pass
 from orchestrator.store import admission
 
 _RunKey = tuple[CampaignId, CaseKey, Pass, int]
@@ -38,6 +39,7 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._is_open = True
         self._campaigns: dict[CampaignId, Campaign] = {}
+        self._pruned: set[CampaignId] = set()
         self._devices: dict[Serial, tuple[datetime, DeviceFacts]] = {}
         self._models: dict[str, Model] = {}
         self._builds: dict[str, Build] = {}
@@ -291,6 +293,31 @@ class MemoryStore:
             ended = [run for run in self._runs.values() if run.reason_code and run.campaign_id in set(campaign_ids)]
             names = {run.campaign_id for run in ended}
             return {name: Counter(run.reason_code for run in ended if run.campaign_id == name) for name in names}
+
+    def prune_raw(self, before: datetime, *, policy: str, is_trial: bool = False) -> Pruned:
+        """Delete what the runs of ended campaigns begun before then left behind; a trial changes nothing."""
+        with self._locked():
+            old = {
+                name
+                for name, campaign in self._campaigns.items()
+                if campaign.created_at < before
+                and campaign.status is not CampaignStatus.RUNNING
+                and name not in self._pruned
+            }
+            found = {
+                key: run
+                for key, run in self._runs.items()
+                if run.campaign_id in old
+                and run.attachments
+                and not is_pruned(run.attachments)
+                and run.case.tool not in IMPORTED_TOOLS
+            }
+            if not is_trial:
+                self._pruned |= old
+                for key, run in found.items():
+                    self._runs[key] = dataclasses.replace(run, attachments=(stand_in(policy),))
+            freed_bytes = sum(len(item.data) for run in found.values() for item in run.attachments)
+        return Pruned(campaigns=len(old), runs=len(found), freed_bytes=freed_bytes)
 
     def activity(self, since: datetime) -> Activity:
         """Return what campaigns came to, and the runs of those that were begun since then."""

@@ -6,7 +6,7 @@ import dataclasses
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import product
 
@@ -18,10 +18,11 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.night import RecentRun
+from orchestrator.records.retention import Pruned
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass
-from orchestrator.store import admission, history, rows
+from orchestrator.store import admission, history, retention, rows
 from orchestrator.store.activity import read_activity, read_reason_counts
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
@@ -40,6 +41,10 @@ from orchestrator.store.registry import (
 from orchestrator.store.run_rows import append_run, read_attachments, read_runs, replace_reading
 from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
 from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, MODELS, PLANS, RUNS, SERIES, SKIPS
+
+
+class _TrialOverError(Exception):
+    """Undoes a trial's transaction."""
 
 
 class SqlStore:
@@ -279,6 +284,35 @@ class SqlStore:
         """Return how many runs of some campaigns ended with each reason code, those with none aside."""
         with self._database.reading() as connection:
             return read_reason_counts(connection, campaign_ids)
+
+    def prune_raw(self, before: datetime, *, policy: str, is_trial: bool = False) -> Pruned:
+        """Delete what the runs of ended campaigns begun before then left behind; a trial changes nothing.
+
+        Page by page: whoever stores meanwhile waits for one page, and a run that is killed goes on where it was.
+        """
+        with self._database.reading() as connection:
+            campaigns = retention.prunable_campaigns(connection, before)
+        count = freed_bytes = 0
+        for campaign_no in campaigns:
+            with self._database.reading() as connection:
+                run_nos = retention.prunable_runs(connection, campaign_no)
+            for begin in range(0, len(run_nos), retention.PAGE):
+                with self._trying(is_trial) as (connection, packer):
+                    page = run_nos[begin : begin + retention.PAGE]
+                    pruned, freed = retention.prune_runs(connection, packer, page, policy)
+                    count, freed_bytes = count + pruned, freed_bytes + freed
+            if not is_trial:
+                with self._database.writing() as connection:
+                    retention.note_pruned(connection, campaign_no, policy)
+        return Pruned(campaigns=len(campaigns), runs=count, freed_bytes=freed_bytes)
+
+    @contextmanager
+    def _trying(self, is_trial: bool) -> Iterator[tuple[Connection, Packer]]:
+        """Give a transaction that is undone at the end of a trial."""
+        with suppress(_TrialOverError), self._writing_bodies() as (connection, packer):
+            yield connection, packer
+            if is_trial:
+                raise _TrialOverError
 
     def activity(self, since: datetime) -> Activity:
         """Return what campaigns came to, and the runs of those that were begun since then."""

@@ -102,17 +102,35 @@ def back_up(path: Path, revision: str) -> Path:
     number = 1
     while (copy := path.with_name(f"{path.name}.revision-{revision}.backup{number}")).exists():
         number += 1
+    return copy_to(path, copy)
+
+
+def compact(path: Path) -> None:
+    """Write a store anew without what it doesn't use; whoever writes waits. Raises StoreError, HostStorageError."""
+    with told(str(path), path=path), closing(_connect(path, 30.0)) as connection:
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def copy_to(path: Path, copy: Path) -> Path:
+    """Copy a store that others may be writing, checked and on the disk when this returns; return the copy's path.
+
+    Raises StoreError, StoreCorruptError or HostStorageError; no part of a copy is left then.
+    """
     unfinished = copy.with_name(f"{copy.name}.unfinished")
     try:
         with told(str(path), path=path):
             unfinished.unlink(missing_ok=True)
             with closing(_connect(path, 30.0)) as source, closing(sqlite3.connect(unfinished)) as target:
                 source.backup(target)
+                damage = target.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if damage != "ok":
+                raise StoreCorruptError(f"{path}: the store is damaged: {damage}")
             with unfinished.open("rb+") as file:
                 os.fsync(file.fileno())
             unfinished.rename(copy)
     except OSError as error:
-        raise StoreError(f"{copy}: the backup that is made before the store is changed failed: {error}") from error
+        raise StoreError(f"{copy}: the copy of the store failed: {error}") from error
     finally:
         unfinished.unlink(missing_ok=True)
     return copy

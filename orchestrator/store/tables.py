@@ -282,6 +282,14 @@ ATTACHMENTS = Table(
     Column("blob_sha256", Text, ForeignKey("blobs.sha256"), nullable=False, index=True),
 )
 
+#: Campaigns whose raw output was deleted, and by which policy (see retention.py).
+PRUNED = Table(
+    "pruned",
+    METADATA,
+    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), primary_key=True, autoincrement=False),
+    Column("policy", Text, nullable=False),
+)
+
 #: What a device was, from then on: a row for each time that it came back changed.
 DEVICE_HISTORY = Table(
     "device_history",

@@ -1,0 +1,257 @@
+"""``benchfarm doctor``: what keeps this host from measuring tonight, each with what to do about it.
+
+Nothing is changed and no phone is disturbed: phones are only listed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from orchestrator import __version__
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.devices.lease import FileLease
+from orchestrator.errors import BenchfarmError
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.identity import Serial
+from orchestrator.units import format_bytes
+
+#: A night's raw output takes less; below the smaller one the next run may not be kept.
+_LITTLE_BYTES: Final = 5 * 10**9
+_LEAST_BYTES: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check found."""
+
+    #: What was looked at: ``store``, ``disk``, ``clock``, ``adb``, ``phones`` ...
+    check: str
+    #: ``ok``, ``warning`` (will do for now) or ``problem`` (measuring fails, or already failed).
+    level: str
+    text: str
+    #: What to do; empty when there is nothing to do.
+    next_step: str = ""
+
+
+def ok(check: str, text: str) -> Finding:
+    """Return that a check found nothing."""
+    return Finding(check=check, level="ok", text=text)
+
+
+def warning(check: str, text: str, next_step: str) -> Finding:
+    """Return what should be looked at."""
+    return Finding(check=check, level="warning", text=text, next_step=next_step)
+
+
+def problem(check: str, text: str, next_step: str) -> Finding:
+    """Return what keeps nights from going well."""
+    return Finding(check=check, level="problem", text=text, next_step=next_step)
+
+
+def doctor(settings: Settings) -> CommandResult:
+    """Check this host; exit code 1 when there is a problem."""
+    with Farm(settings) as farm:
+        return shown(of_host(farm))
+
+
+def of_host(farm: Farm) -> list[Finding]:
+    """Return what the checks of this host found."""
+    checks: Sequence[tuple[str, Callable[[Farm], Iterable[Finding]]]] = (
+        ("versions", _versions),
+        ("store", _store),
+        ("disk", _disk),
+        ("adb", _adb),
+        ("phones", _phones),
+        ("quarantine", _quarantine),
+        ("journals", _journals),
+        ("leases", _leases),
+        ("campaigns", _campaigns),
+    )
+    return run_checks([(name, lambda check=check: check(farm)) for name, check in checks])  # type: ignore[misc]
+
+
+def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) -> list[Finding]:
+    """Return what all checks found; one that can't be made is a problem of its own, and the others are made."""
+    found: list[Finding] = []
+    for name, check in checks:
+        try:
+            found += check()
+        except BenchfarmError as error:
+            found.append(problem(name, str(error), error.hint or "mend that, then ask again"))
+    return found
+
+
+def shown(findings: Sequence[Finding]) -> CommandResult:
+    """Return findings as a table with their next steps, the worst first; exit code 1 with a problem."""
+    order = ("problem", "warning", "ok")
+    ranked = sorted(findings, key=lambda item: order.index(item.level))
+    lines = [table(("", "check", "found"), [(item.level, item.check, item.text) for item in ranked])]
+    steps = [f"{item.check}: {item.next_step}" for item in ranked if item.next_step]
+    lines += ["", "what to do:", *map(one_line, dict.fromkeys(steps))] if steps else []
+    counts = {level: sum(item.level == level for item in ranked) for level in order}
+    return CommandResult(
+        text="\n".join(lines),
+        data={"findings": ranked, "problems": counts["problem"], "warnings": counts["warning"]},
+        exit_code=int(counts["problem"] > 0),
+    )
+
+
+def _versions(farm: Farm) -> list[Finding]:
+    return [ok("versions", f"benchfarm {__version__}, Python {platform.python_version()}, {platform.platform()}")]
+
+
+def _store(farm: Farm) -> list[Finding]:
+    where = farm.settings.store
+    # Opening it has brought it up to date, or said why not.
+    campaigns = len(farm.store.campaigns())
+    found = []
+    if "://" in where:
+        found.append(ok("store", f"{campaigns} campaigns, in a database server, of the newest form"))
+    else:
+        path = Path(where)
+        size = path.stat().st_size if path.is_file() else 0
+        found.append(ok("store", f"{campaigns} campaigns in {path} ({format_bytes(size)}), of the newest form"))
+        copies = sorted(path.parent.glob(f"{path.name}.revision-*.backup*"))
+        if copies:
+            total = sum(copy.stat().st_size for copy in copies)
+            text = f"{len(copies)} copies from before migrations take {format_bytes(total)}"
+            step = f"when the store is as it should be, remove {', '.join(copy.name for copy in copies)}"
+            found.append(warning("store", text, step))
+    return found + _future(farm)
+
+
+def _future(farm: Farm) -> list[Finding]:
+    """Find a clock that was set back: what was stored before is newer than now."""
+    newest = next(iter(farm.store.campaigns()), None)
+    now = farm.clock.now()
+    if newest is None or newest.created_at <= now + timedelta(minutes=2):
+        return [ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC, later than all that is stored")]
+    text = f"it is {now:%Y-%m-%d %H:%M} UTC here, and campaign {newest.campaign_id} began {newest.created_at:%H:%M} UTC"
+    return [problem("clock", f"{text} on {newest.created_at:%Y-%m-%d}", "set this host's clock (NTP)")]
+
+
+def _disk(farm: Farm) -> list[Finding]:
+    folders = {
+        "data": farm.settings.data_folder,
+        "cache": farm.settings.cache_folder,
+        "state": farm.settings.state_folder,
+    }
+    found, seen = [], set()
+    for name, folder in folders.items():
+        there = next((item for item in (folder, *folder.parents) if item.exists()), Path("/"))
+        device = there.stat().st_dev
+        if not os.access(there, os.W_OK):
+            found.append(
+                problem("disk", f"{there} ({name}) can't be written", "change its permissions, or $BENCHFARM_HOME")
+            )
+        if device in seen:
+            continue
+        seen.add(device)
+        free = shutil.disk_usage(there).free
+        text = f"{format_bytes(free)} free at {there} ({name})"
+        step = "free some space: 'benchfarm store prune', 'benchfarm farm clean', old reports"
+        if free < _LEAST_BYTES:
+            found.append(problem("disk", text, step))
+        elif free < _LITTLE_BYTES:
+            found.append(warning("disk", text, step))
+        else:
+            found.append(ok("disk", text))
+    return found
+
+
+def _adb(farm: Farm) -> list[Finding]:
+    servers = [
+        (name, server)
+        for name, server in (("virtual lab", farm.lab_server()), ("phones", farm.running_plugged_server()))
+        if server is not None
+    ]
+    found = [
+        ok("adb", f"server for {name} at {server.address}, protocol version {server.version()}")
+        for name, server in servers
+    ]
+    return found or [
+        warning("adb", "no adb server runs", "none is needed before the first phone; 'benchfarm devices' starts one")
+    ]
+
+
+def _phones(farm: Farm) -> list[Finding]:
+    attached = farm.attached(start_server=False)
+    if not attached:
+        return [warning("phones", "no phone is attached", "plug one in and allow USB debugging; 'benchfarm devices'")]
+    found = [
+        problem(
+            "phones", f"{item.seen.serial or item.seen.address}: {item.seen.reason}", item.seen.advice or "look at it"
+        )
+        for item in attached
+        if not item.seen.usable
+    ]
+    usable = [item.seen.serial for item in attached if item.seen.usable]
+    return [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *found] if usable else found
+
+
+def _quarantine(farm: Farm) -> list[Finding]:
+    found = [
+        problem(
+            "quarantine",
+            f"{serial}: {farm.quarantine.reason(serial)}",
+            f"look at it, then 'benchfarm device release {serial}'",
+        )
+        for serial in farm.quarantine.serials()
+    ]
+    return found or [ok("quarantine", "no phone is kept out")]
+
+
+def _journals(farm: Farm) -> list[Finding]:
+    """Find phones that a process of ours left changed: held ones are being measured, and changed on purpose."""
+    left = [serial for serial in farm.conditioner.unrestored() if not _holder(farm, serial)]
+    found = [
+        problem("journals", f"{serial} was left changed by a process that is gone", f"benchfarm restore {serial}")
+        for serial in left
+    ]
+    return found or [ok("journals", "no phone waits to be put back")]
+
+
+def _leases(farm: Farm) -> list[Finding]:
+    held = {serial: holder for serial in _noted(farm) if (holder := _holder(farm, serial))}
+    stale = [serial for serial in _noted(farm) if serial not in held]
+    found = [ok("leases", f"{serial}: {holder}") for serial, holder in held.items()]
+    if stale:
+        # The lock went with its process; only its note stays.
+        found.append(ok("leases", f"notes of processes that are gone, without effect: {', '.join(stale)}"))
+    return found or [ok("leases", "no phone is in use")]
+
+
+def _noted(farm: Farm) -> list[Serial]:
+    return farm.lease.noted() if isinstance(farm.lease, FileLease) else []
+
+
+def _holder(farm: Farm, serial: Serial) -> str:
+    return farm.lease.live_holder(serial) if isinstance(farm.lease, FileLease) else ""
+
+
+def _campaigns(farm: Farm) -> list[Finding]:
+    progress = farm.store.progress()
+    busy = any(_holder(farm, serial) for serial in _noted(farm))
+    found = []
+    for campaign in farm.store.campaigns():
+        if campaign.status is CampaignStatus.FINISHED:
+            continue
+        if campaign.status is CampaignStatus.RUNNING and (busy or "://" in farm.settings.store):
+            # Another process of this host, or another host, may be at it.
+            continue
+        stored, planned = progress.get(campaign.campaign_id, (0, 0))
+        text = f"{campaign.campaign_id} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
+        found.append(warning("campaigns", text, f"benchfarm run --resume --campaign {campaign.campaign_id}"))
+    most = 10
+    further = (
+        [warning("campaigns", f"{len(found) - most} more are open", "benchfarm status")] if len(found) > most else []
+    )
+    return [*found[:most], *further] or [ok("campaigns", "none is open without a process at it")]

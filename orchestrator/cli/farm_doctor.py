@@ -1,0 +1,131 @@
+"""``benchfarm farm doctor``: what keeps the farm from measuring tonight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from orchestrator import __version__
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.doctor import Finding, of_host, ok, problem, run_checks, shown, warning
+from orchestrator.cli.result import CommandResult
+from orchestrator.queueing.gauges import Gauges, QueueNumbers
+from orchestrator.queueing.queue import FarmQueue
+from orchestrator.units import format_duration
+
+#: As in 'farm status'.
+_SILENT_S: Final = 15.0
+#: A job whose phone is free is taken within seconds.
+_LAG_S: Final = 120.0
+_CLOCK_WARN_S: Final = 2.0
+_CLOCK_MOST_S: Final = 30.0
+
+
+def doctor(settings: Settings, *, host_too: bool) -> CommandResult:
+    """Check the queue and what hosts say of themselves; with ``host_too`` this host as well."""
+    with Farm(settings) as farm, FarmQueue(settings.store) as queue:
+        gauges = Gauges(queue)
+        numbers = gauges.read(silent_s=_SILENT_S)
+        checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]] = (
+            ("queue", lambda: _queue(numbers, queue.jobs())),
+            ("clock", lambda: _clock(gauges)),
+            ("hosts", lambda: _hosts(queue.hosts())),
+            ("phones", lambda: _phones(numbers)),
+            ("holds", lambda: _holds(queue.holds())),
+            ("schedules", lambda: _schedules(numbers)),
+        )
+        found = run_checks(checks)
+        return shown([*found, *(of_host(farm) if host_too else [])])
+
+
+def _queue(numbers: QueueNumbers, jobs: Sequence[dict[str, Any]]) -> list[Finding]:
+    counts = {state: sum(row["jobs"] for row in numbers.jobs if row["state"] == state) for state in ("waits", "runs")}
+    found = [ok("queue", f"{counts['waits']} jobs wait, {counts['runs']} run")]
+    if numbers.lag_s > _LAG_S:
+        text = f"a job has waited {format_duration(numbers.lag_s)} though its phone is free"
+        found.append(problem("queue", text, "look at its host's worker: is it alive, and what does it log?"))
+    failed: dict[str, list[dict[str, Any]]] = {}
+    for job in jobs:
+        if job["status"] == "failed":
+            failed.setdefault(job["submission"], []).append(job)
+    # The newest are the last.
+    for submission, own in list(failed.items())[-5:]:
+        text = f"{submission}: {len(own)} jobs failed; {own[-1]['serial']}: {own[-1]['note']}"
+        found.append(problem("queue", text, f"benchfarm farm status {submission}"))
+    announced = {phone["serial"] for phone in numbers.phones}
+    lost = sorted({job["serial"] for job in jobs if job["status"] == "waits"} - announced)
+    if lost:
+        text = f"jobs wait for phones that no host has: {', '.join(lost)}"
+        found.append(problem("queue", text, "plug them in, or 'benchfarm farm cancel SUBMISSION'"))
+    return found
+
+
+def _clock(gauges: Gauges) -> list[Finding]:
+    off_s = (gauges.now() - datetime.now(UTC)).total_seconds()
+    text = f"this host's clock and the database's are {abs(off_s):.1f} s apart"
+    step = "let both follow NTP; schedules go by the database's clock, runs are stamped by their host's"
+    if abs(off_s) > _CLOCK_MOST_S:
+        return [problem("clock", text, step)]
+    return [warning("clock", text, step)] if abs(off_s) > _CLOCK_WARN_S else [ok("clock", text)]
+
+
+def _hosts(hosts: Sequence[dict[str, Any]]) -> list[Finding]:
+    if not hosts:
+        return [problem("hosts", "no host works for the farm", "start 'benchfarm farm worker' on each host")]
+    found = []
+    for host in hosts:
+        name = host["name"]
+        if host["silent_s"] > _SILENT_S:
+            text = f"{name} was last heard {format_duration(host['silent_s'])} ago"
+            found.append(
+                problem("hosts", text, f"start 'benchfarm farm worker' on {name} again, or look at its network")
+            )
+        elif host["benchfarm_version"] != __version__:
+            text = f"{name} has benchfarm {host['benchfarm_version']}, this host {__version__}"
+            found.append(warning("hosts", text, "install the same benchfarm on every host"))
+    alive = [host["name"] for host in hosts if host["silent_s"] <= _SILENT_S]
+    return [*([ok("hosts", f"{len(alive)} alive: {', '.join(alive)}")] if alive else []), *found]
+
+
+def _phones(numbers: QueueNumbers) -> list[Finding]:
+    usable = {phone["serial"] for phone in numbers.phones if not phone["unusable"] and not phone["is_silent"]}
+    found = [
+        problem(
+            "phones", f"{phone['serial']} at {phone['host']}: {phone['unusable']}", f"look at it at {phone['host']}"
+        )
+        for phone in numbers.phones
+        if phone["unusable"] and phone["serial"] not in usable
+    ]
+    twice = sorted(
+        {one["serial"] for one in numbers.phones if sum(o["serial"] == one["serial"] for o in numbers.phones) > 1}
+    )
+    if twice:
+        text = f"announced by several hosts: {', '.join(twice)}"
+        found.append(
+            warning("phones", text, "two phones with one serial number, or one adb server that two hosts use?")
+        )
+    if not usable:
+        return [*found, problem("phones", "no phone can be used", "benchfarm farm status")]
+    return [ok("phones", f"{len(usable)} usable"), *found]
+
+
+def _holds(holds: dict[str, str]) -> list[Finding]:
+    found = [
+        warning("holds", f"{scope} is held ({kind})", f"'benchfarm farm go-on {scope}' when it may work again")
+        for scope, kind in sorted(holds.items())
+    ]
+    return found or [ok("holds", "nothing is paused or drained")]
+
+
+def _schedules(numbers: QueueNumbers) -> list[Finding]:
+    found = []
+    for row in numbers.schedules:
+        if row["missed"]:
+            text = f"{row['name']}: {row['missed']} times since the last good one were missed or failed"
+            found.append(problem("schedules", text, "benchfarm farm schedule list"))
+        elif row["paused"]:
+            found.append(
+                warning("schedules", f"{row['name']} is paused", f"benchfarm farm schedule go-on {row['name']}")
+            )
+    return found or [ok("schedules", f"{len(numbers.schedules)}, all in time" if numbers.schedules else "none")]

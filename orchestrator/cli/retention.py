@@ -1,0 +1,91 @@
+"""``benchfarm store``: deleting old raw output by a stated policy, and copying the store safely."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.result import CommandResult
+from orchestrator.errors import UsageError
+from orchestrator.quantities import parse_seconds
+from orchestrator.units import format_bytes
+
+
+def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -> CommandResult:
+    """Delete the raw output of campaigns begun before; figures, verdicts and states stay. Raises UsageError."""
+    try:
+        keep_s = parse_seconds(keep_raw)
+    except ValueError as error:
+        raise UsageError(f"--keep-raw: {error}", hint="for example 90d") from error
+    if keep_s < 0:
+        raise UsageError("--keep-raw is the age up to which raw output is kept", hint="for example 90d")
+    path = _file_of(settings)
+    if compact and path is None:
+        raise UsageError("--compact is for a store in a file", hint="PostgreSQL uses the space again by itself")
+    with Farm(settings) as farm:
+        now = farm.clock.now()
+        policy = f"on {now:%Y-%m-%d}, by 'benchfarm store prune --keep-raw {keep_raw.strip()}'"
+        pruned = farm.store.prune_raw(now - timedelta(seconds=keep_s), policy=policy, is_trial=is_trial)
+    before = after = _size(path)
+    if compact and path is not None and not is_trial:
+        from orchestrator.store.sqlite_file import compact as shrink
+
+        shrink(path)
+        after = _size(path)
+    what = "would be deleted" if is_trial else "deleted"
+    counted = f"{pruned.runs} runs in {pruned.campaigns} campaigns"
+    freed = f"{format_bytes(pruned.freed_bytes)} of the database"
+    lines = [f"raw output of {counted} {what}, {freed}; their figures, verdicts and states stay"]
+    if compact and not is_trial:
+        lines.append(f"{path}: {format_bytes(before)} before, {format_bytes(after)} now")
+    elif pruned.runs and not is_trial and path is not None:
+        lines.append("later runs use that space; --compact gives it back to the disk")
+    data = {
+        "trial": is_trial,
+        "campaigns": pruned.campaigns,
+        "runs": pruned.runs,
+        "freed_bytes": pruned.freed_bytes,
+        "file_bytes_before": before,
+        "file_bytes_after": after,
+    }
+    return CommandResult(text="\n".join(lines), data=data)
+
+
+def backup(settings: Settings, out: Path) -> CommandResult:
+    """Copy a store that may be in use, whole and checked.
+
+    Raises:
+        UsageError: the store isn't a file, or the copy's name is taken.
+        StoreError, HostStorageError: it can't be copied; no part of a copy is left.
+    """
+    path = _file_of(settings)
+    if path is None:
+        raise UsageError(
+            "this store is in a PostgreSQL database",
+            hint="pg_dump --format=custom --file=FILE DATABASE; docs/operations.md says more",
+        )
+    if out.exists():
+        raise UsageError(f"{out} is there already", hint="name another file")
+    from orchestrator.store.sqlite_file import copy_to
+
+    with Farm(settings) as farm:
+        campaigns = len(farm.store.campaigns())
+    copy_to(path, out)
+    size_bytes = _size(out)
+    return CommandResult(
+        text=f"{out}: {format_bytes(size_bytes)}, {campaigns} campaigns or more; restore it by putting it at {path}",
+        data={"path": out, "size_bytes": size_bytes, "store": path},
+    )
+
+
+def _file_of(settings: Settings) -> Path | None:
+    """Return the file of an SQLite store, None for another one."""
+    where = settings.store.removeprefix("sqlite:///")
+    return None if "://" in where else Path(where).expanduser().absolute()
+
+
+def _size(path: Path | None) -> int:
+    """Return the bytes of a store's file and its log, 0 for none."""
+    files = () if path is None else (path, path.with_name(f"{path.name}-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())

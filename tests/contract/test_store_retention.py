@@ -1,0 +1,237 @@
+"""Old raw output goes, figures never: the same on every store. Copies of stores are whole."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from orchestrator.engine.review import reparse
+from orchestrator.ports import Store
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.identity import CampaignId, RunId, Serial
+from orchestrator.records.retention import PRUNED_FILE, is_pruned
+from orchestrator.records.run import Attachment
+from orchestrator.records.workload import ToolName
+from orchestrator.store.opening import open_store
+from orchestrator.store.sqlite_file import compact, copy_to
+
+if TYPE_CHECKING:
+    from tests.contract.conftest import Cluster
+
+SHARED = Attachment(name="trace", data=bytes(range(256)) * 1000)
+#: What packing doesn't make smaller.
+OWN = Attachment(name="bugreport", data=random.Random(1).randbytes(600_000))
+
+
+def fill(store: Store, samples) -> None:
+    """An old night, a new one, and an old import; one large attachment is in both nights."""
+    start = samples.campaign().created_at
+    for name, days in (("old", 0), ("new", 100), ("import", 0)):
+        campaign = samples.campaign(name, created_at=start + timedelta(days=days), invocations=(), skipped=())
+        samples.begin(store, campaign)
+        for number in range(3):
+            changes: dict[str, object] = {"campaign_id": CampaignId(name), "run_id": RunId(f"{name}-{number}")}
+            attachments = (*samples.run(number).attachments[:3], SHARED, *((OWN,) if name == "old" else ()))
+            if name == "import":
+                changes["case"] = samples.case(tool=ToolName.FIREBASE)
+            store.append_run(samples.run(number, attachments=attachments, **changes))
+        store.set_status(CampaignId(name), CampaignStatus.FINISHED, start + timedelta(days=days, hours=1))
+
+
+def before(samples):
+    return samples.campaign().created_at + timedelta(days=50)
+
+
+def test_old_raw_output_goes_and_everything_read_from_it_stays(reopen: Callable[[], Store], samples) -> None:
+    store = reopen()
+    fill(store, samples)
+    known = list(store.runs())
+    points = store.points()
+    kept = {run.run_id: store.attachments(run.run_id) for run in known if not run.run_id.startswith("old")}
+    pruned = store.prune_raw(before(samples), policy="a test")
+    assert (pruned.campaigns, pruned.runs) == (2, 3)
+    assert pruned.freed_bytes > 0
+    store = reopen()
+    assert list(store.runs()) == known
+    assert store.points() == points
+    for run in known:
+        attachments = store.attachments(run.run_id)
+        if run.run_id.startswith("old"):
+            assert attachments == (Attachment(name=PRUNED_FILE, data=b"deleted: a test\n"),)
+        else:
+            assert attachments == kept[run.run_id]
+    again = store.prune_raw(before(samples), policy="again")
+    assert (again.campaigns, again.runs, again.freed_bytes) == (0, 0, 0)
+
+
+def test_a_trial_says_the_same_and_changes_nothing(store: Store, samples) -> None:
+    fill(store, samples)
+    known = {run.run_id: store.attachments(run.run_id) for run in store.runs()}
+    trial = store.prune_raw(before(samples), policy="p", is_trial=True)
+    assert {run.run_id: store.attachments(run.run_id) for run in store.runs()} == known
+    assert store.prune_raw(before(samples), policy="p").runs == trial.runs == 3
+
+
+def test_a_campaign_that_runs_keeps_its_raw_output(store: Store, samples) -> None:
+    samples.begin(store, samples.campaign("night-1", invocations=(), skipped=()))
+    store.append_run(samples.run())
+    assert store.prune_raw(before(samples), policy="p").runs == 0
+    assert not is_pruned(store.attachments(samples.run().run_id))
+
+
+def test_runs_without_raw_output_are_not_read_again(store: Store, samples) -> None:
+    from orchestrator.tools.native import NativeTool
+
+    fill(store, samples)
+    tools = {ToolName.NATIVE: NativeTool(), ToolName.FIREBASE: NativeTool()}
+    store.prune_raw(before(samples), policy="p")
+    known = [run for run in store.runs() if run.run_id.startswith("old")]
+    review = reparse(store, tools, campaign_ids=[CampaignId("old")])
+    assert (review.reviewed, review.pruned, review.changed) == (0, 3, ())
+    assert [run for run in store.runs() if run.run_id.startswith("old")] == known
+
+
+def test_runs_can_be_stored_while_old_output_is_deleted(reopen: Callable[[], Store], samples) -> None:
+    store, other = reopen(), reopen()
+    fill(store, samples)
+    begun = threading.Event()
+
+    def write() -> None:
+        begun.set()
+        for number in range(10, 30):
+            name = CampaignId("new")
+            other.append_run(samples.run(number, campaign_id=name, run_id=RunId(f"late-{number}")))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    begun.wait(30)
+    store.prune_raw(before(samples), policy="p")
+    thread.join(60)
+    late = [run for run in store.runs() if run.run_id.startswith("late")]
+    assert len(late) == 20
+    assert all(store.attachments(run.run_id) == samples.run(run.invocation).attachments for run in late)
+
+
+def test_a_compacted_file_is_smaller_and_whole(tmp_path: Path, samples) -> None:
+    path = tmp_path / "runs.sqlite"
+    store = open_store(path)
+    fill(store, samples)
+    known = list(store.runs())
+    store.prune_raw(before(samples), policy="p")
+    # The last one that closes it brings the log into the file.
+    store.close()
+    size_bytes = path.stat().st_size
+    compact(path)
+    assert path.stat().st_size <= size_bytes - len(OWN.data) // 2
+    store = open_store(path)
+    assert list(store.runs()) == known
+    store.close()
+
+
+def test_a_copy_made_while_others_write_is_a_whole_store(tmp_path: Path, samples) -> None:
+    path = tmp_path / "runs.sqlite"
+    store = open_store(path)
+    samples.begin(store)
+    store.append_run(samples.run(0))
+    stopped, started = threading.Event(), threading.Event()
+
+    def write() -> None:
+        number = 1
+        while not stopped.is_set():
+            store.append_run(samples.run(number))
+            number += 1
+            started.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        assert started.wait(60)
+        copy_to(path, tmp_path / "copy.sqlite")
+    finally:
+        stopped.set()
+        thread.join(60)
+    found = open_store(tmp_path / "copy.sqlite")
+    runs = list(found.runs(with_attachments=True))
+    originals = {run.run_id: run for run in store.runs(with_attachments=True)}
+    assert len(runs) >= 2
+    assert all(originals[run.run_id] == run for run in runs)
+    found.close()
+    store.close()
+    # Restored by putting it where the store was.
+    for name in ("runs.sqlite-wal", "runs.sqlite-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    shutil.copy(tmp_path / "copy.sqlite", path)
+    restored = open_store(path)
+    assert list(restored.runs(with_attachments=True)) == runs
+    restored.close()
+
+
+def test_a_damaged_store_is_not_copied_as_if_it_were_whole(tmp_path: Path, samples) -> None:
+    from orchestrator.errors import StoreError
+
+    path = tmp_path / "runs.sqlite"
+    store = open_store(path)
+    fill(store, samples)
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        page = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'runs'").fetchone()[0]
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\x07" * 64)
+    with pytest.raises(StoreError):
+        copy_to(path, tmp_path / "copy.sqlite")
+    assert sorted(item.name for item in tmp_path.iterdir() if "copy" in item.name) == []
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_a_dump_of_postgresql_brings_store_queue_and_schedules_back(postgresql: Cluster, samples) -> None:
+    from orchestrator.queueing.messages import PhoneJob
+    from orchestrator.queueing.queue import FarmQueue
+    from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+
+    name = postgresql.create()
+    store = open_store(postgresql.url(name))
+    fill(store, samples)
+    known = list(store.runs(with_attachments=True))
+    with FarmQueue(postgresql.url(name)) as queue:
+        jobs = [PhoneJob(submission="night", serial=Serial(serial), plan="{}") for serial in ("A", "B")]
+        queue.submit(jobs, plan_name="p", priority=3)
+        worker_id = queue.register("one", benchfarm_version="1")
+        assert queue.claim("one", worker_id, ["A"]) is not None
+        Schedules(queue).put(
+            Schedule(
+                name="nightly", cron=Cron(text="0 1 * * *", timezone="UTC"), plan="{}", plan_name="p", parcels="{}",
+                priority=0, grace_s=60,
+            ),
+            [],
+            replace=False,
+        )  # fmt: skip
+        dump = postgresql.folder / f"{name}.dump"
+        postgresql.run("pg_dump", "--format=custom", f"--file={dump}", name)
+    store.close()
+    restored = postgresql.create()
+    postgresql.run("pg_restore", "--exit-on-error", f"--dbname={restored}", str(dump))
+    found = open_store(postgresql.url(restored))
+    assert list(found.runs(with_attachments=True)) == known
+    found.append_run(samples.run(9, campaign_id=CampaignId("new"), run_id=RunId("after")))
+    found.close()
+    with FarmQueue(postgresql.url(restored)) as queue:
+        assert [job["status"] for job in queue.jobs("night")] == ["runs", "waits"]
+        # Nobody holds what ran at that moment: the first worker puts it back, and it is given out again.
+        worker_id = queue.register("one", benchfarm_version="1")
+        assert len(queue.reap(dead_after_s=0.0)) == 1
+        queue.beat("one", worker_id)
+        claimed = queue.claim("one", worker_id, ["A"])
+        assert claimed is not None
+        assert [item["name"] for item in Schedules(queue).listed()] == ["nightly"]
