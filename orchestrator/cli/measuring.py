@@ -332,6 +332,7 @@ def turns_of(farm: Farm, services: Services) -> Turns:
 
 
 def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandResult:
+    from orchestrator.report.shared import shared_cases, shared_text
     from orchestrator.report.tables import render_text_table
 
     campaign = result.campaign
@@ -350,7 +351,9 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
         if run.reason_code != OUT_OF_TIME
     )
     cut = nights.left_out_of(campaign, runs)
-    lines = [render_text_table(data).rstrip("\n"), ""]
+    shared = [f"{item.rows[0].model.label}, {item.rows[0].configuration}: {shared_text(item)}"
+              for item in shared_cases(data.results)]  # fmt: skip
+    lines = [render_text_table(data).rstrip("\n"), "", *map(one_line, shared)]
     lines += [nights.told(cut)] if cut else []
     skips = dict.fromkeys(
         f"not run on {skip.serial}: {skip.delegate}, {skip.tool}: {skip.reason}" for skip in campaign.skipped
@@ -391,6 +394,7 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
             "without_result": doubtful,
             "no_time_for": cut,
             "lost": result.lost,
+            "shared": shared,
             "left_out": farm.left_out,
             "report": None if unwritten else path,
             "runs": runs,

@@ -39,6 +39,7 @@ from orchestrator.report.logs import excerpt, log_rank
 from orchestrator.report.next_steps import finding_step, next_step
 from orchestrator.report.operators import profiles_of
 from orchestrator.report.published import load_published
+from orchestrator.report.shared import with_shared
 from orchestrator.report.starts import start_rows
 
 _VIRTUAL_SUFFIX = " (virtual)"
@@ -97,7 +98,7 @@ def build_report_data(
             configuration_order(row.case, row.configuration),
         )
     )
-    results = tuple(_with_comparisons(rows))
+    results = with_shared(tuple(_with_comparisons(rows)))
     used_builds = {case.build_sha256 for case in cases.values()}
     skipped = tuple(
         SkipRow(

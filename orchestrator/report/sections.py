@@ -12,6 +12,7 @@ from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS
 from orchestrator.report.matrix import OWN_FIGURE
 from orchestrator.report.operators import OperatorRow, TypeRow
 from orchestrator.report.scaling import DelegateStep, ThreadStep, delegate_steps, thread_steps
+from orchestrator.report.shared import SharedCase, shared_cases
 from orchestrator.report.tables import NOTHING, delegate_text, quality_text
 from orchestrator.units import US_PER_MS
 
@@ -37,6 +38,7 @@ def grids_of(data: ReportData) -> Mapping[str, Grid]:
         _results(rows),
         _starts(own),
         _stages(rows),
+        _shared(shared_cases(rows)),
         _threads(thread_steps(rows)),
         _delegates(delegate_steps(rows)),
         _operators([row for row in rows if row.profiles]),
@@ -194,6 +196,27 @@ def _stages(rows: Sequence[ResultRow]) -> Grid:
     return _grid(
         "stages", "Initialisation and first inference of each case by stage", [row for row, _ in pairs], columns
     )
+
+
+def _shared(cases: Sequence[SharedCase]) -> Grid:
+    known = [(case.rows[0], case.figure) for case in cases if case.figure is not None]
+    rows, figures = [row for row, _ in known], [figure for _, figure in known]
+    columns = [
+        column_of(figures, "phones", lambda figure: float(len(figure.phones)), kind="number", digits=0),
+        column_of(figures, "invocations", lambda figure: float(figure.invocations), kind="number", digits=0),
+        column_of(figures, "middle of the phones", lambda figure: _ms(figure.middle_us), kind="number", unit="ms"),
+        column_of(figures, "95 % from", lambda figure: _ms(figure.low_us), kind="number", unit="ms"),
+        column_of(figures, "to", lambda figure: _ms(figure.high_us), kind="number", unit="ms"),
+        column_of(figures, "phones differ by", lambda figure: 100 * figure.difference, kind="number", unit="%"),
+        column_of(
+            figures,
+            "each phone",
+            lambda figure: ", ".join(
+                f"{serial} {median_us / US_PER_MS:.4g} ms" for serial, (median_us, _) in figure.phones.items()
+            ),
+        ),
+    ]
+    return _grid("shared", "Cases that equal phones share, and how much the phones differ", rows, columns)
 
 
 def _threads(steps: Sequence[ThreadStep]) -> Grid:
