@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.models.learning import Sighting
 
 _REFUSALS_SHOWN = 12
+_PARTS_SHOWN = 8
 
 
 def by_documents(path: Path) -> CommandResult:
@@ -53,7 +54,11 @@ def with_devices(settings: Settings, path: Path, *, delegate: str, serial: str) 
     prediction = predict(graph, delegate, sdk=known.sdk or NEWEST_SDK, learned=words)
     here = [item for item in known.seen if item.model_sha256 == model.sha256 and item.delegate == delegate]
     tried = [trial for trial in known.trials() if trial.delegate == delegate]
-    lines = [_headline(prediction), *_refusals(prediction.refusals)]
+    lines = [
+        _headline(prediction, "virtual phones" if virtual else "devices"),
+        *_parts(prediction),
+        *_refusals(prediction.refusals),
+    ]
     lines += [_did(item) for item in here] or ["no stored run of this model with this delegate"]
     lines.append(_rate(tried))
     data = {"prediction": prediction, "devices": [_plain(item) for item in here], "hits": _hits(tried)}
@@ -158,11 +163,32 @@ def _candidates(farm: Farm) -> dict[str, list[Path]]:
     return found
 
 
-def _headline(prediction: DelegatePrediction) -> str:
+def _headline(prediction: DelegatePrediction, who: str) -> str:
     parts = _partitions(prediction.partitions)
     left = f", {prediction.partitions_left_out} smaller ones left out" if prediction.partitions_left_out else ""
-    learned = f"; {prediction.learned} operators by what devices said" if prediction.learned else ""
+    learned = f"; {prediction.learned} operators by what {who} said" if prediction.learned else ""
     return f"{prediction.delegate} likely takes {_taken(prediction)} operators in {parts}{left}{learned}"
+
+
+def _parts(prediction: DelegatePrediction) -> list[str]:
+    """Return which operators each partition has; nothing where the whole model is one."""
+    if prediction.extent != "partial":
+        return []
+    lines = [f"  partition of {len(part)}: {_spans(part)}" for part in prediction.parts[:_PARTS_SHOWN]]
+    if len(prediction.parts) > _PARTS_SHOWN:
+        lines.append(f"  and {len(prediction.parts) - _PARTS_SHOWN} more partitions, see --json")
+    return lines
+
+
+def _spans(part: Sequence[int]) -> str:
+    """Return operators as ``#0-#11, #14``."""
+    spans: list[list[int]] = []
+    for index in part:
+        if spans and index == spans[-1][1] + 1:
+            spans[-1][1] = index
+        else:
+            spans.append([index, index])
+    return ", ".join(f"#{first}" if first == last else f"#{first}-#{last}" for first, last in spans)
 
 
 def _refusals(refusals: Sequence[Refusal]) -> list[str]:

@@ -24,10 +24,13 @@ _IDENTIFIER: Final = b"TFL3"
 #: What files that are given by mistake begin with, and what they are.
 _OTHER_FORMATS: Final = (
     (b"version https://git-lfs", "a Git LFS pointer; fetch the model itself with 'git lfs pull'"),
-    (b"PK\x03\x04", "a zip archive (an APK, or a .task bundle?)"),
+    (
+        b"PK\x03\x04",
+        "a zip archive (an APK, a .task bundle, or a .keras file, of which 'models build' makes a .tflite?)",
+    ),
     (b"\x1f\x8b", "gzip data; unpack it first"),
     (b"\x7fELF", "an ELF program"),
-    (b"\x89HDF", "an HDF5 file (a Keras model?); convert it with tf.lite.TFLiteConverter"),
+    (b"\x89HDF", "an HDF5 file (a Keras model? 'benchfarm models build' makes a .tflite of it)"),
     (b"<", "a web page or XML; was it downloaded from a page instead of the file's own address?"),
 )
 
@@ -83,7 +86,10 @@ def _opened(path: Path) -> Iterator[tuple[int, int]]:
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
-            raise ModelError(f"{str(path)!r} is a folder, not a model", hint="name the .tflite file in it")
+            is_saved = (path / "saved_model.pb").is_file()
+            hint = f"'benchfarm models build {path}' makes one of it" if is_saved else "name the .tflite file in it"
+            what = "a SavedModel" if is_saved else "a folder"
+            raise ModelError(f"{str(path)!r} is {what}, not a .tflite model", hint=hint)
         if not stat.S_ISREG(status.st_mode):
             raise ModelError(f"{str(path)!r} is no regular file")
         if status.st_size == 0:

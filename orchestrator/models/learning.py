@@ -130,7 +130,12 @@ def _words(
         # An operator that some device refuses and another takes: the refusal is what somebody should hear of.
         reason = reasons.most_common(1)[0][0] or "devices left it to the CPU without a word"
         words[key] = LearnedOperator(
-            delegate=seen[0].delegate, operator=key.split(" ")[0], is_taken=False, reason=reason, runs=reasons.total()
+            delegate=seen[0].delegate,
+            operator=key.split(" ")[0],
+            is_taken=False,
+            reason=reason,
+            runs=reasons.total(),
+            is_virtual=seen[0].is_virtual,
         )
     return words
 

@@ -68,9 +68,7 @@ def predict(
         if word is not None:
             used += 1
             if not word.is_taken:
-                refusals[index] = Refusal(
-                    index=index, operator=name, reason=word.reason, source=f"{word.runs} runs on devices"
-                )
+                refusals[index] = Refusal(index=index, operator=name, reason=word.reason, source=word.source)
             continue
         reason, source = _why_not(view, operator, table.get(name, ()), sdk)
         if reason:
@@ -85,6 +83,7 @@ def predict(
         partitions_left_out=len(parts) - len(kept),
         refusals=tuple(refusals[index] for index in sorted(refusals)),
         learned=used,
+        parts=tuple(map(tuple, sorted(kept))),
     )
 
 

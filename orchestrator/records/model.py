@@ -114,6 +114,8 @@ class DelegatePrediction:
     partitions_left_out: int = 0
     #: Operators for which phones' own words were used instead of the documents.
     learned: int = 0
+    #: The operators of each partition that it takes, by their places.
+    parts: tuple[tuple[int, ...], ...] = ()
 
     @property
     def extent(self) -> str:
@@ -133,6 +135,14 @@ class LearnedOperator:
     is_taken: bool
     reason: str
     runs: int
+    #: Whether virtual phones said it.
+    is_virtual: bool = False
+
+    @property
+    def source(self) -> str:
+        """Who said it, in words."""
+        who = "virtual phones" if self.is_virtual else "devices"
+        return f"{self.runs} {'run' if self.runs == 1 else 'runs'} on {who}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

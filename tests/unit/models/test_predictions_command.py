@@ -53,6 +53,7 @@ def test_prediction_stands_beside_what_this_computer_did(tmp_path):
 
     shown = benchfarm("models", "inspect", INT8, "--delegate", "xnnpack", "--device", "host").stdout
     assert "xnnpack likely takes 29 of 30 operators in 1 partition" in shown
+    assert "partition of 29: #0-#28" in shown
     assert "#29 SOFTMAX: its data is INT8" in shown
     assert "host took partial" in shown
     assert "hit rate: devices: 1 of 1 right" in shown
