@@ -1,8 +1,8 @@
 """What a case came to that several equal phones share: one figure, and how much the phones differ. Pure.
 
-Invocations of one phone resemble each other more than those of two, so the phones are what is counted: the figure is the
-geometric mean of the phones' medians, and its interval is Student's over their logarithms. Two phones give a wide one:
-that is what two phones can say about a third.
+Invocations of one phone resemble each other more than those of two, so the phones are what is counted: the figure is
+the geometric mean of the phones' medians, and its interval is Student's over their logarithms. Two phones give a wide
+one: that is what two phones can say about all of their kind.
 """
 
 from __future__ import annotations

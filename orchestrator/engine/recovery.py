@@ -80,7 +80,7 @@ class Turns:
         """Do all devices' work; ``lost`` gets those that were given up, with the reason.
 
         ``newcomers`` is asked for devices that have come since; one that somebody else uses doesn't join. ``stand_in``
-        is told of a device that can't be got back for now; when it returns True, that one isn't waited for.
+        is told of a device that can't be got back for now, or is given up; when it returns True, it isn't waited for.
 
         Raises what the executor raises: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
         """
@@ -120,6 +120,7 @@ class Turns:
                     self._note(device, f"doesn't join: {reason}")
                 else:
                     lost[device.serial] = reason
+                    self._is_replaced(device)
                     self._keep_out(device, quarantine_reason(error))
             finally:
                 self._is_working(device.serial, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.summary import Summary
@@ -200,7 +201,9 @@ def _stages(rows: Sequence[ResultRow]) -> Grid:
 
 def _shared(cases: Sequence[SharedCase]) -> Grid:
     known = [(case.rows[0], case.figure) for case in cases if case.figure is not None]
-    rows, figures = [row for row, _ in known], [figure for _, figure in known]
+    # Of the group, not of the phone whose part comes first.
+    rows = [replace(row, device=replace(row.device, label=row.case.shard)) for row, _ in known]
+    figures = [figure for _, figure in known]
     columns = [
         column_of(figures, "phones", lambda figure: float(len(figure.phones)), kind="number", digits=0),
         column_of(figures, "invocations", lambda figure: float(figure.invocations), kind="number", digits=0),
