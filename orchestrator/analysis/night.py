@@ -57,7 +57,8 @@ def cut(
 
     A case's rank is its importance times the days since its last run of any outcome but a skip; equal ones are ordered
     by their importance, then by their keys. They are taken in that order as long as they fit; one that doesn't is left
-    out whole, so that its last run is older the next night, and smaller ones behind it are still tried.
+    out whole, so that its last run is older the next night, and smaller ones behind it are still tried. When not even
+    one fits, the first is kept.
 
     Args:
         queue: all that the device is to run.
@@ -86,8 +87,11 @@ def cut(
         return (-max(value * days for value, days in found), -max(value for value, _ in found), name)
 
     kept_s, left_out = 0.0, {}
-    for name in sorted(units, key=rank):
-        if kept_s + unit_costs[name] <= left_s:
+    ranked = sorted(units, key=rank)
+    nothing_fits = left_s > 0 and min(unit_costs.values()) > left_s
+    for name in ranked:
+        # What was never run is only thought to take long, and would never be known: it is begun, and cut when it must.
+        if kept_s + unit_costs[name] <= left_s or (nothing_fits and name == ranked[0]):
             kept_s += unit_costs[name]
             continue
         for case in units[name]:

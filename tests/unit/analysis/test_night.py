@@ -131,5 +131,16 @@ def test_what_is_kept_never_takes_more_than_there_is(facts: list[tuple[float, fl
         one.series_key: [run(days=days, taken_s=taken_s)] for one, (taken_s, days) in zip(cases, facts, strict=True)
     }
     chosen = cut(queue(cases, each=1), recent=recent, rules=(), left_s=left_s, now=NOW, least_s=least_s)
-    assert chosen.kept_s <= max(left_s, 0) + 1e-9
-    assert bool(chosen.left_out) == (chosen.wanted_s > left_s)
+    kept = [one for one in cases if one.case_key not in chosen.left_out]
+    assert chosen.kept_s <= left_s + 1e-9 or len(kept) == 1
+    assert bool(kept) == (left_s > 0)
+    assert bool(chosen.left_out) <= (chosen.wanted_s > left_s)
+
+
+def test_when_nothing_fits_the_first_in_rank_is_begun_and_nothing_without_time() -> None:
+    cases = [case("old"), case("new")]
+    recent = {cases[0].series_key: [run(days=9, taken_s=50)], cases[1].series_key: [run(days=1, taken_s=50)]}
+    chosen = cut(queue(cases), recent=recent, rules=(), left_s=20, now=NOW, least_s=least_s)
+    assert kept(cases, chosen.left_out) == ["old"]
+    chosen = cut(queue(cases), recent=recent, rules=(), left_s=0, now=NOW, least_s=least_s)
+    assert kept(cases, chosen.left_out) == []
