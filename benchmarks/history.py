@@ -1,12 +1,16 @@
 """A year of a lab in one store: its size, and how long the questions over many nights take.
 
-    python benchmarks/history.py --samples STORE [--nights 365] [--build-nights 30] [--postgresql URL] [--keep FILE]
+    python benchmarks/history.py --samples STORE [--nights 365] [--build-every 30] [--keep FILE]
+    python benchmarks/history.py --samples STORE --private-postgresql FOLDER
+    python benchmarks/history.py --keep FILE --measure
 
 40 phones x 30 models x 6 configurations, one invocation a night. The bodies are real ones: what campaigns of virtual
-phones printed (``--samples``, a store with two runs of each case or more), packed with report, verdict and states by
+phones printed (``--samples``, a store with three runs of each case or more), packed with report, verdict and states by
 the store itself against another run of the same series. To be done in minutes they are used again and again, and rows
-are inserted in bulk; each series has a pattern of its own. No run has a finding, as the trusted runs of real phones.
-One step of 8 % in 60 series is built in. The reading is measured against the same question in plain SQL, in turns.
+are inserted in bulk; campaigns, cases, plans and sheets are written by the store's own methods. Each series has a
+pattern of its own. No run has a finding, as the trusted runs of real phones. One step of 8 % in 60 series is built in.
+A store that is kept (``--keep``, ``--private-postgresql``) is gone on with where it ends, and measured again in
+seconds. Reading is measured against the same question in plain SQL, in turns.
 """
 
 from __future__ import annotations
@@ -17,11 +21,13 @@ import os
 import resource
 import sqlite3
 import statistics
+import sys
 import tempfile
 import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -29,20 +35,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, delete, insert, select, update
 
 from orchestrator.engine.history import Question, find_regressions
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, Serial
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Model, ToolName
+from orchestrator.store.bodies import Packer
 from orchestrator.store.opening import open_store
-from orchestrator.store.packing import NOTHING, Pattern, pack, usual_steps
+from orchestrator.store.packing import Pattern, pack, usual_steps
 from orchestrator.store.plans import pack_plan
-from orchestrator.store.registry import insert_cases
+from orchestrator.store.registry import case_numbers, insert_cases
 from orchestrator.store.rows import documents_of, known_of, summary_of
+from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
 from orchestrator.store.sql import SqlStore
-from orchestrator.store.tables import CASES, PATTERNS, PLANS, RUNS
+from orchestrator.store.tables import CAMPAIGNS, CASES, PATTERNS, PLANS, RUNS, SHEETS
+
+sys.path.insert(0, str(Path(__file__).parent))
+from private_postgresql import private_server
 
 START = datetime(2025, 11, 1, 22, tzinfo=UTC)
 PHONES, MODELS = 40, 30
@@ -92,7 +103,7 @@ def read_samples(source: Path) -> list[list[Sample]]:
 class Pool:
     """A series' pattern and the bodies of its other runs with their figures, as a store packs them."""
 
-    pattern: bytes
+    sections: list[tuple[str, bytes]]
     usual: str
     bodies: list[tuple[dict[str, Any], bytes]]
 
@@ -102,7 +113,7 @@ def pool_of(first: Sample, second: Sample, *others: Sample) -> Pool:
     usual = usual_steps(second.sections, Pattern(first.sections), known=second.known)
     pattern = Pattern(first.sections, usual)
     bodies = [(item.figures, pack(item.sections, pattern, known=item.known)) for item in others]
-    return Pool(pack(first.sections, NOTHING), usual, bodies)
+    return Pool(first.sections, usual, bodies)
 
 
 class Year:
@@ -110,7 +121,7 @@ class Year:
 
     def __init__(self, store: SqlStore, samples: list[list[Sample]], nights: int, build_nights: int) -> None:
         self.store = store
-        self.generator = np.random.default_rng(20261122)
+        generator = np.random.default_rng(20261122)
         self.samples = samples
         self.nights = nights
         self.build_nights = build_nights
@@ -126,13 +137,17 @@ class Year:
             for n in range(PHONES)
         ]
         self.models = [Model(name=f"m{n}.tflite", sha256=ModelSha(f"{n:064x}"), size_bytes=1) for n in range(MODELS)]
-        self.level = np.exp(self.generator.normal(9, 1, PHONES * MODELS * len(CONFIGURATIONS)))
-        self.noise = np.exp(self.generator.uniform(np.log(0.003), np.log(0.015), self.level.size))
+        self.level = np.exp(generator.normal(9, 1, PHONES * MODELS * len(CONFIGURATIONS)))
+        self.noise = np.exp(generator.uniform(np.log(0.003), np.log(0.015), self.level.size))
         self.pools = [pool_of(*samples[place % len(samples)]) for place in range(len(CONFIGURATIONS))]
         self.pattern_of: dict[int, int] = {}
+        self.build_now = ""
+        self.held: OrderedDict[int, Pattern] = OrderedDict()
+        self.base_no = 0
+        self.packed: dict[int, tuple[int | None, bytes]] = {}
 
     def night(self, number: int) -> None:
-        """Store one campaign."""
+        """Store one campaign, or what of it isn't stored yet."""
         build = Build(
             name="native",
             tool=ToolName.NATIVE,
@@ -152,14 +167,20 @@ class Year:
             benchfarm_version="",
             host="farm-1",
         )
-        self.store.begin_campaign(campaign, devices=self.phones, models=self.models, builds=[build])
+        if self.store.campaign(campaign.campaign_id) is None:
+            self.store.begin_campaign(campaign, devices=self.phones, models=self.models, builds=[build])
         with self.store._database.writing() as connection:
-            if number % self.build_nights == 0:
+            if build.sha256 != self.build_now:
                 self._cases(connection, build)
-            self._insert(connection, number, at)
+            campaign_no = connection.scalar(
+                select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.campaign_id == campaign.campaign_id)
+            )
+            self._insert(connection, number, campaign_no, at)
+        self.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, campaign.finished_at)
 
     def _cases(self, connection: Connection, build: Build) -> None:
         """Store the cases of a build, as begin_campaign does, and a pattern for each series that is new."""
+        self.build_now = build.sha256
         cases = [
             Case(
                 serial=phone.serial,
@@ -174,24 +195,45 @@ class Year:
             for model in self.models
             for delegate, threads in CONFIGURATIONS
         ]
-        numbers: dict[CaseKey, int] = {}
-        insert_cases(connection, cases, numbers)
+        numbers = case_numbers(connection, [case.case_key for case in cases])
+        insert_cases(connection, [case for case in cases if case.case_key not in numbers], numbers)
         self.case_no = [numbers[case.case_key] for case in cases]
-        if not self.pattern_of:
-            series_of = dict(connection.execute(select(CASES.c.case_no, CASES.c.series_no)).all())
-            for place, case_no in enumerate(self.case_no):
-                pattern = {"series_no": series_of[case_no], "run_pass": "timing", "outcome": "completed"}
-                pool = self.pools[place % len(CONFIGURATIONS)]
-                pattern |= {"body": pool.pattern, "usual": pool.usual}
-                self.pattern_of[place] = connection.execute(insert(PATTERNS), pattern).inserted_primary_key[0]
+        series_of = dict(connection.execute(select(CASES.c.case_no, CASES.c.series_no)).all())
+        stored = dict(connection.execute(select(PATTERNS.c.series_no, PATTERNS.c.pattern_no)).all())
+        self.pattern_of = {
+            place: stored.get(series_of[case_no]) or self._pattern(connection, place, series_of[case_no])
+            for place, case_no in enumerate(self.case_no)
+        }
 
-    def _insert(self, connection: Connection, number: int, at: datetime) -> None:
+    def _pattern(self, connection: Connection, place: int, series_no: int) -> int:
+        """Store a series' pattern, as the first run of the series and the one after it would."""
+        pool = self.pools[place % len(CONFIGURATIONS)]
+        packer = Packer(connection, self.held)
+        if place == 0:
+            packer._insert(series_no, "timing", "completed", pool.sections)
+            (self.base_no,) = self.held
+        elif place % len(CONFIGURATIONS) not in self.packed:
+            # The same for all series of a configuration: packed once.
+            self.packed[place % len(CONFIGURATIONS)] = packer._by_base([self.base_no], pool.sections)
+        row: dict[str, Any] = {"series_no": series_no, "run_pass": "timing", "outcome": "completed"}
+        base_no, body = self.packed.get(place % len(CONFIGURATIONS), (None, b""))
+        if place == 0:
+            return self._with_usual(connection, self.base_no, pool)
+        made = connection.execute(insert(PATTERNS), {**row, "base_no": base_no, "body": body})
+        return self._with_usual(connection, made.inserted_primary_key[0], pool)
+
+    def _with_usual(self, connection: Connection, pattern_no: int, pool: Pool) -> int:
+        connection.execute(update(PATTERNS).where(PATTERNS.c.pattern_no == pattern_no).values(usual=pool.usual))
+        return pattern_no
+
+    def _insert(self, connection: Connection, number: int, campaign_no: int, at: datetime) -> None:
         count = self.level.size
-        figures = self.level * np.exp(self.generator.normal(0, self.noise))
+        generator = np.random.default_rng([20261122, number])
+        figures = self.level * np.exp(generator.normal(0, self.noise))
         if number >= self.nights - STEP_NIGHTS:
             figures[:: figures.size // STEPS] *= 1.08
-        order = self.generator.permutation(count).tolist()
-        picks = self.generator.integers(0, 1 << 30, count).tolist()
+        order = generator.permutation(count).tolist()
+        picks = generator.integers(0, 1 << 30, count).tolist()
         rows = []
         for place in order:
             us = round(float(figures[place]))
@@ -199,8 +241,8 @@ class Year:
             sample, body = bodies[picks[place] % len(bodies)]
             rows.append(
                 {
-                    "run_id": uuid.UUID(int=int(self.generator.integers(1 << 62)) << 64 | place, version=4).hex,
-                    "campaign_no": number + 1,
+                    "run_id": uuid.UUID(int=int(generator.integers(1 << 62)) << 64 | place, version=4).hex,
+                    "campaign_no": campaign_no,
                     "case_no": self.case_no[place],
                     "is_virtual": True,
                     "run_pass": "timing",
@@ -218,9 +260,9 @@ class Year:
                     "body": body,
                 }
             )
-        order = self.generator.permutation(len(rows))
+        order = generator.permutation(len(rows))
         planned = [(self.case_no[place], "timing", 0) for place in order.tolist()]
-        plan = {"campaign_no": number + 1, "invocation_count": len(planned), "body": pack_plan(planned)}
+        plan = {"campaign_no": campaign_no, "invocation_count": len(planned), "body": pack_plan(planned)}
         connection.execute(insert(PLANS), plan)
         connection.execute(insert(RUNS), rows)
 
@@ -253,6 +295,15 @@ def questions(store: SqlStore, nights: int) -> Iterator[tuple[str, tuple[float, 
     yield "regressions over all series", timed(lambda: find_regressions(store, Question()))
     yield "a run by the beginning of its id", timed(lambda: store.run_ids("abc"))
     yield "progress of all campaigns", timed(store.progress)
+    yield "making up for a night's sheet", timed(lambda: made_up(store))
+
+
+def made_up(store: SqlStore) -> None:
+    """Make the newest night's sheet anew."""
+    with store._database.writing() as connection:
+        newest = select(SHEETS.c.campaign_no).order_by(SHEETS.c.campaign_no.desc()).limit(1)
+        connection.execute(delete(SHEETS).where(SHEETS.c.campaign_no == newest.scalar_subquery()))
+        keep_sheets(connection, without_sheet(connection, MADE_UP))
 
 
 def tables_mb(path: Path) -> dict[str, float]:
@@ -265,53 +316,82 @@ def tables_mb(path: Path) -> dict[str, float]:
             return {}
 
 
+def size_of(store: SqlStore) -> int:
+    """Return the bytes of a store's database."""
+    with store._database.reading() as connection:
+        if connection.dialect.name == "postgresql":
+            size: int = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
+            return size
+        pages: int = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        return pages * int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+
+
+def built(store: SqlStore, options: argparse.Namespace) -> dict[str, object]:
+    """Build what isn't there of the nights; return how it went."""
+    progress = store.progress()
+    year = Year(store, read_samples(options.samples), options.nights, options.build_every)
+    start, cpu = time.perf_counter(), time.process_time()
+    growth = {}
+    there = sum(stored > 0 for stored, _ in progress.values())
+    for night in range(there, options.nights):
+        year.night(night)
+        if (night + 1) % 30 == 0:
+            growth[night + 1] = round(size_of(store) / 1e6, 1)
+    return {
+        "nights_built": max(0, options.nights - there),
+        "build_wall_and_cpu_s": [round(time.perf_counter() - start, 1), round(time.process_time() - cpu, 1)],
+        "growth_mb": growth,
+        "raw_bytes": round(statistics.mean(sum(len(c) for _, c in item.sections) for item in chain(*year.samples))),
+    }
+
+
+def measured(store: SqlStore, path: Path | None) -> dict[str, object]:
+    """Return the size of a store and how long its questions take."""
+    nights = len(store.campaigns())
+    size = size_of(store)
+    with store._database.reading() as connection:
+        runs = connection.exec_driver_sql("SELECT count(*) FROM runs").scalar_one()
+        body = connection.exec_driver_sql("SELECT avg(length(body)) FROM runs").scalar_one()
+    return {
+        "nights": nights,
+        "runs": runs,
+        "size_bytes": size,
+        "bytes_per_run": round(size / runs, 1),
+        "body_bytes": round(float(body), 1),
+        "load": os.getloadavg()[0],
+        "wall_and_cpu_s": {name: [round(value, 3) for value in seconds] for name, seconds in questions(store, nights)},
+        "changes_found": len(find_regressions(store, Question()).changes),
+        "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "sqlite": sqlite3.sqlite_version,
+        **({} if path is None else {"tables_mb": tables_mb(path)}),
+    }
+
+
 def main() -> None:
-    """Measure and print one JSON object."""
+    """Build, measure and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nights", type=int, default=365)
     parser.add_argument(
-        "--build-nights", type=int, default=30, help="nights until the next build; 1 is a new one each night"
+        "--build-every", type=int, default=30, help="nights until the next build; 1 is a new one each night"
     )
-    parser.add_argument("--samples", type=Path, required=True, help="a store that a campaign of virtual phones filled")
-    parser.add_argument("--postgresql", default="", help="URL of an empty database; an SQLite file when left out")
+    parser.add_argument("--samples", type=Path, help="a store that a campaign of virtual phones filled")
+    parser.add_argument("--keep", type=Path, help="SQLite file that is kept, and gone on with; a new one when left out")
+    parser.add_argument("--postgresql", default="", help="URL of a database of its own")
+    parser.add_argument("--private-postgresql", type=Path, help="folder of a private server, kept and gone on with")
+    parser.add_argument("--measure", action="store_true", help="measure what is there and build nothing")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "year.sqlite"
-        store = open_store(options.postgresql or path)
+    if not options.measure and options.samples is None:
+        parser.error("--samples is needed to build")
+    with ExitStack() as stack:
+        path = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "year.sqlite"
+        where: str | Path = options.postgresql or path
+        if options.private_postgresql:
+            where = stack.enter_context(private_server(options.private_postgresql))
+        store = open_store(where)
         assert isinstance(store, SqlStore)
-        start = time.perf_counter()
-        year = Year(store, read_samples(options.samples), options.nights, options.build_nights)
-        for night in range(options.nights):
-            year.night(night)
-        build_s = time.perf_counter() - start
-        with store._database.reading() as connection:
-            runs = connection.exec_driver_sql("SELECT count(*) FROM runs").scalar_one()
-            body = connection.exec_driver_sql("SELECT avg(length(body)) FROM runs").scalar_one()
-            if options.postgresql:
-                size = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
-            else:
-                pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-                size = pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one()
-        figures = {
-            "nights": options.nights,
-            "runs": runs,
-            "size_bytes": size,
-            "bytes_per_run": round(size / runs, 1),
-            "body_bytes": round(float(body), 1),
-            "raw_bytes": round(statistics.mean(sum(len(c) for _, c in item.sections) for item in chain(*year.samples))),
-            "year_gb": round(size / runs * 365 * year.level.size / 1e9, 3),
-            "build_s": round(build_s, 1),
-            "load": os.getloadavg()[0],
-            "wall_and_cpu_s": {
-                name: [round(value, 3) for value in seconds] for name, seconds in questions(store, options.nights)
-            },
-            "changes_found": len(find_regressions(store, Question()).changes),
-            "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-            "sqlite": sqlite3.sqlite_version,
-        }
+        figures = {} if options.measure else built(store, options)
+        figures |= measured(store, path if where is path else None)
         store.close()
-        if not options.postgresql:
-            figures["tables_mb"] = tables_mb(path)
     print(json.dumps(figures, indent=2))
 
 

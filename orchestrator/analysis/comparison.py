@@ -230,6 +230,10 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
     if before.grade is not after.grade and (_same_place(before, after) or None in {before.grade, after.grade}):
         grades = [grade.value if grade is not None else "unknown" for grade in (before.grade, after.grade)]
         notes.append(f"The least grades of control differ: {grades[0]} and {grades[1]}.")
+    unknown = [name for name, item in (("baseline", before), ("candidate", after)) if not item.system]
+    if unknown and rule.axis is not Axis.DEVICE and before.campaign_id != after.campaign_id:
+        whose = " and the ".join(unknown)
+        notes.append(f"The device's operating system isn't known of the {whose}: another one isn't ruled out.")
     if rule.axis is Axis.DEVICE and before.system != after.system:
         notes.append(f"The systems differ: {before.system or 'unknown'} and {after.system or 'unknown'}.")
     return notes

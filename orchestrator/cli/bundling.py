@@ -128,23 +128,26 @@ def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> l
 def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list[Path]:
     from orchestrator.report import exports, exports_for_trackers
 
-    data = report_data(farm, chosen)
-    rows: Literal["cases", "invocations"] = "invocations" if request.rows == "invocations" else "cases"
     content: str | bytes
     if request.form == "asv":
         if not request.commit:
             raise UsageError("asv keeps results by commit", hint="name the commit of what was measured: --commit HASH")
-        files = exports_for_trackers.to_asv(data, commit=request.commit)
+        files = exports_for_trackers.to_asv(report_data(farm, chosen), commit=request.commit)
         for name, text in files.items():
             write_file(request.out / name, text)
         return [request.out / name for name in files]
-    if request.form == "csv":
-        content = exports.to_csv(data, rows=rows)
-    elif request.form == "parquet":
-        content = exports.to_parquet(data, rows=rows)
-    elif request.form == "bencher":
-        content = exports_for_trackers.to_bencher(data)
+    if request.form == "bencher":
+        content = exports_for_trackers.to_bencher(report_data(farm, chosen))
     else:
-        content = exports.to_json(data)
+        # Each campaign on its own: a case that was measured on two nights is two results.
+        once = {campaign.campaign_id: campaign for campaign in chosen}
+        parts = [report_data(farm, [campaign]) for campaign in once.values()]
+        rows: Literal["cases", "invocations"] = "invocations" if request.rows == "invocations" else "cases"
+        if request.form == "csv":
+            content = exports.to_csv(*parts, rows=rows)
+        elif request.form == "parquet":
+            content = exports.to_parquet(*parts, rows=rows)
+        else:
+            content = exports.to_json(*parts)
     write_file(request.out, content)
     return [request.out]

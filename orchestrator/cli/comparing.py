@@ -100,20 +100,21 @@ def rule_of(request: CompareRequest) -> Rule:
     return Rule(
         axis=axis,
         threshold=share_of(request.threshold, "--threshold", most=0.5),
-        level=share_of(request.level, "--level", least=0.5, most=0.9999),
+        level=share_of(request.level, "--level", least=0.5, most=0.9999, example="95%"),
         allowed=frozenset(Fact(name) for name in request.allowed),
         varied=varied,
     )
 
 
-def share_of(text: str, option: str, *, least: float = 0.0, most: float = 1.0) -> float:
+def share_of(text: str, option: str, *, least: float = 0.0, most: float = 1.0, example: str = "2%") -> float:
     """Return a percentage as a share, 0.02 for ``2%``; raises UsageError outside of the limits."""
     try:
         share = parse_percent(text) / 100
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from error
     if not least < share <= most:
-        raise UsageError(f"{option} {text} isn't between {least:.4g} and {most:.4g}", hint="for example 2%")
+        limits = f"{least * 100:.4g}% and {most * 100:.4g}%"
+        raise UsageError(f"{option} {text} isn't between {limits}", hint=f"a percentage, for example {example}")
     return share
 
 

@@ -99,6 +99,8 @@ def _is_failure(change: FoundChange, fail_on: str) -> bool:
 def annotate(settings: Settings, selection: str, night: str, text: str) -> CommandResult:
     """Keep that a change is expected; raises UsageError."""
     _check(selection)
+    if not text.strip():
+        raise UsageError("the annotation says nothing", hint="write what is expected, for example 'driver 502'")
     with Farm(settings) as farm:
         first = _night(night, farm, "the date")
         fitting = sum(fits(selection, key, words) for key, words in describe_series(farm.store).items())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import measuring
-from orchestrator.cli.files import write_file
+from orchestrator.cli.files import check_writable, write_file
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.cli.stored import find_campaign
 from orchestrator.errors import OutputParseError, UsageError
@@ -65,6 +65,7 @@ def trace(settings: Settings, request: TraceRequest, out: Path | None) -> Comman
     folder = out or settings.data_folder / "traces"
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is no folder", hint="--out names the folder for the trace files")
+    check_writable(folder / "trace")
     done = measuring.execute(settings, _plan(request), None)
     assert isinstance(done.data, dict)
     with Farm(settings) as farm:

@@ -14,6 +14,7 @@ from orchestrator.analysis.attribution import Cause, group_changes
 from orchestrator.analysis.changepoint import LEAST_CHANGE, RECENT_NIGHTS, WINDOW_NIGHTS, Change, Preset, changes
 from orchestrator.analysis.series import NightTable, night_of, night_table
 from orchestrator.engine.causes import causes_of, sides_of
+from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Contents
@@ -22,6 +23,8 @@ from orchestrator.records.workload import Case, DelegateName
 
 #: Nights before the first that is asked for, so that its change has something to be a change from.
 _LEAD_NIGHTS: Final = 60
+#: Values of a word that are named to somebody who named another.
+_NAMED: Final = 8
 #: Words that a selection may use, beside a series' key.
 SELECTION_WORDS: Final = ("delegate", "model", "serial", "phone", "soc", "GPU", "tool", "threads")
 
@@ -95,10 +98,14 @@ class Question:
 
 
 def find_regressions(store: Store, question: Question) -> Regressions:
-    """Return every change that a question asks for, attributed and grouped; those that matter most first."""
+    """Return every change that a question asks for, attributed and grouped; those that matter most first.
+
+    Raises UsageError for a selection that no series of a store that has some fits.
+    """
     attributes = describe_series(store)
     wanted = None
     if question.selections:
+        _check_selections(question.selections, attributes)
         wanted = [key for key, words in attributes.items() if fits_any(question.selections, key, words)]
         if not wanted:
             return Regressions(since=question.since, nights=0, series=0, groups=())
@@ -152,6 +159,22 @@ def _words(case: Case, facts: DeviceFacts | None) -> dict[str, str]:
         if case.delegate is DelegateName.GPU:
             words["GPU"] = facts.gpu
     return {name: value for name, value in words.items() if value}
+
+
+def _check_selections(selections: Sequence[str], attributes: Mapping[SeriesKey, Mapping[str, str]]) -> None:
+    for selection in selections:
+        if not attributes or any(fits(selection, key, words) for key, words in attributes.items()):
+            continue
+        known = []
+        for part in selection.split(","):
+            name, equals, _ = part.partition("=")
+            word = next((item for item in SELECTION_WORDS if item.lower() == name.strip().lower()), "")
+            values = sorted({words[word] for words in attributes.values() if word in words})
+            if equals and not any(fits(part, key, words) for key, words in attributes.items()):
+                more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
+                known.append(f"{word} is {', '.join(values[:_NAMED])}{more}" if values else f"no series has a {word}")
+        told = "; ".join(known) or f"there are {len(attributes)} series, for example {next(iter(attributes))}"
+        raise UsageError(f"no series fits {selection!r}", hint=told)
 
 
 def fits_any(selections: Sequence[str], series_key: SeriesKey, words: Mapping[str, str]) -> bool:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceState
-from orchestrator.report.data import BestMark, DeviceRow, InvocationRow, ReportData, ResultRow
+from orchestrator.records.workload import Build
+from orchestrator.report.data import BestMark, CampaignRow, DeviceRow, InvocationRow, ReportData, ResultRow, SkipRow
 from orchestrator.report.escapes import csv_text, markdown_text
 from orchestrator.report.matrix import OWN_FIGURE, figures_decimals
 from orchestrator.report.published import SOURCE
-from orchestrator.report.tables import NOTHING, delegate_text, figure_ms, flat_record, quality_text, spread_text
+from orchestrator.report.tables import (
+    NOTHING,
+    campaign_of,
+    delegate_text,
+    figure_ms,
+    flat_record,
+    quality_text,
+    spread_text,
+)
 
 SCHEMA: Final = "benchfarm-report"
 #: Raised when a key goes away or changes its meaning; new keys don't raise it.
@@ -22,26 +31,27 @@ SCHEMA_VERSION: Final = 1
 _BEST_WORDS: Final = {BestMark.BEST: " (fastest)", BestMark.TIED: " (tied)", BestMark.NONE: ""}
 
 
-def to_csv(data: ReportData, *, rows: Literal["cases", "invocations"] = "cases") -> str:
+def to_csv(*parts: ReportData, rows: Literal["cases", "invocations"] = "cases") -> str:
     """Return the results as CSV (RFC 4180, but lines end in LF), one line a case or one an invocation.
 
-    Text is one line each, with controls made visible, and can't be taken for a formula by a spreadsheet.
+    With a part for each campaign there is a line for each case and campaign. Text is one line each, with controls made
+    visible, and can't be taken for a formula by a spreadsheet.
     """
     from orchestrator.report.frames import frame_of
 
-    text: str = frame_of(data, rows).map(_csv_value).to_csv(index=False, lineterminator="\n")
+    text: str = frame_of(parts, rows).map(_csv_value).to_csv(index=False, lineterminator="\n")
     return text
 
 
-def to_parquet(data: ReportData, *, rows: Literal["cases", "invocations"] = "cases") -> bytes:
-    """Return the same columns as :func:`to_csv` as a Parquet file, text as stored.
+def to_parquet(*parts: ReportData, rows: Literal["cases", "invocations"] = "cases") -> bytes:
+    """Return the same columns as :func:`to_csv` as a Parquet file, text as stored; it names its schema and version.
 
     Raises UsageError when pyarrow, the extra ``analytics``, isn't installed.
     """
     from orchestrator.report.frames import frame_of
 
     try:
-        content: bytes = frame_of(data, rows).to_parquet(index=False, engine="pyarrow", compression="zstd")
+        content: bytes = frame_of(parts, rows).to_parquet(index=False, engine="pyarrow", compression="zstd")
     except ImportError as error:
         raise UsageError(
             "Parquet needs pyarrow, which isn't installed", hint="pip install 'benchfarm[analytics]'"
@@ -49,61 +59,38 @@ def to_parquet(data: ReportData, *, rows: Literal["cases", "invocations"] = "cas
     return content
 
 
-def to_json(data: ReportData) -> str:
-    """Return everything as JSON: times in microseconds, text as stored, keys documented in docs/report.md."""
+def to_json(data: ReportData, *further: ReportData) -> str:
+    """Return everything as JSON: times in microseconds, text as stored, keys documented in docs/report.md.
+
+    With further parts, one for each campaign, there is a result for each case and campaign. The headline is of the
+    first.
+    """
+    parts = (data, *further)
     document = {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
         "benchfarm_version": __version__,
         "interval_level": LEVEL,
-        "has_virtual": data.has_virtual,
+        "has_virtual": any(part.has_virtual for part in parts),
         "headline": {
             "scope": data.headline.scope,
             "answers": list(data.headline.answers),
             "trust": data.headline.trust,
             "warnings": list(data.headline.warnings),
         },
-        "campaigns": [
-            {
-                "campaign_id": row.campaign_id,
-                "name": row.name,
-                "status": row.status,
-                "created_at": row.created_at.isoformat(),
-                "finished_at": None if row.finished_at is None else row.finished_at.isoformat(),
-                "host": row.host,
-                "benchfarm_version": row.benchfarm_version,
-                "seed": row.seed,
-            }
-            for row in data.campaigns
-        ],
-        "devices": [_device(row) for row in data.devices],
-        "models": [{"sha256": row.sha256, "label": row.label, "size_bytes": row.size_bytes} for row in data.models],
-        "builds": [
-            {
-                "sha256": build.sha256,
-                "name": build.name,
-                "tool": build.tool.value,
-                "abi": build.abi,
-                "version": build.version,
-                "is_virtual": build.is_virtual,
-            }
-            for build in data.builds
-        ],
-        "results": [_result(row) for row in data.results],
-        "skipped": [
-            {
-                "serial": row.device.serial,
-                "device": row.device.title,
-                "is_virtual": row.device.is_virtual,
-                "model": row.model_name,
-                "delegate": row.delegate.value,
-                "threads": row.threads,
-                "tool": row.tool.value,
-                "reason_code": row.reason_code,
-                "reason": row.reason,
-            }
-            for row in data.skipped
-        ],
+        "campaigns": _once("campaign_id", (_campaign(row) for part in parts for row in part.campaigns)),
+        "devices": _once("serial", (_device(row) for part in parts for row in part.devices)),
+        "models": _once(
+            "sha256",
+            (
+                {"sha256": row.sha256, "label": row.label, "size_bytes": row.size_bytes}
+                for part in parts
+                for row in part.models
+            ),
+        ),
+        "builds": _once("sha256", (_build(build) for part in parts for build in part.builds)),
+        "results": [_result(row, campaign_of(row, part)) for part in parts for row in part.results],
+        "skipped": [_skipped(row, part) for part in parts for row in part.skipped],
         "published": [
             {
                 "source": SOURCE,
@@ -116,6 +103,50 @@ def to_json(data: ReportData) -> str:
         ],
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def _once(key: str, records: Iterable[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """Return the last record of each key, in the order of the first ones."""
+    return list({record[key]: record for record in records}.values())
+
+
+def _campaign(row: CampaignRow) -> Mapping[str, object]:
+    return {
+        "campaign_id": row.campaign_id,
+        "name": row.name,
+        "status": row.status,
+        "created_at": row.created_at.isoformat(),
+        "finished_at": None if row.finished_at is None else row.finished_at.isoformat(),
+        "host": row.host,
+        "benchfarm_version": row.benchfarm_version,
+        "seed": row.seed,
+    }
+
+
+def _build(build: Build) -> Mapping[str, object]:
+    return {
+        "sha256": build.sha256,
+        "name": build.name,
+        "tool": build.tool.value,
+        "abi": build.abi,
+        "version": build.version,
+        "is_virtual": build.is_virtual,
+    }
+
+
+def _skipped(row: SkipRow, part: ReportData) -> Mapping[str, object]:
+    return {
+        "campaign_id": part.campaigns[0].campaign_id if len(part.campaigns) == 1 else None,
+        "serial": row.device.serial,
+        "device": row.device.title,
+        "is_virtual": row.device.is_virtual,
+        "model": row.model_name,
+        "delegate": row.delegate.value,
+        "threads": row.threads,
+        "tool": row.tool.value,
+        "reason_code": row.reason_code,
+        "reason": row.reason,
+    }
 
 
 def to_markdown(data: ReportData) -> str:
@@ -185,8 +216,9 @@ def _device(row: DeviceRow) -> Mapping[str, object]:
     return {"serial": row.serial, "label": row.label, "is_virtual": row.is_virtual, **known}
 
 
-def _result(row: ResultRow) -> Mapping[str, object]:
+def _result(row: ResultRow, campaign: CampaignRow | None) -> Mapping[str, object]:
     return {
+        "campaign_id": campaign.campaign_id if campaign is not None else None,
         **flat_record(row),
         "flags": [list(flag) for flag in row.case.flags],
         "notes": list(row.result.notes),

@@ -28,7 +28,9 @@ _ASV_BENCHMARKS_VERSION: Final = 2
 def to_bencher(data: ReportData) -> str:
     """Return the results in Bencher's metric format: latency in nanoseconds with the ends of its interval."""
     document = {}
-    for row in _own_figures(data):
+    rows = list(_own_figures(data))
+    names = [_name(row) for row in rows]
+    for row, name in zip(rows, names, strict=True):
         summary = row.result.summary
         assert summary is not None
         latency = {"value": summary.median_us * _NS_PER_US}
@@ -37,7 +39,9 @@ def to_bencher(data: ReportData) -> str:
                 "lower_value": summary.interval.low * _NS_PER_US,
                 "upper_value": summary.interval.high * _NS_PER_US,
             }
-        document[_name(row)] = {"latency": latency}
+        # Two phones of one kind, or two builds, are two benchmarks.
+        beside = f" / {row.device.serial} / {row.key[:8]}" if names.count(name) > 1 else ""
+        document[visible(name + beside)] = {"latency": latency}
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -54,8 +58,9 @@ def to_asv(data: ReportData, *, commit: str) -> Mapping[str, str]:
     for serial, rows in of_device.items():
         machine = _file_name(rows[0].device.title, serial)
         results: dict[str, object] = {}
-        for row in rows:
-            name = f"{visible(row.model.label)}, {visible(row.configuration)}"
+        names = [f"{visible(row.model.label)}, {visible(row.configuration)}" for row in rows]
+        for row, plain in zip(rows, names, strict=True):
+            name = f"{plain}, {row.key[:8]}" if names.count(plain) > 1 else plain
             assert row.result.summary is not None
             results[name] = [[row.result.summary.median_us / _US_PER_S], []]
             benchmarks[name] = _asv_benchmark(name)

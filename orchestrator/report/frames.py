@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Final, Literal
 
 import pandas as pd
 
 from orchestrator.report.data import InvocationRow, ReportData, ResultRow
 from orchestrator.report.matrix import OWN_FIGURE
-from orchestrator.report.tables import Scalar, flat_record
+from orchestrator.report.tables import Scalar, campaign_of, flat_record
+
+#: Raised when a column goes away or changes its meaning; new columns don't raise it.
+SCHEMA_VERSION: Final = 1
 
 
-def frame_of(data: ReportData, rows: Literal["cases", "invocations"]) -> pd.DataFrame:
-    """Return the frame with these rows."""
-    return results_frame(data) if rows == "cases" else invocations_frame(data)
+def frame_of(parts: Sequence[ReportData], rows: Literal["cases", "invocations"]) -> pd.DataFrame:
+    """Return the frame with these rows, of all parts; its attributes name its schema, and stay in a Parquet file."""
+    frames = [results_frame(part) if rows == "cases" else invocations_frame(part) for part in parts]
+    whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(dtype=object)
+    whole.attrs = {"schema": f"benchfarm-{rows}", "schema_version": SCHEMA_VERSION}
+    return whole
 
 
 def results_frame(data: ReportData) -> pd.DataFrame:
-    """Return one row for each case, with the columns of :func:`orchestrator.report.tables.flat_record`.
+    """Return one row for each case: its campaign, and :func:`orchestrator.report.tables.flat_record`.
 
     Columns hold Python objects, so that a missing whole number doesn't turn its column into decimals.
     """
-    return pd.DataFrame([flat_record(row) for row in data.results], dtype=object)
+    records = []
+    for row in data.results:
+        campaign = campaign_of(row, data)
+        beside = {
+            "campaign_id": campaign.campaign_id if campaign is not None else None,
+            "campaign": campaign.name if campaign is not None else None,
+            "campaign_created_at": campaign.created_at.isoformat() if campaign is not None else None,
+        }
+        records.append({**beside, **flat_record(row)})
+    return pd.DataFrame(records, dtype=object)
 
 
 def invocations_frame(data: ReportData) -> pd.DataFrame:

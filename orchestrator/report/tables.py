@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.report.data import BestMark, PublishedFigure, ReportData, ResultRow
+from orchestrator.report.data import BestMark, CampaignRow, PublishedFigure, ReportData, ResultRow
 from orchestrator.report.escapes import display_width, fit, visible
 from orchestrator.report.labels import STATUS_WORDS, fallback_words, truth_words
 from orchestrator.report.matrix import OWN_FIGURE, figures_decimals
@@ -185,6 +185,15 @@ def _wrapped(text: str) -> list[str]:
     return lines
 
 
+def campaign_of(row: ResultRow, data: ReportData) -> CampaignRow | None:
+    """Return the campaign that a case's figure is of: the newest with a run of it, None when nothing says which."""
+    if len(data.campaigns) == 1:
+        return data.campaigns[0]
+    named = {invocation.campaign_id for invocation in row.invocations}
+    fitting = [campaign for campaign in data.campaigns if campaign.campaign_id in named]
+    return max(fitting, key=lambda campaign: campaign.created_at, default=None)
+
+
 def flat_record(row: ResultRow) -> dict[str, Scalar]:
     """Return one case as plain values under documented names; times in microseconds, None where unknown.
 
@@ -212,6 +221,7 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "delegated_nodes": delegate.delegated_nodes if delegate is not None else None,
         "total_nodes": delegate.total_nodes if delegate is not None else None,
         "quality": result.quality.value if result.quality is not None else None,
+        "grade": row.grade.value if row.grade is not None else None,
         "is_judged": result.is_judged,
         "best": row.best.value,
         "invocations_used": own.count if own is not None else 0,

@@ -56,7 +56,7 @@ def keep_named(connection: Connection, table: Table, row: rows.Row) -> None:
 def insert_plan(connection: Connection, campaign_no: int, campaign: Campaign) -> None:
     """Insert a campaign's invocations and skips, and the cases that are new."""
     cases = {planned.case.case_key: planned.case for planned in campaign.invocations}
-    number_of = _case_numbers(connection, cases)
+    number_of = case_numbers(connection, cases)
     insert_cases(connection, [case for case_key, case in cases.items() if case_key not in number_of], number_of)
     if campaign.invocations:
         planned_rows = [
@@ -85,7 +85,7 @@ def read_plan(connection: Connection, campaign_no: int) -> list[tuple[int, str, 
     return [] if body is None else unpack_plan(bytes(body), where=f"campaign number {campaign_no}")
 
 
-def _case_numbers(connection: Connection, case_keys: Collection[CaseKey]) -> dict[CaseKey, int]:
+def case_numbers(connection: Connection, case_keys: Collection[CaseKey]) -> dict[CaseKey, int]:
     """Return the numbers of those cases that are stored."""
     numbers: dict[CaseKey, int] = {}
     for page in pages(list(case_keys)):
@@ -127,7 +127,7 @@ def insert_cases(connection: Connection, cases: Sequence[Case], number_of: dict[
             }
         )
     connection.execute(insert(CASES), made)
-    number_of.update(_case_numbers(connection, [case.case_key for case in cases]))
+    number_of.update(case_numbers(connection, [case.case_key for case in cases]))
 
 
 def _keep_contents(connection: Connection, row: rows.Row) -> int:

@@ -252,6 +252,7 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
         (("--allow", "virtual"), "can't be let pass"),
         (("--format", "pdf"), "no format"),
         (("--threshold", "-1%"), "--threshold"),
+        (("--level", "1.5"), "isn't between 50% and 99.99%"),
         (("previous", "newest", "third"), "two sides"),
     ],
 )

@@ -191,6 +191,8 @@ def test_changes_are_told_in_text_markdown_and_csv(nights: Nights, confirmed: di
     assert {row["series_key"] for row in rows} == {item["series_key"] for item in confirmed.values()}
     assert nights("regressions", "--format", "xml").exit_code == 2
     assert nights("regressions", "--series", "colour=red").exit_code == 2
+    assert "delegate is cpu, xnnpack" in nights("regressions", "--series", "delegate=gpu").stderr
+    assert nights("annotate", "add", "delegate=cpu", "2026-03-09", " ").exit_code == 2
     only = nights.changes("--series", "delegate=cpu")
     assert (only[0], [item["case"]["delegate"] for item in only[1].values()]) == (0, ["cpu"])
 

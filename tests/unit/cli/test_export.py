@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pandas as pd
@@ -193,6 +194,36 @@ def test_csv_and_parquet_hold_the_same_cases(lab, tmp_path):
         assert parquet["is_virtual"].tolist() == csv["is_virtual"].tolist()
         column = "median_us" if rows == "cases" else "latency_us"
         assert parquet[column].dropna().tolist() == pytest.approx(csv[column].dropna().tolist())
+
+
+def test_several_campaigns_give_a_row_for_each_case_and_campaign(tmp_path):
+    first = small_lab()
+    again = [replace(run, campaign_id="night-2", run_id=f"{run.run_id}-2") for run in first.runs]
+    both = replace(
+        first,
+        campaigns=[
+            *first.campaigns,
+            replace(first.campaigns[0], campaign_id="night-2", created_at=START + timedelta(days=2)),
+        ],
+        runs=[*first.runs, *again],
+    )
+    home = stored(tmp_path / "two", both)
+    ids = [first.campaigns[0].campaign_id, "night-2"]
+    for rows in ("cases", "invocations"):
+        path = tmp_path / f"{rows}.parquet"
+        benchfarm(home, "export", *ids, "--format", "parquet", "--rows", rows, "--out", path)
+        frame = pd.read_parquet(path)
+        assert frame.attrs == {"schema": f"benchfarm-{rows}", "schema_version": 1}
+        counts = frame["campaign_id"].value_counts()
+        assert counts[ids[0]] == counts["night-2"] > 5
+    cases = pd.read_parquet(tmp_path / "cases.parquet")
+    assert not cases.duplicated(["campaign_id", "case_key"]).any()
+    assert set(cases["grade"].dropna()) <= {"A", "B", "C", "D"}
+    path = tmp_path / "two.json"
+    benchfarm(home, "export", *ids, "--format", "json", "--out", path)
+    document = json.loads(path.read_text("utf-8"))
+    assert [row["campaign_id"] for row in document["campaigns"]] == ids
+    assert len({(row["campaign_id"], row["case_key"]) for row in document["results"]}) == len(cases)
 
 
 def test_bencher_gets_own_figures_in_nanoseconds_under_names_that_say_virtual(lab, tmp_path):

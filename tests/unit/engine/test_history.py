@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.analysis.changepoint import Preset
 from orchestrator.engine.history import Question, find_regressions, fits, moment_of
+from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
@@ -199,7 +200,7 @@ def test_an_expected_change_is_told_as_such_and_an_old_one_only_when_asked_for()
 
 def test_a_selection_narrows_what_is_looked_at_and_a_confirmation_is_shown() -> None:
     store = Months().fill(factor=gpu_on_640)
-    question = Question(selections=("serial=P0,delegate=gpu", "serial=p9"))
+    question = Question(selections=("serial=p0,delegate=GPU,model=mob*", "serial=P0,delegate=gpu"))
     (first, _) = find_regressions(store, question).changes
     store.confirm(
         Confirmation(
@@ -215,7 +216,6 @@ def test_a_selection_narrows_what_is_looked_at_and_a_confirmation_is_shown() -> 
 
     assert found.series == 2
     assert {change.status for change in found.changes} == {ConfirmationStatus.REFUTED, ConfirmationStatus.UNCONFIRMED}
-    assert find_regressions(store, Question(selections=("serial=nowhere",))).series == 0
 
 
 @pytest.mark.parametrize(
@@ -238,3 +238,22 @@ def test_moments_are_spans_or_dates() -> None:
     assert moment_of("2w", now=now) == moment_of("14d", now=now)
     with pytest.raises(ValueError):
         moment_of("soon", now=now)
+
+
+@pytest.mark.parametrize(
+    ("selection", "told"),
+    [
+        ("delegate=gppu", "delegate is gpu, xnnpack"),
+        ("model=mobilnet*,delegate=gpu", "model is mobilenet.tflite, resnet.tflite"),
+        ("feedc0de", "there are 16 series, for example"),
+    ],
+)
+def test_a_selection_that_no_series_fits_is_refused_and_told_what_there_is(selection: str, told: str) -> None:
+    months = Months()
+    months.fill()
+
+    with pytest.raises(UsageError, match="no series fits") as caught:
+        find_regressions(months.store, Question(selections=("delegate=gpu", selection)))
+
+    assert told in caught.value.hint
+    assert find_regressions(MemoryStore(), Question(selections=(selection,))).changes == ()
