@@ -95,7 +95,7 @@ def describe(event: object) -> str:
             some = "1 case isn't" if cases == 1 else f"{cases} cases aren't"
             more = f"invocation {number + 1} is" if number == last else f"invocations {number + 1} to {last + 1} are"
             text = f"{serial}: {some} certain enough yet; {more} added"
-        case RunStored(run=run) if run.outcome is Outcome.SKIPPED:
+        case RunStored(run=run) if run.outcome is Outcome.SKIPPED and not _is_parity_word(run):
             # The failure that it follows from has been told.
             text = ""
         case RunStored(run=run, position=position, total=total):
@@ -120,6 +120,17 @@ def _start(run: RunRecord) -> str:
     return f"{stage}: {', '.join(known) or 'unknown'}"
 
 
+def _is_parity_word(run: RunRecord) -> bool:
+    """Whether a skipped run says why outputs can't be compared, which nothing else has told."""
+    return run.run_pass is Pass.PARITY and run.reason_code.startswith("parity-")
+
+
+def _outputs(run: RunRecord) -> str:
+    """Return what the comparison of outputs came to; empty for a run without one."""
+    extra = run.report.extra if run.report is not None else {}
+    return f"outputs {extra['parity']}: {extra.get('parity_reason', '')}" if "parity" in extra else ""
+
+
 def describe_run(run: RunRecord) -> str:
     """Return a run as one line: what it measured, how it ended, what it is worth."""
     case = run.case
@@ -128,7 +139,7 @@ def describe_run(run: RunRecord) -> str:
     if run.outcome is not Outcome.COMPLETED:
         return f"{what}: {run.outcome}: {run.reason_code}: {run.reason}"
     latency_us = measured_us(run) if run.run_pass in _FIGURES else None
-    figure = format_latency(latency_us) if latency_us is not None else _start(run) or "done"
+    figure = format_latency(latency_us) if latency_us is not None else _start(run) or _outputs(run) or "done"
     delegate = run.report.delegate if run.report else None
     nodes = ""
     if delegate is not None and delegate.truth is DelegateTruth.PARTIAL:

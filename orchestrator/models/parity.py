@@ -23,7 +23,7 @@ import numpy as np
 
 from orchestrator.errors import ModelError
 from orchestrator.models.inspect import inspect_model
-from orchestrator.records.model import TensorFacts
+from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.records.parity import (
     BASIS_FILE,
     CONTRAST_FILE,
@@ -57,8 +57,9 @@ class HostReference:
         """See ports.ParityReference.basis."""
         if model.path is None or not model.path.is_file():
             raise ModelError(f"{model.name}: its file isn't here, so there is no reference for its outputs")
-        wanted = inspect_model(model.path).inputs
-        _check(model, wanted)
+        facts = inspect_model(model.path)
+        wanted = facts.inputs
+        _check(model, facts)
         origin, ours = self._inputs(model, wanted, Path(given) if given else None)
         others = [self._kept(_values(tensor, _OTHER_SEED, place)) for place, tensor in enumerate(wanted)]
         folder = self._computed(model, [_shape(tensor) for tensor in wanted], ours, others)
@@ -130,10 +131,18 @@ class HostReference:
         return kept
 
 
-def _check(model: Model, wanted: Sequence[TensorFacts]) -> None:
-    if not wanted:
+def _check(model: Model, facts: ModelFacts) -> None:
+    """Raise ModelError for a model whose outputs can't be compared, saying why."""
+    if outside := [*facts.custom_operators, *facts.flex_operators]:
+        raise ModelError(
+            f"{model.name} needs {', '.join(outside)}; the reference here has builtin operators only, "
+            "so outputs of custom and Flex operators can't be compared"
+        )
+    if not facts.inputs:
         raise ModelError(f"{model.name} has no inputs, so its outputs are constants")
-    for tensor in wanted:
+    for tensor in facts.inputs:
+        if tensor.dtype == "string":
+            raise ModelError(f"{model.name}: its input {tensor.name!r} is text; only models of numbers can be compared")
         if tensor.dtype not in {*_FLOATS, *_INTEGERS, "bool"}:
             raise ModelError(
                 f"{model.name}: an input of type {tensor.dtype} ({tensor.name!r}) can't be made from a seed"
