@@ -25,7 +25,6 @@ from orchestrator.queueing.messages import PROTOCOL, PhoneJob
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial
-from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding
 from orchestrator.records.workload import Model
 from orchestrator.units import format_bytes, format_duration
@@ -215,16 +214,12 @@ def status(settings: Settings, submission: str) -> CommandResult:
 
 def _cut(farm: Farm, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, object]]]:
     """Return what each phone of a submission had no time for, by serial number; phones with time for all aside."""
-    late = farm.store.reason_counts([CampaignId(job["campaign_id"]) for job in jobs])
     found: dict[str, list[dict[str, object]]] = {}
     for job in jobs:
         campaign = farm.store.campaign(CampaignId(job["campaign_id"]))
         if campaign is None:
             continue
-        # Single invocations are read where there are any.
-        has_late = OUT_OF_TIME in late.get(campaign.campaign_id, {})
-        runs = farm.store.runs(campaign_ids=[campaign.campaign_id]) if has_late else ()
-        if left_out := nights.left_out_of(campaign, runs):
+        if left_out := nights.stored_left_out(farm.store, campaign):
             found[job["serial"]] = left_out
     return found
 

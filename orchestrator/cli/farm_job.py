@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli import nights
 from orchestrator.cli.beginning import begin, named_paths, prepare
 from orchestrator.cli.farm_parcel import Unpacked, unpack
 from orchestrator.cli.measuring import equipment, reopen, turns_of
@@ -94,4 +95,5 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
     if result.left:
         reasons = "; ".join(result.lost.values()) or "the phone gave up"
         return Ended(status="again", note=one_line(f"{result.stored} stored, {result.left} left: {reasons}"))
-    return Ended(status="succeeded", note=f"{result.stored} stored")
+    cut = nights.told(nights.stored_left_out(farm.store, campaign))
+    return Ended(status="succeeded", note=f"{result.stored} stored; {cut}" if cut else f"{result.stored} stored")

@@ -167,6 +167,10 @@ def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None
         settings = replace(settings, environ={**settings.environ, "BENCHFARM_LOG": _options.log_format})
     # Known before anything runs: a night's log in the wrong form is no log.
     _options.log_format = settings.log_format
+    if settings.log_format == "json":
+        from orchestrator.cli.log_lines import logs_as_json
+
+        logs_as_json()
     result = command(settings)
     if as_json:
         from orchestrator.cli.result import to_json

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -56,6 +57,20 @@ def tell(log_format: str, event: str, text: str, *, level: str = "info", **keys:
         return
     with _LOCK:
         print(one_line(text), file=sys.stderr, flush=True)
+
+
+class LibraryLines(logging.Handler):
+    """Writes what libraries log in the same form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        write_line("library", record.getMessage().strip(), level=level, logger=record.name)
+
+
+def logs_as_json() -> None:
+    """Let what libraries warn of be written as JSON too."""
+    logging.basicConfig(level=logging.WARNING, handlers=[LibraryLines()], force=True)
 
 
 class JsonObserver:

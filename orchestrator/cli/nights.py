@@ -12,6 +12,7 @@ from orchestrator.cli.log_lines import tell
 from orchestrator.engine.night import bounded, cut_to_time
 from orchestrator.errors import UsageError
 from orchestrator.planning import Expansion
+from orchestrator.ports import Store
 from orchestrator.quantities import parse_seconds
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.night import OUT_OF_TIME, parse_time_of_day
@@ -109,6 +110,12 @@ def left_out_of(campaign: Campaign, runs: Iterable[RunRecord]) -> list[dict[str,
         }
         for own in late.values()
     ]
+
+
+def stored_left_out(store: Store, campaign: Campaign) -> list[dict[str, object]]:
+    """Return what of a stored campaign there was no time for; its runs are read only when some of them say so."""
+    has_late = OUT_OF_TIME in store.reason_counts([campaign.campaign_id]).get(campaign.campaign_id, {})
+    return left_out_of(campaign, store.runs(campaign_ids=[campaign.campaign_id]) if has_late else ())
 
 
 def told(left_out: list[dict[str, object]]) -> str:
