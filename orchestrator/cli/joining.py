@@ -150,6 +150,7 @@ class PluggedIn:
         if facts.serial in choice.spare:
             with self._lock:
                 self._spares.append((device, facts))
+            self._note(facts.serial, f"isn't needed: {choice.spare[facts.serial]}")
         if facts.serial in choice.chosen:
             self._offer(self._arrival(device, facts))
         return True
