@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from functools import partial
+from typing import TextIO, cast
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
 from orchestrator.cli.farm_job import run_job
 from orchestrator.cli.log_lines import tell
-from orchestrator.cli.result import CommandResult, one_line
+from orchestrator.cli.result import CommandResult
 from orchestrator.config.farm_documents import dump
 from orchestrator.errors import BenchfarmError, HostStorageError
 from orchestrator.queueing.contents import Contents
@@ -38,6 +40,7 @@ def work(
     from orchestrator.cli.farm_nights import schedules_kept
 
     with ExitStack() as stack:
+        stack.enter_context(redirect_stderr(cast(TextIO, _Log(sys.stderr))))
         queue = stack.enter_context(FarmQueue(settings.store))
         say = partial(tell, settings.log_format, "worker", host=host)
         if metrics is not None:
@@ -55,6 +58,27 @@ def work(
         stack.enter_context(schedules_kept(settings, queue, host=host, say=lambda text: say(f"farm: {text}")))
         done = worker.run(until_empty=until_empty)
     return CommandResult(text=f"{done} jobs ended on {host}", data={"host": host, "jobs": done})
+
+
+class _Log:
+    """Standard error without its errors: a log on a disk that is full mustn't stop what is measured."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write what can be written; the rest is lost."""
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is kept back, if that can be written."""
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
 
 
 @contextmanager

@@ -71,17 +71,16 @@ class Database:
         self.start()
 
     @contextmanager
-    def held(self, table: str) -> Iterator[Callable[[], bool]]:
-        """Keep everybody from writing to a table, until the context ends or the server does; give whether one waits."""
+    def held(self, *statements: str) -> Iterator[Callable[[], bool]]:
+        """Hold locks until the context ends, or the server does; give whether somebody waits for one."""
         holder = psycopg.connect(self.url)
         try:
-            holder.execute(f"LOCK TABLE {table} IN SHARE MODE".encode())
+            for statement in statements:
+                holder.execute(statement.encode())
 
             def waits() -> bool:
                 with psycopg.connect(self.url) as looker:
-                    found = looker.execute(
-                        "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = %s::regclass", (table,)
-                    ).fetchone()
+                    found = looker.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchone()
                 return found is not None
 
             yield waits

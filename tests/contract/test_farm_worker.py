@@ -1,0 +1,140 @@
+"""A host's worker on a real queue, its phones and jobs played: what it tells the queue, and when it is over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from orchestrator.queueing.messages import PhoneJob
+from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
+from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Worker
+from orchestrator.records.identity import Serial
+
+if TYPE_CHECKING:
+    from tests.contract.conftest import Cluster
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+PHONES = {"A": Announced(facts="{}", labels='{"pools": ["nightly"]}'), "B": Announced(facts="{}", unusable="offline")}
+Run = Callable[[Claimed, threading.Event], Ended]
+
+
+@pytest.fixture(scope="module")
+def opened(postgresql: Cluster) -> Iterator[FarmQueue]:
+    with FarmQueue(postgresql.url(postgresql.create())) as queue:
+        yield queue
+
+
+@pytest.fixture
+def queue(opened: FarmQueue) -> FarmQueue:
+    opened.rows("TRUNCATE farm_hosts, farm_jobs, farm_holds, procrastinate_jobs, procrastinate_workers CASCADE")
+    return opened
+
+
+@pytest.fixture
+def job(queue: FarmQueue) -> int:
+    job = PhoneJob(submission="night", serial=Serial("A"), plan="{}")
+    (number,) = queue.submit([job], plan_name="p", priority=0)
+    return number
+
+
+def worker(queue: FarmQueue, run: Run, said: list[str] | None = None, look: object = None) -> Worker:
+    def phones(known: Mapping[str, Announced]) -> Mapping[str, Announced] | None:
+        return PHONES
+
+    hands = Hands(run=run, look=look or phones, say=(said if said is not None else []).append)  # type: ignore[arg-type]
+    return Worker(queue, hands, host="one", benchfarm_version="1", dead_after_s=3600, look_s=0.05)
+
+
+@contextmanager
+def working(made: Worker) -> Iterator[threading.Thread]:
+    thread = threading.Thread(target=lambda: made.run(until_empty=False), daemon=True)
+    thread.start()
+    yield thread
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def stop_when_cancelled(claimed: Claimed, cancelled: threading.Event) -> Ended:
+    assert cancelled.wait(60)
+    return Ended(status="aborted", note="stopped")
+
+
+def test_a_worker_ends_when_nothing_is_left_and_its_phones_go_with_it(queue: FarmQueue, job: int) -> None:
+    seen: list[object] = []
+
+    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
+        seen.extend(queue.phones())
+        return Ended(status="succeeded", note="4 stored")
+
+    assert worker(queue, run).run(until_empty=True) == 1
+    assert [(row["status"], row["note"]) for row in queue.jobs()] == [("done", "4 stored")]
+    assert {(row["serial"], row["unusable"]) for row in seen} == {("A", ""), ("B", "offline")}  # type: ignore[index]
+    assert queue.hosts() == queue.phones() == []
+
+
+@pytest.mark.parametrize(
+    ("ended", "tries", "least_s"),
+    [
+        (Ended(status="again", note="the phone is busy"), 1, 1),
+        (Ended(status="later", note="its window opens", wait_s=900.0), 0, 600),
+    ],
+)
+def test_what_is_not_done_waits(queue: FarmQueue, job: int, ended: Ended, tries: int, least_s: float) -> None:
+    assert worker(queue, lambda claimed, cancelled: ended).run(until_empty=True) == 0
+    (row,) = queue.jobs()
+    assert (row["status"], row["note"], row["tries"]) == ("waits", ended.note, tries)
+    assert row["waits_s"] >= least_s
+
+
+def test_a_phone_that_fails_again_and_again_costs_the_job(queue: FarmQueue, job: int) -> None:
+    queue.rows("UPDATE farm_jobs SET tries = %s", TRIES_MAX)
+    assert worker(queue, lambda claimed, cancelled: Ended(status="again", note="lost")).run(until_empty=True) == 1
+    assert [(row["status"], row["note"]) for row in queue.jobs()] == [("failed", "lost")]
+
+
+def test_a_cancelled_job_is_stopped_and_a_drained_worker_ends(queue: FarmQueue, job: int) -> None:
+    with working(worker(queue, stop_when_cancelled)):
+        until(lambda: queue.jobs()[0]["status"] == "runs")
+        queue.hold("host:one", "drain")
+        queue.cancel("night")
+    assert [row["status"] for row in queue.jobs()] == ["cancelled"]
+
+
+def test_a_job_that_went_to_another_host_is_stopped_and_not_told_of(queue: FarmQueue, job: int) -> None:
+    said: list[str] = []
+    with working(worker(queue, stop_when_cancelled, said)):
+        until(lambda: queue.jobs()[0]["status"] == "runs")
+        other = queue.register("two", benchfarm_version="1")
+        queue.rows("UPDATE procrastinate_jobs SET worker_id = %s", other)
+        until(lambda: any("isn't this host's any more" in line for line in said))
+        queue.hold("farm", "drain")
+    assert [row["status"] for row in queue.jobs()] == ["runs"]
+    assert queue.finish(other, job, "succeeded", "elsewhere")
+
+
+def test_a_name_that_another_worker_took_is_taken_back_after_its_jobs_are_stopped(queue: FarmQueue, job: int) -> None:
+    said: list[str] = []
+    with working(worker(queue, stop_when_cancelled, said)):
+        until(lambda: queue.jobs()[0]["status"] == "runs")
+        queue.register("one", benchfarm_version="1")
+        until(lambda: sum("works as one" in line for line in said) == 2)
+        queue.hold("host:one", "drain")
+        queue.cancel("night")
+
+
+def test_phones_that_cannot_be_looked_at_are_not_announced(queue: FarmQueue, job: int) -> None:
+    made = worker(queue, stop_when_cancelled, look=lambda known: None)
+    assert made.run(until_empty=True) == 0
+    assert [row["status"] for row in queue.jobs()] == ["waits"]

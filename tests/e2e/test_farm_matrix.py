@@ -1,0 +1,301 @@
+"""What may happen to a farm of many hosts, at every phase of a job: nothing lost, doubled, mixed up or left changed.
+
+The whole takes some minutes: FAULT_MATRIX=all, or ``make fault-matrix``. FAULT_MATRIX_COUNTS: a file for the counts.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.samples.farm_hosts import (
+    Counts,
+    Database,
+    FarmOfHosts,
+    Host,
+    changes,
+    private_database,
+    running_farm,
+)
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+pytestmark = [
+    pytest.mark.xdist_group("farm_hosts"),
+    pytest.mark.skipif(not os.environ.get("FAULT_MATRIX"), reason="FAULT_MATRIX=all gives every fault at every phase"),
+]
+PHASES = ("claimed", "running", "storing", "finishing")
+#: Cases x invocations of a cell's plan.
+RESULTS = 6
+#: Shifts the clock that hosts see by as many seconds as a file says.
+CLOCK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+static long shift(void) {
+    long seconds = 0;
+    FILE *file = fopen(getenv("CLOCK_SHIFT"), "r");
+    if (file) { if (fscanf(file, "%ld", &seconds) != 1) seconds = 0; fclose(file); }
+    return seconds;
+}
+int clock_gettime(clockid_t id, struct timespec *at) {
+    int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+    int ended = real(id, at);
+    if (id == CLOCK_REALTIME) at->tv_sec += shift();
+    return ended;
+}
+time_t time(time_t *out) {
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    if (out) *out = at.tv_sec;
+    return at.tv_sec;
+}
+int gettimeofday(struct timeval *restrict out, void *restrict zone) {
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    out->tv_sec = at.tv_sec;
+    out->tv_usec = at.tv_nsec / 1000;
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    with private_database() as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def both(
+    database: Database, tmp_path_factory: pytest.TempPathFactory, make_cli: Callable[[Path], Cli]
+) -> Iterator[FarmOfHosts]:
+    homes = [(name, make_cli(tmp_path_factory.mktemp(name) / "home")) for name in ("one", "two")]
+    with running_farm(database, homes) as farm:
+        yield farm
+
+
+@pytest.fixture
+def farm(both: FarmOfHosts) -> Iterator[FarmOfHosts]:
+    """The farm with no worker; afterwards each host has its own phones again."""
+    yield both
+    for host in both.hosts:
+        host.rest()
+        host.adb_server = ""
+
+
+class Cell:
+    """One fault at one phase: a job on the first host's phone, and what became of it."""
+
+    def __init__(self, farm: FarmOfHosts, name: str, folder: Path, model: Path) -> None:
+        self.farm, self.name = farm, name
+        self._before = {host.serial: changes(host) for host in farm.hosts}
+        self.plan = folder / "plan.yaml"
+        copied = folder / f"{name}.tflite"
+        # Another content: it has to be brought and pushed.
+        copied.write_bytes(model.read_bytes() + name.encode())
+        self.plan.write_text(
+            f"models: ['{copied}']\nmatrix: {{delegates: [xnnpack], threads: [1, 2]}}\n"
+            f"devices: {{serials: ['{farm.one.serial}']}}\nsettings: {{min_secs: 1, warmup_min_secs: 0.1}}\n"
+            f"invocations: {RESULTS // 2}\ntimeout: 20\nsentinel: false\n"
+        )
+
+    def submit(self, name: str = "") -> None:
+        self.farm.one("farm", "submit", self.plan, "--name", name or self.name)
+
+    @property
+    def job(self) -> dict[str, Any]:
+        (job,) = self.farm.jobs(self.name)
+        return job
+
+    @contextmanager
+    def at(self, phase: str) -> Iterator[None]:
+        """Wait until the job is in a phase, and keep it there where it would be over at once."""
+        farm, campaign = self.farm, self.job["campaign_id"]
+        if phase == "claimed":
+            farm.until_status(self.name, "runs")
+            yield
+        elif phase == "running":
+            farm.until_stored(campaign, 2)
+            yield
+        elif phase == "storing":
+            farm.until_stored(campaign, 1)
+            with farm.database.held("LOCK TABLE runs IN SHARE MODE") as waits:
+                farm.until(waits)
+                yield
+        else:
+            farm.until_stored(campaign, 1)
+            row = f"SELECT 1 FROM benchfarm_queue.farm_jobs WHERE job_id = {self.job['job_id']} FOR UPDATE"
+            with farm.database.held(row) as waits:
+                farm.until(waits)
+                yield
+
+    def check(self, *names: str) -> None:
+        """Wait for the end, and count."""
+        for name in names or (self.name,):
+            self.farm.until_ended(name)
+            counts = self.farm.counts(name, RESULTS, self._before)
+            if path := os.environ.get("FAULT_MATRIX_COUNTS"):
+                with Path(path).open("a") as file:
+                    file.write(f"farm: {name}: {counts}\n")
+            assert counts == Counts(), "\n".join([host.log() for host in self.farm.hosts] + [str(self.job)])
+
+
+@pytest.fixture
+def cell(farm: FarmOfHosts, tmp_path: Path, model: Path, request: pytest.FixtureRequest) -> Cell:
+    words = request.node.name.removeprefix("test_").replace("[", "-").removesuffix("]").split("-")
+    return Cell(farm, "-".join(words)[:79], tmp_path, model)
+
+
+def reaches_the_others_phone(farm: FarmOfHosts) -> Host:
+    farm.two.adb_server = farm.one.lab_server()
+    return farm.two
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_killed_and_started_again(cell: Cell, phase: str) -> None:
+    cell.farm.until_announced(cell.farm.one)
+    cell.submit()
+    with cell.at(phase):
+        cell.farm.one.kill()
+    _ = cell.farm.one.worker
+    cell.check()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_killed_and_another_host_goes_on(cell: Cell, phase: str) -> None:
+    cell.farm.until_announced(cell.farm.one)
+    cell.submit()
+    with cell.at(phase):
+        cell.farm.one.kill()
+    _ = reaches_the_others_phone(cell.farm).worker
+    cell.check()
+    assert cell.job["tries"] <= 10
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_database_restarted(cell: Cell, phase: str) -> None:
+    cell.farm.until_announced(cell.farm.one)
+    cell.submit()
+    with cell.at(phase):
+        cell.farm.database.restart("immediate")
+    cell.check()
+
+
+@pytest.mark.parametrize("phase", ["claimed", "running"])
+def test_asleep_and_back(cell: Cell, phase: str) -> None:
+    """A host sleeps, another one takes its job, then it wakes up and believes that the job is its own."""
+    one, two = cell.farm.one, reaches_the_others_phone(cell.farm)
+    cell.farm.until_announced(one)
+    cell.submit()
+    with cell.at(phase):
+        one.worker.send_signal(signal.SIGSTOP)
+    _ = two.worker
+    cell.farm.until(lambda: cell.job["deaths"] == 1)
+    one.worker.send_signal(signal.SIGCONT)
+    cell.check()
+
+
+@pytest.mark.parametrize("phase", ["running", "done"])
+def test_delivered_twice(cell: Cell, phase: str) -> None:
+    cell.farm.until_announced(cell.farm.one)
+    cell.submit()
+    if phase == "done":
+        cell.farm.until_ended(cell.name)
+    else:
+        cell.farm.until_stored(cell.job["campaign_id"], 2)
+    cell.farm.queue.rows(
+        "UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL WHERE id = %s", cell.job["job_id"]
+    )
+    cell.check()
+
+
+def test_two_hosts_want_one_phone(cell: Cell) -> None:
+    one, two = cell.farm.one, reaches_the_others_phone(cell.farm)
+    _ = one.worker, two.worker
+    cell.farm.until(
+        lambda: {row["host"] for row in cell.farm.queue.phones() if row["serial"] == one.serial} == {"one", "two"}
+    )
+    names = [cell.name, f"{cell.name}-more"]
+    for name in names:
+        cell.submit(name)
+    cell.check(*names)
+
+
+@pytest.mark.parametrize("phase", ["claimed", "running"])
+def test_disk_full(cell: Cell, phase: str) -> None:
+    """No file may grow over some bytes: copies of files, journals and leases can't be written."""
+    one = cell.farm.one
+    cell.farm.until_announced(one)
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+    def limit(size_bytes: int) -> None:
+        resource.prlimit(one.worker.pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
+
+    if phase == "claimed":
+        limit(100_000)
+        cell.submit()
+    else:
+        cell.submit()
+        cell.farm.until_stored(cell.job["campaign_id"], 1)
+        limit(1)
+    try:
+        if phase == "claimed":
+            cell.farm.until(lambda: cell.job["tries"] >= 1)
+            assert "File too large" in cell.job["note"]
+        else:
+            cell.farm.until(lambda: cell.job["tries"] >= 1 or cell.job["status"] == "done")
+    finally:
+        resource.prlimit(one.worker.pid, resource.RLIMIT_FSIZE, unlimited)
+    cell.check()
+
+
+@pytest.mark.parametrize("jump_s", [-86400, 86400])
+def test_clock_jump(cell: Cell, jump_s: int, tmp_path: Path) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    source, library, shift = tmp_path / "clock.c", tmp_path / "clock.so", tmp_path / "shift"
+    source.write_text(CLOCK)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    shift.write_text("0")
+    cell.farm.one.work(LD_PRELOAD=str(library), CLOCK_SHIFT=str(shift))
+    cell.farm.until_announced(cell.farm.one)
+    cell.submit()
+    with cell.at("running"):
+        shift.write_text(str(jump_s))
+    cell.check()
+    assert cell.job["deaths"] == 0
+
+
+@pytest.mark.parametrize("phase", ["uploading", "queueing"])
+def test_submitter_killed(cell: Cell, phase: str) -> None:
+    one = cell.farm.one
+    cell.farm.until_announced(one)
+    one("farm", "pause")
+    table = "farm_file_parts" if phase == "uploading" else "farm_job_files"
+    from tests.samples.farm_hosts import BENCHFARM
+
+    with cell.farm.database.held(f"LOCK TABLE benchfarm_queue.{table} IN SHARE MODE") as waits:
+        words = [str(BENCHFARM), "farm", "submit", str(cell.plan), "--name", cell.name]
+        submitter = subprocess.Popen(words, env=one.cli.environ(**one.environ()), stderr=subprocess.DEVNULL)
+        cell.farm.until(waits)
+        submitter.kill()
+        submitter.wait(30)
+    assert cell.farm.jobs(cell.name) == []
+    cell.submit()
+    one("farm", "go-on")
+    cell.check()

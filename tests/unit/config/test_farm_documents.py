@@ -1,0 +1,102 @@
+"""What comes out of a farm's queue is checked: nothing is passed over, no name leaves its folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.farm_documents import dump, read_labels, read_parcel, read_plan
+from orchestrator.errors import PlanError
+from orchestrator.records.identity import BuildSha
+from orchestrator.records.parcel import Content, FlagFile, Parcel, Twin
+from orchestrator.records.plan import Plan, PlanModel
+from orchestrator.records.workload import Build, Companion, ToolName
+
+SHA = "a" * 64
+PLAN = Plan(name="p", models=(PlanModel(name="m", path=Path(f"{SHA}.tflite"), sha256=SHA),))
+BUILD = Build(
+    name="benchmark_model",
+    tool=ToolName.NATIVE,
+    sha256=BuildSha("b" * 64),
+    abi="arm64-v8a",
+    path=Path("benchmark_model"),
+    companions=(Companion(name="libx.so", sha256="c" * 64, path=Path("libx.so")),),
+)
+PARCEL = Parcel(
+    builds=(BUILD,),
+    twins=(Twin(sha256=BUILD.sha256, build=replace(BUILD, sha256=BuildSha("d" * 64), companions=())),),
+    flag_files=(FlagFile(value="@x/libmine.so", files=(Content(name="libmine.so", sha256="e" * 64),)),),
+    parity_inputs=(Content(name="m.0.bin", sha256="f" * 64),),
+    reference=Content(name="reference.tflite", sha256="1" * 64),
+)
+
+
+def test_a_plan_and_what_it_names_come_back_as_they_went() -> None:
+    assert read_plan(dump(PLAN)) == PLAN
+    assert read_parcel(dump(PARCEL)) == PARCEL
+    assert sorted(item.sha256[0] for item in PARCEL.contents) == ["1", "b", "c", "d", "e", "f"]
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [(("zoom",), "zoom"), (("matrix", "zoom"), r"matrix\.zoom"), (("models", 0, "zoom"), r"models\[0\]\.zoom")],
+)
+def test_a_plan_that_asks_for_something_unknown_is_not_measured_without_it(
+    place: tuple[str | int, ...], told: str
+) -> None:
+    document = json.loads(dump(PLAN))
+    inner = document
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = 3
+    with pytest.raises(PlanError, match=f"asks for {told}, which this benchfarm doesn't know"):
+        read_plan(json.dumps(document))
+
+
+def test_a_plan_of_before_with_fewer_fields_is_read() -> None:
+    document = {"name": "p", "models": [{"name": "m", "path": f"{SHA}.tflite", "sha256": SHA}]}
+    assert read_plan(json.dumps(document)) == PLAN
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "..", "", "a\nb", "a\\b", "x" * 201])
+def test_a_name_that_is_no_bare_file_name_is_refused(name: str) -> None:
+    for parcel in (
+        replace(PARCEL, reference=Content(name=name, sha256=SHA)),
+        replace(PARCEL, parity_inputs=(Content(name=name, sha256=SHA),)),
+        replace(PARCEL, flag_files=(FlagFile(value="@x", files=(Content(name=name, sha256=SHA),)),)),
+        replace(PARCEL, builds=(replace(BUILD, companions=(Companion(name=name, sha256=SHA),)),)),
+    ):
+        with pytest.raises(PlanError, match="can't be the name of a file"):
+            read_parcel(dump(parcel))
+
+
+@pytest.mark.parametrize(
+    "parcel",
+    [
+        replace(PARCEL, builds=(replace(BUILD, path=Path("/etc/passwd")),)),
+        replace(PARCEL, builds=(replace(BUILD, path=None),)),
+        replace(PARCEL, builds=(replace(BUILD, sha256=BuildSha("../" + "a" * 61)),)),
+        replace(PARCEL, flag_files=(FlagFile(value="@x", files=()),)),
+        replace(PARCEL, flag_files=(FlagFile(value="x", files=(Content(name="x", sha256=SHA),)),)),
+        replace(PARCEL, reference=Content(name="m.tflite", sha256="A" * 64)),
+    ],
+)
+def test_a_parcel_that_is_not_as_it_should_be_is_refused(parcel: Parcel) -> None:
+    with pytest.raises(PlanError, match="a parcel from the queue"):
+        read_parcel(dump(parcel))
+
+
+@pytest.mark.parametrize("sha256", [None, "a" * 63, "../../etc"])
+def test_a_model_without_its_content_is_refused(sha256: str | None) -> None:
+    with pytest.raises(PlanError, match="has no sha256"):
+        read_plan(dump(replace(PLAN, models=(replace(PLAN.models[0], sha256=sha256),))))
+
+
+def test_labels_may_be_missing_and_must_be_text() -> None:
+    assert read_labels("").pools == ()
+    assert read_labels('{"pools": ["nightly"], "tags": [], "later": 1}').pools == ("nightly",)
+    with pytest.raises(PlanError, match="labels from the queue"):
+        read_labels('{"pools": [1]}')
