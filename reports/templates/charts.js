@@ -1,7 +1,7 @@
 /* Charts: Vega is unfolded and run when the first of them comes into view, and never before. */
 (function () {
   var make = report.element;
-  var MANY_MARKS = 1500, STEP = 14, LEAST_HEIGHT = 70;
+  var MANY_MARKS = 1500, STEP = 14, LEAST_HEIGHT = 70, MANY_DEVICES = 12, MOST_GROUPS = 24;
   var runtime = null;
   var drawn = [];
 
@@ -78,6 +78,28 @@
     return spec;
   }
 
+  function distinct(rows, field) { return new Set(rows.map(function (row) { return row[field]; })).size; }
+  /* Of many devices each is a mark on one line with the others: a line for each would be longer than anybody scrolls. */
+  function crowded(spec) {
+    walk(spec, function (part) {
+      if (part.encoding) {
+        delete part.encoding.yOffset;
+        if (part.encoding.color) { part.encoding.color.legend = null; }
+        if (part.encoding.x2) { part.encoding = {}; part.mark = { type: "rule", opacity: 0 }; }
+      }
+      if (part.mark && part.mark.type === "bar") { part.mark = { type: "tick", thickness: 2, size: 22 }; }
+      if (part.mark && part.mark.type === "point") { part.mark.opacity = 0.55; }
+    });
+    return spec;
+  }
+  /* The groups with the largest sums; rows of the others are left out. */
+  function largest(rows, field, amount) {
+    var sums = new Map();
+    rows.forEach(function (row) { sums.set(row[field], (sums.get(row[field]) || 0) + row[amount]); });
+    var kept = new Set(Array.from(sums).sort(function (a, b) { return b[1] - a[1]; }).slice(0, MOST_GROUPS).map(function (pair) { return pair[0]; }));
+    return rows.filter(function (row) { return kept.has(row[field]); });
+  }
+
   function Chart(figure, chart, rows) {
     this.figure = figure;
     this.chart = chart;
@@ -116,6 +138,8 @@
       tools.append(button);
     });
     this.figure.querySelector(".chart-head").append(tools);
+    this.note = make("span", "chart-note");
+    this.figure.querySelector("figcaption").append(this.note);
   };
   Chart.prototype.shown = function (all) {
     var by = this.chart.by, value = this.picker ? this.picker.value : "", comparison = report.comparison;
@@ -130,16 +154,26 @@
   Chart.prototype.draw = function () {
     var self = this, comparison = report.comparison;
     return Promise.all([vega(), this.isRelative() ? comparison.load() : null]).then(function (ready) {
-      var rows = self.shown(ready[1]);
+      var rows = self.shown(ready[1]), lines = self.chart.spec.usermeta.lines, note = "";
+      var devices = distinct(rows, "device"), isCrowd = devices > MANY_DEVICES;
+      if (lines.length && lines[0] !== "configuration" && distinct(rows, lines[0]) > MOST_GROUPS) {
+        note = "The " + MOST_GROUPS + " largest of " + distinct(rows, lines[0]) + "; the table has all.";
+        rows = largest(rows, lines[0], rows[0].amount === undefined ? "time" : "amount");
+      } else if (isCrowd) {
+        note = devices + " devices" + (lines.length ? ", without intervals" : "") + ": point at a mark for its name.";
+      }
       var isLog = self.isLog || (self.chart.dataset === "cases" && comparison.state.scale === "log");
       var spec = adapted(self.chart, isLog, self.isRelative());
       spec.data = { values: rows };
-      var lines = self.chart.spec.usermeta.lines;
-      if (lines.length) {
-        spec.height = Math.max(LEAST_HEIGHT, STEP * lines.reduce(function (count, name) {
-          return count * Math.max(1, new Set(rows.map(function (row) { return row[name]; })).size);
-        }, 1));
+      if (isCrowd && lines[0] === "configuration") {
+        spec = crowded(spec);
+        spec.height = Math.max(LEAST_HEIGHT, 2 * STEP * distinct(rows, "configuration"));
+      } else if (lines.length) {
+        spec.height = Math.max(LEAST_HEIGHT, STEP * lines.reduce(function (count, name) { return count * Math.max(1, distinct(rows, name)); }, 1));
+      } else if (isCrowd) {
+        walk(spec, function (part) { if (part.color && part.color.field === "device") { part.color.legend = null; } });
       }
+      self.note.textContent = note ? " " + note : "";
       walk(spec, function (part) { if (part !== spec && part.data && part.data.name === "rows") { delete part.data; } });
       delete spec.datasets;
       if (self.view) { self.view.finalize(); self.view = null; }

@@ -151,7 +151,7 @@
     return label;
   }
   function width(column) {
-    var longest = column.label.length + (column.unit ? column.unit.length + 1 : 0) + 2;
+    var longest = Math.max(column.label.length, (column.unit || "").length) + 2;
     if (column.kind === "number") { return Math.max(longest, 9) + 3; }
     if (column.kind === "spark") { return 20; }
     for (var i = 0; i < column.words.length; i += 1) { longest = Math.max(longest, column.words[i].length); }

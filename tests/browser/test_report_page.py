@@ -289,6 +289,15 @@ def test_charts_wait_until_they_are_seen(open_report):
     assert page.evaluate("typeof window.vegaEmbed") == "undefined" or page.locator(".chart.drawn").count() <= 1
 
 
+@pytest.mark.parametrize(
+    ("name", "note"), [("latency", "18 devices, without intervals"), ("starts", "The 24 largest of 90")]
+)
+def test_chart_of_many_devices_stays_as_high_as_a_window(open_report, name, note):
+    figure = chart(open_report("large"), name)
+    expect(figure.locator("figcaption")).to_contain_text(note)
+    assert figure.locator(".inner").bounding_box()["height"] < 1_200
+
+
 def test_chart_shows_another_model_and_a_logarithmic_scale(open_report):
     figure = chart(open_report("small"), "latency")
     before = figure.locator("svg").inner_html()
