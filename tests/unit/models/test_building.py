@@ -31,7 +31,7 @@ from pathlib import Path
 folder = Path(sys.argv[1])
 keras.utils.set_random_seed(1)
 inlets = [keras.Input((None, None, 3), name="picture"), keras.Input((4,), name="extra")]
-x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(4, 3)(inlets[0]))
+x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(4, 3, activation="swish")(inlets[0]))
 model = keras.Model(inlets, keras.layers.Dense(2, name="scores")(keras.layers.Concatenate()([x, inlets[1]])))
 model.save(folder / "users.keras")
 class Odd(tf.Module):

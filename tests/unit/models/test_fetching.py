@@ -2,13 +2,20 @@
 
 import io
 import json
+import os
+import ssl
 import subprocess
 import sys
 import tarfile
 import zipfile
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "artifacts"))
 
@@ -44,11 +51,12 @@ def server():
         yield running
 
 
-def fetch(server, home: Path, *options: str) -> tuple[int, dict]:
+def fetch(server, home: Path, *options: str, url: str = "", **environ: str) -> tuple[int, dict]:
     command = [BENCHFARM, "--home", str(home), "models", "fetch", NAME, "--json"]
     done = subprocess.run(
-        [*command, "--mirror", server.url, *options], capture_output=True, text=True, timeout=60, check=False
-    )
+        [*command, "--mirror", url or server.url, *options], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, **environ},
+    )  # fmt: skip
     return done.returncode, json.loads(done.stdout)
 
 
@@ -109,6 +117,51 @@ def test_what_is_no_model_is_refused_and_nothing_of_it_kept(server, tmp_path, co
     assert (found, message in told["error"]["message"]) == (code, True), told
     assert list((tmp_path / "models").iterdir()) == []
     assert not (tmp_path / "models.yaml").exists()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory) -> Path:
+    """A key and a certificate of our own for 127.0.0.1, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "benchfarm test")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    plain = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )  # fmt: skip
+    path.write_bytes(plain + made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+def test_server_with_tls_is_trusted_only_by_its_certificate_and_followed_where_it_sends_us(
+    server, certificate, tmp_path
+):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server.server.socket = context.wrap_socket(server.server.socket, server_side=True)
+    url = server.url.replace("http:", "https:")
+    server.put(URL_PATH, b"", faults=[("to", f"{url}/elsewhere/model.tgz")] * 3)
+    server.put("/elsewhere/model.tgz", GOOD, etag='"1"', faults=[("cut", 5000)])
+    code, told = fetch(server, tmp_path, url=url, REQUESTS_CA_BUNDLE="")
+    assert (code, "certificate can't be trusted" in told["error"]["message"]) == (4, True), told
+    assert "REQUESTS_CA_BUNDLE" in told["error"]["hint"]
+    assert server.asked == []
+    code, told = fetch(server, tmp_path, url=url, REQUESTS_CA_BUNDLE=str(certificate))
+    assert (code, told[0]["status"]) == (0, "first seen")
+    assert "bytes=5000-" in server.ranges()
+    assert (tmp_path / "models" / f"{NAME}.tflite").read_bytes() == FLOAT
 
 
 def test_missing_file_and_unknown_name_are_errors(server, tmp_path):

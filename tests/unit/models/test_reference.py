@@ -1,0 +1,45 @@
+"""Models without a reference for their outputs are told, each with its reason, before anything is run."""
+
+import flatbuffers
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+
+from orchestrator.errors import ModelError
+from orchestrator.models.inspect import identify_model
+from orchestrator.models.parity import HostReference
+
+
+def written(path, *, code: str = "RELU", custom: bytes = b"", kind: str = "FLOAT32", name: bytes = b"x"):
+    """Write a model of one operator from one input to one output."""
+    model, graph, operator, sort = schema.ModelT(), schema.SubGraphT(), schema.OperatorT(), schema.OperatorCodeT()
+    sort.builtinCode = sort.deprecatedBuiltinCode = vars(schema.BuiltinOperator)[code]
+    sort.customCode = custom or None
+    graph.tensors = []
+    for label in (name, b"y"):
+        tensor = schema.TensorT()
+        tensor.shape, tensor.name, tensor.buffer, tensor.type = [1, 4], label, 0, vars(schema.TensorType)[kind]
+        graph.tensors.append(tensor)
+    operator.inputs, operator.outputs = [0], [1]
+    graph.operators, graph.inputs, graph.outputs = [operator], [0], [1]
+    model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [sort], [graph], [schema.BufferT()]
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+    path.write_bytes(bytes(builder.Output()))
+    return identify_model(path)
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ({"code": "CUSTOM", "custom": b"MyOp"}, "needs MyOp; the reference here has builtin operators only"),
+        ({"code": "CUSTOM", "custom": b"FlexErf"}, "needs FlexErf; the reference here"),
+        ({"kind": "STRING"}, "its input 'x' is text; only models of numbers can be compared"),
+        ({"kind": "COMPLEX64"}, "an input of type complex64"),
+        ({"name": b"a,b"}, "can't name the input 'a,b'"),
+    ],
+)
+def test_model_without_a_reference_says_why(made, reason, tmp_path):
+    model = written(tmp_path / "m.tflite", **made)
+    with pytest.raises(ModelError, match=reason):
+        HostReference(tmp_path / "kept").basis(model)
+    assert not (tmp_path / "kept").exists()
