@@ -1,0 +1,140 @@
+"""A farm's numbers and what is wrong with it, on a real PostgreSQL server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli import doctor, farm_doctor
+from orchestrator.cli.gauges import Numbers
+from orchestrator.devices.journal import Change
+from orchestrator.queueing.gauges import Gauges
+from orchestrator.queueing.messages import PhoneJob
+from orchestrator.queueing.queue import Announced, FarmQueue
+from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.serve.metrics import render
+
+if TYPE_CHECKING:
+    from tests.contract.conftest import Cluster
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+
+
+@pytest.fixture
+def settings(postgresql: Cluster, postgresql_template: str, tmp_path: Path) -> Settings:
+    url = postgresql.url(postgresql.create(postgresql_template))
+    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
+
+
+@pytest.fixture
+def queue(settings: Settings) -> Iterator[FarmQueue]:
+    with FarmQueue(settings.store) as opened:
+        yield opened
+
+
+def busy_farm(queue: FarmQueue) -> None:
+    """One phone works, one is free with a job, one is paused, one can't be used, one has gone with its jobs."""
+    jobs = [PhoneJob(submission="night", serial=Serial(serial), plan="{}") for serial in ("A", "B", "C", "GONE")]
+    queue.submit(jobs, plan_name="p", priority=5)
+    worker_id = queue.register("one", benchfarm_version="0.0.1")
+    phones = {serial: Announced(facts="{}") for serial in ("A", "B", "C")}
+    queue.announce("one", phones | {"D": Announced(facts="{}", unusable="unauthorized")})
+    assert queue.claim("one", worker_id, ["A"]) is not None
+    queue.hold("phone:C", "pause")
+
+
+def found(result: object, level: str) -> dict[str, list[str]]:
+    texts: dict[str, list[str]] = {}
+    for item in result.data["findings"]:  # type: ignore[attr-defined]
+        if item.level == level:
+            texts.setdefault(item.check, []).append(item.text)
+    return texts
+
+
+def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue: FarmQueue, settings: Settings) -> None:
+    busy_farm(queue)
+    with psycopg.connect(settings.store) as connection:
+        connection.execute("UPDATE benchfarm_queue.procrastinate_events SET at = now() - interval '10 minutes'")
+    with Farm(settings) as farm:
+        lines = render(Numbers(farm, queue).families()).decode().splitlines()
+    numbers = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert numbers['benchfarm_queue_jobs{priority="5",state="waits"}'] == "3.0"
+    assert numbers['benchfarm_queue_jobs{priority="5",state="runs"}'] == "1.0"
+    states = {state: numbers[f'benchfarm_phones{{state="{state}"}}'] for state in ("busy", "free", "held", "unusable")}
+    assert states == {"busy": "1.0", "free": "1.0", "held": "1.0", "unusable": "1.0"}
+    assert 590 < float(numbers["benchfarm_queue_lag_seconds"]) < 700
+    # Without the free phone nothing waits that could run.
+    queue.hold("phone:B", "pause")
+    assert Gauges(queue).read(silent_s=15).lag_s == 0
+
+
+def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) -> None:
+    from orchestrator import __version__
+
+    queue.register("one", benchfarm_version=__version__)
+    queue.announce("one", {"A": Announced(facts="{}")})
+    result = farm_doctor.doctor(settings, host_too=False)
+    assert (result.exit_code, found(result, "problem"), found(result, "warning")) == (0, {}, {})
+
+
+def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, settings: Settings) -> None:
+    busy_farm(queue)
+    schedules = Schedules(queue)
+    cron = Cron(text="0 1 * * *", timezone="UTC")
+    schedules.put(
+        Schedule(name="n", cron=cron, plan="{}", plan_name="p", parcels="{}", priority=0, grace_s=1), [], replace=False
+    )
+    with psycopg.connect(settings.store) as connection:
+        connection.execute("UPDATE benchfarm_queue.procrastinate_events SET at = now() - interval '10 minutes'")
+        connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = now() - interval '1 hour'")
+    schedules.make_due(lambda *_: "", host="one")
+    result = farm_doctor.doctor(settings, host_too=False)
+    problems, warnings = found(result, "problem"), found(result, "warning")
+    assert result.exit_code == 1
+    assert "though its phone is free" in problems["queue"][0]
+    assert "phones that no host has: GONE" in problems["queue"][1]
+    assert problems["phones"] == ["D at one: unauthorized"]
+    assert "missed or failed" in problems["schedules"][0]
+    assert "has benchfarm 0.0.1" in warnings["hosts"][0]
+    assert warnings["holds"] == ["phone:C is held (pause)"]
+    assert all(item.next_step for item in result.data["findings"] if item.level != "ok")  # type: ignore[index]
+    with psycopg.connect(settings.store) as connection:
+        connection.execute("UPDATE benchfarm_queue.farm_hosts SET seen_at = now() - interval '1 hour'")
+    result = farm_doctor.doctor(settings, host_too=False)
+    assert "was last heard" in found(result, "problem")["hosts"][0]
+
+
+def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(samples, tmp_path: Path) -> None:
+    with Farm(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)) as farm:
+        farm.quarantine.put(Serial("KEPT-OUT"), "battery swollen")
+        farm.conditioner.journal.add(Serial("CHANGED"), Change(what="airplane mode", undo="settings put x"))
+        samples.begin(farm.store, samples.campaign("open"))
+        farm.store.set_status(CampaignId("open"), CampaignStatus.INTERRUPTED, None)
+        future = farm.clock.now() + timedelta(days=400)
+        samples.begin(farm.store, samples.campaign("future", created_at=future, invocations=(), skipped=()))
+        farm.store.set_status(CampaignId("future"), CampaignStatus.FINISHED, future)
+        result = doctor.shown(doctor.of_host(farm))
+    problems, warnings = found(result, "problem"), found(result, "warning")
+    assert "KEPT-OUT: battery swollen" in problems["quarantine"][0]
+    assert problems["journals"] == ["CHANGED was left changed by a process that is gone"]
+    assert "future began" in problems["clock"][0]
+    assert "open (nightly) is open: 0 of 8 planned" in warnings["campaigns"][0]
+    steps = {item.check: item.next_step for item in result.data["findings"]}  # type: ignore[index]
+    assert steps["journals"] == "benchfarm restore CHANGED"
+    assert "benchfarm device release KEPT-OUT" in steps["quarantine"]
+
+
+def test_a_store_that_can_t_be_opened_is_one_problem_among_other_checks(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
+    with Farm(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)) as farm:
+        result = doctor.shown(doctor.of_host(farm))
+    assert "isn't an SQLite database" in found(result, "problem")["store"][0]
+    assert {"disk", "journals", "quarantine"} <= found(result, "ok").keys()

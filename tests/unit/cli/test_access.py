@@ -1,0 +1,116 @@
+"""Who may read what is served: a real server on loopback, asked as anybody would."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.access import Listening, access_of, address_of
+from orchestrator.cli.gauges import Numbers
+from orchestrator.cli.log_lines import JsonObserver, write_line
+from orchestrator.engine.events import DeviceNote
+from orchestrator.errors import UsageError
+from orchestrator.records.identity import Serial
+from orchestrator.serve import app as web
+from orchestrator.serve.metrics import Family, page, render
+
+TOKEN = "a-token-long-enough"
+
+
+def settings(home: Path, **environ: str) -> Settings:
+    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1", **environ}, home=home)
+
+
+@contextmanager
+def numbers_served(known: Settings, listening: Listening) -> Iterator[str]:
+    access = access_of(known, listening)
+    with Farm(known) as farm, web.listen("127.0.0.1", 0) as opened:
+        numbers = Numbers(farm, None)
+        app = web.make_app(web.NoPages(), access=access, more={"metrics": lambda: page(numbers.families())})
+        with web.answering(app, opened):
+            yield address_of(opened)
+
+
+def status(url: str, **headers: str) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_another_address_needs_a_token_and_nothing_is_served_without(tmp_path: Path) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "farm.example"):
+        with pytest.raises(UsageError, match="needs a token"):
+            access_of(settings(tmp_path), Listening(host=host))
+        assert access_of(settings(tmp_path, BENCHFARM_TOKEN=TOKEN), Listening(host=host)).token == TOKEN
+    assert access_of(settings(tmp_path), Listening()).token == ""
+
+
+def test_a_token_comes_from_option_file_or_environment_and_is_never_short(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    known = settings(tmp_path, BENCHFARM_TOKEN="another-token-long-enough")
+    assert access_of(known, Listening(token_file=file)).token == TOKEN
+    assert access_of(known, Listening(token="an-option-long-enough")).token == "an-option-long-enough"
+    assert len(access_of(known, Listening(token="new")).token) >= 24
+    for wrong, told in (("short", "16 letters"), ("", "is empty"), ("ü" * 20, "ASCII")):
+        file.write_text(wrong)
+        with pytest.raises(UsageError, match=told):
+            access_of(known, Listening(token_file=file))
+    with pytest.raises(UsageError, match="No such file"):
+        access_of(known, Listening(token_file=tmp_path / "none"))
+    with pytest.raises(UsageError, match="two tokens"):
+        access_of(known, Listening(token=TOKEN, token_file=file))
+
+
+def test_numbers_are_given_to_who_brings_the_token_and_to_no_other_site(tmp_path: Path) -> None:
+    with numbers_served(settings(tmp_path), Listening(token=TOKEN)) as url:
+        assert status(f"{url}/metrics") == 401
+        assert status(f"{url}/metrics", Authorization="Bearer wrong-token-long-enough") == 401
+        assert status(f"{url}/metrics", Authorization=f"Bearer {TOKEN}") == 200
+        assert status(f"{url}/metrics", Authorization=f"Bearer {TOKEN}", Host="evil.example") == 421
+        assert status(f"{url}/", Authorization=f"Bearer {TOKEN}") == 404
+        request = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            lines = answer.read().decode().splitlines()
+    assert 'benchfarm_up{source="store"} 1.0' in lines
+    assert "benchfarm_host_quarantined_phones 0.0" in lines
+
+
+def test_a_source_that_can_t_be_read_is_told_and_the_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
+    with Farm(settings(tmp_path)) as farm:
+        lines = render(Numbers(farm, None).families()).decode().splitlines()
+    assert 'benchfarm_up{source="store"} 0.0' in lines
+    assert 'benchfarm_up{source="host"} 1.0' in lines
+
+
+def test_what_a_phone_says_can_t_break_the_format() -> None:
+    family = Family(name="n", about="a\nb", labels=("serial",), samples=[(('x"}\ny 1\\',), 2.0)])
+    text = render([family]).decode()
+    assert text.splitlines() == ["# HELP n a\\nb", "# TYPE n gauge", 'n{serial="x\\"}\\ny 1\\\\"} 2.0']
+
+
+def test_each_line_of_a_log_is_one_object_whatever_it_tells(capsys: pytest.CaptureFixture[str]) -> None:
+    JsonObserver().on_event(DeviceNote(serial=Serial("A\nB"), text="hot\x1b[31m", is_problem=True))
+    JsonObserver().on_event(object())
+    write_line("worker", "two\nlines", host="h", submission=None)
+    first, second = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert (first["event"], first["level"], first["serial"]) == ("device-note", "warning", "A\nB")
+    assert {"at", "pid", "benchfarm", "text"} <= first.keys()
+    assert (second["event"], second["text"], second["host"]) == ("worker", "two\nlines", "h")
+    assert "submission" not in second
+
+
+def test_a_log_format_that_isn_t_known_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="neither text nor json"):
+        _ = settings(tmp_path, BENCHFARM_LOG="xml").log_format
