@@ -25,6 +25,7 @@ from orchestrator.errors import (
     StoreError,
 )
 from orchestrator.models.inspect import identify_model
+from orchestrator.ports import Device
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Claimed
@@ -78,7 +79,23 @@ def _go_on(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str) -> Ended:
     # The campaign may have begun on another host, where the same contents lie elsewhere.
     files = {**stored.terms.files, **beginning.files, **named_paths(unpacked.named)}
     inputs = str(plan.parity_inputs) if plan.parity_inputs is not None else ""
-    return _run(farm, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=inputs)))
+    ended = _run(farm, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=inputs)))
+    return _put_back(farm, devices[0][0], ended) if ended.status == "succeeded" else ended
+
+
+def _put_back(farm: Farm, device: Device, ended: Ended) -> Ended:
+    """Return how a job ended whose results are stored: it isn't over as long as its phone isn't as it was before.
+
+    An earlier delivery may have died, or had no disk for its journal, between the last result and that.
+    """
+    try:
+        if not farm.conditioner.pending(device):
+            return ended
+        with farm.lease.acquire(device.serial):
+            farm.conditioner.restore(device)
+    except _PASSING as error:
+        return Ended(status="again", note=f"{ended.note}; the phone isn't put back yet: {_noted(error)}")
+    return ended
 
 
 def _run(farm: Farm, campaign: Campaign) -> Ended:

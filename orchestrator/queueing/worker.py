@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.errors import BenchfarmError, StoreError
@@ -19,6 +19,7 @@ _AGAIN_S: Final = 5.0
 _AGAIN_MOST_S: Final = 300.0
 #: A host's clock may be set while a job waits for its time.
 _LATER_MOST_S: Final = 1800.0
+_UNSEEN: Final = "its host can't look at its phones now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,9 @@ class Worker:
             for job_id in self._queue.reap(dead_after_s=self._dead_after_s):
                 self._say(f"job {job_id}: its host died; it waits for another one")
             self._tell_ended()
-            self._queue.announce(self._host, self._phones)
+            if self._has_looked:
+                # Not before: a worker that is started again would take its phones out of the list for a moment.
+                self._queue.announce(self._host, self._phones)
             claimed = self._claim_all()
         except StoreError as error:
             self._out_of_touch(error)
@@ -180,7 +183,7 @@ class Worker:
         while not self._stopped.is_set():
             found = self._hands.look(self._phones)
             if found is None:
-                found = {}
+                found = {serial: replace(phone, unusable=_UNSEEN) for serial, phone in self._phones.items()}
             if found.keys() != self._phones.keys():
                 self._woken.set()
             self._phones, self._has_looked = found, True

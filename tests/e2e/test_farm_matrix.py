@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
+import secrets
 import shutil
 import signal
 import subprocess
@@ -151,13 +152,15 @@ class Cell:
             if path := os.environ.get("FAULT_MATRIX_COUNTS"):
                 with Path(path).open("a") as file:
                     file.write(f"farm: {name}: {counts}\n")
-            assert counts == Counts(), "\n".join([host.log() for host in self.farm.hosts] + [str(self.job)])
+            told = [*(host.log() for host in self.farm.hosts), str(self.farm.jobs(name)), str(self._before)]
+            assert counts == Counts(), "\n".join([*told, *map(changes, self.farm.hosts)])
 
 
 @pytest.fixture
 def cell(farm: FarmOfHosts, tmp_path: Path, model: Path, request: pytest.FixtureRequest) -> Cell:
     words = request.node.name.removeprefix("test_").replace("[", "-").removesuffix("]").split("-")
-    return Cell(farm, "-".join(words)[:79], tmp_path, model)
+    # A test that is tried once more is another submission.
+    return Cell(farm, f"{'-'.join(words)[:60]}-{secrets.token_hex(2)}", tmp_path, model)
 
 
 def reaches_the_others_phone(farm: FarmOfHosts) -> Host:
