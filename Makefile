@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two workers: more than the cores of a small machine only makes real servers in tests wait for each other.
 WORKERS ?= 2
 
-.PHONY: install test soak check quickstart format lock benchmarks evidence clean
+.PHONY: install test soak fault-matrix check quickstart format lock benchmarks evidence clean
 
 install: $(VENV)/installed
 
@@ -26,6 +26,11 @@ test: install
 # A night of many virtual phones with faults from a seed: what is stored must be as without faults.
 soak: install
 	SOAK_PHONES=$${SOAK_PHONES:-50} SOAK_CASES=$${SOAK_CASES:-2000} $(BIN)/python -m pytest -q tests/e2e/test_soak.py
+
+# Every fault of a virtual phone at every phase of a run, the run and the adb server killed, a full disk, a clock that
+# jumps; prints how often each happened and what was lost (nothing, or it fails). `make test` draws a few of them.
+fault-matrix: install
+	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --reruns 0 tests/e2e/test_fault_matrix.py
 
 check: install
 	$(BIN)/ruff format --check .
