@@ -1,0 +1,140 @@
+"""Which phone measures what: chosen by rules, sharing, joining and standing in; the command and virtual phones."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.bootstrap import Settings
+from orchestrator.cli import lab as virtual_lab
+from orchestrator.errors import UsageError
+from tests.e2e.conftest import Done, Lab
+
+pytestmark = pytest.mark.xdist_group("e2e")
+A, B, LATE = "VIRTUAL-PIXEL-3", "VIRTUAL-PIXEL-4", "VIRTUAL-PIXEL-3-2"
+DEADLINE_S = 90.0
+
+
+@pytest.fixture
+def late(lab: Lab) -> Iterator[Callable[[], None]]:
+    """Plug a phone of the same kind as the first one in; it is unplugged at the end."""
+    yield lambda: plug(lab, LATE)
+    unplug(lab, LATE)
+
+
+def plug(lab: Lab, serial: str) -> None:
+    # Without the start of another process: the campaign goes on meanwhile.
+    virtual_lab.add(Settings.from_environment({}, home=lab.cli.home), "pixel-3", serial=serial)
+
+
+def unplug(lab: Lab, serial: str) -> None:
+    with contextlib.suppress(UsageError):
+        virtual_lab.remove(Settings.from_environment({}, home=lab.cli.home), serial)
+
+
+def write(
+    tmp_path: Path, model: Path, devices: str, *, invocations: int = 2, min_secs: float = 0.2, rest: str = ""
+) -> Path:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"models: ['{model}']\nmatrix: {{delegates: [xnnpack], threads: [1, 2]}}\ndevices: {{{devices}}}\n"
+        f"settings: {{min_secs: {min_secs}, warmup_min_secs: 0.1}}\ninvocations: {invocations}\nsentinel: false\n{rest}"
+    )
+    return plan
+
+
+def run_and_act(lab: Lab, plan: Path, *acts: tuple[str, Callable[[], None]]) -> Done:
+    """Run a plan; do each act, one after the other, once the progress says what it waits for."""
+    process = lab.cli.start("run", plan, "--json")
+    assert process.stderr is not None
+    told, waiting = [], list(acts)
+    for line in process.stderr:
+        told.append(line)
+        if waiting and re.search(waiting[0][0], line):
+            waiting.pop(0)[1]()
+        if not waiting:
+            break
+    stdout, stderr = process.communicate(timeout=DEADLINE_S)
+    return Done(exit_code=process.returncode, stdout=stdout, stderr="".join(told) + stderr)
+
+
+def stored(lab: Lab, done: Done) -> list[dict[str, Any]]:
+    """The campaign's runs, each of which is there once."""
+    runs: list[dict[str, Any]] = lab.cli("runs", done.json["campaign_id"], "--json").ok().json
+    keys = Counter((run["case"]["serial"], run["case"]["threads"], run["invocation"]) for run in runs)
+    assert set(keys.values()) == {1}, keys
+    return runs
+
+
+def test_the_plan_tells_which_phones_it_takes_and_why_not_the_others(lab: Lab, model: Path, tmp_path: Path) -> None:
+    (lab.cli.home / "devices.yaml").write_text(
+        f"devices: {{{A}: {{pools: nightly}}, {B}: {{pools: [nightly, release]}}}}"
+    )
+    try:
+        shown = lab.cli("plan", "show", write(tmp_path, model, "where: pool = nightly, any: 1"), "--json").ok().json
+        assert shown["devices"] == {"chosen": [A], "left_out": {B: "1 phone is enough for the plan"}, "lacking": ""}
+    finally:
+        (lab.cli.home / "devices.yaml").unlink()
+
+
+def test_a_phone_that_is_plugged_in_joins_the_campaign(
+    lab: Lab, model: Path, tmp_path: Path, late: Callable[[], None]
+) -> None:
+    plan = write(tmp_path, model, "where: virtual", min_secs=40)
+    done = run_and_act(lab, plan, (rf" {A}: 1/4 ", late))
+    assert done.exit_code == 0, done.stderr
+    assert f"{LATE}: joins the campaign" in done.stderr
+    assert Counter(run["case"]["serial"] for run in stored(lab, done)) == {A: 4, B: 4, LATE: 4}
+    campaign = lab.cli("campaigns", "--json").ok().json[0]
+    assert (campaign["status"], campaign["stored"], campaign["planned"]) == ("finished", 12, 12)
+
+
+def test_equal_phones_share_a_case_and_take_over_what_one_leaves_also_one_that_comes(
+    lab: Lab, model: Path, tmp_path: Path, late: Callable[[], None]
+) -> None:
+    late()
+    lab.fault(LATE, "battery-low")
+    third = f"{LATE}-C"
+    rest = "shard: equal-phones\nlimits: {wait: 0}\n"
+    plan = write(tmp_path, model, "where: profile = pixel-3", invocations=6, min_secs=8, rest=rest)
+    try:
+        done = run_and_act(lab, plan, (rf" {A}: 1/", lambda: plug(lab, third)))
+        runs = [run for run in stored(lab, done) if run["outcome"] == "completed"]
+    finally:
+        unplug(lab, third)
+    # An unfit run is in the store, which the exit code says; nothing is left of it.
+    assert (done.exit_code, done.json["left"], done.json["lost"].keys()) == (1, 0, {LATE})
+    assert {run["case"]["serial"] for run in runs} == {A, third}
+    assert Counter((run["case"]["threads"], run["invocation"]) for run in runs) == {
+        (threads, number): 1 for threads in (1, 2) for number in range(6)
+    }
+    assert {run["case"]["shard"] for run in runs} == {"Pixel 3, QTI SDM845"}
+    assert len(done.json["shared"]) == 2
+    assert re.search(r"2 phones come to .* ms, 95 %\) and differ by up to ", done.json["shared"][0])
+    assert "Shared by equal phones" in Path(done.json["report"]).read_text("utf-8")
+
+
+def test_a_phone_that_comes_and_is_not_needed_stands_in_for_one_that_is_given_up(
+    lab: Lab, model: Path, tmp_path: Path, late: Callable[[], None]
+) -> None:
+    rest = "limits: {wait: 0}\n"
+    plan = write(
+        tmp_path, model, "where: profile = pixel-3, any: 1, replace_lost: true", invocations=4, min_secs=20, rest=rest
+    )
+    done = run_and_act(
+        lab,
+        plan,
+        (rf" {A}: 1/8 ", late),
+        (rf" {LATE}: isn't needed: ", lambda: lab.fault(A, "battery-low")),
+    )
+    assert f"{LATE}: joins the campaign in the place of {A}" in done.stderr
+    assert done.json["lost"][A].endswith(f"; {LATE} stands in for it")
+    assert (done.json["status"], done.json["left"]) == ("finished", 0)
+    completed = Counter(run["case"]["serial"] for run in stored(lab, done) if run["outcome"] == "completed")
+    assert completed[LATE] == 8
