@@ -158,7 +158,8 @@ def _trust(totals: Totals, results: Sequence[ResultRow]) -> str:
     if not timed:
         text = "No latency was asked for: the passes have sections of their own."
     elif totals.judged == timed:
-        text = f"All {timed} results are trusted{_known_to(results)}." if timed > 1 else "The one result is trusted."
+        which = f"All {timed} results are" if timed > 1 else "The one result is"
+        text = f"{which} trusted{_known_to(results)}."
     else:
         text = f"{totals.judged} of {timed} results are trusted{_known_to(results) if totals.judged else ''}."
     if totals.virtual_cases == totals.cases:
@@ -176,10 +177,10 @@ def _known_to(results: Sequence[ResultRow]) -> str:
         if row.result.is_judged and row.result.summary is not None and row.result.summary.spread is not None
     ]
     if not spreads:
-        return ", each from a single invocation: how far they would differ another time isn't known"
+        return ", from single invocations: how far another one would differ isn't known"
     low, high = (f"{value * 100:.1f}" for value in (min(spreads), max(spreads)))
     between = f"{low} %" if low == high else f"{low} to {high} %"
-    return f", each known to within \N{PLUS-MINUS SIGN}{between} (95 %)"
+    return f", known to within \N{PLUS-MINUS SIGN}{between} (95 %)"
 
 
 def _warnings(results: Sequence[ResultRow]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from orchestrator.analysis.summary import Summary
 from orchestrator.report.data import BestMark, DiffPair, ReportData, ResultRow
 from orchestrator.report.grids import Column, Grid, column_of
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS
-from orchestrator.report.matrix import OWN_FIGURE
+from orchestrator.report.matrix import OWN_FIGURE, figures_decimals
 from orchestrator.report.operators import OperatorRow, TypeRow
 from orchestrator.report.scaling import DelegateStep, ThreadStep, delegate_steps, thread_steps
 from orchestrator.report.shared import SharedCase, shared_cases
@@ -101,23 +101,28 @@ def _parity_columns(rows: Sequence[ResultRow]) -> Sequence[Column]:
 def _results(rows: Sequence[ResultRow]) -> Grid:
     summaries = [own_summary(row) for row in rows]
     intervals = [summary.interval if summary is not None else None for summary in summaries]
+    # A median and its interval are read together.
+    digits = figures_decimals(rows)
     columns = [
         Column(
             label="median",
             kind="number",
             unit="ms",
+            digits=digits,
             values=[_ms(summary.median_us) if summary is not None else None for summary in summaries],
         ),
         Column(
             label="from",
             kind="number",
             unit="ms, 95 %",
+            digits=digits,
             values=[_ms(interval.low) if interval is not None else None for interval in intervals],
         ),
         Column(
             label="to",
             kind="number",
             unit="ms, 95 %",
+            digits=digits,
             values=[_ms(interval.high) if interval is not None else None for interval in intervals],
         ),
         Column(
