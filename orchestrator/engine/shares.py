@@ -24,7 +24,7 @@ class Shares:
     """Hands out the shared invocations of a campaign.
 
     A phone runs its own first. Then it takes over from the equal phone that has most left, so that none waits beside
-    work, and so that what a lost phone left is measured. It ends when its group has nothing left: while another one's
+    work and what a lost phone left is measured. It ends when its group has nothing left: while another one's
     last invocation runs it waits, because that one may be lost.
     """
 
@@ -76,15 +76,20 @@ class Shares:
         return next((shard.serials for shard in shards if serial in shard.serials), ())
 
     def _take_over(self, serial: Serial) -> None:
-        """Give a phone one invocation of the equal phone that has most left, the one that it would come to last."""
+        """Give a phone half of what the equal phone has left that has most, the half that it would come to last.
+
+        Half, so that a phone's whole queue moves in a few steps, each of which is stored.
+        """
         others = [other for other in self._group(serial) if other != serial and self._open.get(other)]
         if not others:
             return
         source = max(others, key=lambda other: (len(self._open[other]), other))
-        item = self._open[source][-1]
-        self._roster.amend(lambda campaign: with_moved(campaign, {_key(item): serial}))
-        self._open[source].pop()
-        self._open.setdefault(serial, []).append(moved(item, serial))
+        count = (len(self._open[source]) + 1) // 2
+        items = self._open[source][-count:]
+        owners = {_key(item): serial for item in items}
+        self._roster.amend(lambda campaign: with_moved(campaign, owners))
+        del self._open[source][-count:]
+        self._open.setdefault(serial, []).extend(moved(item, serial) for item in items)
 
 
 def with_moved(campaign: Campaign, owners: Mapping[_Key, Serial]) -> Campaign:

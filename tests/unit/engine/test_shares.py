@@ -1,0 +1,202 @@
+"""What equal phones share: each invocation is run once, whoever is lost, and the store always says whose it is."""
+
+import dataclasses
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+
+from orchestrator.engine.roster import Roster
+from orchestrator.engine.shares import Shares
+from orchestrator.errors import InterruptedByUserError
+from orchestrator.planning.shards import equal_phones, share_key, share_out
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
+from orchestrator.records.plan import Shard
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
+from orchestrator.store.memory import MemoryStore
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+MODEL = Model(name="m", sha256=ModelSha("a" * 64), size_bytes=1)
+BUILD = Build(name="b", tool=ToolName.NATIVE, sha256=BuildSha("b" * 64), abi="arm64-v8a")
+DEADLINE_S = 30.0
+
+
+def phone(serial: str, fingerprint: str = "one") -> DeviceFacts:
+    return DeviceFacts(
+        serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=False, model="Pixel 8", soc="Tensor G3",
+        fingerprint=fingerprint,
+    )  # fmt: skip
+
+
+def case(serial: str, threads: int) -> Case:
+    return Case(
+        serial=Serial(serial), model_sha256=MODEL.sha256, model_name="m", delegate=DelegateName.XNNPACK,
+        threads=threads, tool=ToolName.NATIVE, build_sha256=BUILD.sha256,
+    )  # fmt: skip
+
+
+def queues(*serials: str, cases: int = 3, invocations: int = 4) -> dict[Serial, tuple[Invocation, ...]]:
+    return {
+        Serial(serial): tuple(
+            Invocation(case=case(serial, threads), run_pass=Pass.TIMING, number=number)
+            for number in range(invocations)
+            for threads in range(1, cases + 1)
+        )
+        for serial in serials
+    }
+
+
+def run_of(campaign: Campaign, item: Invocation, outcome: Outcome = Outcome.COMPLETED) -> RunRecord:
+    return RunRecord(
+        run_id=RunId(f"{item.case.serial}-{item.case.threads}-{item.number}-{outcome}"),
+        campaign_id=campaign.campaign_id, case=item.case, run_pass=item.run_pass, invocation=item.number, outcome=outcome, reason_code="", reason="",
+        is_virtual=False, started_at=NOW, duration_s=1.0, command="", exit_code=0, attachments=(), report=None,
+        verdict=QualityVerdict(quality=Quality.TRUSTED, findings=()),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def begin(store: MemoryStore) -> Callable[..., Roster]:
+    def make(*serials: str) -> Roster:
+        devices = [phone(serial) for serial in serials]
+        shards = equal_phones(devices)
+        campaign = Campaign(
+            campaign_id=CampaignId("c"), name="c", created_at=NOW, status=CampaignStatus.RUNNING, plan_text="", seed=0,
+            benchfarm_version="0", host="h", terms=Terms(shards=shards),
+            invocations=tuple(item for queue in share_out(queues(*serials), shards).values() for item in queue),
+        )  # fmt: skip
+        store.begin_campaign(campaign, devices=devices, models=[MODEL], builds=[BUILD])
+        return Roster(campaign, store)
+
+    return make
+
+
+def work(roster: Roster, shares: Shares, serial: str, *, most: int = 1000) -> list[Invocation]:
+    """Run what a phone is given, as a device's thread does."""
+    ran: list[Invocation] = []
+    while len(ran) < most and (item := shares.begin(Serial(serial))) is not None:
+        assert roster._store.append_run(run_of(roster.campaign, item))
+        shares.end(Serial(serial), is_done=True)
+        ran.append(item)
+    return ran
+
+
+def test_equal_phones_are_those_of_one_model_chip_and_system_build() -> None:
+    computer = DeviceFacts(serial=HOST_SERIAL, kind=DeviceKind.HOST, is_virtual=False, fingerprint="one", model="x")
+    nameless = dataclasses.replace(phone("F"), model="", codename="")
+    groups = equal_phones(
+        [phone("C"), phone("A"), phone("B", "other"), phone("D", ""), phone("E", ""), nameless, computer]
+    )
+    assert groups == (Shard(title="Pixel 8, Tensor G3", serials=(Serial("A"), Serial("C"))),)
+
+
+@pytest.mark.parametrize(("phones", "cases", "invocations"), [(2, 3, 4), (3, 2, 8), (3, 5, 1), (4, 1, 10)])
+def test_every_invocation_is_one_phones_and_each_phone_has_as_much_of_every_case(
+    phones: int, cases: int, invocations: int
+) -> None:
+    serials = [f"P{number}" for number in range(phones)]
+    planned = queues(*serials, cases=cases, invocations=invocations)
+    shared = share_out(planned, [Shard(title="t", serials=tuple(planned))])
+    keys = Counter(share_key(item) for queue in shared.values() for item in queue)
+    assert keys == Counter({share_key(item): 1 for item in planned[Serial("P0")]})
+    for threads in range(1, cases + 1):
+        counts = [sum(item.case.threads == threads for item in shared[Serial(serial)]) for serial in serials]
+        assert max(counts) - min(counts) <= 1
+    assert {item.case.shard for queue in shared.values() for item in queue} == {"t"}
+
+
+def test_a_shared_case_is_no_single_phones_series() -> None:
+    alone = case("A", 1)
+    part = dataclasses.replace(alone, shard="t")
+    assert (part.case_key, part.series_key) != (alone.case_key, alone.series_key)
+    assert part.series_key != alone.series_key
+    assert Case.from_row(part.to_row()) == part
+    assert "shared by equal phones" in part.configuration
+
+
+def test_a_phone_takes_over_what_another_left_and_the_store_says_so(
+    begin: Callable[..., Roster], store: MemoryStore
+) -> None:
+    roster = begin("A", "B")
+    shares = Shares(roster, [], cancelled=threading.Event())
+    work(roster, shares, "A", most=2)
+    # Given up in the middle of a third.
+    assert shares.begin(Serial("A")) is not None
+    shares.end(Serial("A"), is_done=False)
+    ran = work(roster, shares, "B")
+    assert len(ran) == 10
+    assert store.campaign(roster.campaign.campaign_id) == roster.campaign
+    runs = list(store.runs())
+    assert {(run.case.case_key, run.invocation) for run in runs} == {
+        (item.case.case_key, item.number) for item in roster.campaign.invocations
+    }
+    assert {item.case.serial for item in ran} == {"B"}
+
+
+def test_a_whole_queue_moves_in_a_few_steps(begin: Callable[..., Roster], store: MemoryStore) -> None:
+    roster = begin("A", "B")
+    amended = []
+    keep = store.amend_campaign
+    store.amend_campaign = lambda campaign, **more: (amended.append(1), keep(campaign, **more))[1]  # type: ignore[method-assign]
+    assert len(work(roster, Shares(roster, [], cancelled=threading.Event()), "B")) == 12
+    assert len(amended) == 3
+
+
+def test_a_phone_waits_for_the_last_invocation_of_its_equal_which_may_be_lost(begin: Callable[..., Roster]) -> None:
+    roster = begin("A", "B")
+    shares = Shares(roster, [], cancelled=threading.Event())
+    last = shares.begin(Serial("A"))
+    assert last is not None
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(work, roster, shares, "B")
+        shares.end(Serial("A"), is_done=False)
+        assert share_key(last) in {share_key(item) for item in other.result(DEADLINE_S)}
+    assert shares.begin(Serial("A")) is None
+    assert not shares.has_work_for(Serial("A"))
+
+
+def test_a_phone_that_waits_ends_when_all_is_cancelled(begin: Callable[..., Roster]) -> None:
+    cancelled = threading.Event()
+    shares = Shares(begin("A", "B"), [], cancelled=cancelled)
+    shares.begin(Serial("A"))
+    cancelled.set()
+    with pytest.raises(InterruptedByUserError):
+        shares.begin(Serial("B"))
+
+
+def test_many_phones_at_once_run_each_invocation_once(begin: Callable[..., Roster], store: MemoryStore) -> None:
+    serials = [f"P{number}" for number in range(6)]
+    roster = begin(*serials)
+    shares = Shares(roster, [], cancelled=threading.Event())
+    with ThreadPoolExecutor(len(serials)) as pool:
+        ran = [item for done in pool.map(lambda serial: work(roster, shares, serial), serials) for item in done]
+    assert Counter(share_key(item) for item in ran) == Counter(
+        {share_key(item): 1 for item in queues("P0")[Serial("P0")]}
+    )
+    assert store.progress()[roster.campaign.campaign_id] == (12, 12)
+
+
+def test_a_resume_goes_on_with_what_is_not_stored_whoever_had_it(
+    begin: Callable[..., Roster], store: MemoryStore
+) -> None:
+    roster = begin("A", "B")
+    work(roster, Shares(roster, [], cancelled=threading.Event()), "B", most=8)
+    stored = store.campaign(roster.campaign.campaign_id)
+    assert stored is not None
+    again = Roster(stored, store)
+    unfit = run_of(stored, next(item for item in stored.invocations if item.case.serial == "A"), Outcome.UNFIT)
+    shares = Shares(again, [*store.runs(), unfit], cancelled=threading.Event())
+    assert len(work(again, shares, "A")) == 4
+    assert len({share_key(item) for item in again.campaign.invocations}) == 12
