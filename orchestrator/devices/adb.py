@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ from orchestrator.devices.probing import FACTS_COMMANDS, STATE_COMMANDS, facts_f
 from orchestrator.devices.sections import SectionScript
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.traffic import Lane
-from orchestrator.errors import DeviceChangedError, DeviceUnusableError, LinkLostError
+from orchestrator.errors import DeviceChangedError, DeviceError, DeviceUnusableError, LinkLostError
 from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import RunId, Serial
@@ -109,7 +110,7 @@ class AdbDevice:
 
     def beat(self, *, timeout_s: float) -> None:
         """Send a command for nothing but the renewal, from any thread; raises DeviceError kinds."""
-        self._link.shell(":", timeout_s=timeout_s, what="keeping the phone")
+        self._link.shell(":", timeout_s=timeout_s, what="keeping the phone", with_chores=False)
 
     @property
     def is_legacy(self) -> bool:
@@ -131,7 +132,9 @@ class AdbDevice:
     def state(self) -> DeviceState:
         """See Device.state: one round trip. A new boot id makes the facts be read again."""
         script = SectionScript(STATE_COMMANDS)
-        told = self._link.again(lambda: self._link.shell(script.text, timeout_s=_PROBE_TIMEOUT_S, what="state"))
+        told = self._link.again(
+            lambda: self._link.shell(script.text, timeout_s=_PROBE_TIMEOUT_S, what="state", with_chores=False)
+        )
         state = state_from(script.split(told.text), at=self._link.clock.now())
         if self._facts is not None and state.boot_id and state.boot_id != self._facts.boot_id:
             self._facts = None
@@ -202,6 +205,15 @@ class AdbDevice:
         """See Device.kill_strays."""
         return self._runs.kill_strays()
 
+    @property
+    def stray_look(self) -> str:
+        """A script that tells `end_strays` of strays; it exits."""
+        return self._runs.stray_look
+
+    def end_strays(self, told: str) -> Sequence[str]:
+        """Do what kill_strays does, with what `stray_look` has just told."""
+        return self._runs.end_strays(told)
+
     def place(
         self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
     ) -> PlacedFile:
@@ -231,7 +243,9 @@ class AdbDevice:
         return self._link.lane.measuring(cancelled=cancelled)
 
     def close(self) -> None:
-        """See Device.close: every operation has its own connection, so there is nothing to let go of."""
+        """See Device.close: every operation has its own connection, so only what was left to be done is done."""
+        with contextlib.suppress(DeviceError):
+            self._link.finish_chores(timeout_s=_OPEN_TIMEOUT_S)
 
     def _check_serial(self, serial: str) -> None:
         if serial != self._serial:

@@ -28,16 +28,17 @@ class Claims:
         self._clock = clock
         self._heart = Heart()
 
-    def take(self, device: Device, *, by_force: bool = False) -> Standing:
+    def take(self, device: Device, *, by_force: bool = False, then: str = "") -> Standing:
         """Take a phone, or renew that it is ours; if another has it, what is returned names him.
 
-        ``by_force``: whoever has it, it is ours then. Raises DeviceError kinds.
+        ``by_force``: whoever has it, it is ours then. ``then``: a script that is run in the same round trip if it is
+        ours. Raises DeviceError kinds.
         """
         self.let_go(device)
-        standing = self._write(device, by_force=by_force)
+        standing = self._write(device, by_force=by_force, then=then)
         if standing.holder_is_dead:
             # Known for certain, on this computer: its note needn't expire.
-            standing = self._write(device, by_force=True)
+            standing = self._write(device, by_force=True, then=then)
         if isinstance(device, AdbDevice) and standing.is_written:
             hold_s = self._lease_s * _speed_of(device.facts())
             renewal = self._owner.renewal_command(device.work_folder, boot_id=standing.boot_id, hold_s=hold_s)
@@ -46,21 +47,26 @@ class Claims:
         return standing
 
     def take_over(
-        self, device: Device, *, tell: Callable[[str], None], cancelled: threading.Event | None = None
+        self,
+        device: Device,
+        *,
+        tell: Callable[[str], None],
+        then: str = "",
+        cancelled: threading.Event | None = None,
     ) -> Standing:
         """Take a phone, also one whose holder has died: his note isn't renewed and expires, a living one's is.
 
         Raises DeviceError kinds, InterruptedByUserError when cancelled.
         """
         longest_s = 2 * self._lease_s * _speed_of(device.facts())
-        standing = self.take(device)
+        standing = self.take(device, then=then)
         until_s = standing.held_until_s
         if standing.holder and standing.held_s <= longest_s:
             tell(f"in use by {standing.holder}; it is taken over unless the note is renewed")
         while standing.holder and standing.held_s <= longest_s and standing.held_until_s == until_s:
             if self._clock.wait(min(_LOOK_S, self._lease_s / 4), cancelled):
                 raise InterruptedByUserError
-            standing = self.take(device)
+            standing = self.take(device, then=then)
         return standing
 
     def let_go(self, device: Device) -> None:
@@ -73,11 +79,10 @@ class Claims:
         self.let_go(device)
         must(device, self._owner.release_command(device.work_folder))
 
-    def _write(self, device: Device, *, by_force: bool) -> Standing:
+    def _write(self, device: Device, *, by_force: bool, then: str) -> Standing:
         hold_s = self._lease_s * _speed_of(device.facts())
-        return parse_standing(
-            must(device, self._owner.claim_command(device.work_folder, hold_s=hold_s, take=by_force)).text
-        )
+        script = self._owner.claim_command(device.work_folder, hold_s=hold_s, take=by_force, then=then)
+        return parse_standing(must(device, script).text)
 
 
 def must(device: Device, script: str) -> ShellResult:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, SystemClock
+from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, differences, parse_snapshot
 from orchestrator.devices.claiming import Claims, must, said
 from orchestrator.devices.fitness import FitWait, danger, unfit_reasons
@@ -172,12 +173,15 @@ class LadderConditioner:
         if self._stray_apps:
             apps = " ".join(map(shlex.quote, self._stray_apps))
             stop = f'for app in {apps}; do [ -z "$(pidof $app)" ] || am force-stop $app; done\n'
-        standing = self._claims.take_over(device, tell=tell, cancelled=cancelled)
+        look = device.stray_look if isinstance(device, AdbDevice) else ""
+        standing = self._claims.take_over(device, tell=tell, then=stop + look, cancelled=cancelled)
         self._identify(device, standing)
         check_free(replace(standing, strays=()), device.serial)
-        killed = device.kill_strays()
-        if stop:
-            device.shell(stop)
+        told = standing.then
+        if isinstance(device, AdbDevice) and told is not None:
+            killed = device.end_strays(told)
+        else:
+            killed = device.kill_strays()
         if standing.strays and killed:
             # What ran may have been our own stray, which is gone now.
             standing = self._claims.take(device)

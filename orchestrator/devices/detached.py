@@ -93,6 +93,8 @@ class DetachedRuns:
         self._link = link
         self._sampler = SAMPLER_SCRIPT if sampling else ""
         self.folder = folder
+        #: Folders of runs that have certainly ended.
+        self._ended: set[str] = set()
 
     def path(self, run_id: RunId) -> str:
         """Return a run's folder; raises UsageError for an id that can't be the name of one."""
@@ -134,6 +136,7 @@ class DetachedRuns:
                 serial=self._link.serial,
                 hint="the phone may be short of memory",
             )
+        self._ended.add(folder)
         found = dict(look.files if look.files is not None else self._read(folder, bundle.names))
         return ProcessResult(
             exit_code=look.exit_code,
@@ -159,19 +162,36 @@ class DetachedRuns:
             )
 
     def discard(self, run_id: RunId) -> None:
-        """Remove a run's folder if the phone can be reached; what is left goes with the next kill_strays."""
-        folder = self.path(run_id)
-        with contextlib.suppress(DeviceError):
-            self._link.again(lambda: self._link.must(f"rm -rf {quote(folder)}", what=f"removing {folder}"))
+        """Remove a run's folder, with the next command if nothing can run there any more.
 
-    def kill_strays(self) -> Sequence[str]:
-        """Kill every run of ours that is still alive, remove all runs' folders, and return what was killed."""
-        script = (
+        What can't be removed goes with the next kill_strays.
+        """
+        folder = self.path(run_id)
+        if folder in self._ended:
+            self._ended.discard(folder)
+            self._link.leave(f"rm -rf {quote(folder)} >/dev/null 2>&1")
+            return
+        with contextlib.suppress(DeviceError):
+            # Without its folder nobody would find what still runs.
+            self._link.again(lambda: self.kill([folder]))
+            self._link.must(f"rm -rf {quote(folder)}", what=f"removing {folder}")
+
+    @property
+    def stray_look(self) -> str:
+        """What tells `end_strays` of the runs that there are, and of all processes if there are any; it exits."""
+        return (
             f"cd {quote(self.folder)} 2>/dev/null || exit 0\n"
             'n=; for d in *; do [ -d "$d" ] && n=1 && echo "run $d $(cat "$d/pid" 2>/dev/null)"; done\n'
             f'[ -z "$n" ] || {{ echo; {LIST_COMMAND}; }}'
         )
-        told, _, table = self._link.again(lambda: self._link.must(script, what="looking for strays")).partition("\n\n")
+
+    def kill_strays(self) -> Sequence[str]:
+        """Kill every run of ours that is still alive, remove all runs' folders, and return what was killed."""
+        return self.end_strays(self._link.again(lambda: self._link.must(self.stray_look, what="looking for strays")))
+
+    def end_strays(self, told: str) -> Sequence[str]:
+        """Do the same with what `stray_look` has just told."""
+        told, _, table = told.partition("\n\n")
         runs: dict[str, str] = dict(re.findall(r"^run (\S+) ?(\d*)$", told, re.M))
         if not runs:
             return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import threading
@@ -67,6 +68,8 @@ class PhoneLink:
         #: Which other phones' files and measurements are to be minded.
         self.lane = Lane()
         self._features: frozenset[str] | None = None
+        #: What doesn't need a round trip of its own: done in front of the next command that isn't a measurement's.
+        self._chores: list[str] = []
 
     @property
     def features(self) -> frozenset[str]:
@@ -99,6 +102,7 @@ class PhoneLink:
         limit_bytes: int | None = None,
         cancelled: threading.Event | None = None,
         what: str = "",
+        with_chores: bool = True,
     ) -> ShellResult:
         """Run a command line; see run_shell for the errors. Old phones are served in their own way."""
         if "\0" in command:
@@ -106,7 +110,8 @@ class PhoneLink:
         deadline = Deadline(timeout_s, self.clock)
         what = what or f"shell {_short(command)}"
         is_legacy = self.is_legacy
-        command, renews = self.note.before(command)
+        chores = tuple(self._chores) if with_chores else ()
+        command, renews = self.note.before("\n".join((*chores, command)))
         with self.server.open_transport(self.transport, deadline, what=what, serial=self.serial) as connection:
             if is_legacy:
                 result = run_marked_shell(connection, command, stdin=stdin)
@@ -114,7 +119,19 @@ class PhoneLink:
                 result = run_shell(connection, command, stdin=stdin, limit_bytes=limit_bytes, cancelled=cancelled)
         if renews:
             self.note.after(result, serial=self.serial)
+        for chore in chores:
+            with contextlib.suppress(ValueError):
+                self._chores.remove(chore)
         return result
+
+    def leave(self, chore: str) -> None:
+        """Have something done that may be done twice, late or never: a command that prints nothing."""
+        self._chores.append(chore)
+
+    def finish_chores(self, *, timeout_s: float) -> None:
+        """Do what was left; raises DeviceError kinds."""
+        if self._chores:
+            self.shell(":", timeout_s=timeout_s, what="tidying up")
 
     def must(self, command: str, *, timeout_s: float = 30.0, what: str) -> str:
         """Run a command that has to succeed and return its output; raises DeviceCommandError with its reason."""

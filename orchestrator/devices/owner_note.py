@@ -23,6 +23,8 @@ from orchestrator.errors import DeviceBusyError
 
 _FILE: Final = "owner"
 _RENEWALS: Final = "owner.beats"
+#: Between how the phone stands and what was asked for beside.
+_THEN: Final = "--then"
 #: Programs that heat a phone and are nobody's stray of ours; app processes are stopped by their package instead.
 _PROGRAMS: Final = "benchmark_model benchmark_model_plus_flex benchmark_litert_model"
 #: Less than that, and a run's output may not fit.
@@ -49,6 +51,8 @@ class Standing:
     strays: tuple[str, ...]
     #: None when df can't be read.
     free_bytes: int | None
+    #: What the script that was to be run then printed; None when it wasn't run.
+    then: str | None = None
 
 
 class OwnerNote:
@@ -60,29 +64,29 @@ class OwnerNote:
         seed = f"{self._host}\n{os.getuid()}\n{home.absolute()}"
         self.token = hashlib.sha256(seed.encode()).hexdigest()[:16]
 
-    def claim_command(self, folder: str, *, hold_s: float, take: bool = False) -> str:
+    def claim_command(self, folder: str, *, hold_s: float, take: bool = False, then: str = "") -> str:
         """Return the script that takes or renews the phone unless another holds it, and tells how it stands.
 
-        ``take``: whoever holds it, it is ours then.
+        ``take``: whoever holds it, it is ours then. ``then``: a script that is run after that if it is ours.
         """
         words = json.dumps({"host": self._host, "pid": os.getpid(), "life": own_life(), "hold_s": round(hold_s)})
         return (
-            f"mkdir -p {quote(folder)}; cd {quote(folder)} || exit 1\n"
+            f"[ -d {quote(folder)} ] || mkdir -p {quote(folder)}; cd {quote(folder)} || exit 1\n"
             # A folder is made by one alone; one that a crash left behind is waited for, not obeyed.
             "i=0; while ! mkdir owner.lock 2>/dev/null && [ $i -lt 15 ]; do i=$((i+1)); sleep 0.1 || sleep 1; done\n"
-            "read up rest </proc/uptime; up=${up%.*}; boot=$(cat /proc/sys/kernel/random/boot_id)\n"
+            "read up rest </proc/uptime; up=${up%.*}; boot=; read boot </proc/sys/kernel/random/boot_id; ours=\n"
             f"t=; b=; u=0; w=; {'' if take else '[ -f owner ] && read t b u w <owner'}\n"
             f"[ ! -f {_RENEWALS} ] || while read x y z; do "
             f'[ "$x$y" != "$t$b" ] || [ -z "$z" ] || u=$z; done <{_RENEWALS}\n'
             f'if [ -n "$t" ] && [ "$t" != {self.token} ] && [ "$b" = "$boot" ] && [ "$u" -gt "$up" ]; then\n'
             ' echo "held $((u-up)) $u $w"\n'
             f"else echo {self.token} $boot $((up+{max(1, round(hold_s))})) {quote(words)} >owner.tmp && "
-            f"mv owner.tmp owner && rm -f {_RENEWALS} && echo written; fi\n"
+            f"mv owner.tmp owner && {{ [ ! -f {_RENEWALS} ] || rm -f {_RENEWALS}; }} && echo written && ours=1; fi\n"
             "rmdir owner.lock\n"
             'echo "serial $(getprop ro.serialno)"; echo "boot $boot"\n'
-            f'for n in {_PROGRAMS}; do p=$(pidof $n) && echo "stray $n $p"; done\n'
+            f'! pidof {_PROGRAMS} >/dev/null || for n in {_PROGRAMS}; do p=$(pidof $n) && echo "stray $n $p"; done\n'
             'echo "free $(df -k . | tail -n 1)"\n'
-        )
+        ) + (f'[ -n "$ours" ] || exit 0\necho {_THEN}\n{then}' if then else "")
 
     def renewal_command(self, folder: str, *, boot_id: str, hold_s: float) -> str:
         """Return what is put in front of a command: our note holds on, or the command isn't run as we have lost it.
@@ -113,7 +117,8 @@ def parse_standing(text: str) -> Standing:
     found: dict[str, str] = {}
     strays: list[str] = []
     is_written = False
-    for line in text.replace("\r\n", "\n").splitlines():
+    text, ran, then = text.replace("\r\n", "\n").partition(f"\n{_THEN}\n")
+    for line in text.splitlines():
         word, _, rest = line.partition(" ")
         if word == "written":
             is_written = True
@@ -133,6 +138,7 @@ def parse_standing(text: str) -> Standing:
         holder_is_dead=is_dead(_life(words)),
         strays=tuple(strays),
         free_bytes=_free_bytes(found.get("free", "")),
+        then=then if ran else None,
     )
 
 

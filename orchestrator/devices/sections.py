@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from functools import cache
 
 
 class SectionScript:
@@ -11,7 +12,7 @@ class SectionScript:
 
     def __init__(self, commands: Mapping[str, str]) -> None:
         """Put the commands together; each one's errors are dropped: what isn't there is an empty section."""
-        self._mark = f"--{secrets.token_hex(8)}:"
+        self._mark = _mark()
         # The mark begins a line even when the output before it didn't end its own.
         self.text = "".join(
             f"echo; echo {self._mark}{name}\n{{ {command}\n}} 2>/dev/null </dev/null\n"
@@ -25,3 +26,9 @@ class SectionScript:
             name, _, body = part.partition("\n")
             sections[name] = body
         return sections
+
+
+@cache
+def _mark() -> str:
+    """Return the mark of this process: the same scripts stay the same texts."""
+    return f"--{secrets.token_hex(8)}:"

@@ -23,7 +23,7 @@ _HEAD: Final = struct.Struct("<BI")
 _LONGEST_PACKET_BYTES: Final = 64 << 20
 _STDIN_PACKET_BYTES: Final = 1 << 16
 #: How often a wait looks whether it was cancelled.
-_CANCEL_LOOK_S: Final = 0.05
+_CANCEL_LOOK_S: Final = 0.2
 
 
 def quote(text: str) -> str:
