@@ -4,10 +4,14 @@ The bound is the busiest phone's own measuring time: what its programs say that 
 Beside it the same runs by hand: the files are there already, and a loop of ``adb shell`` for each phone, all at once,
 through the same server to the same phones. It doesn't look at temperatures, verify, judge, store or report.
 
-What a command costs once (start, opening phones, the report) is found by a plan of one round, and told apart: the last
-column is what each further invocation costs, and by how much a night of many rounds is longer than its bound.
+What a command costs once (start, opening phones, the report) is found by a plan of one round, and told apart: "further"
+is by how much a night of many rounds is longer than its bound, and what each further invocation costs.
 
-    python benchmarks/farm.py [--invocations 10] [--seconds 2] [PHONES...]
+Processor time is told apart by who spends it: benchfarm's own process (by hand: the loops and their adb clients), the
+adb server, and the lab, whose interpreter of shell scripts stands in for phones that have cores of their own. Where the
+three together keep this computer's cores busy, the wall time says how fast the lab is, not how fast benchfarm is.
+
+    python benchmarks/farm.py [--invocations 5] [--seconds 2] [PHONES...]
 """
 
 from __future__ import annotations
@@ -44,15 +48,56 @@ class Night:
     wall_s: float
     bound_s: float
     cpu_s: float
+    server_s: float
+    lab_s: float
     peak_mb: float
     runs: int
 
     def __str__(self) -> str:
+        busy = (self.cpu_s + self.server_s + self.lab_s) / self.wall_s / (os.cpu_count() or 1)
         return (
             f"{self.runs:5d} runs  bound {self.bound_s:6.1f} s  wall {self.wall_s:6.1f} s = "
-            f"{self.wall_s / self.bound_s:.3f} of it  {1000 * self.cpu_s / self.runs:5.0f} ms of processor each  "
-            f"{self.peak_mb:5.0f} MB"
+            f"{self.wall_s / self.bound_s:.3f} of it  {self.peak_mb:4.0f} MB  cores {100 * busy:3.0f} % busy  "
+            f"each: {self._each_ms(self.cpu_s)}, server {self._each_ms(self.server_s)}, lab {self._each_ms(self.lab_s)}"
         )
+
+    def _each_ms(self, spent_s: float) -> str:
+        return f"{1000 * spent_s / self.runs:.0f} ms"
+
+    def beyond(self, once: Night) -> str:
+        """Return what this night's rounds cost beyond the one of another."""
+        ratio = (self.wall_s - once.wall_s) / (self.bound_s - once.bound_s)
+        runs = self.runs - once.runs
+        own, server, lab = (
+            1000 * (mine - others) / runs
+            for mine, others in (
+                (self.cpu_s, once.cpu_s),
+                (self.server_s, once.server_s),
+                (self.lab_s, once.lab_s),
+            )
+        )
+        return f"{ratio:.3f} of the bound; each: benchfarm {own:.0f} ms, server {server:.0f} ms, lab {lab:.0f} ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """The processes that work beside the command that is measured."""
+
+    server_pid: int
+    lab_pid: int
+
+    def spent_s(self) -> tuple[float, float]:
+        """Return the processor time of the adb server and of the lab since their start."""
+        return processor_s(self.server_pid), processor_s(self.lab_pid)
+
+
+def processor_s(pid: int) -> float:
+    """Return a process's processor time, 0 where the system doesn't tell (no Linux)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measured(command: Sequence[object], out: Path, env: Mapping[str, str]) -> tuple[float, float, float]:
@@ -76,10 +121,14 @@ def spent_s(report: Mapping[str, object]) -> float:
     return total_us / 1e6
 
 
-def by_benchfarm(work: Path, env: Mapping[str, str], plan: Path) -> tuple[Night, list[dict[str, object]]]:
+def by_benchfarm(
+    work: Path, env: Mapping[str, str], plan: Path, beside: Beside
+) -> tuple[Night, list[dict[str, object]]]:
     """Run a plan, and return how it went, with its runs."""
     out = work / "result.json"
+    before_s = beside.spent_s()
     wall_s, cpu_s, peak_mb = measured([BENCHFARM, "run", plan, "--json"], out, env)
+    server_s, lab_s = (after - before for before, after in zip(before_s, beside.spent_s(), strict=True))
     result = json.loads(out.read_text("utf-8"))
     runs = result["runs"]
     busy: dict[str, float] = defaultdict(float)
@@ -88,11 +137,25 @@ def by_benchfarm(work: Path, env: Mapping[str, str], plan: Path) -> tuple[Night,
             busy[run["case"]["serial"]] += spent_s(run["report"])
     if result["left"] or any(run["outcome"] != "completed" for run in runs):
         print(f"  not whole: {result['left']} left, lost {result['lost']}")
-    return Night(wall_s=wall_s, bound_s=max(busy.values()), cpu_s=cpu_s, peak_mb=peak_mb, runs=len(runs)), runs
+    night = Night(
+        wall_s=wall_s,
+        bound_s=max(busy.values()),
+        cpu_s=cpu_s,
+        server_s=server_s,
+        lab_s=lab_s,
+        peak_mb=peak_mb,
+        runs=len(runs),
+    )
+    return night, runs
 
 
 def by_hand(
-    work: Path, env: Mapping[str, str], adb: str, addresses: Mapping[str, str], runs: Sequence[dict[str, object]]
+    work: Path,
+    env: Mapping[str, str],
+    adb: str,
+    addresses: Mapping[str, str],
+    runs: Sequence[dict[str, object]],
+    beside: Beside,
 ) -> Night:
     """Run the same commands with a loop of ``adb shell`` for each phone."""
     folder = work / "by-hand"
@@ -106,9 +169,19 @@ def by_hand(
     for serial, lines in scripts.items():
         (folder / f"{serial}.sh").write_text("\n".join(lines) + "\n")
     everything = " ".join(f"sh {shlex.quote(str(folder / f'{serial}.sh'))} &" for serial in scripts) + " wait"
+    before_s = beside.spent_s()
     wall_s, cpu_s, peak_mb = measured(["sh", "-c", everything], work / "out.txt", env)
+    server_s, lab_s = (after - before for before, after in zip(before_s, beside.spent_s(), strict=True))
     busy = {serial: sum(map(told_s, folder.glob(f"{serial}.*.txt"))) for serial in scripts}
-    return Night(wall_s=wall_s, bound_s=max(busy.values()), cpu_s=cpu_s, peak_mb=peak_mb, runs=len(runs))
+    return Night(
+        wall_s=wall_s,
+        bound_s=max(busy.values()),
+        cpu_s=cpu_s,
+        server_s=server_s,
+        lab_s=lab_s,
+        peak_mb=peak_mb,
+        runs=len(runs),
+    )
 
 
 def told_s(log: Path) -> float:
@@ -145,16 +218,20 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
             binary = json.loads(benchfarm("adb", "status", "--json"))["binary"]
             adb = f"{shlex.quote(binary)} -P {server['address'].rpartition(':')[2]}"
             addresses = {p["serial"]: p["address"] for p in json.loads(benchfarm("lab", "list", "--json"))["phones"]}
+            state = work / "home" / "state" / "lab"
+            beside = Beside(
+                server_pid=json.loads((state / "adb-server-tcp.json").read_text())["pid"],
+                lab_pid=json.loads((state / "lab.json").read_text())["pid"],
+            )
             load = os.getloadavg()[0]
             # The first makes the programs and sends the files.
-            by_benchfarm(work, env, plan(1))
-            once, _ = by_benchfarm(work, env, plan(1))
-            farm, runs = by_benchfarm(work, env, plan(invocations))
+            by_benchfarm(work, env, plan(1), beside)
+            once, _ = by_benchfarm(work, env, plan(1), beside)
+            farm, runs = by_benchfarm(work, env, plan(invocations), beside)
             print(f"{phones:4d} phones, load {load:.1f} before, {os.getloadavg()[0]:.1f} after", flush=True)
-            ratio = (farm.wall_s - once.wall_s) / (farm.bound_s - once.bound_s)
-            each_ms = 1000 * (farm.cpu_s - once.cpu_s) / (farm.runs - once.runs)
-            print(f"  benchfarm      {farm}  further: {ratio:.3f} of the bound, {each_ms:.0f} ms each", flush=True)
-            print(f"  adb shell loop {by_hand(work, env, adb, addresses, runs)}", flush=True)
+            print(f"  benchfarm      {farm}", flush=True)
+            print(f"         further {farm.beyond(once)}", flush=True)
+            print(f"  adb shell loop {by_hand(work, env, adb, addresses, runs, beside)}", flush=True)
         finally:
             benchfarm("lab", "down")
 
@@ -163,7 +240,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("phones", nargs="*", type=int, default=[1, 5, 20, 100])
-    parser.add_argument("--invocations", type=int, default=10)
+    parser.add_argument("--invocations", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
     for phones in options.phones:
