@@ -148,9 +148,7 @@ def expand(
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
         skipped += _without_pass(unique, queues[facts.serial])
     shards = equal_phones(devices) if plan.sharding is Sharding.EQUAL_PHONES else ()
-    return Expansion(
-        invocations=share_out(queues, shards), skipped=tuple(dict.fromkeys(skipped)), shards=shards
-    )
+    return Expansion(invocations=share_out(queues, shards), skipped=tuple(dict.fromkeys(skipped)), shards=shards)
 
 
 def _without_pass(cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) -> list[SkippedCase]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from orchestrator.records.night import ImportanceRule, Window
 from orchestrator.records.identity import Serial
+from orchestrator.records.night import ImportanceRule, Window
 from orchestrator.records.search import SearchRule
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 
