@@ -25,7 +25,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.planning import NoBuild, tools_for
-from orchestrator.planning.selection import Choice, choose, misfit
+from orchestrator.planning.selection import Choice, choose
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import DeviceSelection, Plan, PushLimits
@@ -441,9 +441,6 @@ class Farm:
         advice = f"look at it, then 'benchfarm device release {item.seen.serial}'"
         seen = replace(item.seen, usable=False, reason=f"in quarantine: {reason}", advice=advice)
         return replace(item, seen=seen)
-
-    def _fits(self, facts: DeviceFacts, selection: DeviceSelection) -> bool:
-        return not misfit(selection, facts, self.inventory.get(facts.serial))
 
     def open_phone(self, attached: Attached) -> tuple[Device, DeviceFacts]:
         """Open one phone and probe its facts; raises DeviceError kinds."""
