@@ -39,9 +39,12 @@ class Home:
         command = [Path(sys.executable).with_name("benchfarm"), *map(str, words), "--json"]
         done = subprocess.run(command, env=self._environ, capture_output=True, text=True, check=False)
         try:
-            return json.loads(done.stdout)
+            told = json.loads(done.stdout)
         except ValueError:
             raise SystemExit(f"{' '.join(map(str, words))}: {done.stderr[-2000:]}") from None
+        if isinstance(told, dict) and "error" in told:
+            raise SystemExit(f"{' '.join(map(str, words))}: {told['error']['message']}")
+        return told
 
 
 def is_right(trial: dict[str, Any], which: str) -> tuple[bool, bool | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -46,8 +47,9 @@ def advise(settings: Settings, request: AdviseRequest) -> CommandResult:
         advice = replace(advice, lines=tuple(item for item in advice.lines if item.rule == "fleet"))
     notes = []
     if request.allow_list is not None:
-        write_file(request.allow_list, allow_list(data, need_parity=request.need_parity) + "\n")
-        notes.append(f"allow-list: {request.allow_list}")
+        listed = allow_list(data, need_parity=request.need_parity)
+        write_file(request.allow_list, listed + "\n")
+        notes.append(_about_list(request.allow_list, listed))
     text = _rendered(advice, request.form)
     if request.out is not None:
         write_file(request.out, text + "\n")
@@ -60,6 +62,19 @@ def advise(settings: Settings, request: AdviseRequest) -> CommandResult:
             "allow_list": request.allow_list,
         },
     )
+
+
+def _about_list(path: Path, listed: str) -> str:
+    """Return what a written list is good for."""
+    document = json.loads(listed)
+    count = len(document["models"])
+    text = f"allow-list: {path}, {count} {'model' if count == 1 else 'models'}"
+    if not count:
+        text += ": no configuration may be used yet"
+    unseen = sum(entry["parity"] is None for model in document["models"].values() for entry in model["devices"])
+    if unseen:
+        text += f"; the outputs of {unseen} of its configurations were not compared (--need-parity leaves them out)"
+    return text + ("; made from virtual phones, no app should use it" if document["is_virtual"] else "")
 
 
 def _rendered(advice: AdviceReport, form: str) -> str:

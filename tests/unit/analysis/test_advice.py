@@ -171,7 +171,16 @@ def test_a_report_gives_advice_and_a_list_for_apps():
     assert {line.rule for line in advice.lines} >= {"best", "fleet"}
     assert "one choice for all: xnnpack" in format_text(advice)
     assert format_markdown(advice).count("\n|") > len(advice.lines)
-    (model,) = json.loads(allow_list(data))["models"].values()
+    document = json.loads(allow_list(data))
+    # What apps read: another name or meaning of a key needs another version (docs/advice.md).
+    assert list(document) == ["format", "version", "campaigns", "is_virtual", "models"]
+    assert (document["format"], document["version"]) == ("benchfarm-allow-list", 1)
+    (model,) = document["models"].values()
+    assert list(model) == ["name", "default", "devices"]
+    assert list(model["default"]) == ["delegate", "threads", "flags", "worst_regret"]
+    assert set(model["devices"][0]) == {
+        "match", "is_virtual", "configuration", "latency_us", "interval_us", "parity", "tied", "runs",
+    }  # fmt: skip
     assert model["default"]["delegate"] == "xnnpack"
     assert [entry["configuration"]["delegate"] for entry in model["devices"]] == ["xnnpack", "xnnpack"]
     assert json.loads(allow_list(data, need_parity=True))["models"] == {}
