@@ -14,7 +14,7 @@ from orchestrator.records.activity import Activity
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.flag import FlagFault
-from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points
+from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points, RunMark
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.night import RecentRun
 from orchestrator.records.parity import ParityBasis, PlacedInput
@@ -472,6 +472,14 @@ class Store(Protocol):
 
     def points(self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()) -> Points:
         """Return the figures of timing invocations of campaigns begun since then, of some series or of all."""
+        ...
+
+    def marks(self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()) -> Sequence[RunMark]:
+        """Return what the figures don't show, oldest campaign first.
+
+        Timing runs without a figure that counts, and the runs that compared outputs of those series in which one didn't
+        agree.
+        """
         ...
 
     def series(self, series_keys: Sequence[SeriesKey] = ()) -> Mapping[SeriesKey, Case]:

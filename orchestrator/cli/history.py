@@ -18,6 +18,7 @@ from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.engine.history import (
     SELECTION_WORDS,
     FoundChange,
+    FoundOutputs,
     Question,
     Regressions,
     describe_series,
@@ -31,7 +32,7 @@ from orchestrator.records.history import Annotation, ConfirmationStatus
 _FORMS: Final = ("text", "markdown", "csv", "json")
 _CSV_COLUMNS: Final = (
     "group", "series_key", "serial", "phone", "model", "configuration", "night", "earliest", "latest", "ratio", "low",
-    "high", "confidence", "before_us", "after_us", "status", "expected", "causes",
+    "high", "confidence", "before_us", "after_us", "status", "expected", "causes", "outputs",
 )  # fmt: skip
 #: What the exit code tells -> the states of a slowdown that it is told of.
 _FAIL_ON: Final[Mapping[str, frozenset[ConfirmationStatus]]] = {
@@ -83,7 +84,11 @@ def regressions(settings: Settings, request: RegressionsRequest) -> CommandResul
 
             confirm_changes(farm, found.changes)
             found = find_regressions(farm.store, question)
-    fails = any(_is_failure(change, request.fail_on) for change in found.changes)
+    fails = any(_is_failure(change, request.fail_on) for change in found.changes) or any(
+        # A comparison with the reference is its own proof.
+        item.change.is_worse and not item.expected and _FAIL_ON[request.fail_on]
+        for item in found.outputs
+    )
     text = _RENDERERS[request.form](found)
     if request.out is not None:
         write_file(request.out, text.encode())
@@ -184,7 +189,23 @@ def _line(change: FoundChange) -> str:
 
 def _heading(found: Regressions) -> str:
     asked = f"since {found.since}" if found.since else "new in the last 14 nights"
-    return f"{len(found.changes)} changes {asked}, in {found.series} series over {found.nights} nights"
+    worse = sum(item.change.is_worse for item in found.outputs)
+    outputs = f"; the outputs of {worse} turned wrong or drifted" if worse else ""
+    return f"{len(found.changes)} changes {asked}, in {found.series} series over {found.nights} nights{outputs}"
+
+
+def _outputs_text(item: FoundOutputs) -> str:
+    return f"{item.change.before or 'not compared before'} -> {item.change.after}"
+
+
+def _outputs_line(item: FoundOutputs) -> str:
+    virtual = " [virtual]" if item.is_virtual else ""
+    before = f", last compared {item.change.last_before}" if item.change.last_before else ""
+    expected = f"; expected: {item.expected}" if item.expected else ""
+    return one_line(
+        f"{item.change.series_key[:12]}  {item.case.model_name} on {item.phone} ({item.case.serial}), "
+        f"{item.case.configuration}: outputs {_outputs_text(item)} since {item.change.night}{before}{expected}{virtual}"
+    )
 
 
 def _as_text(found: Regressions) -> str:
@@ -193,6 +214,8 @@ def _as_text(found: Regressions) -> str:
         lines += ["", one_line(group.sentence)]
         for change in group.members:
             lines += [f"  {_line(change)}", f"    {_causes(change)}"]
+    if found.outputs:
+        lines += ["", "outputs against the reference", *(f"  {_outputs_line(item)}" for item in found.outputs)]
     return "\n".join(lines)
 
 
@@ -207,6 +230,13 @@ def _as_markdown(found: Regressions) -> str:
             status = _STATUS[change.status] + (f"; expected: {change.expected}" if change.expected else "")
             cells = (name, size, f"{change.night}", status, _causes(change))
             lines.append(f"| {' | '.join(_escaped(cell) for cell in cells)} |")
+    if found.outputs:
+        lines += ["", "### Outputs against the reference", "", "| series | outputs | since | expected |"]
+        lines.append("|---|---|---|---|")
+    for item in found.outputs:
+        name = f"{item.case.model_name}, {item.phone}, {item.case.configuration}"
+        told = (name, _outputs_text(item), f"{item.change.night}", item.expected)
+        lines.append(f"| {' | '.join(_escaped(cell) for cell in told)} |")
     return "\n".join(lines)
 
 
@@ -225,9 +255,23 @@ def _as_csv(found: Regressions) -> str:
                 number, item.series_key, item.case.serial, item.phone, item.case.model_name, item.case.configuration,
                 item.night, item.earliest, item.latest, f"{item.ratio:.5f}", f"{item.low:.5f}", f"{item.high:.5f}",
                 f"{item.confidence:.5f}", item.before_us, item.after_us, item.status.value, item.expected,
-                _causes(item),
+                _causes(item), "",
             )  # fmt: skip
             writer.writerow([_cell(value) for value in row])
+    for other in found.outputs:
+        known: dict[str, object] = {
+            "series_key": other.change.series_key,
+            "serial": other.case.serial,
+            "phone": other.phone,
+            "model": other.case.model_name,
+            "configuration": other.case.configuration,
+            "night": other.change.night,
+            "earliest": other.change.last_before or other.change.night,
+            "latest": other.change.night,
+            "expected": other.expected,
+            "outputs": _outputs_text(other),
+        }
+        writer.writerow([_cell(known.get(name, "")) for name in _CSV_COLUMNS])
     return written.getvalue().rstrip("\n")
 
 
@@ -254,6 +298,18 @@ def _data(found: Regressions) -> dict[str, object]:
                 "changes": [{**asdict(change), "configuration": change.case.configuration} for change in group.members],
             }
             for group in found.groups
+        ],
+        "outputs": [
+            {
+                **asdict(item.change),
+                "is_worse": item.change.is_worse,
+                "case": asdict(item.case),
+                "configuration": item.case.configuration,
+                "phone": item.phone,
+                "is_virtual": item.is_virtual,
+                "expected": item.expected,
+            }
+            for item in found.outputs
         ],
     }
 

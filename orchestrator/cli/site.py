@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, time
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -34,8 +34,9 @@ from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.history import Annotation, DeviceSighting, Points
+from orchestrator.records.history import Annotation, DeviceSighting, Points, RunMark
 from orchestrator.records.identity import CampaignId, Serial, SeriesKey
+from orchestrator.records.run import Outcome
 from orchestrator.records.workload import Pass
 from orchestrator.report.site import (
     SILENT_NIGHTS,
@@ -168,7 +169,9 @@ def gather(
         since=since,
         table=table,
         details=details,
-        series=tuple(sorted(_series(store, table, details.is_trusted, found), key=lambda row: (-row.badness, row.key))),
+        series=tuple(
+            sorted(_series(store, table, details.is_trusted, found, only), key=lambda row: (-row.badness, row.key))
+        ),
         groups=_groups(found),
         campaigns=tuple(
             SiteCampaign(
@@ -190,7 +193,11 @@ def gather(
 
 
 def _series(
-    store: Store, table: NightTable, trusted: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], found: Regressions | None
+    store: Store,
+    table: NightTable,
+    trusted: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+    found: Regressions | None,
+    only: Collection[CampaignId],
 ) -> Iterator[SiteSeries]:
     cases = store.series()
     devices = store.devices()
@@ -202,6 +209,11 @@ def _series(
     for change in found.changes if found is not None else ():
         changes[change.series_key].append(_change(change))
     last = [int(np.flatnonzero(np.isfinite(row))[-1]) for row in table.latency_us]
+    mishaps = _mishaps(store, table, only)
+    outputs: dict[SeriesKey, list[SiteEvent]] = defaultdict(list)
+    for item in found.outputs if found is not None else ():
+        text = f"outputs {item.change.before or 'not compared before'} → {item.change.after}"
+        outputs[item.change.series_key].append(SiteEvent(night=item.change.night, kind="outputs", text=text))
     grades = _grades(store, table, last)
     for place, key in enumerate(table.series):
         sketch = table.sketches[place]
@@ -209,6 +221,8 @@ def _series(
             *_notes(annotations, key, words.get(key, {})),
             *updates.get(sketch.serial, ()),
             *_contents(table, place, builds),
+            *mishaps.get(key, ()),
+            *outputs[key],
         ]
         yield SiteSeries(
             key=key,
@@ -309,6 +323,34 @@ def _contents(table: NightTable, place: int, builds: Mapping[str, str]) -> Itera
         if old.files != new.files:
             names = sorted({name for name, _ in {*old.files} ^ {*new.files}})
             yield SiteEvent(night=night, kind="files", text=", ".join(names))
+
+
+def _mishaps(store: Store, table: NightTable, only: Collection[CampaignId]) -> dict[SeriesKey, list[SiteEvent]]:
+    """Return of each series the nights that it has no figure of, with what became of their runs."""
+    if not table.nights:
+        return {}
+    place_of_night = {night: place for place, night in enumerate(table.nights)}
+    row_of = {key: row for row, key in enumerate(table.series)}
+    codes: dict[tuple[SeriesKey, date], Counter[str]] = defaultdict(Counter)
+    for mark in store.marks(since=datetime.combine(table.nights[0], time()).astimezone()):
+        night, row = night_of(mark.created_at), row_of.get(mark.series_key)
+        place = place_of_night.get(night)
+        if mark.run_pass is not Pass.TIMING or mark.campaign_id not in only or row is None or place is None:
+            continue
+        if not np.isfinite(table.latency_us[row][place]):
+            codes[mark.series_key, night][_what_became(mark)] += 1
+    events: dict[SeriesKey, list[SiteEvent]] = defaultdict(list)
+    for (key, night), counts in codes.items():
+        text = ", ".join(code if count == 1 else f"{code} ({count} times)" for code, count in counts.most_common())
+        events[key].append(SiteEvent(night=night, kind="no figure", text=text))
+    return events
+
+
+def _what_became(mark: RunMark) -> str:
+    """Return the code that says why a run has no figure."""
+    if mark.outcome is Outcome.COMPLETED:
+        return f"rejected: {', '.join(mark.findings) or mark.reason_code or 'its findings say why'}"
+    return ": ".join(dict.fromkeys(word for word in (mark.outcome.value, mark.reason_code) if word))
 
 
 def _grades(store: Store, table: NightTable, last: Sequence[int]) -> dict[SeriesKey, str]:

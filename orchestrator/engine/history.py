@@ -12,6 +12,7 @@ import numpy as np
 
 from orchestrator.analysis.attribution import Cause, group_changes
 from orchestrator.analysis.changepoint import LEAST_CHANGE, RECENT_NIGHTS, WINDOW_NIGHTS, Change, Preset, changes
+from orchestrator.analysis.outputs import OutputsChange, outputs_changes
 from orchestrator.analysis.series import NightTable, night_of, night_table
 from orchestrator.engine.causes import causes_of, sides_of
 from orchestrator.errors import UsageError
@@ -72,6 +73,19 @@ class ChangeGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOutputs:
+    """A series whose outputs turned wrong or right, as comparisons with the reference say."""
+
+    change: OutputsChange
+    case: Case
+    #: The device as people know it.
+    phone: str
+    is_virtual: bool
+    #: What somebody wrote who expected it; empty for an unexpected one.
+    expected: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Regressions:
     """All changes since a night."""
 
@@ -79,6 +93,8 @@ class Regressions:
     nights: int
     series: int
     groups: tuple[ChangeGroup, ...]
+    #: Worse ones first.
+    outputs: tuple[FoundOutputs, ...] = ()
 
     @property
     def changes(self) -> tuple[FoundChange, ...]:
@@ -123,8 +139,71 @@ def find_regressions(store: Store, question: Question) -> Regressions:
         _told(change, table, cases, attributes, item, confirmations, annotations)
         for change, item in zip(found, causes, strict=True)
     ]
-    groups = _grouped(told, found, table, attributes)
-    return Regressions(since=question.since, nights=len(table.nights), series=len(table.series), groups=groups)
+    return Regressions(
+        since=question.since,
+        nights=len(table.nights),
+        series=len(table.series),
+        groups=_grouped(told, found, table, attributes),
+        outputs=_outputs(store, question, wanted or (), attributes, annotations),
+    )
+
+
+def _outputs(
+    store: Store,
+    question: Question,
+    wanted: Sequence[SeriesKey],
+    attributes: Mapping[SeriesKey, Mapping[str, str]],
+    annotations: Sequence[Annotation],
+) -> tuple[FoundOutputs, ...]:
+    """Return the changes of outputs that a question asks for: since a night, or each series' newest if it is news."""
+    nights = sorted({night_of(item.created_at) for item in store.campaigns() if item.terms.pairing is None})
+    if not nights:
+        return ()
+    first = question.since or nights[-RECENT_NIGHTS:][0]
+    paired = {item.campaign_id for item in store.campaigns() if item.terms.pairing is not None}
+    marks = [mark for mark in store.marks(series_keys=wanted) if mark.campaign_id not in paired]
+    changes_of: dict[SeriesKey, list[OutputsChange]] = {}
+    for change in outputs_changes(marks):
+        changes_of.setdefault(change.series_key, []).append(change)
+    asked = [
+        change
+        for of_series in changes_of.values()
+        for change in (of_series if question.since is not None else of_series[-1:])
+        if change.night >= first
+    ]
+    cases = store.series([change.series_key for change in asked]) if asked else {}
+    devices = store.devices()
+    found = []
+    for change in asked:
+        case = cases[change.series_key]
+        words = attributes[change.series_key]
+        facts = devices.get(case.serial)
+        expected = _expected(annotations, change.series_key, words, change.last_before or change.night, change.night)
+        found.append(
+            FoundOutputs(
+                change=change,
+                case=case,
+                phone=words.get("phone", str(case.serial)),
+                is_virtual=facts is not None and facts.is_virtual,
+                expected=expected,
+            )
+        )
+    return tuple(sorted(found, key=lambda item: (not item.change.is_worse, item.change.night, item.case.model_name)))
+
+
+def _expected(
+    annotations: Sequence[Annotation], key: SeriesKey, words: Mapping[str, str], earliest: date, latest: date
+) -> str:
+    """Return what somebody wrote who expected a change of these nights, a night more on each side; else nothing."""
+    day = timedelta(days=1)
+    return next(
+        (
+            item.text
+            for item in annotations
+            if earliest - day <= item.night <= latest + day and fits(item.selection, key, words)
+        ),
+        "",
+    )
 
 
 def read_nights(store: Store, *, since: date | None, series_keys: Sequence[SeriesKey] = ()) -> NightTable:
@@ -217,15 +296,7 @@ def _told(
     row = table.latency_us[change.series]
     before, after = sides_of(change, table)
     confirmation = confirmations.get((key, night))
-    expected = next(
-        (
-            item.text
-            for item in annotations
-            if earliest - timedelta(days=1) <= item.night <= latest + timedelta(days=1)
-            and fits(item.selection, key, attributes[key])
-        ),
-        "",
-    )
+    expected = _expected(annotations, key, attributes[key], earliest, latest)
     return FoundChange(
         series_key=key,
         case=cases[key],

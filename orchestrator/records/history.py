@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
+from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import Pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,23 @@ class Points:
     latency_us: array[float]
     #: Of each point: 1 when its run is trusted, 0 when it is suspect (64-bit integers).
     trusted: array[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMark:
+    """A run that is no figure of its series and that the history tells: one that failed, or that compared outputs."""
+
+    series_key: SeriesKey
+    campaign_id: CampaignId
+    #: When its campaign was begun.
+    created_at: datetime
+    #: Timing for one without a figure that counts, or parity.
+    run_pass: Pass
+    outcome: Outcome
+    quality: Quality
+    reason_code: str
+    #: Codes, in their order.
+    findings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

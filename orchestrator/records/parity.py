@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -110,3 +111,12 @@ class Parity:
     reference: str = ""
     #: ``seed 20`` or ``given``.
     inputs: str = ""
+
+
+#: What a comparison's finding says of the outputs; a comparison without any of them and the next two agreed.
+OUTPUT_FINDINGS: Final[Mapping[str, ParityVerdict]] = {
+    "wrong-outputs": ParityVerdict.WRONG,
+    "outputs-drift": ParityVerdict.DRIFT,
+}
+#: Findings of comparisons that prove nothing.
+NO_EVIDENCE: Final = frozenset({"parity-degenerate", "outputs-unreadable"})

@@ -19,10 +19,12 @@ from orchestrator.records.history import (
     Contents,
     DeviceSighting,
     Points,
+    RunMark,
     SeriesSketch,
 )
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.night import RecentRun
+from orchestrator.records.parity import OUTPUT_FINDINGS
 from orchestrator.records.retention import Pruned, is_pruned, stand_in
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality, QualityVerdict
@@ -259,6 +261,37 @@ class MemoryStore:
             latency_us=latency_us,
             trusted=trusted,
         )
+
+    def marks(self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()) -> Sequence[RunMark]:
+        """Return timing runs without a figure that counts, and comparisons of outputs where one didn't agree."""
+        with self._locked():
+            begun = {item.campaign_id: item.created_at for item in self._campaigns.values()}
+            runs = list(self._runs.values())
+        doubted = {
+            run.case.series_key
+            for run in runs
+            if run.run_pass is Pass.PARITY and any(item.code in OUTPUT_FINDINGS for item in run.verdict.findings)
+        }
+        found = [
+            RunMark(
+                series_key=run.case.series_key,
+                campaign_id=run.campaign_id,
+                created_at=begun[run.campaign_id],
+                run_pass=run.run_pass,
+                outcome=run.outcome,
+                quality=run.verdict.quality,
+                reason_code=run.reason_code,
+                findings=tuple(finding.code for finding in run.verdict.findings),
+            )
+            for run in runs
+            if (not series_keys or run.case.series_key in set(series_keys))
+            and (since is None or begun[run.campaign_id] >= since)
+            and (
+                (run.run_pass is Pass.PARITY and run.case.series_key in doubted)
+                or (run.run_pass is Pass.TIMING and (run.latency_us is None or run.verdict.quality is Quality.REJECTED))
+            )
+        ]
+        return sorted(found, key=lambda mark: mark.created_at)
 
     def series(self, series_keys: Sequence[SeriesKey] = ()) -> Mapping[SeriesKey, Case]:
         """Return the newest case of each series, of some or of all."""

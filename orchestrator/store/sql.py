@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, ScalarSelect, delete, func, li
 from orchestrator.records.activity import Activity
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points
+from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points, RunMark
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.night import RecentRun
 from orchestrator.records.retention import Pruned
@@ -26,6 +26,7 @@ from orchestrator.store import admission, history, retention, rows
 from orchestrator.store.activity import read_activity, read_reason_counts
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
+from orchestrator.store.marks import read_marks
 from orchestrator.store.packing import Pattern
 from orchestrator.store.points import read_points, read_series
 from orchestrator.store.recent import read_recent_runs
@@ -267,6 +268,11 @@ class SqlStore:
         """Return the figures of timing invocations of campaigns begun since then, of some series or of all."""
         with self._database.reading() as connection:
             return read_points(connection, since=since, series_keys=series_keys)
+
+    def marks(self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()) -> Sequence[RunMark]:
+        """Return timing runs without a figure that counts, and comparisons of outputs where one didn't agree."""
+        with self._database.reading() as connection:
+            return read_marks(connection, since=since, series_keys=series_keys)
 
     def series(self, series_keys: Sequence[SeriesKey] = ()) -> Mapping[SeriesKey, Case]:
         """Return the newest case of each series, of some or of all."""

@@ -36,7 +36,8 @@ def old_case(case: Case) -> dict:
         "delegate": case.delegate.value,
         "threads": case.threads,
         "tool": case.tool.value,
-        "document": dump_document(case),
+        # What a case knows since then stood in no document.
+        "document": dump_document(case).replace(',"shard":""', ""),
     }
 
 

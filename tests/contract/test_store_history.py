@@ -10,7 +10,7 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
 from orchestrator.records.identity import BuildSha, CampaignId, RunId
 from orchestrator.records.run import Outcome
-from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Pass
 
 TRUSTED = QualityVerdict(quality=Quality.TRUSTED)
@@ -104,6 +104,34 @@ def test_points_follow_every_change_of_a_campaign_that_ended(store: Store, sampl
             verdict=QualityVerdict(quality=quality),
         )
         assert points(store.points()) == sorted([*before, *((last, four, 78.0, trusted) for trusted in mark)])
+
+
+def test_marks_are_nights_without_figure_and_comparisons_of_series_that_did_not_agree(store: Store, samples) -> None:
+    fill(store, samples, nights=2)
+    last = CampaignId("night-1")
+
+    def keep(number: int, *codes: str, **changes) -> None:
+        found = tuple(Finding(code=code, severity=Severity.ERROR, message="", evidence="") for code in codes)
+        verdict = QualityVerdict(quality=Quality.SUSPECT if codes else Quality.TRUSTED, findings=found)
+        made = samples.run(number, campaign_id=last, run_id=RunId(f"p{number}"), run_pass=Pass.PARITY, verdict=verdict)
+        store.append_run(dataclasses.replace(made, **changes))
+
+    keep(20)
+    keep(21, "outputs-drift", "wrong-outputs")
+    keep(22, case=samples.case(threads=1))
+
+    def told(**question) -> list[tuple[str, str, tuple[str, ...]]]:
+        return sorted((mark.campaign_id, mark.run_pass, mark.findings) for mark in store.marks(**question))
+
+    without = [(f"night-{night}", "timing") for night in (0, 0, 0, 1, 1, 1)]
+    assert [mark[:2] for mark in told() if mark[1] == "timing"] == without
+    assert [mark for mark in told() if mark[1] == "parity"] == [
+        (last, "parity", ()),
+        (last, "parity", ("outputs-drift", "wrong-outputs")),
+    ]
+    since = samples.campaign().created_at + timedelta(days=1)
+    assert [mark[:2] for mark in told(since=since)] == [(last, "parity"), (last, "parity"), *without[3:]]
+    assert told(series_keys=[samples.case(threads=1).series_key]) == []
 
 
 def test_a_series_goes_on_under_another_build(store: Store, samples) -> None:

@@ -16,6 +16,7 @@ from orchestrator.records.run import Attachment, DelegateTruth, LatencySummary
 from orchestrator.records.verdict import Finding, QualityVerdict, Severity
 from orchestrator.store.column_types import key_to_bytes
 from orchestrator.store.opening import open_store
+from orchestrator.store.tables import IS_MARK
 
 
 @pytest.fixture
@@ -60,6 +61,13 @@ def test_runs_with_a_finding_are_found_in_an_index_alone(connection) -> None:
     plan = [row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
 
     assert ["USING COVERING INDEX ix_findings_code" in step for step in plan] == [True]
+
+
+def test_runs_that_are_no_figures_are_found_in_an_index_of_theirs(connection) -> None:
+    question = f"SELECT campaign_no FROM runs WHERE ({IS_MARK})"
+    plan = [row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
+
+    assert ["ix_runs_marks" in step for step in plan] == [True]
 
 
 def test_summary_columns_say_what_the_report_says(connection, samples) -> None:

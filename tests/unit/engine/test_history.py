@@ -16,7 +16,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
-from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.memory import MemoryStore
 
@@ -238,6 +238,64 @@ def test_moments_are_spans_or_dates() -> None:
     assert moment_of("2w", now=now) == moment_of("14d", now=now)
     with pytest.raises(ValueError):
         moment_of("soon", now=now)
+
+
+def compared(store, case: Case, night: int, *codes: str) -> None:
+    """Store that a series' outputs were compared with the reference on a night."""
+    run = RunRecord(
+        run_id=RunId(f"parity-{night}-{case.series_key}"),
+        campaign_id=CampaignId(f"night-{night}"),
+        case=case,
+        run_pass=Pass.PARITY,
+        invocation=0,
+        outcome=Outcome.COMPLETED,
+        reason_code="",
+        reason="",
+        is_virtual=False,
+        started_at=START,
+        duration_s=1.0,
+        command="",
+        exit_code=0,
+        attachments=(),
+        report=None,
+        verdict=QualityVerdict(
+            quality=Quality.REJECTED if codes else Quality.TRUSTED,
+            findings=tuple(Finding(code=code, severity=Severity.ERROR, message="", evidence="") for code in codes),
+        ),
+    )
+    assert store.append_run(run)
+
+
+def test_outputs_that_turned_wrong_are_told_until_they_are_right_again() -> None:
+    store = Months().fill()
+    wrong, mended, nothing = list(store.series().values())[:3]
+    for night in range(0, NIGHTS, 3):
+        compared(store, wrong, night, *(["wrong-outputs"] if night >= CHANGE else []))
+        compared(store, mended, night, *(["outputs-drift"] if 9 <= night < CHANGE else []))
+        compared(store, nothing, night, "parity-degenerate")
+
+    def told(found) -> list[tuple[str, str, str, int, bool]]:
+        return [
+            (
+                item.case.series_key,
+                str(item.change.before),
+                str(item.change.after),
+                (item.change.night - START.date()).days,
+                item.change.is_worse,
+            )
+            for item in found.outputs
+        ]
+
+    first = (wrong.series_key, "same", "wrong", CHANGE, True)
+    last = (mended.series_key, "drift", "same", CHANGE, False)
+    assert told(find_regressions(store, Question())) == [first, last]
+    assert told(find_regressions(store, Question(since=START.date()))) == [
+        (mended.series_key, "same", "drift", 9, True),
+        first,
+        last,
+    ]
+    (found,) = find_regressions(store, Question(selections=(wrong.series_key,))).outputs
+    assert (found.change.last_before, found.expected) == (found.change.night - timedelta(days=3), "")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from urllib.parse import urljoin
@@ -12,6 +13,9 @@ from history_lab import NIGHTS, fill
 
 from orchestrator.cli.site import gather
 from orchestrator.errors import UsageError
+from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.records.workload import Pass
 from orchestrator.report import site_pages
 from orchestrator.report.site import page_name
 from orchestrator.report.site_folder import MANIFEST, SiteFolder
@@ -81,6 +85,34 @@ def test_a_series_page_tells_change_cause_events_and_every_night(site):
     assert '<span class="badge">system</span> <bdi>GPU driver 1 → 2</bdi>' in html
     assert "suspect" in html
     assert "virtual</span>" not in html
+
+
+def test_a_night_without_a_figure_says_what_became_of_it_and_outputs_that_turned_wrong_are_told():
+    store = MemoryStore()
+    fill(store)
+    runs = list(store.runs())
+    night = max(run.campaign_id for run in runs)
+    case = next(run.case for run in runs if run.case.serial == "virtual-pixel-3")
+    model = next(run for run in runs if run.case.series_key == case.series_key)
+    timed_out = {"outcome": Outcome.TIMED_OUT, "reason_code": "timed-out", "report": None}
+    wrong = QualityVerdict(
+        quality=Quality.REJECTED,
+        findings=(Finding(code="wrong-outputs", severity=Severity.ERROR, message="", evidence=""),),
+    )
+    for number, changes in enumerate((timed_out, timed_out, {"run_pass": Pass.PARITY, "verdict": wrong})):
+        run = replace(model, campaign_id=night, invocation=number, run_id=f"later-{number}", **changes)
+        assert store.append_run(run)
+
+    site = gather(store, since=None)[0]
+
+    (row,) = [item for item in site.series if item.key == case.series_key]
+    events = {(event.kind, event.text) for event in row.events}
+    assert {
+        ("no figure", "timed-out (2 times)"),
+        ("outputs", "outputs not compared before → wrong"),
+    } <= events
+    html = site_pages.series_page(site, row)
+    assert '<span class="badge">no figure</span> <bdi>timed-out (2 times)</bdi>' in html
 
 
 def test_a_note_is_text_on_the_page_of_its_series(site):
