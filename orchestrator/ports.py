@@ -175,6 +175,11 @@ class Device(Protocol):
         """
         ...
 
+    @property
+    def hub(self) -> str:
+        """What it shares its way to this computer with, by a name; empty when that is nothing or isn't known."""
+        ...
+
     def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
         """Keep files for other devices off what this one shares with them, while the context lasts.
 

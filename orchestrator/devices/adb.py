@@ -238,6 +238,11 @@ class AdbDevice:
         """See Device.follow_log."""
         return follow_log(self._link, buffers=buffers)
 
+    @property
+    def hub(self) -> str:
+        """See Device.hub: that of its USB path, or as ``devices.yaml`` says."""
+        return self._link.lane.hub
+
     def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
         """See Device.measuring."""
         return self._link.lane.measuring(cancelled=cancelled)

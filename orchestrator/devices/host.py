@@ -158,6 +158,11 @@ class HostDevice:
         """Not possible; raises UsageError."""
         self._refuse(f"has no logcat ({', '.join(buffers)})")
 
+    @property
+    def hub(self) -> str:
+        """See Device.hub."""
+        return ""
+
     def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
         """See Device.measuring: it is measured when all phones are done."""
         return contextlib.nullcontext()

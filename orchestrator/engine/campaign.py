@@ -81,7 +81,7 @@ class CampaignRunner:
                 left={serial: len(work.invocations) for serial, work in works.items()},
             )
         )
-        crew = Crew(workload, [facts for _, facts in devices], self._services, arrivals, runs)
+        crew = Crew(workload, [facts for _, facts in devices], self._services, arrivals, runs, lost)
         turns = [
             (device, crew.work_of(device, facts)) for device, facts in devices if crew.has_work_for(facts.serial, works)
         ]

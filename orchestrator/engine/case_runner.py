@@ -38,7 +38,7 @@ from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE
-from orchestrator.records.workload import Case, Pass
+from orchestrator.records.workload import Case, Pass, ToolName
 from orchestrator.units import format_duration
 
 __all__ = ["CaseRunner", "Services", "Workload"]
@@ -122,6 +122,21 @@ class CaseRunner:
             between()
             for run in self._runs_of(invocation, invocations):
                 self._keep(run)
+
+    def place_ahead(self, invocations: Sequence[Invocation]) -> None:
+        """Send the files of all invocations to a device that shares its hub, before any of them is run.
+
+        In the midst of the measurements each file would wait for the hub's other devices, and they for it. What fails
+        here fails again, and is told, when it is needed. Raises InterruptedByUserError.
+        """
+        if not self._device.hub:
+            return
+        for case in {item.case.case_key: item.case for item in invocations if item.case.tool is not ToolName.APK}.values():
+            self._check_cancelled()
+            try:
+                self._placer.place(case)
+            except (DeviceError, HostStorageError):
+                return
 
     def run_one(self, invocation: Invocation, *, at_rest: bool = True) -> RunRecord:
         """Run and store one invocation; without ``at_rest`` it follows the last one directly. Raises as `run_all`."""

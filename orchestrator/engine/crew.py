@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
 from orchestrator.engine.device_queue import DeviceQueue, runs_of
@@ -31,8 +31,10 @@ class Crew:
         services: Services,
         arrivals: Arrivals | None,
         runs: Sequence[RunRecord],
+        lost: MutableMapping[Serial, str],
     ) -> None:
-        """``runs`` are the campaign's stored ones."""
+        """``runs`` are the campaign's stored ones; from ``lost`` go devices that weren't there and come."""
+        self._lost = lost
         self._workload = workload
         self._services = services
         self._arrivals = arrivals
@@ -95,6 +97,7 @@ class Crew:
             if workload is None:
                 campaign = self._take_in(arrival, known, replaced)
                 workload = workload_with(self._workload, campaign, arrival)
+                self._lost.pop(arrival.facts.serial, None)
                 whose = f" in the place of {replaced}" if replaced is not None else ""
                 self._services.observer.on_event(
                     DeviceNote(serial=arrival.facts.serial, text=f"joins the campaign{whose}")

@@ -72,6 +72,7 @@ class DeviceQueue:
             return
         if self._sentinel is not None and not self._is_over():
             self._sentinel.begin()
+        self._runner.place_ahead(work.planned)
         if self._shares is not None:
             self._run_shared(self._shares)
         # Until nothing is open: an invocation that was unfit is tried again.
