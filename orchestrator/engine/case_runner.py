@@ -131,7 +131,9 @@ class CaseRunner:
         """
         if not self._device.hub:
             return
-        for case in {item.case.case_key: item.case for item in invocations if item.case.tool is not ToolName.APK}.values():
+        # An app takes another build's place.
+        cases = {item.case.case_key: item.case for item in invocations if item.case.tool is not ToolName.APK}
+        for case in cases.values():
             self._check_cancelled()
             try:
                 self._placer.place(case)

@@ -70,9 +70,9 @@ class DeviceQueue:
         work = self.open_work()
         if not work.invocations and not (self._shares is not None and self._shares.has_work_for(self._serial)):
             return
+        self._runner.place_ahead((*work.sentinel, *work.planned))
         if self._sentinel is not None and not self._is_over():
             self._sentinel.begin()
-        self._runner.place_ahead(work.planned)
         if self._shares is not None:
             self._run_shared(self._shares)
         # Until nothing is open: an invocation that was unfit is tried again.
