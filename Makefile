@@ -30,7 +30,6 @@ soak: install
 # Every fault of a virtual phone at every phase of a run, the run and the adb server killed, a full disk, a clock that
 # jumps; prints how often each happened and what was lost (nothing, or it fails). `make test` draws a few of them.
 # The same for a farm of many hosts on PostgreSQL.
-# The same for a farm of many hosts on PostgreSQL.
 fault-matrix: install
 	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_farm_matrix.py
 
