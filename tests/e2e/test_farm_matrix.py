@@ -1,10 +1,12 @@
 """What may happen to a farm of many hosts, at every phase of a job: nothing lost, doubled, mixed up or left changed.
 
-The whole takes some minutes: FAULT_MATRIX=all, or ``make fault-matrix``. FAULT_MATRIX_COUNTS: a file for the counts.
+``make fault-matrix`` runs it after that of one host and prints a table. Without FAULT_MATRIX=all it is skipped: what
+can be seen in the database is tried by tests/contract/test_farm_*.py, the most usual of the rest by test_farm_hosts.py.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import secrets
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.store.opening import open_store
 from tests.samples.farm_hosts import (
     Counts,
     Database,
@@ -26,6 +29,7 @@ from tests.samples.farm_hosts import (
     changes,
     private_database,
     running_farm,
+    stored,
 )
 
 if TYPE_CHECKING:
@@ -33,9 +37,13 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.xdist_group("farm_hosts"),
-    pytest.mark.skipif(not os.environ.get("FAULT_MATRIX"), reason="FAULT_MATRIX=all gives every fault at every phase"),
+    pytest.mark.skipif(
+        os.environ.get("FAULT_MATRIX") != "all", reason="FAULT_MATRIX=all gives every fault at every phase"
+    ),
 ]
 PHASES = ("claimed", "running", "storing", "finishing")
+#: What became of each submission.
+TABLE: dict[str, Counts] = {}
 #: Cases x invocations of a cell's plan.
 RESULTS = 6
 #: Shifts the clock that hosts see by as many seconds as a file says.
@@ -87,6 +95,10 @@ def both(
     homes = [(name, make_cli(tmp_path_factory.mktemp(name) / "home")) for name in ("one", "two")]
     with running_farm(database, homes) as farm:
         yield farm
+    print(f"\n{'fault at phase':<56} {' '.join(Counts.__slots__)}")
+    for name, counts in TABLE.items():
+        print(f"{name:<56} {' '.join(str(getattr(counts, key)).rjust(len(key)) for key in Counts.__slots__)}")
+    print(f"{len(TABLE)} submissions, {RESULTS} results each")
 
 
 @pytest.fixture
@@ -132,6 +144,10 @@ class Cell:
         elif phase == "running":
             farm.until_stored(campaign, 2)
             yield
+        elif phase == "restoring":
+            # All is stored, and the phone isn't put back yet: a matter of tenths of a second.
+            farm.until(lambda: len(stored(farm.one.url, campaign)) == RESULTS, every_s=0.005)
+            yield
         elif phase == "storing":
             farm.until_stored(campaign, 1)
             with farm.database.held("LOCK TABLE runs IN SHARE MODE") as waits:
@@ -149,9 +165,7 @@ class Cell:
         for name in names or (self.name,):
             self.farm.until_ended(name)
             counts = self.farm.counts(name, RESULTS, self._before)
-            if path := os.environ.get("FAULT_MATRIX_COUNTS"):
-                with Path(path).open("a") as file:
-                    file.write(f"farm: {name}: {counts}\n")
+            TABLE[name] = counts
             told = [*(host.log() for host in self.farm.hosts), str(self.farm.jobs(name)), str(self._before)]
             assert counts == Counts(), "\n".join([*told, *map(changes, self.farm.hosts)])
 
@@ -168,7 +182,7 @@ def reaches_the_others_phone(farm: FarmOfHosts) -> Host:
     return farm.two
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", [*PHASES, "restoring"])
 def test_killed_and_started_again(cell: Cell, phase: str) -> None:
     cell.farm.until_announced(cell.farm.one)
     cell.submit()
@@ -178,7 +192,7 @@ def test_killed_and_started_again(cell: Cell, phase: str) -> None:
     cell.check()
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", [*PHASES, "restoring"])
 def test_killed_and_another_host_goes_on(cell: Cell, phase: str) -> None:
     cell.farm.until_announced(cell.farm.one)
     cell.submit()
@@ -282,6 +296,9 @@ def test_clock_jump(cell: Cell, jump_s: int, tmp_path: Path) -> None:
         shift.write_text(str(jump_s))
     cell.check()
     assert cell.job["deaths"] == 0
+    with contextlib.closing(open_store(cell.farm.one.url)) as store:
+        begun = [run.started_at for run in store.runs(campaign_ids=[cell.job["campaign_id"]])]
+    assert (max(begun) - min(begun)).total_seconds() > 80_000, "the host saw no jump"
 
 
 @pytest.mark.parametrize("phase", ["uploading", "queueing"])
