@@ -234,6 +234,8 @@ class BatteryReading:
     health: int | None = None
     heat_c: float | None = None
     voltage_mv: int | None = None
+    #: What is in it now, in microampere hours.
+    charge_uah: int | None = None
     ac: bool | None = None
     usb: bool | None = None
     wireless: bool | None = None
@@ -270,6 +272,7 @@ def parse_battery(text: str) -> BatteryReading:
         health=_whole(values.get("health")),
         heat_c=None if tenths is None else tenths / 10,
         voltage_mv=_whole(values.get("voltage")),
+        charge_uah=_whole(values.get("Charge counter")),
         ac=_truth(values.get("AC powered")),
         usb=_truth(values.get("USB powered")),
         wireless=_truth(values.get("Wireless powered")),

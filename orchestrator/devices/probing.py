@@ -69,6 +69,8 @@ STATE_COMMANDS: Final[Mapping[str, str]] = {
 }
 
 #: BatteryManager's numbers that say something -> in words.
+#: Less is in no phone's battery that runs.
+_LEAST_CHARGE_UAH: Final = 20_000
 BATTERY_HEALTH: Final = {2: "good", 3: "overheated", 4: "dead", 5: "over voltage", 6: "failing", 7: "cold"}
 
 
@@ -142,6 +144,8 @@ def state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
         battery_heat_c=battery.heat_c if battery.heat_c is not None else thermal.battery_c,
         battery_current_ua=probes.parse_current_ua(_content(files, "/sys/class/power_supply/battery/current_now")),
         plugged=battery.plugged,
+        # Some phones count nothing and say 0, or count in another unit.
+        battery_charge_uah=battery.charge_uah if (battery.charge_uah or 0) >= _LEAST_CHARGE_UAH else None,
         battery_health=BATTERY_HEALTH.get(battery.health or 0, ""),
         clock_khz=cpufreq.current_khz,
         clock_limit_khz=cpufreq.limit_khz,

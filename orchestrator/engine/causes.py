@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from orchestrator.analysis.attribution import Cause, coincidence_share, covariate_share
+from orchestrator.analysis.attribution import Cause, coincidence_share, covariate_share, other_battery
 from orchestrator.analysis.changepoint import Change
 from orchestrator.analysis.conditions import derive_conditions
 from orchestrator.analysis.series import NightTable, night_of
@@ -23,6 +23,8 @@ _READ_CHANGES: Final = 40
 _READ_NIGHTS: Final = 30
 #: What explains less isn't told.
 _LEAST_SHARE: Final = 0.05
+#: Below it, a per cent more or less is too much of the estimate.
+_LEAST_PERCENT: Final = 25
 #: What is read from a run's states -> unit.
 _COVARIATES: Final = {
     "battery heat": "°C",
@@ -169,6 +171,8 @@ def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping
     """Return which of heat, battery and clocks shifted with a change, and how much of it that explains."""
     figures: dict[str, list[list[float]]] = {name: [[] for _ in table.nights] for name in _COVARIATES}
     grades: list[set[str]] = [set() for _ in table.nights]
+    healths: list[set[str]] = [set() for _ in table.nights]
+    capacities: list[list[float]] = [[] for _ in table.nights]
     start = max(0, change.night - change.nights_before, change.night - _READ_NIGHTS)
     campaigns = [name for name, place in nights.items() if place >= start]
     key = table.series[change.series]
@@ -180,6 +184,9 @@ def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping
             grades[place].add(run.verdict.grade.value)
         for name, value in _readings(run).items():
             figures[name][place].append(value)
+        capacities[place] += _full_charge_mah(run)
+        if run.state_before is not None and run.state_before.battery_health:
+            healths[place].add(run.state_before.battery_health)
     causes = []
     for name, values in figures.items():
         covariate = np.array([np.median(item) if item else np.nan for item in values])
@@ -188,10 +195,29 @@ def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping
             share, before, after = found
             unit = _COVARIATES[name]
             causes.append(Cause(name=name, before=f"{before:.4g} {unit}", after=f"{after:.4g} {unit}", share=share))
-    old, new = ("/".join(sorted(set().union(*part))) for part in (grades[start : change.night], grades[change.night :]))
-    if old and new and old != new:
-        causes.append(Cause(name="grade", before=old, after=new, share=None))
+    causes += _other_words("grade", grades, start, change.night)
+    causes += _other_words("battery health", healths, start, change.night)
+    sides = capacities[start : change.night], capacities[change.night :]
+    swapped = other_battery(*([float(np.median(night)) for night in side if night] for side in sides))
+    if swapped is not None:
+        old, new = swapped
+        # Whatever it does to the figures, it isn't told by a slope: there are two batteries, not many.
+        causes.append(Cause(name="another battery", before=f"{old:.0f} mAh", after=f"{new:.0f} mAh", share=None))
     return causes
+
+
+def _other_words(name: str, nights: Sequence[set[str]], start: int, cut: int) -> list[Cause]:
+    """Return that something was called otherwise on the nights since a change, if it was."""
+    old, new = ("/".join(sorted(set().union(*part))) for part in (nights[start:cut], nights[cut:]))
+    return [Cause(name=name, before=old, after=new, share=None)] if old and new and old != new else []
+
+
+def _full_charge_mah(run: RunRecord) -> list[float]:
+    """Return what a battery would hold when it is full, by what is in it and its per cent; nothing when it is low."""
+    state = run.state_before
+    if state is None or state.battery_charge_uah is None or (state.battery_percent or 0) < _LEAST_PERCENT:
+        return []
+    return [state.battery_charge_uah / 1000 / (state.battery_percent or 1) * 100]
 
 
 def _readings(run: RunRecord) -> dict[str, float]:

@@ -65,7 +65,9 @@ def test_cpuinfo_lists_the_cores(name: str, expected: dict[str, object]) -> None
 @on("battery")
 def test_battery_is_read_from_its_own_section(name: str, expected: dict[str, object]) -> None:
     battery = probes.parse_battery(text_of(name))
+    assert f"Charge counter: {battery.charge_uah}\n" in text_of(name)
     assert battery == probes.BatteryReading(
+        charge_uah=battery.charge_uah,
         level=expected["level"],
         scale=expected["scale"],
         status=expected["status"],

@@ -41,7 +41,12 @@ class Months:
         self.generator = np.random.default_rng(20261122)
 
     def fill(
-        self, factor=lambda case, night: 1.0, build=lambda night: OLD, driver=lambda serial, night: "1", heat=None
+        self,
+        factor=lambda case, night: 1.0,
+        build=lambda night: OLD,
+        driver=lambda serial, night: "1",
+        heat=None,
+        charge=lambda case, night: None,
     ):
         for night in range(NIGHTS):
             at = START + timedelta(days=night)
@@ -75,10 +80,19 @@ class Months:
                             tool=ToolName.NATIVE,
                             build_sha256=sha,
                         )
-                        self._keep(name, case, at, factor(case, night), 25.0 if heat is None else heat(case, night))
+                        self._keep(
+                            name,
+                            case,
+                            at,
+                            factor(case, night),
+                            25.0 if heat is None else heat(case, night),
+                            charge(case, night),
+                        )
         return self.store
 
-    def _keep(self, name: CampaignId, case: Case, at: datetime, factor: float, heat_c: float) -> None:
+    def _keep(
+        self, name: CampaignId, case: Case, at: datetime, factor: float, heat_c: float, charge_uah: int | None
+    ) -> None:
         median_us = 10_000 * factor * np.exp(self.generator.normal(0, 0.008))
         run = RunRecord(
             run_id=RunId(f"{name}-{case.case_key}"),
@@ -97,7 +111,7 @@ class Months:
             attachments=(),
             report=ToolReport(outcome="ok", inference=LatencySummary(count=50, median_us=float(median_us))),
             verdict=QualityVerdict(quality=Quality.TRUSTED),
-            state_before=DeviceState(at=at, battery_heat_c=heat_c),
+            state_before=DeviceState(at=at, battery_heat_c=heat_c, battery_percent=80, battery_charge_uah=charge_uah),
         )
         assert self.store.append_run(run)
 
@@ -177,6 +191,20 @@ def test_heat_that_explains_a_change_is_said_to() -> None:
         (cause,) = change.causes
         assert cause.name == "battery heat"
         assert cause.share > 0.7
+
+
+def test_another_battery_is_said_to_be_one() -> None:
+    def charge_uah(case: Case, night: int) -> int:
+        full_uah = 3_400_000 if night >= CHANGE and case.serial == "P0" else 2_700_000
+        return round(full_uah * (0.79 + 0.002 * (night % 10)))
+
+    store = Months().fill(factor=gpu_on_640, charge=charge_uah)
+
+    causes = {change.case.serial: change.causes for change in find_regressions(store, Question()).changes}
+
+    (cause,) = [cause for cause in causes["P0"] if cause.name == "another battery"]
+    assert (round(float(cause.before.split()[0]), -2), round(float(cause.after.split()[0]), -2)) == (2700, 3400)
+    assert not any(cause.name == "another battery" for cause in causes["P1"])
 
 
 def test_nothing_is_found_where_nothing_changed() -> None:
