@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.bootstrap import Settings
+from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import lab as virtual_lab
 from orchestrator.errors import UsageError
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import DeviceSelection
 from tests.e2e.conftest import Done, Lab
 
 pytestmark = pytest.mark.xdist_group("e2e")
@@ -30,12 +32,17 @@ def late(lab: Lab) -> Iterator[Callable[[], None]]:
 
 def plug(lab: Lab, serial: str) -> None:
     # Without the start of another process: the campaign goes on meanwhile.
-    virtual_lab.add(Settings.from_environment({}, home=lab.cli.home), "pixel-3", serial=serial)
+    virtual_lab.add(settings_of(lab), "pixel-3@1-2.3", serial=serial)
 
 
 def unplug(lab: Lab, serial: str) -> None:
     with contextlib.suppress(UsageError):
-        virtual_lab.remove(Settings.from_environment({}, home=lab.cli.home), serial)
+        virtual_lab.remove(settings_of(lab), serial)
+
+
+def settings_of(lab: Lab) -> Settings:
+    # No adb server of this computer's user is ever touched.
+    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=lab.cli.home)
 
 
 def write(
@@ -81,6 +88,20 @@ def test_the_plan_tells_which_phones_it_takes_and_why_not_the_others(lab: Lab, m
         assert shown["devices"] == {"chosen": [A], "left_out": {B: "1 phone is enough for the plan"}, "lacking": ""}
     finally:
         (lab.cli.home / "devices.yaml").unlink()
+
+
+def test_a_phones_hub_is_that_of_its_usb_path_or_what_the_inventory_says(lab: Lab, late: Callable[[], None]) -> None:
+    late()
+    inventory = lab.cli.home / "devices.yaml"
+    inventory.write_text(f"devices: {{{B}: {{hub: access point}}}}")
+    try:
+        with Farm(settings_of(lab)) as farm:
+            opened = farm.open_devices(DeviceSelection(serials=(A, B, LATE)))
+            hubs = {facts.serial: device.hub for device, facts in opened}
+    finally:
+        inventory.unlink()
+    assert (hubs[Serial(A)], hubs[Serial(B)]) == ("", "access point")
+    assert re.fullmatch(r"127\.0\.0\.1:\d+ 1-2", hubs[Serial(LATE)])
 
 
 def test_a_phone_that_is_plugged_in_joins_the_campaign(
