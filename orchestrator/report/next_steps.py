@@ -70,6 +70,7 @@ ERROR_STEPS: Final[Mapping[str, str]] = {
     "device-set-aside": "'benchfarm status' says why; mend that, then 'benchfarm device release SERIAL'.",
     "adb-unavailable": "Start the adb server, or set $BENCHFARM_ADB to an adb binary; then resume.",
     "no-device": "Plug the phone in and allow USB debugging; 'benchfarm devices' must show it.",
+    "device-unauthorized": "Allow this computer in the dialog on the phone's screen, then resume.",
     "device-unusable": "'benchfarm devices' says why this phone can't be used.",
     "link-lost": "Check cable, hub and power, then resume.",
     "device-timeout": "Look whether the phone hangs; boot it anew if it does, then resume.",
