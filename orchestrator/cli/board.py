@@ -23,6 +23,7 @@ from orchestrator.engine.events import (
     FileMoving,
     InvocationStarted,
     Measuring,
+    DeviceJoined,
     RoundAdded,
     RunStored,
 )
@@ -79,6 +80,8 @@ class Board:
                     phone.standing = Standing.AWAY if is_away else Standing.WORKING
                 if is_away is not None or not is_problem:
                     phone.doing = text.removeprefix("lost: ")
+            case DeviceJoined(serial=serial, left=left):
+                self._phone(serial).left = left
             case RoundAdded(serial=serial, cases=cases):
                 self._phone(serial).left += cases
             case RunStored():

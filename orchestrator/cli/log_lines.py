@@ -22,6 +22,7 @@ from orchestrator.engine.events import (
     DeviceNote,
     FilePlaced,
     InvocationStarted,
+    DeviceJoined,
     RoundAdded,
     RunStored,
 )
@@ -30,7 +31,8 @@ from orchestrator.records.workload import Case
 
 #: Events that are written; a file on its way is told a hundred times a second.
 _EVENTS: Final = (
-    CampaignStarted, CampaignEnded, DeviceFinished, DeviceNote, FilePlaced, InvocationStarted, RoundAdded, RunStored,
+    CampaignStarted, CampaignEnded, DeviceFinished, DeviceJoined, DeviceNote, FilePlaced, InvocationStarted, RoundAdded,
+    RunStored,
 )  # fmt: skip
 _LOCK: Final = threading.Lock()
 
@@ -125,6 +127,8 @@ def _keys_of(event: object) -> dict[str, object]:
             return {"serial": serial, "left": left}
         case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):
             return {"serial": serial, "file": name, "pushed_bytes": pushed_bytes, "duration_s": round(duration_s, 3)}
+        case DeviceJoined(serial=serial, left=left, instead_of=other):
+            return {"serial": serial, "left": left, "instead_of": other}
         case DeviceNote(serial=serial) | RoundAdded(serial=serial):
             return {"serial": serial}
         case _:

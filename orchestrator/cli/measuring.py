@@ -319,8 +319,6 @@ def equipment(
         known_flags={build.sha256: farm.flag_book.names(build) for build in builds},
     )
     farm.pushes = campaign.terms.pushes
-    if farm.choice is not None and farm.choice.lacking:
-        observer.on_event(DeviceNote(serial=Serial(campaign.name), text=farm.choice.lacking, is_problem=True))
     for serial, reason in farm.left_out.items():
         observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
     return services, workload
@@ -360,6 +358,8 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     )
     lines += [one_line(line) for line in skips]
     lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
+    lacking = farm.choice.lacking if farm.choice is not None else ""
+    lines += [lacking] if lacking else []
     if result.savings is not None and result.savings.text:
         lines.append(result.savings.text)
     if any(item.run_pass is Pass.SUSTAINED for item in campaign.invocations):
@@ -394,6 +394,7 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
             "without_result": doubtful,
             "no_time_for": cut,
             "lost": result.lost,
+            "lacking": lacking,
             "shared": shared,
             "left_out": farm.left_out,
             "report": None if unwritten else path,

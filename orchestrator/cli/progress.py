@@ -16,6 +16,7 @@ from orchestrator.engine.events import (
     DeviceFinished,
     DeviceNote,
     FilePlaced,
+    DeviceJoined,
     RoundAdded,
     RunStored,
 )
@@ -88,6 +89,9 @@ def describe(event: object) -> str:
             text = f"{serial}: sent {name}, {format_bytes(pushed_bytes)} in {format_duration(duration_s)}"
         case DeviceNote(serial=serial, text=note, is_problem=is_problem):
             text = f"{serial}: {'problem: ' if is_problem else ''}{note}"
+        case DeviceJoined(serial=serial, left=left, instead_of=other):
+            whose = f" in the place of {other}" if other else ""
+            text = f"{serial}: joins the campaign{whose}" + (f", {left} invocations" if left else "")
         case RoundAdded(serial=serial, cases=cases, run_pass=Pass.PARITY):
             some = "1 case" if cases == 1 else f"{cases} cases"
             text = f"{serial}: the outputs of {some} are to be compared with the reference"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
 from orchestrator.engine.device_queue import DeviceQueue, runs_of
-from orchestrator.engine.events import DeviceNote
+from orchestrator.engine.events import DeviceJoined
 from orchestrator.engine.joining import Arrival, Arrivals, joined, without_open_work, workload_with
 from orchestrator.engine.recovery import Work
 from orchestrator.engine.roster import Roster
@@ -94,15 +94,17 @@ class Crew:
         def begin() -> Work:
             # Called under the device's lease: what it is to measure is stored before it begins.
             nonlocal workload
+            is_new = workload is None
             if workload is None:
                 campaign = self._take_in(arrival, known, replaced)
                 workload = workload_with(self._workload, campaign, arrival)
                 self._lost.pop(arrival.facts.serial, None)
-                whose = f" in the place of {replaced}" if replaced is not None else ""
+            queue = self._queue(arrival.device, arrival.facts, workload)
+            if is_new:
                 self._services.observer.on_event(
-                    DeviceNote(serial=arrival.facts.serial, text=f"joins the campaign{whose}")
+                    DeviceJoined(serial=arrival.facts.serial, left=queue.left(), instead_of=replaced or "")
                 )
-            return self._queue(arrival.device, arrival.facts, workload)
+            return queue
 
         return begin
 
