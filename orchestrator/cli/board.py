@@ -19,11 +19,11 @@ from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
     DeviceFinished,
+    DeviceJoined,
     DeviceNote,
     FileMoving,
     InvocationStarted,
     Measuring,
-    DeviceJoined,
     RoundAdded,
     RunStored,
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.cli.board import Board
 from orchestrator.cli.picture import picture
-from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote, RunStored
+from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceJoined, DeviceNote, RunStored
 from orchestrator.records.run import Outcome
 
 if TYPE_CHECKING:
@@ -80,4 +80,4 @@ def _is_remembered(event: object) -> bool:
         return event.run.outcome is not Outcome.COMPLETED
     if isinstance(event, DeviceNote):
         return event.is_problem or event.is_away is not None
-    return isinstance(event, CampaignStarted | CampaignEnded | DeviceFinished)
+    return isinstance(event, CampaignStarted | CampaignEnded | DeviceFinished | DeviceJoined)

@@ -19,10 +19,10 @@ from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
     DeviceFinished,
+    DeviceJoined,
     DeviceNote,
     FilePlaced,
     InvocationStarted,
-    DeviceJoined,
     RoundAdded,
     RunStored,
 )

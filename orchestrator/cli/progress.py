@@ -14,9 +14,9 @@ from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
     DeviceFinished,
+    DeviceJoined,
     DeviceNote,
     FilePlaced,
-    DeviceJoined,
     RoundAdded,
     RunStored,
 )
