@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,13 +102,19 @@ def cut(
     return Cut(wanted_s=wanted_s, kept_s=kept_s, left_out=left_out)
 
 
-def _costs(queue: Sequence[Invocation], recent: Recent, least_s: Callable[[Invocation], float]) -> dict[CaseKey, float]:
-    """Return what each case takes with all its invocations, and with what the device does between them."""
+def usual_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
+    """Return what a run of each series and pass takes: the median of the last ones."""
     medians: dict[tuple[SeriesKey, Pass], float] = {}
     for series_key, runs in recent.items():
         for run_pass in {run.run_pass for run in runs}:
             own = sorted((run for run in runs if run.run_pass is run_pass), key=lambda run: run.started_at)
             medians[series_key, run_pass] = statistics.median(run.duration_s for run in own[-_LAST:])
+    return medians
+
+
+def _costs(queue: Sequence[Invocation], recent: Recent, least_s: Callable[[Invocation], float]) -> dict[CaseKey, float]:
+    """Return what each case takes with all its invocations, and with what the device does between them."""
+    medians = usual_s(recent)
     pause_s = _pause_s([run for runs in recent.values() for run in runs])
     known = [
         (medians[key] + pause_s) / least
@@ -139,7 +146,7 @@ def _pause_s(runs: Sequence[RecentRun]) -> float:
     )
     pauses = [
         (after.started_at - before.started_at).total_seconds() - before.duration_s
-        for before, after in zip(last_day, last_day[1:], strict=False)
+        for before, after in itertools.pairwise(last_day)
     ]
     own = [pause_s for pause_s in pauses if 0 <= pause_s <= _PAUSE_MOST_S]
     return statistics.fmean(own) if own else 0.0

@@ -48,7 +48,7 @@ class DeviceQueue:
             for run in list(services.store.runs(campaign_ids=[campaign.campaign_id]))
             if run.case.serial == facts.serial
         ]
-        self._time = time_left(campaign, self._runs, services.clock)
+        self._time = time_left(campaign, self._runs, services.clock, services.store, facts.serial)
         self._runner = CaseRunner(
             device,
             facts,

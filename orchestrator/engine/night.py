@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from orchestrator.analysis.night import cut
+from orchestrator.analysis.night import cut, usual_s
 from orchestrator.clock import Clock, Deadline
 from orchestrator.engine.rounds import session_of
 from orchestrator.planning import Expansion, Skip, least_duration_s, without
 from orchestrator.ports import Store, Tool
 from orchestrator.records.campaign import Campaign, Invocation, Terms
-from orchestrator.records.identity import CaseKey
+from orchestrator.records.identity import CaseKey, Serial, SeriesKey
 from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
@@ -74,12 +74,19 @@ def cut_to_time(
 class TimeLeft:
     """What one device has left of a campaign's time, from now on by a clock that nobody sets."""
 
-    def __init__(self, campaign: Campaign, runs: Sequence[RunRecord], clock: Clock) -> None:
-        """``runs`` are the device's of this campaign so far; the campaign has an end or a most time."""
+    def __init__(
+        self, campaign: Campaign, runs: Sequence[RunRecord], clock: Clock, usual: Mapping[tuple[SeriesKey, Pass], float]
+    ) -> None:
+        """``runs`` are the device's of this campaign so far; the campaign has an end or a most time.
+
+        ``usual`` is what runs of a series and pass take, as far as that is known.
+        """
         terms = campaign.terms
         self._sustained_s = terms.sustained_s
-        #: What was measured last of a case, in one pass.
-        self._taken_s = {(run.case.case_key, run.run_pass): run.duration_s for run in runs if run.duration_s}
+        #: What the last run of a series took, in one pass.
+        self._taken_s = dict(usual)
+        for run in runs:
+            self.learn(run)
         self._reserve_s = _CHECK_S if any(item.run_pass is Pass.SENTINEL for item in campaign.invocations) else 0.0
         self._end = terms.until
         phone_time_s = None if terms.phone_time_s is None else max(0.0, terms.phone_time_s - busy_s(terms, runs))
@@ -96,11 +103,11 @@ class TimeLeft:
     def learn(self, run: RunRecord) -> None:
         """Take note of how long a run took."""
         if run.duration_s:
-            self._taken_s[run.case.case_key, run.run_pass] = run.duration_s
+            self._taken_s[run.case.series_key, run.run_pass] = run.duration_s
 
     def lacks(self, invocation: Invocation) -> str:
         """Return why an invocation would end too late, empty when there is time for it."""
-        taken_s = self._taken_s.get((invocation.case.case_key, invocation.run_pass))
+        taken_s = self._taken_s.get((invocation.case.series_key, invocation.run_pass))
         needed_s = least_duration_s(invocation, sustained_s=self._sustained_s)
         if taken_s is not None and invocation.run_pass is not Pass.SUSTAINED:
             needed_s = taken_s
@@ -113,10 +120,15 @@ class TimeLeft:
         )
 
 
-def time_left(campaign: Campaign, runs: Sequence[RunRecord], clock: Clock) -> TimeLeft | None:
-    """Return what a device has left of a campaign's time, None without a limit."""
+def time_left(
+    campaign: Campaign, runs: Sequence[RunRecord], clock: Clock, store: Store, serial: Serial
+) -> TimeLeft | None:
+    """Return what a device has left of a campaign's time, None without a limit; raises StoreError."""
     terms = campaign.terms
-    return None if terms.until is None and terms.phone_time_s is None else TimeLeft(campaign, runs, clock)
+    if terms.until is None and terms.phone_time_s is None:
+        return None
+    series = dict.fromkeys(item.case.series_key for item in campaign.invocations if item.case.serial == serial)
+    return TimeLeft(campaign, runs, clock, usual_s(store.recent_runs(list(series))))
 
 
 def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:

@@ -67,7 +67,7 @@ def test_the_narrower_of_both_limits_counts() -> None:
 
 def test_an_invocation_isn_t_begun_that_would_end_too_late() -> None:
     clock = ManualClock(START)
-    time = time_left(campaign(until=START + timedelta(seconds=100)), [], clock)
+    time = time_left(campaign(until=START + timedelta(seconds=100)), [], clock, MemoryStore(), CASE.serial)
     assert time is not None
     first = Invocation(case=CASE, run_pass=Pass.TIMING, number=0)
     clock.advance(70)
@@ -78,7 +78,7 @@ def test_an_invocation_isn_t_begun_that_would_end_too_late() -> None:
     assert not time.is_over
     clock.advance(31)
     assert time.is_over
-    assert time_left(campaign(), [], clock) is None
+    assert time_left(campaign(), [], clock, MemoryStore(), CASE.serial) is None
 
 
 def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_night() -> None:
@@ -89,7 +89,7 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_night() -> None:
             return super().now() + self.jump
 
     clock = Jumping(START)
-    time = time_left(campaign(until=START + timedelta(seconds=100)), [], clock)
+    time = time_left(campaign(until=START + timedelta(seconds=100)), [], clock, MemoryStore(), CASE.serial)
     assert time is not None
     clock.jump = timedelta(days=1)
     assert not time.is_over
@@ -103,7 +103,7 @@ def test_a_resumed_campaign_has_what_is_left_of_its_phone_time() -> None:
     runs = [run(0, 0), run(1, 30), run(2, 40_000)]
     assert busy_s(Terms(), runs) == 50
     clock = ManualClock(START + timedelta(seconds=50_000))
-    time = time_left(campaign(phone_time_s=60.0), runs, clock)
+    time = time_left(campaign(phone_time_s=60.0), runs, clock, MemoryStore(), CASE.serial)
     assert time is not None
     clock.advance(9)
     assert not time.is_over

@@ -1,0 +1,75 @@
+"""A night on one host: cut to its time by what matters, told and logged; its raw output deleted later."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Lab
+
+pytestmark = pytest.mark.xdist_group("nights")
+
+IMPORTANT = "importance: [{value: 5, delegates: gpu, threads: 2}, {value: 0, threads: 1}]\n"
+
+
+def test_a_night_that_is_too_short_measures_what_matters_and_says_what_it_left_out(
+    lab: Lab, plan_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    serial = lab.serials[0]
+    plan = plan_file((serial,), invocations=1, extra=IMPORTANT)
+    whole = lab.cli("run", plan, "--json").ok().json
+    assert (whole["stored"], whole["no_time_for"]) == (4, [])
+    runs = whole["runs"]
+    report = tmp_path / "night.html"
+    words = ("run", plan, "--budget", f"{0.7 * wanted_s(runs):.2f}s", "--out", report, "--json")
+    cut = lab.cli("--log-format", "json", *words)
+    assert cut.exit_code == 6, cut.stderr
+    told = cut.json
+    assert (told["status"], told["left"]) == ("finished", 0)
+    left_out = {(item["delegate"], item["threads"]) for item in told["no_time_for"] if item["invocations"] is None}
+    assert ("gpu", 2) not in left_out
+    assert {("xnnpack", 1), ("gpu", 1)} & left_out, told["no_time_for"]
+    assert all(
+        "its last run is 0.0 days old" in item["reason"] for item in told["no_time_for"] if not item["invocations"]
+    )
+    assert "it would take about" in report.read_text()
+    lines = [json.loads(line) for line in cut.stderr.splitlines()]
+    assert {"campaign-started", "run-stored", "campaign-ended"} <= {line["event"] for line in lines}
+    assert {line["campaign_id"] for line in lines if line["event"] == "run-stored"} == {told["campaign_id"]}
+    # A resume owes nothing.
+    assert lab.cli("run", "--resume", "--campaign", told["campaign_id"]).exit_code == 2
+    check_raw_output_is_deleted(lab, runs[0]["run_id"], tmp_path)
+
+
+def wanted_s(runs: list[dict[str, Any]]) -> float:
+    """What these runs, one of each case, are thought to take again."""
+    runs = sorted(runs, key=lambda run: run["started_at"])
+    begins = [datetime.fromisoformat(run["started_at"]) for run in runs]
+    pauses = [
+        (after - before).total_seconds() - run["duration_s"]
+        for before, after, run in zip(begins, begins[1:], runs, strict=False)
+    ]
+    own = [pause_s for pause_s in pauses if pause_s >= 0]
+    return sum(run["duration_s"] for run in runs) + len(runs) * (statistics.fmean(own) if own else 0.0)
+
+
+def check_raw_output_is_deleted(lab: Lab, run_id: str, tmp_path: Path) -> None:
+    lab.cli("store", "backup", tmp_path / "copy.sqlite").ok()
+    before = lab.cli("report", "--format", "csv").ok().stdout
+    trial = lab.cli("store", "prune", "--keep-raw", "0s", "--dry-run", "--json").ok().json
+    done = lab.cli("store", "prune", "--keep-raw", "0s", "--json").ok().json
+    assert trial["runs"] == done["runs"] > 4
+    shown = lab.cli("log", run_id).ok().stdout
+    assert "deleted: on " in shown
+    assert "--keep-raw 0s" in shown
+    assert "0 changed" in lab.cli("reparse").ok().stdout
+    assert lab.cli("report", "--format", "csv").ok().stdout == before
+    kept = lab.cli("log", run_id, BENCHFARM_STORE=str(tmp_path / "copy.sqlite")).ok().stdout
+    assert "deleted: on " not in kept

@@ -1,0 +1,51 @@
+"""What ``--budget`` and ``--until`` mean."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.nights import limited, moment_of
+from orchestrator.errors import UsageError
+from orchestrator.records.plan import Plan, PlanModel
+
+NOW = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
+PLAN = Plan(name="p", models=(PlanModel(name="m", path=Path("m.tflite")),))
+
+
+def test_a_budget_narrows_a_plans_time_and_never_widens_it() -> None:
+    assert limited(PLAN, budget="2h", until="", now=NOW).phone_time_s == 7200
+    own = replace(PLAN, phone_time_s=60.0)
+    assert limited(own, budget="2h", until="", now=NOW).phone_time_s == 60
+    assert limited(own, budget="", until="", now=NOW) == own
+
+
+def test_a_time_of_day_is_the_next_one_here_and_a_date_is_itself() -> None:
+    local = NOW.astimezone()
+    later = local + timedelta(minutes=10)
+    if later.date() == local.date():
+        assert moment_of(f"{later:%H:%M}", NOW) == later.replace(second=0)
+    earlier = local - timedelta(minutes=10)
+    expected = (earlier + timedelta(days=1)).replace(tzinfo=None).astimezone()
+    if earlier.date() == local.date():
+        assert moment_of(f"{earlier:%H:%M}", NOW) == expected
+    assert moment_of("2026-03-02T06:00+00:00", NOW) == NOW + timedelta(hours=5)
+
+
+@pytest.mark.parametrize(
+    ("budget", "until", "told"),
+    [
+        ("0s", "", "leaves no time"),
+        ("soon", "", "isn't a time span"),
+        ("", "25:00", "isn't a time of day"),
+        ("", "6 am", "isn't a time of day"),
+        ("", "tomorrow", "Invalid isoformat"),
+        ("", "2020-01-01T06:00", "has passed"),
+    ],
+)
+def test_a_time_that_means_nothing_is_refused(budget: str, until: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        limited(PLAN, budget=budget, until=until, now=NOW)
