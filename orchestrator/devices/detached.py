@@ -52,15 +52,15 @@ _WAKE: Final = (
     '[ -n "$s" ] && read n </proc/$s/comm && case $n in sleep|sh) kill $s;; esac 2>/dev/null'
 )
 _WRAPPER: Final = f"echo $$ >pid.tmp; mv pid.tmp pid; {SAMPLED_RUN}echo $r >rc.tmp; mv rc.tmp rc; {_WAKE}"
-#: Waits in a run's folder, by one sleeping process that the run's end wakes: while a program measures, nothing looks.
-#: The sleeper's number is written before the exit code is looked for, and read after that was written: one of the two
-#: sides sees the other.
-#: A shell that is left by its link takes its sleeper along.
+#: Waits in the run's folder ``d``, ``t`` seconds at most, by one sleeping process that the run's end wakes: while a
+#: program measures, nothing looks. The sleeper's number is written before the exit code is looked for, and read after
+#: that was written: one of the two sides sees the other. A shell that is left by its link takes its sleeper along.
 _WAIT: Final = (
+    'cd "$d" || exit 1\n'
     "s=; trap '[ -z \"$s\" ] || kill $s; rm -f waiter; exit 1' HUP TERM\n"
     "p=; [ -s pid ] && read p <pid\n"
-    'if [ ! -f rc ] && {{ [ -z "$p" ] || [ -d /proc/$p ]; }}; then\n'
-    " sleep {span:g} </dev/null >/dev/null 2>&1 & s=$!; echo $s >waiter\n"
+    'if [ ! -f rc ] && { [ -z "$p" ] || [ -d /proc/$p ]; }; then\n'
+    " sleep $t </dev/null >/dev/null 2>&1 & s=$!; echo $s >waiter\n"
     " if [ -f rc ]; then kill $s; else\n"
     # A sleep that takes whole seconds only must not make us spin.
     "  wait $s; c=$?; [ $c = 0 ] || [ $c -gt 128 ] || sleep 1\n"
@@ -236,18 +236,20 @@ class DetachedRuns:
             raise DeviceCommandError(f"the phone's ps can't be read: {table[:200]!r}", serial=self._link.serial)
         return processes
 
-    def _start_script(self, command: str, folder: str) -> str:
-        """Return what starts the run once, however often it is sent, and goes to its folder."""
-        token = secrets.token_hex(8)
+    def _start_script(self, command: str, folder: str) -> tuple[str, str]:
+        """Return what starts the run once, however often it is sent; what is its own stands in the first line."""
         sampler = f" echo {quote(self._sampler)} >{SCRIPT_FILE} || rm -f {SCRIPT_FILE}\n" if self._sampler else ""
         return (
-            f"d={quote(folder)}; mkdir -p {quote(self.folder)}\n"
-            'if mkdir "$d"; then\n'
-            f' cd "$d" && cat /proc/sys/kernel/random/boot_id >boot && echo {token} >token || exit 1\n{sampler}'
-            " n=$(command -v nohup); s=$(command -v setsid)\n"
-            f" {{ exec $n $s sh -c {quote(_WRAPPER)} {quote(LABEL + folder)} {quote(command)} "
-            ">/dev/null 2>&1 </dev/null; } &\n"
-            f'elif [ "$(cat "$d/token" 2>/dev/null)" != {token} ]; then exit 1; fi\n'
+            f"k={secrets.token_hex(8)}; x={quote(command)}; d={quote(folder)}",
+            (
+                f"mkdir -p {quote(self.folder)}\n"
+                'if mkdir "$d"; then\n'
+                f' cd "$d" && cat /proc/sys/kernel/random/boot_id >boot && echo $k >token || exit 1\n{sampler}'
+                " n=$(command -v nohup); s=$(command -v setsid)\n"
+                f' {{ exec $n $s sh -c {quote(_WRAPPER)} "{LABEL}$d" "$x" '
+                ">/dev/null 2>&1 </dev/null; } &\n"
+                'elif [ "$(cat "$d/token" 2>/dev/null)" != $k ]; then exit 1; fi\n'
+            ),
         )
 
     def _wait(
@@ -259,7 +261,7 @@ class DetachedRuns:
         cancelled: threading.Event | None,
     ) -> _Look:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
-        start = self._start_script(command, folder)
+        start: tuple[str, str] | None = self._start_script(command, folder)
         while True:
             try:
                 look = self._look(folder, bundle, start=start, span_s=deadline.remaining_s, cancelled=cancelled)
@@ -269,18 +271,25 @@ class DetachedRuns:
                 with contextlib.suppress(InterruptedByUserError):  # the next look says so
                     self._through_cuts(lambda: None, deadline, lost=True, cancelled=cancelled)
                 continue
-            start = ""
+            start = None
             if look.rebooted:
                 raise DeviceChangedError("the phone was booted anew in mid-run", serial=self._link.serial)
             if look.word != "running" or deadline.expired:
                 return look
 
     def _look(
-        self, folder: str, bundle: FileBundle, *, start: str, span_s: float, cancelled: threading.Event | None
+        self,
+        folder: str,
+        bundle: FileBundle,
+        *,
+        start: tuple[str, str] | None,
+        span_s: float,
+        cancelled: threading.Event | None,
     ) -> _Look:
         """Have the phone wait for the end of a run, no longer than ``span_s``, and tell how it is."""
         span_s = min(_LONGEST_WAIT_S, span_s)
-        script = f"{start}cd {quote(folder)} || exit 1\n" + _WAIT.format(span=span_s)
+        own, rest = start or (f"d={quote(folder)}", "")
+        script = f"{own}; t={span_s:g}\n{rest}{_WAIT}"
         if not self._link.is_legacy:  # it has one stream for everything
             script += bundle.script
         try:

@@ -39,6 +39,13 @@ from orchestrator.virtual.shell.words import parse_document, parse_quoted, parse
 _LANGUAGE: Final = tree_sitter.Language(tree_sitter_bash.language())
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 _MAX_NESTING: Final = 200
+#: Scripts of which more than this follows the first line.
+_LONG_TAIL: Final = 200
+#: Assignments and simple commands, whole words all of them: nothing that the next line could belong to.
+_STANDS_ALONE: Final = re.compile(
+    r"(?:\w+=)?(?:[\w./=,:%@+-]|'[^']*'|\\')+(?:(?: |; )(?:[\w./=,:%@+-]|'[^']*'|\\')+)*(?: >/dev/null 2>&1)?"
+)
+_COMPOUND: Final = re.compile(r"(?:^|; )(?:if|then|else|elif|while|until|do|for|case|function|select|time)\b")
 _STATEMENTS: Final = frozenset(
     {
         "command", "redirected_statement", "pipeline", "list", "negated_command", "if_statement", "while_statement",
@@ -47,9 +54,22 @@ _STATEMENTS: Final = frozenset(
 )  # fmt: skip
 
 
-@lru_cache(maxsize=512)
 def parse_script(script: str) -> Block:
-    """Return a script's statements; raise ShellSyntaxError when it isn't one."""
+    """Return a script's statements; raise ShellSyntaxError when it isn't one.
+
+    A first line that stands alone is read by itself: what is the same after it is read once.
+    """
+    head, _, tail = script.partition("\n")
+    if len(tail) >= _LONG_TAIL and _STANDS_ALONE.fullmatch(head) and not _COMPOUND.search(head):
+        try:
+            return Block((*_parsed(head).statements, *_parsed(tail).statements))
+        except ShellSyntaxError:
+            pass  # it is told of the whole
+    return _parsed(script)
+
+
+@lru_cache(maxsize=512)
+def _parsed(script: str) -> Block:
     scanned = scan(script)
     tree = tree_sitter.Parser(_LANGUAGE).parse(scanned.skeleton)
     return _Walk(scanned).block(tree.root_node, tree.root_node.children)
