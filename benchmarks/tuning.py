@@ -148,6 +148,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    options.model = options.model.resolve()
     found = []
     for profile in options.profile or shipped:
         item = one_phone(profile, options)

@@ -28,7 +28,7 @@ def _lines(facts: ModelFacts) -> list[str]:
         f"arena          {arena}",
         f"tensors        {', '.join(f'{count} {name}' for name, count in facts.tensors.items()) or 'none'}",
         f"quantised      {facts.tensors_quantised} tensors as a whole, {facts.tensors_quantised_by_channel} by channel",
-        f"schema         version {facts.schema_version}, runtime {facts.min_runtime_version or 'not told'}",
+        f"schema         version {facts.schema_version}, runtime {_runtime(facts)}",
         f"description    {facts.description or 'none'}",
         *(f"metadata       {name} ({format_bytes(size)})" for name, size in facts.metadata.items()),
         *(f"input          {_tensor(tensor)}" for tensor in facts.inputs),
@@ -45,6 +45,14 @@ def _lines(facts: ModelFacts) -> list[str]:
     if facts.flex_operators:
         lines.append(f"needs Flex     {', '.join(facts.flex_operators)}")
     return [one_line(line) for line in lines]
+
+
+def _runtime(facts: ModelFacts) -> str:
+    if not facts.min_runtime_version:
+        return "unknown: an operator or its version is newer than the table of releases"
+    return facts.min_runtime_version + (
+        " or newer" if facts.is_runtime_told else " or newer, by its operators' versions"
+    )
 
 
 def _tensor(tensor: TensorFacts) -> str:

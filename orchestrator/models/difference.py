@@ -12,6 +12,7 @@ from orchestrator.records.model import ModelChange, ModelFacts, SignatureFacts, 
 
 #: Facts that are told by counts below instead.
 _COUNTED = frozenset({"operators", "tensors", "metadata"})
+_UNTOLD = frozenset({"is_runtime_told"})
 
 
 def differences(first: ModelFacts, second: ModelFacts) -> list[ModelChange]:
@@ -19,7 +20,8 @@ def differences(first: ModelFacts, second: ModelFacts) -> list[ModelChange]:
     changes = [
         ModelChange(what=field.name, first=_shown(one), second=_shown(two))
         for field in fields(ModelFacts)
-        if field.name not in _COUNTED and (one := getattr(first, field.name)) != (two := getattr(second, field.name))
+        if field.name not in _COUNTED | _UNTOLD
+        and (one := getattr(first, field.name)) != (two := getattr(second, field.name))
     ]
     for what in sorted(_COUNTED, reverse=True):
         one, two = getattr(first, what), getattr(second, what)

@@ -16,6 +16,7 @@ from orchestrator.errors import ModelError
 from orchestrator.models.flatbuffer import DamagedBufferError, FlatBuffer
 from orchestrator.models.graph import Graph, Operator, Subgraph, Tensor, read_graph
 from orchestrator.models.names import dtype_of, is_custom, operator_name, widened
+from orchestrator.models.runtime_versions import newest_of, oldest_runtime
 from orchestrator.records.identity import ModelSha
 from orchestrator.records.model import ModelFacts, SignatureFacts, TensorFacts
 from orchestrator.records.workload import Model
@@ -135,11 +136,13 @@ def _facts(graph: Graph, size_bytes: int) -> ModelFacts:
     outside = {operator_name(operator) for operator in operators if is_custom(operator)}
     tensors = [tensor for subgraph in graph.subgraphs for tensor in subgraph.tensors]
     constants = {tensor.buffer: tensor for tensor in tensors if tensor.constant_bytes}
+    runtime = newest_of(graph.min_runtime_version, oldest_runtime(graph))
     return ModelFacts(
         size_bytes=size_bytes,
         schema_version=graph.version,
         description=graph.description,
-        min_runtime_version=graph.min_runtime_version,
+        min_runtime_version=runtime,
+        is_runtime_told=runtime == graph.min_runtime_version,
         inputs=tuple(_tensor_facts(main.tensors[index]) for index in main.inputs),
         outputs=tuple(_tensor_facts(main.tensors[index]) for index in main.outputs),
         signatures=tuple(SignatureFacts(key=s.key, inputs=s.inputs, outputs=s.outputs) for s in graph.signatures),

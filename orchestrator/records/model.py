@@ -44,12 +44,14 @@ class ModelFacts:
     schema_version: int
     #: What its maker wrote into it, often the converter's name.
     description: str
-    #: Metadata ``min_runtime_version``: the oldest runtime that has all its operators; empty when not told.
+    #: The oldest runtime that has all its builtin operators: by its metadata or else by a table; empty when unknown.
     min_runtime_version: str
     inputs: tuple[TensorFacts, ...]
     outputs: tuple[TensorFacts, ...]
     signatures: tuple[SignatureFacts, ...]
     subgraph_count: int
+    #: Whether the file's metadata tells the oldest runtime.
+    is_runtime_told: bool = False
     #: Operator name -> how many of it, over all subgraphs, most frequent first.
     operators: Mapping[str, int] = field(default_factory=dict)
     #: Names of operators outside the builtin set, without flex operators.

@@ -17,6 +17,7 @@ from orchestrator.models.building import VARIANTS, BuildOrder, build_models
 from orchestrator.models.inspect import identify_model, inspect_model, open_graph
 from orchestrator.models.names import operator_name
 from orchestrator.models.prediction import predict
+from orchestrator.models.runtime_versions import newest_of, oldest_runtime
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
 REPO = Path(__file__).resolve().parents[3]
@@ -158,6 +159,22 @@ def test_built_models_compute_and_xnnpack_takes_what_was_predicted(built):
         names = [operator_name(operator) for operator in graph.subgraphs[0].operators]
         assert {(i, names[i]) for i in found} == {(i, names[i]) for i in expected}, name
         assert len(result["parts"]) == predicted.partitions, name
+
+
+def test_oldest_runtime_by_operators_is_what_the_converter_writes(done):
+    models = [model for item in done.values() for model in item.models]
+    graphs = {model.name: open_graph(model.path) for model in models}
+    told = {name: (oldest_runtime(graph), graph.min_runtime_version) for name, graph in graphs.items()}
+    # It writes what it knows before it quantises to 16 bits, which needs newer operators.
+    wide = {name: told.pop(name) for name in list(told) if name.endswith("int16x8")}
+    assert len(told) > 15
+    assert all(found == written for found, written in told.values()), told
+    assert {name: newest_of(written, found) == found for name, (found, written) in wide.items()} == dict.fromkeys(
+        wide, True
+    )
+    assert [newest_of(*pair) for pair in (("2.9.0", "2.10.0"), ("", "1.5.0"), ("odd", ""), ("1.6.0", ""))] == [
+        "2.10.0", "1.5.0", "odd", "1.6.0",
+    ]  # fmt: skip
 
 
 def test_users_keras_file_gets_batch_size_and_its_own_samples(done):
