@@ -209,6 +209,8 @@ def _outputs_line(item: FoundOutputs) -> str:
 
 
 def _as_text(found: Regressions) -> str:
+    from orchestrator.report.comparisons import wrapped
+
     lines = [_heading(found)]
     for group in found.groups:
         lines += ["", one_line(group.sentence)]
@@ -216,7 +218,9 @@ def _as_text(found: Regressions) -> str:
             lines += [f"  {_line(change)}", f"    {_causes(change)}"]
     if found.outputs:
         lines += ["", "outputs against the reference", *(f"  {_outputs_line(item)}" for item in found.outputs)]
-    return "\n".join(lines)
+    return "\n".join(
+        part for line in lines for part in wrapped(line, following=" " * (len(line) - len(line.lstrip()) + 4))
+    )
 
 
 def _as_markdown(found: Regressions) -> str:

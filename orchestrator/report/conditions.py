@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from orchestrator.analysis.attribution import other_battery
 from orchestrator.records.device import DeviceState
 from orchestrator.records.sample import Sample
 from orchestrator.report.tables import NOTHING
@@ -11,6 +12,10 @@ from orchestrator.report.tables import NOTHING
 #: Zones outside of this aren't temperatures: trip points, disconnected sensors, voltages under a thermal name.
 _PLAUSIBLE_C = (-30.0, 130.0)
 _KHZ_PER_MHZ = 1000
+#: Below this, the per cent is too coarse to tell a full charge by.
+_LEAST_PERCENT = 25
+#: Estimates of a full charge that are closer are one battery's.
+_OTHER_BATTERY = 1.1
 
 
 def hottest_text(state: DeviceState | None) -> str:
@@ -29,7 +34,7 @@ def plausible_heat_c(state: DeviceState | Sample) -> Mapping[str, float]:
 
 
 def battery_text(state: DeviceState | None) -> str:
-    """Return the battery: ``82 %, 29.5 °C, usb``."""
+    """Return the battery: ``82 %, 29.5 °C, usb``; its health where it isn't good."""
     if state is None:
         return NOTHING
     parts = []
@@ -39,7 +44,29 @@ def battery_text(state: DeviceState | None) -> str:
         parts.append(f"{state.battery_heat_c:.1f} °C")
     if state.plugged:
         parts.append("unplugged" if state.plugged == "none" else state.plugged)
+    if state.battery_health not in {"", "good"}:
+        parts.append(f"health {state.battery_health}")
     return ", ".join(parts) or NOTHING
+
+
+def battery_change_text(states: Sequence[DeviceState]) -> str:
+    """Return that the battery was another one later on, where its full charge says so; empty where it doesn't.
+
+    ``states`` in the order of time. The full charge is what is in the battery by its per cent.
+    """
+    full_mah = [
+        state.battery_charge_uah / 1000 / state.battery_percent * 100
+        for state in states
+        if state.battery_charge_uah is not None and (state.battery_percent or 0) >= _LEAST_PERCENT
+        if state.battery_percent
+    ]
+    if not full_mah or max(full_mah) < _OTHER_BATTERY * min(full_mah):
+        return ""
+    for cut in range(1, len(full_mah)):
+        found = other_battery(full_mah[:cut], full_mah[cut:])
+        if found is not None:
+            return f"another battery: full, it held {found[0]:.0f} mAh at first and {found[1]:.0f} mAh later"
+    return ""
 
 
 def clocks_text(state: DeviceState | None) -> str:

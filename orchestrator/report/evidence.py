@@ -17,7 +17,7 @@ from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence
 from orchestrator.records.workload import Pass
-from orchestrator.report.conditions import battery_text, clocks_text, hottest_text
+from orchestrator.report.conditions import battery_change_text, battery_text, clocks_text, hottest_text
 from orchestrator.report.data import BestMark, DeviceRow, FindingRow, InvocationRow, LogExcerpt, ResultRow
 from orchestrator.report.escapes import visible, visible_block
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, SHORT_HASH
@@ -192,6 +192,10 @@ def _runs(row: ResultRow, decimals: Mapping[str, int], characters: int) -> Itera
         yield f"<p><small>{left} invocations of the sustained run are left out here; its chart has them.</small></p>\n"
     if row.has_conditions:
         yield _table("Conditions before and after", _STATE_HEADS, "".join(map(_state_line, shown)))
+        states = [run.state_before for run in row.invocations if run.state_before is not None]
+        swapped = battery_change_text(sorted(states, key=lambda state: state.at))
+        if swapped:
+            yield f'<p><span class="badge v-warning">{swapped}</span></p>\n'
     yield _drawn("Temperature and clocks over time", condition_traces(row.invocations))
     for run in row.invocations:
         if run.samples:

@@ -179,8 +179,10 @@ def test_what_was_confirmed_or_refuted_is_not_run_again(nights: Nights, confirme
 def test_changes_are_told_in_text_markdown_and_csv(nights: Nights, confirmed: dict[str, Any], tmp_path: Path) -> None:
     text = nights("regressions")
     assert text.exit_code == 1
-    assert "confirmed side by side" in text.stdout.split("refuted side by side")[0]
-    assert text.stdout.count("[virtual]") == 3
+    told = " ".join(text.stdout.split())
+    assert "confirmed side by side" in told.split("refuted side by side")[0]
+    assert told.count("[virtual]") == 3
+    assert max(len(line) for line in text.stdout.splitlines()) <= 80
     markdown = nights("regressions", "--format", "markdown", "--fail-on", "never").ok().stdout
     assert markdown.startswith("## 3 changes new in the last 14 nights")
     assert markdown.count("| confirmed side by side") == 1
