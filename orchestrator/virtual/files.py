@@ -31,6 +31,7 @@ from orchestrator.virtual.access import (
     write_node,
 )
 from orchestrator.virtual.contract import ByteSource, FileStat, PhoneFileError
+from orchestrator.virtual.kept_folder import FOLDER_FLAGS, SHELL_FOLDER, KeptFolder
 from orchestrator.virtual.ownership import Ownership
 from orchestrator.virtual.space import Storage
 from orchestrator.virtual.streams_of_files import HostFileReader, HostFileWriter
@@ -39,7 +40,6 @@ from orchestrator.virtual.trees.node import DeviceNode, FileNode, LinkNode, Node
 _MAX_LINKS: Final = 40
 _MAX_PATH_BYTES: Final = 4096
 _MAX_NAME_BYTES: Final = 255
-_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 #: Says why an access must fail although it would be allowed (for faults): (operation, path) -> errno or 0.
 AccessHook = Callable[[str, str], int]
@@ -69,7 +69,8 @@ class PhoneTree:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.storage = storage
-        self._root_fd = os.open(folder, _FOLDER_FLAGS)
+        self._root_fd = os.open(folder, FOLDER_FLAGS)
+        self._shell_folder = KeptFolder(self._root_fd)
         self._mounts = mounts
         self._ownership = Ownership(app_uid)
         self._denied = denied
@@ -78,6 +79,7 @@ class PhoneTree:
 
     def close(self) -> None:
         """Let go of the host's folder."""
+        self._shell_folder.close()
         if self._root_fd >= 0:
             os.close(self._root_fd)
             self._root_fd = -1
@@ -108,6 +110,9 @@ class PhoneTree:
         done: list[str] = []
         nodes: list[Node] = []  # the computed nodes above, when the walk is inside a computed tree
         links = 0
+        if self._shell_folder.is_above(todo) and (shell_fd := self._shell_folder.open()) is not None:
+            fds.append(shell_fd)
+            done += [todo.popleft() for _ in SHELL_FOLDER]
         while todo:
             part = todo.popleft()
             last = not todo
@@ -144,7 +149,7 @@ class PhoneTree:
                 else:
                     if found is None:
                         raise file_error(errno.ENOENT)
-                    fds.append(os.open(part, _FOLDER_FLAGS, dir_fd=above))
+                    fds.append(os.open(part, FOLDER_FLAGS, dir_fd=above))
                     done.append(part)
                     while todo and todo[0] == ".":
                         todo.popleft()
@@ -247,7 +252,7 @@ class PhoneTree:
             if not stat.S_ISDIR(place.found.st_mode):
                 raise file_error(errno.ENOTDIR)
             self._check(place.found, place.parts, uid, 4)
-            fd = os.open(place.name, _FOLDER_FLAGS, dir_fd=place.folder_fd)
+            fd = os.open(place.name, FOLDER_FLAGS, dir_fd=place.folder_fd)
             try:
                 names = os.listdir(fd)
             finally:
@@ -316,7 +321,7 @@ class PhoneTree:
                 raise file_error(errno.EEXIST)
             self._check_change(place, uid)
             os.mkdir(place.name, 0o700, dir_fd=place.folder_fd)
-            fd = os.open(place.name, _FOLDER_FLAGS, dir_fd=place.folder_fd)
+            fd = os.open(place.name, FOLDER_FLAGS, dir_fd=place.folder_fd)
             try:
                 self._new_owner(fd, place.parts, mode, uid)
             finally:

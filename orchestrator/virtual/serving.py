@@ -8,6 +8,7 @@ import os
 import secrets
 import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ PHONES_FOLDER: Final = "phones"
 _LOOK_AROUND_S: Final = 1.0
 _LOCK_PATIENCE_S: Final = 1.0
 _LOCK_RETRY_S: Final = 0.02
+#: So long a phone's thread computes before the others get their turn: the loop that all links share is one of them.
+_SWITCH_S: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,7 @@ def serve(options: ServeOptions) -> None:
     Raises UsageError when another lab uses the same folder, and what VirtualLab and PhoneSpec raise.
     """
     options.state_dir.mkdir(parents=True, exist_ok=True)
+    sys.setswitchinterval(_SWITCH_S)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
