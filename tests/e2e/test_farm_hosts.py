@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
+from orchestrator.queueing.schedule import Schedules
+from orchestrator.store.opening import open_store
 from orchestrator.virtual.samples import benchmark_elf
 from tests.samples.farm_hosts import Counts, Database, FarmOfHosts, changes, private_database, running_farm
 
@@ -116,6 +120,30 @@ def test_a_database_that_is_started_again_costs_no_result(
     twice = farm.one.cli("farm", "submit", plan_file(serials), "--name", "database", **farm.one.environ())
     assert twice.exit_code == 2
     assert "in the queue already" in twice.stderr
+
+
+def test_a_schedule_is_submitted_once_by_two_hosts_and_its_jobs_end_with_its_window(
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+) -> None:
+    farm.until_announced(*farm.hosts)
+    plan = plan_file(tuple(host.serial for host in farm.hosts), invocations=1)
+    words = ("--cron", "0 1 * * *", "--window", "00:00-23:59", "--budget", "5h", "--priority", "2")
+    added = farm.one("farm", "schedule", "add", "nightly", plan, *words)
+    assert added["phones"] == sorted(before)
+    plan.unlink()
+    with psycopg.connect(farm.database.url) as connection:
+        connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = date_trunc('minute', now())")
+    schedules = Schedules(farm.queue)
+    farm.until(lambda: bool(schedules.listed()[0]["ticks"]))
+    (tick,) = schedules.listed()[0]["ticks"]
+    assert (tick["outcome"], tick["submission"][:8]) == ("submitted", "nightly-")
+    jobs = farm.until_ended(tick["submission"])
+    assert [(job["serial"], job["priority"]) for job in jobs] == [(serial, 2) for serial in sorted(before)]
+    assert farm.counts(tick["submission"], 4, before) == Counts(), farm.one.log() + farm.two.log()
+    with contextlib.closing(open_store(farm.database.url)) as store:
+        terms = [store.campaign(job["campaign_id"]).terms for job in jobs]
+    assert {(item.until.hour, item.until.minute, item.phone_time_s) for item in terms} == {(23, 59, 5 * 3600.0)}
+    farm.one("farm", "schedule", "remove", "nightly")
 
 
 def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_drain_ends_the_worker(
