@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -55,6 +56,8 @@ _STAND_INS: Mapping[ToolName, str] = {
 }
 #: The property in which a virtual phone tells the USB path that it plays.
 VIRTUAL_USB = "ro.benchfarm.usb"
+#: How long a virtual phone may take to let its server in.
+_JOIN_TIMEOUT_S = 3.0
 #: Tools whose program comes with and without TensorFlow's operators.
 _WITH_FLEX = frozenset({ToolName.NATIVE, ToolName.APK})
 
@@ -315,6 +318,22 @@ class Farm:
 
         return AdbServer.adopt(self.lab_folder, usb=False)
 
+    def _join_lab(self, server: AdbServer) -> None:
+        """Connect the lab's phones that its server doesn't know: one that was started anew has forgotten all."""
+        from orchestrator.devices.discovery import parse_devices
+        from orchestrator.virtual.lab import read_lab
+
+        try:
+            phones = read_lab(self.lab_folder).phones
+            known = {item.address for item in parse_devices(server.device_list())}
+        except (DeviceError, UsageError):
+            return
+        for phone in phones:
+            if phone.address not in known:
+                # One that is booting refuses; it is announced as missing then.
+                with contextlib.suppress(DeviceError):
+                    server.connect_tcp(phone.address, timeout_s=_JOIN_TIMEOUT_S)
+
     def plugged_server(self) -> AdbServer:
         """The adb server for real phones: the configured one, a running one, or our own; AdbUnavailableError."""
         from orchestrator.devices.server import AdbServer
@@ -351,6 +370,8 @@ class Farm:
         from orchestrator.devices.discovery import judge_twins, list_devices
 
         servers = [server for server in (self.lab_server(),) if server is not None]
+        for server in servers:
+            self._join_lab(server)
         listed = [(server, seen) for server in servers for seen in list_devices(server)]
         if not serials or not set(serials) <= {seen.serial for _, seen in listed}:
             try:

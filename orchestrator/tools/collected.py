@@ -23,6 +23,12 @@ from orchestrator.tools.process_mode import in_mode, mode_files
 _LOG_LIMIT_BYTES: Final = 256 << 10
 _LOG_LINES: Final = 500
 _LOG_TIMEOUT_S: Final = 15.0
+#: How a log names the process that it is about.
+_NAMED_PID: Final = re.compile(rb"(?:Kill '[^']*' \(|\bpid[:=]? ?)(\d+)")
+#: Numbers of processes begin anew after a power of two that is at least this one.
+_PIDS_MIN: Final = 1 << 15
+#: Processes that are started on a phone while a run begins, with those of others.
+_PIDS_OF_A_RUN: Final = 1 << 10
 #: A native program's file name in its command line, before the first flag.
 _PROGRAM: Final = re.compile(r"/([^/\s']+)'? --")
 
@@ -78,6 +84,7 @@ def _logged(device: Device, folder: str) -> list[Attachment]:
     script = (
         f"t=$(stat -c %y {shlex.quote(folder)}/pid 2>/dev/null); t=${{t#*-}}; t=${{t%%.*}}\n"
         f'[ -n "$t" ] && t=$t.000 || t={_LOG_LINES}\n'
+        f"echo $(cat {shlex.quote(folder)}/pid 2>/dev/null)\n"
         'logcat -d -v threadtime -b main -b system -b crash -t "$t" 2>/dev/null'
     )
     try:
@@ -85,9 +92,27 @@ def _logged(device: Device, folder: str) -> list[Attachment]:
     except DeviceError:
         # The run is whole without it.
         return []
+    leader, _, told = told.partition(b"\n")
+    told = _without_strangers(told, int(leader) if leader.strip().isdigit() else None)
     if len(told) > _LOG_LIMIT_BYTES:
         told = told[-_LOG_LIMIT_BYTES:].partition(b"\n")[2]
     return [Attachment(name="logcat", data=told)] if told.strip() else []
+
+
+def _without_strangers(log: bytes, leader: int | None) -> bytes:
+    """Leave out lines that name another process than a run's.
+
+    After a jump of the phone's clock, what happened before the run seems to have happened since. A run's processes
+    have the numbers right after its shell's, ``leader``, which begin anew after the highest.
+    """
+    if leader is None:
+        return log
+
+    def is_ours(line: bytes) -> bool:
+        named = [int(pid) for pid in _NAMED_PID.findall(line)]
+        return not named or any(0 <= (pid - leader) % _PIDS_MIN < _PIDS_OF_A_RUN for pid in named)
+
+    return b"".join(line for line in log.splitlines(keepends=True) if is_ours(line))
 
 
 def read_collected(

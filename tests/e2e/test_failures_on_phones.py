@@ -62,3 +62,16 @@ def test_what_ended_a_native_program_is_told_from_the_log_of_its_time(
 def test_a_good_native_run_asks_for_no_log(lab: Lab, model: Path) -> None:
     (run,) = lab.cli("bench", model, "-s", lab.serials[0], "-n", "1", "--json").ok().json["runs"]
     assert lab.cli("log", run["run_id"], "--attachment", "logcat").exit_code == 2
+
+
+def test_what_ended_an_earlier_run_is_not_taken_for_the_end_of_one_after_the_clock_went_back(
+    lab: Lab, model: Path
+) -> None:
+    serial = lab.serials[0]
+    lab.fault(serial, "low-memory")
+    lab.cli("bench", model, "-s", serial, "-n", "1")
+    # By the phone's clock, the kill is still to come.
+    lab.fault(serial, "clock-jump", "seconds=-3600")
+    lab.fault(serial, "segv")
+    (run,) = lab.cli("bench", model, "-s", serial, "-n", "1", "--json").json["runs"]
+    assert (run["outcome"], run["reason_code"]) == ("failed", "segfault")
