@@ -36,6 +36,7 @@ _TRIES: Final = 2
 _BUDGET_FROM: Final = 8
 #: What a further invocation would only repeat.
 _SETTLED: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.TIMED_OUT})
+_ORDER: Final = {ArmStatus.LIVE: 0, ArmStatus.ASIDE: 1}
 _OWN: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
 
 
@@ -59,6 +60,8 @@ class _State:
 
     live: tuple[CaseKey, ...]
     out: Mapping[CaseKey, tuple[ArmStatus, str]]
+    #: Of what is live, what the budget went past.
+    aside: frozenset[CaseKey]
     wanted: tuple[Invocation, ...]
     rung: int
     ended_by: str
@@ -103,6 +106,7 @@ def _replay(campaign: Campaign, cases: Sequence[Case], runs: Sequence[RunRecord]
         if verdict is ParityVerdict.WRONG:
             out[key] = (ArmStatus.WRONG, f"its outputs are wrong: {reason}")
     rung, ended_by = 1, ""
+    aside: frozenset[CaseKey] = frozenset()
     while True:
         seen = {key: _seen(keys[key], mine[key], rung) for key in keys if key not in out}
         for key, arm in seen.items():
@@ -115,11 +119,11 @@ def _replay(campaign: Campaign, cases: Sequence[Case], runs: Sequence[RunRecord]
         lacking = [
             Invocation(case=keys[key], run_pass=Pass.TIMING, number=number)
             for number in range(rung)
-            for key in _shuffled(campaign, live, number)
+            for key in _shuffled(campaign, [key for key in live if key not in aside], number)
             if number not in {run.invocation for run in mine[key] if run.run_pass is Pass.TIMING}
         ]
         if lacking:
-            return _State(live=tuple(live), out=out, wanted=tuple(lacking), rung=rung, ended_by="")
+            return _State(live=tuple(live), out=out, aside=aside, wanted=tuple(lacking), rung=rung, ended_by="")
         out |= _cut({key: seen[key] for key in live}, rung, rule)
         live = [key for key in live if key not in out]
         if not live:
@@ -130,27 +134,38 @@ def _replay(campaign: Campaign, cases: Sequence[Case], runs: Sequence[RunRecord]
             ended_by = "alike"
         elif rung >= rule.most:
             ended_by = "most"
-        elif _is_spent(mine, live, rung, rule):
-            ended_by = "budget"
+        else:
+            # Whatever has left since, somebody has to go on.
+            going = [key for key in live if key not in aside] or live
+            afforded = _afforded({key: seen[key] for key in going}, mine, rung, rule)
+            aside = frozenset(live) - afforded
+            ended_by = "" if len(afforded) > 1 else "budget"
         if ended_by:
-            return _State(live=tuple(live), out=out, wanted=(), rung=rung, ended_by=ended_by)
+            return _State(live=tuple(live), out=out, aside=aside, wanted=(), rung=rung, ended_by=ended_by)
         rung = min(2 * rung, rule.most)
 
 
-def _is_spent(
-    mine: Mapping[CaseKey, Sequence[RunRecord]], live: Sequence[CaseKey], rung: int, rule: SearchRule
-) -> bool:
-    """Whether the next rung would take more of the full product's time than a search is given.
+def _afforded(
+    going: Mapping[CaseKey, _Seen], mine: Mapping[CaseKey, Sequence[RunRecord]], rung: int, rule: SearchRule
+) -> frozenset[CaseKey]:
+    """Return which configurations the budget has another rung for: all, or as many of the fastest; one at the least.
 
-    With few configurations there is little to save, and each deserves its processes.
+    With few configurations there is little to save, and each deserves its processes. Only invocations up to this rung
+    are looked at, so that a search comes to the same however much of it is stored.
     """
     if len(mine) < _BUDGET_FROM or rule.budget >= 1:
-        return False
-    spent_s = sum(run.duration_s for runs in mine.values() for run in runs)
+        return frozenset(going)
+    known = {key: [run for run in runs if run.invocation < rung] for key, runs in mine.items()}
+    left_s = rule.budget * _full_s(known.values(), rule) - sum(map(_timed_s, known.values()))
     # Outputs are compared once, at the end, for each that is left.
     more = min(2 * rung, rule.most) - rung + (1 if rule.parity else 0)
-    next_s = more * sum(_invocation_s(mine[key]) for key in live)
-    return spent_s + next_s > rule.budget * _full_s(mine.values(), rule)
+    afforded = []
+    for key in sorted(going, key=lambda key: going[key].center if going[key].latencies_us else math.inf):
+        left_s -= more * _invocation_s(known[key])
+        if left_s < 0 and afforded:
+            break
+        afforded.append(key)
+    return frozenset(afforded)
 
 
 def _full_s(by_case: Iterable[Sequence[RunRecord]], rule: SearchRule) -> float:
@@ -161,9 +176,13 @@ def _full_s(by_case: Iterable[Sequence[RunRecord]], rule: SearchRule) -> float:
     )
 
 
+def _timed_s(runs: Sequence[RunRecord]) -> float:
+    return sum(run.duration_s for run in runs if run.run_pass is Pass.TIMING)
+
+
 def _invocation_s(runs: Sequence[RunRecord]) -> float:
-    timed = [run.duration_s for run in runs if run.run_pass is Pass.TIMING and run.outcome is not Outcome.UNFIT]
-    return sum(timed) / len(timed) if timed else 0.0
+    count = sum(run.run_pass is Pass.TIMING for run in runs)
+    return _timed_s(runs) / count if count else 0.0
 
 
 def _shuffled(campaign: Campaign, keys: Sequence[CaseKey], number: int) -> list[CaseKey]:
@@ -241,6 +260,8 @@ def _standing(
     arms = []
     for key, arm in seen.items():
         status, reason = state.out.get(key, (ArmStatus.LIVE, ""))
+        if key in state.aside and key not in state.out:
+            status, reason = ArmStatus.ASIDE, "not shown to be slower; the budget went to faster ones"
         low, high = ends.get(key, (None, None))
         arms.append(
             SearchArm(
@@ -259,11 +280,11 @@ def _standing(
         serial=serial,
         model_name=cases[0].model_name,
         model_sha256=cases[0].model_sha256,
-        arms=tuple(sorted(arms, key=lambda arm: (arm.status is not ArmStatus.LIVE, arm.latency_us or math.inf))),
+        arms=tuple(sorted(arms, key=lambda arm: (_ORDER.get(arm.status, len(_ORDER)), arm.latency_us or math.inf))),
         is_over=bool(state.ended_by),
         ended_by=state.ended_by,
         invocations=sum(run.run_pass is Pass.TIMING for run in taken),
         device_s=sum(run.duration_s for run in taken),
         full_invocations=rule.most * len(cases),
-        full_s=_full_s(by_case.values(), rule),
+        full_s=_full_s([[run for run in own if run.outcome is not Outcome.UNFIT] for own in by_case.values()], rule),
     )

@@ -33,6 +33,8 @@ class ArmStatus(enum.StrEnum):
 
     #: It may be the fastest.
     LIVE = "live"
+    #: It may be, too, but the budget went to faster ones.
+    ASIDE = "aside"
     #: Its interval lay wholly above the best's.
     DROPPED = "dropped"
     #: It has no figure of its own: it failed, fell back, or was rejected.
@@ -80,7 +82,7 @@ class SearchStanding:
 
     @property
     def live(self) -> tuple[SearchArm, ...]:
-        """What may be the fastest, fastest first."""
+        """What may be the fastest and went to the end, fastest first."""
         return tuple(arm for arm in self.arms if arm.status is ArmStatus.LIVE)
 
     @property
@@ -90,5 +92,5 @@ class SearchStanding:
 
     @property
     def tied(self) -> tuple[SearchArm, ...]:
-        """What can't be told from the fastest."""
-        return self.live[1:]
+        """What can't be told from the fastest, also what was set aside."""
+        return (*self.live[1:], *(arm for arm in self.arms if arm.status is ArmStatus.ASIDE))
