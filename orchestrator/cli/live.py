@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.cli.board import Board
 from orchestrator.cli.picture import picture
-from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceJoined, DeviceNote, RunStored
+from orchestrator.engine.events import (
+    CampaignEnded,
+    CampaignStarted,
+    DeviceFinished,
+    DeviceJoined,
+    DeviceNote,
+    RunStored,
+)
 from orchestrator.records.run import Outcome
 
 if TYPE_CHECKING:
