@@ -159,7 +159,7 @@ def _afforded(
     left_s = rule.budget * _full_s(known.values(), rule) - sum(map(_timed_s, known.values()))
     # Outputs are compared once, at the end, for each that is left.
     more = min(2 * rung, rule.most) - rung + (1 if rule.parity else 0)
-    afforded = []
+    afforded: list[CaseKey] = []
     for key in sorted(going, key=lambda key: going[key].center if going[key].latencies_us else math.inf):
         left_s -= more * _invocation_s(known[key])
         if left_s < 0 and afforded:
