@@ -13,6 +13,7 @@ from orchestrator.bootstrap import Attached, Farm
 from orchestrator.cli.beginning import Beginning, identify, named_paths, prepare
 from orchestrator.cli.host_files import NamedFile, host_files
 from orchestrator.cli.result import one_line
+from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import look_at
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.tracking import watch_devices
@@ -57,6 +58,8 @@ class PluggedIn:
         self._heard: queue.SimpleQueue[tuple[AdbServer, str]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._present = {facts.serial: facts for _, facts in devices}
+        #: Where phones are that were looked at: one that measures isn't asked again who it is.
+        self._addresses = {device.transport for device, _ in devices if isinstance(device, AdbDevice)}
         self._planned = {item.case.serial for item in campaign.invocations}
         self._ready: list[Arrival] = []
         self._spares = list(farm.spares)
@@ -161,7 +164,7 @@ class PluggedIn:
 
     def _is_known(self, name: str) -> bool:
         with self._lock:
-            return name in self._present or any(facts.serial == name for _, facts in self._spares)
+            return name in self._addresses or name in self._present or any(facts.serial == name for _, facts in self._spares)
 
     def _names(self, serial: str, address: str) -> bool:
         assert self._plan is not None, "only asked with a plan"
@@ -172,6 +175,8 @@ class PluggedIn:
             return
         with self._lock:
             self._present[arrival.facts.serial] = arrival.facts
+            if isinstance(arrival.device, AdbDevice):
+                self._addresses.add(arrival.device.transport)
             self._ready.append(arrival)
 
     def _arrival(self, device: Device, facts: DeviceFacts) -> Arrival | None:
