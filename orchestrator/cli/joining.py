@@ -164,7 +164,11 @@ class PluggedIn:
 
     def _is_known(self, name: str) -> bool:
         with self._lock:
-            return name in self._addresses or name in self._present or any(facts.serial == name for _, facts in self._spares)
+            return (
+                name in self._addresses
+                or name in self._present
+                or any(facts.serial == name for _, facts in self._spares)
+            )
 
     def _names(self, serial: str, address: str) -> bool:
         assert self._plan is not None, "only asked with a plan"
