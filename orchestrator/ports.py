@@ -183,7 +183,8 @@ class Device(Protocol):
     def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
         """Keep files for other devices off what this one shares with them, while the context lasts.
 
-        Waits while some are on their way; raises InterruptedByUserError when cancelled meanwhile.
+        Waits while some are on their way; raises InterruptedByUserError when cancelled meanwhile. Nothing may be placed
+        on the device itself meanwhile: that would wait for the end of the context.
         """
         ...
 
