@@ -147,6 +147,7 @@ def _pause_s(runs: Sequence[RecentRun]) -> float:
     pauses = [
         (after.started_at - before.started_at).total_seconds() - before.duration_s
         for before, after in itertools.pairwise(last_day)
+        if before.campaign == after.campaign
     ]
     own = [pause_s for pause_s in pauses if 0 <= pause_s <= _PAUSE_MOST_S]
     return statistics.fmean(own) if own else 0.0

@@ -115,7 +115,7 @@ def prepare(
     if not expansion.cases:
         reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
         raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
-    expansion = nights.in_time(farm, plan, expansion, sentinel=_wants_sentinel(plan, expansion))
+    expansion = nights.in_time(farm, plan, expansion, sentinel=wants_sentinel(plan, expansion))
     sentinels, used = _sentinels(farm, plan, expansion, devices, reference)
     return Beginning(
         expansion=expansion,
@@ -130,7 +130,8 @@ def prepare(
     )
 
 
-def _wants_sentinel(plan: Plan, expansion: Expansion) -> bool:
+def wants_sentinel(plan: Plan, expansion: Expansion) -> bool:
+    """Whether the reference workload brackets a campaign: as the plan says, else when it costs little."""
     return plan.sentinel if plan.sentinel is not None else expansion.estimate_s(plan)[0] >= SENTINEL_FROM_S
 
 
@@ -142,7 +143,7 @@ def _sentinels(
     reference: Model | None,
 ) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
     """Return the reference workload of each device that has work, with its model; none where it isn't wanted."""
-    if not _wants_sentinel(plan, expansion):
+    if not wants_sentinel(plan, expansion):
         return {}, []
     model = reference or reference_model()
     builds = farm.builds_for(plan, [facts for _, facts in devices])

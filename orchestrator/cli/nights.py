@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.bootstrap import Farm
 from orchestrator.cli.log_lines import tell
-from orchestrator.engine.night import bounded, cut_to_time
+from orchestrator.engine.night import bounded, cut_to_time, left_s
 from orchestrator.errors import UsageError
 from orchestrator.planning import Expansion
 from orchestrator.ports import Store
@@ -77,6 +77,20 @@ def when_open(farm: Farm, plan: Plan) -> Plan:
 def in_time(farm: Farm, plan: Plan, expansion: Expansion, *, sentinel: bool) -> Expansion:
     """Return what there is time for; the rest is among the skips."""
     return cut_to_time(farm.store, farm.tools, plan, expansion, farm.clock.now(), sentinel=sentinel)
+
+
+def as_it_would_be(farm: Farm, plan: Plan, expansion: Expansion, *, sentinel: bool) -> tuple[Expansion, str]:
+    """Return what there would be time for if the plan were run now, or when its window opens; and that in words."""
+    now = farm.clock.now()
+    bound, begins = bounded(plan, now)
+    total_s = left_s(bound.until, bound.phone_time_s, begins)
+    if total_s is None:
+        return expansion, ""
+    kept = cut_to_time(farm.store, farm.tools, bound, expansion, begins, sentinel=sentinel)
+    opens = f", from {begins:%Y-%m-%d %H:%M} UTC on" if begins > now else ""
+    left_out = len(expansion.cases) - len(kept.cases)
+    cut = f"; {left_out} of {len(expansion.cases)} cases are left out" if left_out else ""
+    return kept, f"each device has {format_duration(total_s)}{opens}{cut}"
 
 
 def left_out_of(campaign: Campaign, runs: Iterable[RunRecord]) -> list[dict[str, object]]:

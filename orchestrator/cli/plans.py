@@ -6,7 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.beginning import expansion_of, identify
+from orchestrator.cli import nights
+from orchestrator.cli.beginning import expansion_of, identify, wants_sentinel
 from orchestrator.cli.host_files import host_files
 from orchestrator.cli.result import CommandResult, one_line, table, to_json
 from orchestrator.records.plan import Plan
@@ -26,6 +27,7 @@ def show(settings: Settings, path: Path) -> CommandResult:
     with Farm(settings) as farm:
         devices = farm.open_devices(plan.devices)
         expansion, _ = expansion_of(farm, plan, devices, models, named)
+        expansion, time = nights.as_it_would_be(farm, plan, expansion, sentinel=wants_sentinel(plan, expansion))
         chosen, others = [facts for _, facts in devices], _not_chosen(farm)
         lacking = farm.choice.lacking if farm.choice is not None else ""
     titles = {facts.serial: facts.title for _, facts in devices}
@@ -52,6 +54,7 @@ def show(settings: Settings, path: Path) -> CommandResult:
     least_s, most_s = expansion.estimate_s(plan)
     span = format_duration(least_s) if most_s == least_s else f"{format_duration(least_s)} to {format_duration(most_s)}"
     parts.append(f"{_times(plan)}{span} on the busiest device, beside loading and waiting for cool phones")
+    parts += [time] if time else []
     return CommandResult(
         text="\n\n".join(parts),
         data={

@@ -25,12 +25,13 @@ from pydantic_core import CoreSchema, core_schema
 from orchestrator.config.faults import Faults, Section, Source, checked
 from orchestrator.config.fields import AnyText, Celsius, OneOrMany, Percent, Seconds, Sha256, Text, unique
 from orchestrator.config.model_manifest import MANIFEST_NAME, named_models
+from orchestrator.config.night import ImportanceSection, window_text
 from orchestrator.config.yaml_file import parse_yaml, read_yaml
 from orchestrator.errors import UsageError
 from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.model import ManifestEntry
-from orchestrator.records.night import ImportanceRule, Window, parse_timezone, parse_window
+from orchestrator.records.night import Window, parse_timezone, parse_window
 from orchestrator.records.plan import (
     DeviceSelection,
     FitLimits,
@@ -301,22 +302,6 @@ class QuietSection(Section):
     thermal_control_off: bool | None = None
 
 
-def _window(text: str) -> str:
-    parse_window(text)
-    return text
-
-
-class ImportanceSection(Section):
-    """How much some cases matter when the time doesn't reach for all."""
-
-    value: Annotated[float, Field(ge=0, le=1_000_000)]
-    models: OneOrMany[tuple[Text, ...]] = ()
-    delegates: OneOrMany[tuple[DelegateName, ...]] = ()
-    tools: OneOrMany[tuple[ToolName, ...]] = ()
-    threads: OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]] = ()
-    serials: OneOrMany[tuple[Text, ...]] = ()
-
-
 class PlanSection(Section):
     """A whole plan file."""
 
@@ -331,7 +316,7 @@ class PlanSection(Section):
     precision: Annotated[Percent, Field(ge=0.1, lt=100)] = 100 * StoppingRule().half_width
     budget: Annotated[Seconds, Field(ge=0, le=604_800)] | None = None
     phone_time: Annotated[Seconds, Field(gt=0, le=604_800)] | None = None
-    window: Annotated[Text, AfterValidator(_window)] | None = None
+    window: Annotated[Text, AfterValidator(window_text)] | None = None
     timezone: Annotated[Text, AfterValidator(parse_timezone)] | None = None
     importance: OneOrMany[tuple[ImportanceSection, ...]] = ()
     sustained: Annotated[Seconds, Field(ge=10, le=86_400)] = 1800.0
@@ -455,7 +440,7 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
         budget_s=section.budget,
         phone_time_s=section.phone_time,
         window=_window_of(section),
-        importance=tuple(_importance(rule) for rule in section.importance),
+        importance=tuple(rule.to_rule() for rule in section.importance),
         quiet=Quiet(**dict(section.quiet)),
         sentinel=section.sentinel,
         may_reboot=section.reboot,
@@ -474,17 +459,6 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
 
 def _window_of(section: PlanSection) -> Window | None:
     return None if section.window is None else parse_window(section.window, section.timezone or "")
-
-
-def _importance(section: ImportanceSection) -> ImportanceRule:
-    return ImportanceRule(
-        value=section.value,
-        models=tuple(section.models),
-        delegates=tuple(str(name) for name in section.delegates),
-        tools=tuple(str(name) for name in section.tools),
-        threads=tuple(section.threads),
-        serials=tuple(section.serials),
-    )
 
 
 def _input_folder(value: str | None, folder: Path, faults: Faults) -> Path | None:

@@ -115,3 +115,5 @@ class RecentRun:
     started_at: datetime
     duration_s: float
     outcome: Outcome
+    #: Which campaign's, told from others'.
+    campaign: str = ""

@@ -316,6 +316,7 @@ class MemoryStore:
                             started_at=run.started_at,
                             duration_s=run.duration_s,
                             outcome=run.outcome,
+                            campaign=run.campaign_id,
                         )
                     )
         return {key: runs for key, runs in found.items() if runs and key in set(series_keys)}

@@ -37,7 +37,7 @@ def read_recent_runs(
             .limit(_CASES_MOST)
         )
         query = (
-            select(RUNS.c.run_pass, RUNS.c.started_at, RUNS.c.duration_s, RUNS.c.outcome)
+            select(RUNS.c.run_pass, RUNS.c.started_at, RUNS.c.duration_s, RUNS.c.outcome, RUNS.c.campaign_no)
             .where(RUNS.c.case_no.in_(newest), RUNS.c.outcome.not_in(not_run))
             .order_by(RUNS.c.run_no.desc())
             .limit(limit)
@@ -48,6 +48,7 @@ def read_recent_runs(
                 started_at=row.started_at,
                 duration_s=row.duration_s,
                 outcome=Outcome(row.outcome),
+                campaign=str(row.campaign_no),
             )
             for row in connection.execute(query)
         ]
