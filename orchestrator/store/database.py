@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from orchestrator.store import admission
 from orchestrator.store.failures import locked, told
+from orchestrator.store.turns import Turns
 
 #: Name of PostgreSQL's advisory lock that a writer holds; any constant that others are unlikely to use ("bfar").
 _WRITER_LOCK: Final = 0x62666172
@@ -25,7 +25,7 @@ class Database:
 
     A writer begins with the database's write lock (``BEGIN IMMEDIATE``, an advisory lock on PostgreSQL), so that what
     it reads can't change before it writes, and rows are numbered in the order of their commits. The writers of one
-    process queue at a lock of their own first: SQLite's waiting is by polling, and isn't fair.
+    process take turns first: SQLite's waiting is by polling, and isn't fair.
     """
 
     def __init__(self, engine: Engine, *, name: str, path: Path | None, busy_timeout_s: float) -> None:
@@ -38,7 +38,7 @@ class Database:
             # All that one call reads is of one moment, as it is on SQLite.
             self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
         self._writer = engine.execution_options(**{_WRITES: True})
-        self._writers_queue = threading.Lock()
+        self._turns = Turns()
         self._is_open = True
         self._pid = os.getpid()
 
@@ -53,13 +53,13 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Hold the write lock and a connection; commit durably at the end, roll all back when anything is raised."""
         self._check()
-        if not self._writers_queue.acquire(timeout=self._busy_timeout_s):
+        if not self._turns.take(patience_s=self._busy_timeout_s):
             raise locked(self.name)
         try:
             with told(self.name, path=self.path), self._writer.begin() as connection:
                 yield connection
         finally:
-            self._writers_queue.release()
+            self._turns.end()
 
     def close(self) -> None:
         """Close all connections; any further use is refused."""
@@ -73,7 +73,7 @@ class Database:
         if self._pid != os.getpid():
             # A forked child must not speak over its parent's connections, nor wait for a thread that it hasn't got.
             self._writer.dispose(close=False)
-            self._writers_queue = threading.Lock()
+            self._turns = Turns()
             self._pid = os.getpid()
 
 

@@ -1,0 +1,43 @@
+"""Writers of one process come in the order in which they asked, however many there are."""
+
+import threading
+from collections.abc import Callable
+
+from orchestrator.store.turns import Turns
+
+PATIENT_S = 60.0
+
+
+def queued(turns: Turns, body: Callable[[], None]) -> threading.Thread:
+    """Start a thread that waits for its turn, and return when it does."""
+    before = turns.waiting
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    while turns.waiting == before:
+        thread.join(0.001)
+    return thread
+
+
+def test_turns_come_in_the_order_of_asking() -> None:
+    turns, order = Turns(), list[int]()
+
+    def write(number: int) -> None:
+        assert turns.take(patience_s=PATIENT_S)
+        order.append(number)
+        turns.end()
+
+    assert turns.take(patience_s=0)
+    threads = [queued(turns, lambda number=number: write(number)) for number in range(20)]  # type: ignore[misc]
+    turns.end()
+    for thread in threads:
+        thread.join()
+    assert order == list(range(20))
+    assert turns.take(patience_s=0)
+
+
+def test_who_waits_gives_up_when_no_turn_ends_and_takes_nobodys_turn_with_it() -> None:
+    turns = Turns()
+    assert turns.take(patience_s=0)
+    assert not turns.take(patience_s=0.01)
+    turns.end()
+    assert turns.take(patience_s=0)
