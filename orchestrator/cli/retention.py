@@ -18,8 +18,9 @@ def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -
         keep_s = parse_seconds(keep_raw)
     except ValueError as error:
         raise UsageError(f"--keep-raw: {error}", hint="for example 90d") from error
-    if keep_s < 0:
-        raise UsageError("--keep-raw is the age up to which raw output is kept", hint="for example 90d")
+    if keep_s < 0 or not keep_raw.strip()[-1].isalpha():
+        # A bare number would be seconds, and who writes 90 means days.
+        raise UsageError(f"--keep-raw {keep_raw} says no age", hint="a number with its unit, for example 90d")
     path = _file_of(settings)
     if compact and path is None:
         raise UsageError("--compact is for a store in a file", hint="PostgreSQL uses the space again by itself")

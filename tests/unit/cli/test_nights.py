@@ -1,4 +1,4 @@
-"""What ``--budget`` and ``--until`` mean."""
+"""What ``--budget``, ``--until`` and ``--keep-raw`` mean."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.bootstrap import Settings
 from orchestrator.cli.nights import limited, moment_of
+from orchestrator.cli.retention import prune
 from orchestrator.errors import UsageError
 from orchestrator.records.plan import Plan, PlanModel
 
@@ -49,3 +51,11 @@ def test_a_time_of_day_is_the_next_one_here_and_a_date_is_itself() -> None:
 def test_a_time_that_means_nothing_is_refused(budget: str, until: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         limited(PLAN, budget=budget, until=until, now=NOW)
+
+
+@pytest.mark.parametrize("age", ["90", "0", "-1d", "soon", ""])
+def test_an_age_without_its_unit_deletes_nothing(age: str, tmp_path: Path) -> None:
+    settings = Settings.from_environment({}, home=tmp_path)
+    with pytest.raises(UsageError):
+        prune(settings, keep_raw=age, is_trial=False, compact=False)
+    assert not (tmp_path / "store.sqlite").exists()
