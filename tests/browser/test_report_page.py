@@ -382,8 +382,11 @@ def test_theme_follows_the_system_until_the_button_changes_it(open_report, schem
 
 def test_print_is_light_and_has_no_controls(open_report):
     page = open_report("small", color_scheme="dark")
+    label = chart(page, "latency").locator("svg text").first
+    expect(label).to_have_css("fill", "rgb(230, 233, 238)")
     page.emulate_media(media="print", color_scheme="dark")
     assert ground(page) == "rgb(255, 255, 255)"
+    expect(label).to_have_css("fill", "rgb(26, 30, 36)")
     expect(page.locator("#compare")).to_be_hidden()
     expect(page.locator("#theme")).to_be_hidden()
     expect(page.locator(".virtual-banner")).to_be_visible()
