@@ -220,6 +220,20 @@ def test_questions_survive_a_cut_link(device: AdbDevice, phone: "Phone", model: 
         assert ask() is not None
 
 
+def test_waiting_for_a_run_costs_the_phone_hardly_a_process_and_leaves_none(device: AdbDevice, run_id: RunId) -> None:
+    device.state()
+    before = device.state().processes_started
+    none = device.state().processes_started
+    device.run_detached("sleep 8", run_id=run_id, timeout_s=60, files=("where",))
+    after = device.state().processes_started
+    assert before is not None
+    assert none is not None
+    assert after is not None
+    # A state's own, then what starts, watches and reads the run: looking ten times a second would be 80 more.
+    assert (after - none) - (none - before) < 60
+    assert "sleep" not in device.shell("ps -A -o ARGS").text
+
+
 def test_a_run_survives_a_cut_link(device: AdbDevice, phone: "Phone", run_id: RunId) -> None:
     threading.Timer(0.5, lambda: fault(phone, "cut")).start()
     result = device.run_detached("sleep 2; seq 1 1000", run_id=run_id, timeout_s=30)
