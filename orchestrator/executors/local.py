@@ -35,10 +35,12 @@ class ThreadExecutor:
                 while waiting and interrupt is None:
                     running.append(self._start(waiting.pop(0), errors))
                 still = next((ended for ended in running if not ended.is_set()), None)
-                if still is None:
+                if still is not None:
+                    still.wait(_LOOK_S)
+                # Asked after the last one's end, too: it may have left something to others.
+                waiting += self._come(more, errors)
+                if still is None and (not waiting or interrupt is not None):
                     break
-                if not still.wait(_LOOK_S) or more is not None:
-                    waiting += self._come(more, errors)
             except KeyboardInterrupt as error:
                 interrupt = error
                 self._cancelled.set()
