@@ -4,11 +4,12 @@ import io
 import json
 import re
 
-from sample_lab import HOSTILE_NAMES, Lab, hostile_lab, small_lab
+from sample_lab import HOSTILE_NAMES, PIXEL_3, Lab, hostile_lab, small_lab
 
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.escapes import display_width, visible
 from orchestrator.report.exports import SCHEMA, SCHEMA_VERSION, to_csv, to_json, to_markdown
+from orchestrator.report.exports_for_trackers import to_bencher
 from orchestrator.report.tables import flat_record, render_text_table
 from orchestrator.resources import data_folder
 
@@ -157,3 +158,17 @@ def test_a_long_configuration_is_shown_whole_in_the_text_table():
     (number,) = (number for number, line in enumerate(lines) if long in line)
     assert re.search(r"\d\.\d\d", lines[number + 1])
     assert all(display_width(line) <= 80 for line in lines)
+
+
+def test_two_phones_of_one_kind_are_two_benchmarks():
+    first = small_lab()
+    twin = dataclasses.replace(PIXEL_3, serial="twin-7")
+    runs = [run for run in first.runs if run.case.serial == PIXEL_3.serial]
+    more = [
+        dataclasses.replace(run, case=dataclasses.replace(run.case, serial=twin.serial), run_id=f"{run.run_id}-twin")
+        for run in runs
+    ]
+    both = dataclasses.replace(first, runs=[*runs, *more], devices={**first.devices, twin.serial: twin})
+    document = json.loads(to_bencher(build_report_data(**both.inputs())))
+    assert len([name for name in document if "twin-7" in name]) * 2 == len(document) > 2
+    assert all(set(entry) == {"latency"} and entry["latency"]["value"] > 0 for entry in document.values())
