@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm import choose_phones
+from orchestrator.cli.farm_submitting import choose_phones
 from orchestrator.cli.result import one_line
 from orchestrator.config.farm_documents import dump, read_plan
 from orchestrator.engine.night import bounded

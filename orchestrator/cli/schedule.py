@@ -11,9 +11,9 @@ from typing import Any
 
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.beginning import identify
-from orchestrator.cli.farm import _check_travels, _sent, choose_phones
 from orchestrator.cli.farm_nights import kind_of
 from orchestrator.cli.farm_parcel import pack
+from orchestrator.cli.farm_submitting import check_travels, choose_phones, sent_plan
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.config.farm_documents import dump
@@ -56,7 +56,7 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
         raise UsageError(f"{request.name!r} can't name a schedule", hint="letters, digits, . _ - only, at most 60")
     cron = Cron(text=request.cron, timezone=request.timezone or "UTC")
     plan = _limited(load_plan(request.plan, home=settings.data_folder), request, cron.timezone)
-    _check_travels(plan)
+    check_travels(plan)
     models = identify(plan)
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         chosen, notes = _meant_now(farm, queue, plan)
@@ -76,7 +76,7 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
             Schedule(
                 name=request.name,
                 cron=cron,
-                plan=dump(replace(_sent(plan, models), devices=plan.devices)),
+                plan=dump(replace(sent_plan(plan, models), devices=plan.devices)),
                 plan_name=plan.name,
                 parcels=json.dumps(parcels),
                 priority=request.priority,

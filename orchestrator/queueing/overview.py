@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from orchestrator.queueing.database import QueueDatabase, told
+
+_JOBS: Final = (
+    "SELECT f.job_id, f.submission, f.serial, f.plan_name, f.campaign_id, f.host, f.note, j.priority,"
+    " f.tries, f.deaths, CASE j.status WHEN 'todo' THEN 'waits' WHEN 'doing' THEN 'runs'"
+    " WHEN 'succeeded' THEN 'done' WHEN 'aborted' THEN 'cancelled'"
+    " WHEN 'failed' THEN CASE WHEN j.abort_requested THEN 'cancelled' ELSE 'failed' END"
+    " ELSE j.status::text END AS status, CASE WHEN j.status = 'todo'"
+    " THEN greatest(0, extract(epoch FROM j.scheduled_at - now())::float) END AS waits_s"
+    " FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
+)
+#: Of those that are over the newest 1,000: a farm has hundreds of thousands of them.
+_OPEN_AND_NEWEST: Final = (
+    "f.job_id IN (SELECT id FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
+    " UNION SELECT job_id FROM farm_jobs WHERE job_id > (SELECT max(job_id) - 1000 FROM farm_jobs))"
+)
 
 
 class Overview(QueueDatabase):
@@ -53,23 +68,13 @@ class Overview(QueueDatabase):
 
     @told
     def jobs(self, submission: str = "") -> list[dict[str, Any]]:
-        """Return the jobs of one submission, or of all, the newest last.
+        """Return the jobs of one submission; or all that are open, and the newest of the others. The newest last.
 
         ``tries`` failed on the phone, ``deaths`` is how often the job's host died. ``waits_s`` is how long it waits yet
         before it may be tried again.
         """
-        return self.rows(
-            "SELECT f.job_id, f.submission, f.serial, f.plan_name, f.campaign_id, f.host, f.note, j.priority,"
-            " f.tries, f.deaths, CASE j.status WHEN 'todo' THEN 'waits' WHEN 'doing' THEN 'runs'"
-            " WHEN 'succeeded' THEN 'done' WHEN 'aborted' THEN 'cancelled'"
-            " WHEN 'failed' THEN CASE WHEN j.abort_requested THEN 'cancelled' ELSE 'failed' END"
-            " ELSE j.status::text END AS status, CASE WHEN j.status = 'todo'"
-            " THEN greatest(0, extract(epoch FROM j.scheduled_at - now())::float) END AS waits_s"
-            " FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
-            " WHERE %s::text = '' OR f.submission = %s ORDER BY f.job_id",
-            submission,
-            submission,
-        )
+        which = "f.submission = %s" if submission else _OPEN_AND_NEWEST
+        return self.rows(f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else []))
 
     @told
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:

@@ -81,14 +81,16 @@ def _submit(
 ) -> None:
     """Queue a plan for every phone of the farm that fits it."""
     _require_packages()
-    from orchestrator.cli import farm
+    from orchestrator.cli import farm_submitting
 
-    show(lambda settings: farm.submit(settings, plan, priority=priority, name=name), as_json=as_json)
+    show(lambda settings: farm_submitting.submit(settings, plan, priority=priority, name=name), as_json=as_json)
 
 
 @_farm.command("status")
 def _status(
-    submission: Annotated[str, typer.Argument(help="A submission's name; all that is open when left out.")] = "",
+    submission: Annotated[
+        str, typer.Argument(help="A submission's name; what is open, or failed lately, if left out.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """List hosts, phones and jobs."""
