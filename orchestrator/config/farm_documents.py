@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
-from orchestrator.config.plan import _affinity, _free_flags, _predicate
+from orchestrator.config.plan_words import affinity_word, free_flags, predicate_text
 from orchestrator.errors import PlanError
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parcel import Parcel
@@ -45,10 +45,10 @@ def read_plan(document: str) -> Plan:
     _refuse_unknown(plan, document, "plan")
     try:
         for flags in plan.matrix.flags:
-            _free_flags(dict(flags))
+            free_flags(dict(flags))
         for text in plan.devices.where:
-            _predicate(text)
-        _affinity(plan.settings.affinity)
+            predicate_text(text)
+        affinity_word(plan.settings.affinity)
     except ValueError as error:
         raise PlanError(f"a plan from the queue: {error}") from error
     for model in plan.models:

@@ -1,0 +1,232 @@
+"""The sections of a plan file, as they are written and checked; ``docs/plans.md`` describes each key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from orchestrator.config.faults import Section
+from orchestrator.config.fields import AnyText, Celsius, OneOrMany, Percent, Seconds, Text, unique
+from orchestrator.config.night import ImportanceSection, window_text
+from orchestrator.config.plan_models import ModelSection, PathOrModel
+from orchestrator.config.plan_words import (
+    THERMAL_STATUS,
+    affinity_word,
+    fact_name,
+    free_flags,
+    predicate_text,
+    screen_word,
+    thermal_status_number,
+)
+from orchestrator.records.night import parse_timezone
+from orchestrator.records.plan import FitLimits, Order, PushLimits, Quiet, RunSettings, Screen, Sharding, StoppingRule
+from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
+
+
+class MatrixSection(Section):
+    """The axes; each combination is a case."""
+
+    delegates: Annotated[OneOrMany[tuple[DelegateName, ...]], Field(min_length=1), AfterValidator(unique)] = (
+        DelegateName.XNNPACK,
+    )
+    threads: Annotated[
+        OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]], Field(min_length=1), AfterValidator(unique)
+    ] = ()
+    tools: Annotated[OneOrMany[tuple[ToolName, ...]], Field(min_length=1), AfterValidator(unique)] = ()
+    flags: Annotated[
+        OneOrMany[tuple[Annotated[dict[str, AnyText], AfterValidator(free_flags)], ...]], Field(min_length=1)
+    ] = ({},)
+    modes: Annotated[OneOrMany[tuple[ProcessMode, ...]], Field(min_length=1), AfterValidator(unique)] = ()
+
+
+class DevicesSection(Section):
+    """Which devices: those that fit every key that is given."""
+
+    serials: OneOrMany[tuple[Text, ...]] = ()
+    profiles: OneOrMany[tuple[Text, ...]] = ()
+    pools: OneOrMany[tuple[Text, ...]] = ()
+    tags: OneOrMany[tuple[Text, ...]] = ()
+    where: OneOrMany[tuple[Annotated[Text, AfterValidator(predicate_text)], ...]] = ()
+    host: bool = False
+    one_of_each: Annotated[Text, AfterValidator(fact_name)] | None = None
+    any: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    replace_lost: bool = False
+    join: bool = True
+
+
+class PushesSection(Section):
+    """How many files go out to phones at once."""
+
+    per_host: Annotated[int, Field(ge=1, le=64)] = PushLimits().per_host
+    per_hub: Annotated[int, Field(ge=1, le=64)] = PushLimits().per_hub
+    beside_measurements: bool = PushLimits().beside_measurements
+
+
+class SettingsSection(Section):
+    """How one invocation measures."""
+
+    num_runs: Annotated[int, Field(ge=1, le=1_000_000)] = RunSettings().num_runs
+    min_secs: Annotated[Seconds, Field(ge=0, le=86_400)] = RunSettings().min_secs
+    max_secs: Annotated[Seconds, Field(gt=0, le=86_400)] = RunSettings().max_secs
+    warmup_runs: Annotated[int, Field(ge=0, le=1_000_000)] = RunSettings().warmup_runs
+    warmup_min_secs: Annotated[Seconds, Field(ge=0, le=86_400)] = RunSettings().warmup_min_secs
+    affinity: Annotated[Text, AfterValidator(affinity_word)] = RunSettings().affinity
+
+    @model_validator(mode="after")
+    def _spans_fit(self) -> SettingsSection:
+        for name in ("min_secs", "warmup_min_secs"):
+            if getattr(self, name) > self.max_secs:
+                raise ValueError(f"{name} ({getattr(self, name):g} s) is more than max_secs ({self.max_secs:g} s)")
+        return self
+
+
+class LimitsSection(Section):
+    """What a device must be like before an invocation starts."""
+
+    battery_min: Annotated[Percent, Field(ge=0, le=100)] = FitLimits().battery_percent_min
+    battery_heat_max: Annotated[Celsius, Field(ge=0, le=100)] = FitLimits().battery_heat_c_max
+    thermal_status_max: Annotated[
+        int,
+        Field(ge=0, le=6),
+        BeforeValidator(thermal_status_number),
+        WithJsonSchema({"enum": [*range(7), *THERMAL_STATUS]}),
+    ] = FitLimits().thermal_status_max
+    wait: Annotated[Seconds, Field(ge=0, le=86_400)] = FitLimits().wait_s
+
+
+class InvocationsSection(Section):
+    """How many processes each case gets in the timing pass: as many as its noise needs, within these bounds."""
+
+    first: Annotated[int, Field(ge=2, le=10_000)] = StoppingRule().first
+    most: Annotated[int, Field(ge=2, le=10_000)] = StoppingRule().most
+
+    @model_validator(mode="before")
+    @classmethod
+    def _most_follows(cls, given: object) -> object:
+        # Somebody who asks for a larger first round means it.
+        if isinstance(given, dict) and "most" not in given and str(given.get("first", "")).isdecimal():
+            return {**given, "most": str(max(int(given["first"]), StoppingRule().most))}
+        return given
+
+    @model_validator(mode="after")
+    def _spans_fit(self) -> InvocationsSection:
+        if self.first > self.most:
+            raise ValueError(f"first ({self.first}) is more than most ({self.most})")
+        return self
+
+
+def _count(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        count = int(value)
+    except ValueError:
+        raise ValueError(f"{value!r} isn't a whole number") from None
+    if not 1 <= count <= 10_000:
+        raise ValueError(f"{count} isn't between 1 and 10000")
+    return InvocationsSection.model_construct(first=count, most=count)
+
+
+class _CountOrBounds:
+    """Lets a fixed number of invocations stand for itself."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+        return core_schema.no_info_before_validator_function(_count, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000}, handler(schema)]}
+
+
+class QuietSection(Section):
+    """How a phone is brought to rest; what isn't given stays as tuning found it best, else as it is."""
+
+    screen: Annotated[Screen, BeforeValidator(screen_word)] = Quiet().screen
+    airplane: bool | None = None
+    no_doze: bool | None = None
+    animations_off: bool | None = None
+    sync_off: bool | None = None
+    fixed_performance: bool | None = None
+    pin_clocks: bool | None = None
+    pin_gpu: bool | None = None
+    thermal_control_off: bool | None = None
+
+
+class PlanSection(Section):
+    """A whole plan file."""
+
+    name: Text | None = None
+    models: Annotated[OneOrMany[tuple[Annotated[ModelSection, PathOrModel()], ...]], Field(min_length=1)]
+    matrix: MatrixSection = MatrixSection()
+    devices: DevicesSection = DevicesSection()
+    settings: SettingsSection = SettingsSection()
+    limits: LimitsSection = LimitsSection()
+    passes: Annotated[OneOrMany[tuple[Pass, ...]], Field(min_length=1), AfterValidator(unique)] = (Pass.TIMING,)
+    invocations: Annotated[InvocationsSection, _CountOrBounds()] = InvocationsSection()
+    precision: Annotated[Percent, Field(ge=0.1, lt=100)] = 100 * StoppingRule().half_width
+    budget: Annotated[Seconds, Field(ge=0, le=604_800)] | None = None
+    phone_time: Annotated[Seconds, Field(gt=0, le=604_800)] | None = None
+    window: Annotated[Text, AfterValidator(window_text)] | None = None
+    timezone: Annotated[Text, AfterValidator(parse_timezone)] | None = None
+    importance: OneOrMany[tuple[ImportanceSection, ...]] = ()
+    sustained: Annotated[Seconds, Field(ge=10, le=86_400)] = 1800.0
+    parity_inputs: Text | None = None
+    sentinel: bool | None = None
+    reboot: bool = False
+    quiet: QuietSection = QuietSection()
+    order: Order = Order.INTERLEAVED
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    timeout: Annotated[Seconds, Field(gt=0, le=86_400)] = 120.0
+    builds: dict[ToolName, Text] = Field(default_factory=dict)
+    shard: Sharding = Sharding.NONE
+    pushes: PushesSection = PushesSection()
+
+    @field_validator("passes")
+    @classmethod
+    def _no_sentinel(cls, passes: tuple[Pass, ...]) -> tuple[Pass, ...]:
+        if Pass.SENTINEL in passes:
+            raise ValueError("'sentinel' is no pass over the plan's models; write 'sentinel: true' beside 'passes'")
+        return passes
+
+    @model_validator(mode="after")
+    def _keys_fit(self) -> PlanSection:
+        given, count = self.model_fields_set, self.invocations
+        if count.first == count.most:
+            for key in ("precision", "budget"):
+                if key in given and getattr(self, key) is not None:
+                    raise ValueError(
+                        f"{key} says when a case has enough invocations, but their number is fixed "
+                        f"({count.first}); leave one of the two out"
+                    )
+        if self.timezone is not None and self.window is None:
+            raise ValueError("timezone is that of the window; give a window too")
+        if "sustained" in given and Pass.SUSTAINED not in self.passes:
+            raise ValueError("sustained is how long the pass 'sustained' goes on; add it to passes")
+        self._shards_fit(given)
+        if self.parity_inputs is not None and Pass.PARITY not in self.passes:
+            raise ValueError("parity_inputs are the inputs of the pass 'parity'; add it to passes")
+        return self
+
+    def _shards_fit(self, given: set[str]) -> None:
+        if self.shard is Sharding.NONE:
+            return
+        whole = [name for name in self.passes if name in (Pass.COLD, Pass.SUSTAINED, Pass.TRACE)]
+        if whole:
+            raise ValueError(f"shard: the pass '{whole[0]}' is a sequence on one phone; leave one of the two out")
+        if ToolName.PERF_OPTIONS in self.matrix.tools:
+            raise ValueError("shard: a process of 'perf-options' measures many cases at once; leave one of the two out")
+        if "invocations" in given and self.invocations.first != self.invocations.most:
+            raise ValueError(
+                "shard: equal phones share out a fixed number of invocations; give 'invocations' as one number"
+            )
