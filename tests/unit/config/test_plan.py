@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.config.plan import PlanSection, load_plan, parse_plan, plan_json_schema
@@ -192,6 +192,7 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder)
     assert "'1'" not in plan.text
 
 
+@settings(deadline=None)
 @given(stem=st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=30))
 def test_any_file_name_survives_the_way_through_options_and_text(tmp_path_factory, stem):
     path = tmp_path_factory.mktemp("m") / f"{stem}.tflite"
