@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from orchestrator.errors import UsageError
+from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.identity import CampaignId, Serial
 
 #: The version of the messages that this benchfarm writes.
@@ -45,7 +46,8 @@ class PhoneJob:
         """Raise UsageError for names that can't be used."""
         if not _NAME.fullmatch(self.submission):
             raise UsageError(f"{self.submission!r} can't name a submission", hint="letters, digits, . _ - only")
-        if not self.serial or len(self.serial) > _LONGEST_SERIAL or not self.serial.isprintable():
+        # This computer is no phone: what comes with a job is never run on a host.
+        if self.serial in {"", HOST_SERIAL} or len(self.serial) > _LONGEST_SERIAL or not self.serial.isprintable():
             raise UsageError(f"{self.serial!r} can't be a serial number")
 
     @property

@@ -20,6 +20,7 @@ from orchestrator.errors import UsageError
 from orchestrator.queueing.database import told
 from orchestrator.queueing.messages import PROTOCOL, READ, PhoneJob, lock_of, queue_of, read_message
 from orchestrator.queueing.overview import Overview
+from orchestrator.records.identity import Serial
 
 _TASK: Final = "benchfarm.phone"
 #: Any number that no other program of this database locks.
@@ -33,13 +34,18 @@ class Claimed:
     """A job that this worker holds."""
 
     job_id: int
+    #: The phone that it was taken for.
+    serial: Serial
     #: How often it failed on the phone before; deaths of hosts aren't counted.
     tries: int
     message: Mapping[str, Any]
 
     def read(self) -> PhoneJob:
-        """Return what the job says; raises UsageError."""
-        return read_message(self.message)
+        """Return what the job says; raises UsageError for one that can't be read, or is another phone's."""
+        job = read_message(self.message)
+        if job.serial != self.serial:
+            raise UsageError(f"the job of {self.serial} names another phone, {job.serial!r}")
+        return job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,9 +211,9 @@ class FarmQueue(Overview):
                 " AND NOT EXISTS (SELECT 1 FROM procrastinate_jobs o WHERE o.lock = j.lock AND o.status = 'doing')"
                 " ORDER BY j.priority DESC, j.id LIMIT 1 FOR UPDATE OF j SKIP LOCKED),"
                 " taken AS (UPDATE procrastinate_jobs j SET status = 'doing', worker_id = %s FROM next"
-                " WHERE j.id = next.id RETURNING j.id, j.args)"
+                " WHERE j.id = next.id RETURNING j.id, j.args, j.queue_name)"
                 " UPDATE farm_jobs f SET host = %s, note = '' FROM taken WHERE f.job_id = taken.id"
-                " RETURNING taken.id, taken.args, f.tries",
+                " RETURNING taken.id, taken.args, taken.queue_name, f.tries",
                 queues,
                 worker_id,
                 host,
@@ -215,7 +221,11 @@ class FarmQueue(Overview):
         except psycopg.errors.UniqueViolation:
             # Two hosts wanted two jobs of one phone at the same moment; the other has it.
             return None
-        return Claimed(job_id=rows[0]["id"], tries=rows[0]["tries"], message=rows[0]["args"]) if rows else None
+        if not rows:
+            return None
+        (row,) = rows
+        serial = next(serial for serial in serials if row["queue_name"] in {queue_of(serial, each) for each in READ})
+        return Claimed(job_id=row["id"], serial=Serial(serial), tries=row["tries"], message=row["args"])
 
     @told
     def finish(self, worker_id: int, job_id: int, status: str, note: str) -> bool:

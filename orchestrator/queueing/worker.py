@@ -211,7 +211,7 @@ class Worker:
 
     def _begin(self, claimed: Claimed) -> None:
         running = _Running(claimed=claimed)
-        serial = Serial(str(claimed.message.get("serial")))
+        serial = claimed.serial
         self._say(f"job {claimed.job_id}: begins on {serial}")
 
         def work() -> None:

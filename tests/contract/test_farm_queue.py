@@ -267,6 +267,7 @@ def test_a_phone_that_two_hosts_have_is_given_out_once(queue: FarmQueue, connect
         ({"protocol": None}, "written in version None"),
         ({"plan": {"__reduce__": "os.system"}}, "plan is dict"),
         ({"serial": ""}, "can't be a serial number"),
+        ({"serial": "host"}, "can't be a serial number"),
         ({"submission": "../../etc"}, "can't name a submission"),
     ],
 )
@@ -274,6 +275,16 @@ def test_a_message_that_is_not_as_it_should_be_is_refused(changed: dict[str, obj
     with pytest.raises(UsageError, match=told):
         read_message({**job().to_message(), **changed})
     assert read_message(job().to_message()) == job()
+
+
+def test_a_job_that_names_another_phone_than_its_queue_is_refused(queue: FarmQueue) -> None:
+    queue.submit([job("A")], plan_name="p", priority=0)
+    queue.rows("UPDATE procrastinate_jobs SET args = jsonb_set(args, '{serial}', '\"B\"')")
+    claimed = queue.claim("one", worker(queue), ["A", "B"])
+    assert claimed is not None
+    assert claimed.serial == "A"
+    with pytest.raises(UsageError, match="names another phone"):
+        claimed.read()
 
 
 def test_a_store_that_is_not_on_postgresql_is_refused(tmp_path: Path) -> None:
