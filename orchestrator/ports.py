@@ -447,6 +447,7 @@ class Store(Protocol):
         campaign_ids: Sequence[CampaignId] = (),
         case_keys: Sequence[CaseKey] = (),
         series_keys: Sequence[SeriesKey] = (),
+        serials: Sequence[Serial] = (),
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
         """Yield runs in the order in which they were stored that fit every filter given; all when none is."""

@@ -44,9 +44,7 @@ class DeviceQueue:
         campaign = workload.campaign
         #: The device's runs of this campaign, as they are stored: all decisions are made from them.
         self._runs = [
-            slim(run)
-            for run in list(services.store.runs(campaign_ids=[campaign.campaign_id]))
-            if run.case.serial == facts.serial
+            slim(run) for run in services.store.runs(campaign_ids=[campaign.campaign_id], serials=[facts.serial])
         ]
         self._time = time_left(campaign, self._runs, services.clock, services.store, facts.serial)
         self._runner = CaseRunner(

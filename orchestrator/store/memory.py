@@ -176,6 +176,7 @@ class MemoryStore:
         campaign_ids: Sequence[CampaignId] = (),
         case_keys: Sequence[CaseKey] = (),
         series_keys: Sequence[SeriesKey] = (),
+        serials: Sequence[Serial] = (),
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
         """Yield runs in the order in which they were stored; their attachments are empty unless asked for."""
@@ -184,6 +185,7 @@ class MemoryStore:
             stored = list(self._runs.items())
         for (campaign_id, case_key, _, _), run in stored:
             fits = (not in_campaigns or campaign_id in in_campaigns) and (not of_cases or case_key in of_cases)
+            fits = fits and (not serials or run.case.serial in serials)
             if fits and (not of_series or run.case.series_key in of_series):
                 yield run if with_attachments else dataclasses.replace(run, attachments=())
 

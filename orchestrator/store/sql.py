@@ -204,6 +204,7 @@ class SqlStore:
         campaign_ids: Sequence[CampaignId] = (),
         case_keys: Sequence[CaseKey] = (),
         series_keys: Sequence[SeriesKey] = (),
+        serials: Sequence[Serial] = (),
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
         """Yield runs in the order in which they were stored; their attachments are empty unless asked for.
@@ -213,7 +214,7 @@ class SqlStore:
         """
         cases: dict[int, Case] = {}
         held: OrderedDict[int, Pattern] = OrderedDict()
-        for page in pages(self._run_numbers(campaign_ids, case_keys, series_keys)):
+        for page in pages(self._run_numbers(campaign_ids, case_keys, series_keys, serials)):
             with self._database.reading() as connection:
                 found = read_runs(connection, page, cases=cases, held=held)
             for run in found:
@@ -372,7 +373,11 @@ class SqlStore:
         self._database.close()
 
     def _run_numbers(
-        self, campaign_ids: Sequence[CampaignId], case_keys: Sequence[CaseKey], series_keys: Sequence[SeriesKey]
+        self,
+        campaign_ids: Sequence[CampaignId],
+        case_keys: Sequence[CaseKey],
+        series_keys: Sequence[SeriesKey],
+        serials: Sequence[Serial],
     ) -> array[int]:
         """Return the numbers of the runs that fit, in their order: 8 bytes a run."""
         numbers = array("q")
@@ -381,17 +386,22 @@ class SqlStore:
                 _filters(CAMPAIGNS.c.campaign_id, campaign_ids),
                 _filters(CASES.c.case_key, case_keys),
                 _filters(SERIES.c.series_key, series_keys),
+                _filters(DEVICES.c.serial, serials),
             ):
-                in_campaigns, of_cases, of_series = conditions
+                in_campaigns, of_cases, of_series, of_devices = conditions
                 query = select(RUNS.c.run_no)
                 if in_campaigns is not None:
                     query = query.join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no).where(in_campaigns)
-                if of_cases is not None or of_series is not None:
+                if of_cases is not None or of_series is not None or of_devices is not None:
                     query = query.join(CASES, RUNS.c.case_no == CASES.c.case_no)
                 if of_cases is not None:
                     query = query.where(of_cases)
+                if of_series is not None or of_devices is not None:
+                    query = query.join(SERIES, CASES.c.series_no == SERIES.c.series_no)
                 if of_series is not None:
-                    query = query.join(SERIES, CASES.c.series_no == SERIES.c.series_no).where(of_series)
+                    query = query.where(of_series)
+                if of_devices is not None:
+                    query = query.join(DEVICES, SERIES.c.device_no == DEVICES.c.device_no).where(of_devices)
                 numbers.extend(connection.scalars(query))
         return array("q", sorted(numbers))
 

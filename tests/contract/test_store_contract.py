@@ -348,6 +348,31 @@ def test_runs_are_filtered_by_campaigns_and_by_cases_together(store: Store, samp
     assert found("bbx", (2,)) == ["b2"]
 
 
+def test_runs_of_some_devices_are_found_among_those_of_a_campaign(store: Store, samples) -> None:
+    other = dataclasses.replace(samples.phone, serial=Serial("OTHER"))
+    serials = (samples.phone.serial, other.serial)
+    for campaign_id in "ab":
+        campaign = samples.campaign(campaign_id, invocations=())
+        store.begin_campaign(campaign, devices=[samples.phone, other], models=[samples.model], builds=[samples.build])
+        for serial in serials:
+            store.append_run(
+                samples.run(
+                    run_id=RunId(f"{campaign_id}-{serial}"),
+                    campaign_id=CampaignId(campaign_id),
+                    case=samples.case(serial=serial),
+                )
+            )
+
+    def found(campaigns: str, *wanted: Serial) -> list[str]:
+        runs = store.runs(campaign_ids=[CampaignId(item) for item in campaigns], serials=wanted)
+        return [run.run_id for run in runs]
+
+    assert found("a", other.serial) == ["a-OTHER"]
+    assert found("", other.serial) == ["a-OTHER", "b-OTHER"]
+    assert len(found("ab", *serials)) == 4
+    assert found("a", Serial("unknown")) == []
+
+
 def test_a_filter_may_name_more_cases_than_a_statement_takes(store: Store, samples) -> None:
     samples.begin(store)
     store.append_run(samples.run(0))
