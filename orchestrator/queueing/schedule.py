@@ -25,6 +25,8 @@ _LISTED: Final = 100
 #: A schedule whose next time is further away has none.
 _AHEAD: Final = timedelta(days=5 * 366)
 _FIELDS: Final = 5
+#: So long it is known what became of a time.
+_KEPT: Final = timedelta(days=400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,9 @@ class Schedules:
                 outcome, note = "failed", str(error)
         self._tell(connection, schedule.name, newest, outcome, submission if outcome == "submitted" else "", host, note)
         following = schedule.cron.after(max(now, newest))
+        connection.execute(
+            "DELETE FROM farm_ticks WHERE schedule = %s AND tick_at < %s", (schedule.name, newest - _KEPT)
+        )
         connection.execute(
             "UPDATE farm_schedules SET next_at = %s, paused = %s WHERE name = %s",
             (following[0] if following else now + _AHEAD, not following, schedule.name),
