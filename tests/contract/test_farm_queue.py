@@ -39,9 +39,8 @@ def database(postgresql: Cluster) -> str:
 def url(database: str) -> str:
     """A queue in which nothing is."""
     with psycopg.connect(database, options="-c search_path=benchfarm_queue") as connection:
-        connection.execute(
-            "TRUNCATE farm_hosts, farm_jobs, farm_holds, procrastinate_jobs, procrastinate_workers CASCADE"
-        )
+        for table in ("farm_jobs", "procrastinate_jobs", "farm_hosts", "farm_holds", "procrastinate_workers"):
+            connection.execute(f"DELETE FROM {table}".encode())
     return database
 
 

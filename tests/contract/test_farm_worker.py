@@ -31,7 +31,8 @@ def opened(postgresql: Cluster) -> Iterator[FarmQueue]:
 
 @pytest.fixture
 def queue(opened: FarmQueue) -> FarmQueue:
-    opened.rows("TRUNCATE farm_hosts, farm_jobs, farm_holds, procrastinate_jobs, procrastinate_workers CASCADE")
+    for table in ("farm_jobs", "procrastinate_jobs", "farm_hosts", "farm_holds", "procrastinate_workers"):
+        opened.rows(f"DELETE FROM {table}")
     return opened
 
 
