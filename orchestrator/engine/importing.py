@@ -65,7 +65,9 @@ def import_runs(
         numbers[key] += 1
     whole = replace(
         campaign,
-        status=CampaignStatus.RUNNING,
+        # Never RUNNING: one that was cut off is gone on with by importing again, never by running it.
+        status=CampaignStatus.FINISHED,
+        finished_at=clock.now(),
         invocations=tuple(
             Invocation(case=record.case, run_pass=record.run_pass, number=record.invocation) for record in records
         ),
@@ -75,7 +77,7 @@ def import_runs(
         store.append_run(record)
     finished_at = clock.now()
     store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, finished_at)
-    ended = replace(whole, status=CampaignStatus.FINISHED, finished_at=finished_at)
+    ended = replace(whole, finished_at=finished_at)
     return ImportResult(campaign=ended, runs=tuple(records), known=len(runs) - len(fresh))
 
 

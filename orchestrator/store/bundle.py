@@ -320,7 +320,6 @@ def take_in(bundle: Bundle, store: Store, *, here: str) -> TakenIn:
         else:
             others.append(run.run_id)
     for campaign_id in begun:
-        # Whatever it was: it can't be gone on with here.
         store.set_status(campaign_id, CampaignStatus.FINISHED, campaigns[campaign_id].finished_at)
     renamed = {campaigns[key].host: homes[key] for key in sorted(moved_of)}
     return TakenIn(
@@ -382,7 +381,8 @@ def _begin(
         host = homes[campaign_id]
         invocations = tuple(replace(item, case=_moved(item.case, host)) for item in campaign.invocations)
         store.begin_campaign(
-            replace(campaign, status=CampaignStatus.RUNNING, finished_at=None, invocations=invocations),
+            # Whatever it was, and however far this import comes: it can't be gone on with here.
+            replace(campaign, status=CampaignStatus.FINISHED, invocations=invocations),
             devices=[_kept(facts, host, known_devices) for facts in devices],
             models=models,
             builds=builds,

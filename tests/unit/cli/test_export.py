@@ -18,6 +18,7 @@ from sample_lab import CAMPAIGN, HOST, MOBILENET, REAL_PIXEL, START, Lab, campai
 from stored_lab import stored
 
 from orchestrator.bootstrap import this_computer
+from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.run import Attachment
 from orchestrator.records.workload import DelegateName, ToolName
 from orchestrator.store.opening import open_store
@@ -172,6 +173,21 @@ def test_a_damaged_or_hostile_bundle_is_refused_and_stores_no_run(bundle, tmp_pa
     assert told in benchfarm(other, "import", changed(bundle, tmp_path, change), code=code)
     if (other / "store.sqlite").exists():
         assert all(run.attachments and run.run_id.startswith(CAMPAIGN) for run in runs_of(other))
+
+
+def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with(lab, bundle, tmp_path):
+    other = tmp_path / "other"
+
+    def without_the_last_blob(members):
+        del members[max(name for name in members if "blobs" in name)]
+        return members
+
+    benchfarm(other, "import", changed(bundle, tmp_path, without_the_last_blob), code=5)
+    store = open_store(other / "store.sqlite")
+    assert {campaign.status for campaign in store.campaigns()} == {CampaignStatus.FINISHED}
+    store.close()
+    benchfarm(other, "import", bundle)
+    assert len(runs_of(other)) == len(runs_of(lab))
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.9, 0.999])

@@ -1,5 +1,6 @@
 """``benchfarm import``: results that others measured, as judged runs of a named phone."""
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import importing, reports, stored
 from orchestrator.cli.result import CommandResult
-from orchestrator.errors import UsageError
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
@@ -98,7 +100,7 @@ def test_a_delegate_report_becomes_runs_of_each_model(
     assert [run.case.delegate.value for run in runs[:3]] == ["external", "cpu", "gpu"]
     assert [run.outcome for run in runs[:3]] == [Outcome.COMPLETED, Outcome.FAILED, Outcome.COMPLETED]
     assert kept[0].data.decode() == text
-    assert stored.reparse(settings, ()).data == {"reviewed": 6, "changed": []}
+    assert stored.reparse(settings, ()).data == {"reviewed": 6, "pruned": 0, "changed": []}
 
 
 def test_importing_again_adds_nothing(settings: Settings, take: Callable[..., CommandResult]) -> None:
@@ -107,6 +109,27 @@ def test_importing_again_adds_nothing(settings: Settings, take: Callable[..., Co
     assert "0 runs imported, 3 were there already" in take(text).text
     with Farm(settings) as farm:
         assert len(list(farm.store.campaigns())) == 1
+
+
+def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with(
+    settings: Settings, take: Callable[..., CommandResult]
+) -> None:
+    texts = [firebase_csv("cpu_4threads", mean_us, size_mb=SIZE_MB) for mean_us in (5000, 5100, 5200)]
+    with Farm(settings) as farm:
+        assert list(farm.store.runs()) == []
+    with sqlite3.connect(settings.store) as connection:
+        full = "WHEN (SELECT count(*) FROM runs) = 1 BEGIN SELECT RAISE(ABORT, 'full'); END"
+        connection.execute(f"CREATE TRIGGER full BEFORE INSERT ON runs {full}")
+    with pytest.raises(StoreError):
+        take(*texts)
+    with sqlite3.connect(settings.store) as connection:
+        connection.execute("DROP TRIGGER full")
+    with Farm(settings) as farm:
+        assert len(list(farm.store.runs())) == 1
+        assert {campaign.status for campaign in farm.store.campaigns()} == {CampaignStatus.FINISHED}
+    rest = take(*texts)
+    assert isinstance(rest.data, dict)
+    assert (rest.data["imported"], rest.data["known"]) == (2, 1)
 
 
 @pytest.mark.parametrize(
