@@ -27,29 +27,43 @@ class Turns:
             return len(self._waiting)
 
     def take(self, *, patience_s: float) -> bool:
-        """Wait for one's turn; False when no turn has ended for that long."""
+        """Wait for one's turn; False when no turn has ended for that long.
+
+        Who is interrupted (Ctrl-C) leaves the queue; a turn that has come meanwhile is handed on.
+        """
+        turn = threading.Event()
         with self._lock:
             if not self._is_taken:
                 self._is_taken = True
                 return True
-            turn = threading.Event()
             self._waiting.append(turn)
             ended = self._ended
-        while not turn.wait(patience_s):
+        try:
+            while not turn.wait(patience_s):
+                with self._lock:
+                    if turn.is_set():
+                        return True
+                    if ended == self._ended:
+                        self._waiting.remove(turn)
+                        return False
+                    ended = self._ended
+        except BaseException:
             with self._lock:
-                if turn.is_set():
-                    return True
-                if ended == self._ended:
+                if turn in self._waiting:
                     self._waiting.remove(turn)
-                    return False
-                ended = self._ended
+                elif turn.is_set():
+                    self._hand_on()
+            raise
         return True
 
     def end(self) -> None:
         """End one's turn."""
         with self._lock:
             self._ended += 1
-            if self._waiting:
-                self._waiting.popleft().set()
-            else:
-                self._is_taken = False
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        if self._waiting:
+            self._waiting.popleft().set()
+        else:
+            self._is_taken = False

@@ -1,7 +1,11 @@
 """Writers of one process come in the order in which they asked, however many there are."""
 
+import os
+import signal
 import threading
 from collections.abc import Callable
+
+import pytest
 
 from orchestrator.store.turns import Turns
 
@@ -39,5 +43,22 @@ def test_who_waits_gives_up_when_no_turn_ends_and_takes_nobodys_turn_with_it() -
     turns = Turns()
     assert turns.take(patience_s=0)
     assert not turns.take(patience_s=0.01)
+    turns.end()
+    assert turns.take(patience_s=0)
+
+
+def test_who_is_interrupted_while_waiting_leaves_the_queue() -> None:
+    turns = Turns()
+    assert turns.take(patience_s=0)
+
+    def interrupt() -> None:
+        while not turns.waiting:
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        turns.take(patience_s=PATIENT_S)
+    assert turns.waiting == 0
     turns.end()
     assert turns.take(patience_s=0)
