@@ -7,7 +7,7 @@ import threading
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from orchestrator.records.activity import Activity, RunCount
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -106,6 +106,7 @@ class MemoryStore:
             if campaign_id not in self._campaigns:
                 raise admission.no_campaign(campaign_id)
             known = self._campaigns[campaign_id]
+            self._pruned.discard(campaign_id)
             self._campaigns[campaign_id] = dataclasses.replace(known, status=status, finished_at=finished_at)
 
     def append_run(self, run: RunRecord) -> bool:
@@ -332,13 +333,17 @@ class MemoryStore:
 
     def prune_raw(self, before: datetime, *, policy: str, is_trial: bool = False) -> Pruned:
         """Delete what the runs of ended campaigns begun before then left behind; a trial changes nothing."""
+        late = before - timedelta(days=1)
         with self._locked():
+            newest = {name: campaign.created_at for name, campaign in self._campaigns.items()}
+            for run in self._runs.values():
+                newest[run.campaign_id] = max(run.started_at, newest[run.campaign_id])
             old = {
                 name
                 for name, campaign in self._campaigns.items()
                 if campaign.created_at < before
-                and campaign.status is not CampaignStatus.RUNNING
                 and name not in self._pruned
+                and (campaign.status is not CampaignStatus.RUNNING or newest[name] < late)
             }
             found = {
                 key: run

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, select, update
 
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.identity import CampaignId
 from orchestrator.records.retention import PRUNED_FILE, stand_in
 from orchestrator.records.workload import IMPORTED_TOOLS
 from orchestrator.store import rows
@@ -17,18 +18,26 @@ from orchestrator.store.tables import ATTACHMENTS, BLOBS, CAMPAIGNS, CASES, PRUN
 
 #: Runs that one transaction deals with: others that write wait no longer than for them.
 PAGE: Final = 500
+#: A campaign that is said to run and has stored nothing for so long before the moment asked for was killed.
+_SILENCE: Final = timedelta(days=1)
 
 
 def prunable_campaigns(connection: Connection, before: datetime) -> list[int]:
     """Return the campaigns begun before a moment whose raw output is still there, oldest first.
 
-    What runs isn't touched; what was cut off may still be resumed, which needs nothing of its raw output.
+    What runs isn't touched; what was cut off may still be resumed, which needs nothing of its raw output. A killed
+    process leaves its campaign running for ever: it is over when even its newest run is older, by a day.
     """
+    late = before - _SILENCE
+    has_late_run = exists().where(RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no, RUNS.c.started_at >= late)
+    is_over = or_(
+        CAMPAIGNS.c.status != CampaignStatus.RUNNING.value, and_(CAMPAIGNS.c.created_at < late, ~has_late_run)
+    )
     query = (
         select(CAMPAIGNS.c.campaign_no)
         .where(
             CAMPAIGNS.c.created_at < before,
-            CAMPAIGNS.c.status != CampaignStatus.RUNNING.value,
+            is_over,
             ~exists().where(PRUNED.c.campaign_no == CAMPAIGNS.c.campaign_no),
         )
         .order_by(CAMPAIGNS.c.campaign_no)
@@ -59,20 +68,30 @@ def prune_runs(connection: Connection, packer: Packer, run_nos: Sequence[int], p
     item = stand_in(policy)
     for row in found:
         known, where = rows.known_of(row), f"run {row['run_id']}"
-        names = [name for name, _ in packer.attachments(row["body"], row["pattern_no"], known=known, where=where)]
-        if not names or PRUNED_FILE in names:
+        there = dict(packer.attachments(row["body"], row["pattern_no"], known=known, where=where))
+        if not there or PRUNED_FILE in there:
             continue
         body = packer.without_attachments(
             row["body"], row["pattern_no"], known=known, left=(item.name, item.data), where=where
         )
+        if len(body) >= len(row["body"]) and None not in there.values():
+            # What is in the pattern already takes less room than the note that it was deleted.
+            continue
         connection.execute(update(RUNS).where(RUNS.c.run_no == row["run_no"]).values(body=body))
         count, freed_bytes = count + 1, freed_bytes + len(row["body"]) - len(body)
     return count, freed_bytes + _delete_large(connection, run_nos)
 
 
 def note_pruned(connection: Connection, campaign_no: int, policy: str) -> None:
-    """Note that a campaign is through."""
-    connection.execute(insert(PRUNED), {"campaign_no": campaign_no, "policy": policy})
+    """Note that a campaign is through, unless another process that prunes has noted it; needs the write lock."""
+    if connection.scalar(select(PRUNED.c.campaign_no).where(PRUNED.c.campaign_no == campaign_no)) is None:
+        connection.execute(insert(PRUNED), {"campaign_no": campaign_no, "policy": policy})
+
+
+def forget_pruned(connection: Connection, campaign_id: CampaignId) -> None:
+    """Let a campaign be looked at again: it gets new runs, or has got them."""
+    of_campaign = select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.campaign_id == campaign_id)
+    connection.execute(delete(PRUNED).where(PRUNED.c.campaign_no.in_(of_campaign)))
 
 
 def _delete_large(connection: Connection, run_nos: Sequence[int]) -> int:

@@ -128,6 +128,7 @@ class SqlStore:
             )
             if changed.rowcount == 0:
                 raise admission.no_campaign(campaign_id)
+            retention.forget_pruned(connection, campaign_id)
             if status is not CampaignStatus.RUNNING:
                 keep_sheets(connection, without_sheet(connection, MADE_UP))
 
@@ -311,7 +312,8 @@ class SqlStore:
             if not is_trial:
                 with self._database.writing() as connection:
                     retention.note_pruned(connection, campaign_no, policy)
-        return Pruned(campaigns=len(campaigns), runs=count, freed_bytes=freed_bytes)
+        # A large output that another run has too frees nothing, and the note in its place takes some bytes.
+        return Pruned(campaigns=len(campaigns), runs=count, freed_bytes=max(0, freed_bytes))
 
     @contextmanager
     def _trying(self, is_trial: bool) -> Iterator[tuple[Connection, Packer]]:

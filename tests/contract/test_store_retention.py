@@ -7,6 +7,8 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +19,10 @@ from orchestrator.engine.review import reparse
 from orchestrator.ports import Store
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, RunId, Serial
-from orchestrator.records.retention import PRUNED_FILE, is_pruned
+from orchestrator.records.retention import PRUNED_FILE, Pruned, is_pruned
 from orchestrator.records.run import Attachment
 from orchestrator.records.workload import ToolName
+from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 from orchestrator.store.sqlite_file import compact, copy_to
 
@@ -80,11 +83,58 @@ def test_a_trial_says_the_same_and_changes_nothing(store: Store, samples) -> Non
     assert store.prune_raw(before(samples), policy="p").runs == trial.runs == 3
 
 
-def test_a_campaign_that_runs_keeps_its_raw_output(store: Store, samples) -> None:
+def test_a_campaign_that_runs_keeps_its_raw_output_until_it_must_have_been_killed(store: Store, samples) -> None:
     samples.begin(store, samples.campaign("night-1", invocations=(), skipped=()))
-    store.append_run(samples.run())
-    assert store.prune_raw(before(samples), policy="p").runs == 0
-    assert not is_pruned(store.attachments(samples.run().run_id))
+    run = samples.run(attachments=(OWN,))
+    store.append_run(run)
+    assert store.prune_raw(run.started_at + timedelta(hours=23), policy="p").runs == 0
+    assert not is_pruned(store.attachments(run.run_id))
+    assert store.prune_raw(run.started_at + timedelta(hours=25), policy="p").runs == 1
+
+
+def test_what_a_campaign_got_after_it_was_pruned_is_pruned_in_its_turn(store: Store, samples) -> None:
+    fill(store, samples)
+    store.prune_raw(before(samples), policy="p")
+    old = CampaignId("old")
+    store.set_status(old, CampaignStatus.RUNNING, None)
+    store.append_run(samples.run(7, campaign_id=old, run_id=RunId("late"), attachments=(OWN,)))
+    store.set_status(old, CampaignStatus.FINISHED, before(samples))
+    again = store.prune_raw(before(samples), policy="p")
+    assert (again.campaigns, again.runs) == (1, 1)
+    assert is_pruned(store.attachments(RunId("late")))
+
+
+def test_two_that_prune_at_once_do_not_stand_in_each_others_way(reopen: Callable[[], Store], samples) -> None:
+    stores = [reopen() for _ in range(2)]
+    fill(stores[0], samples)
+    for number in range(60):
+        name = f"more-{number}"
+        samples.begin(stores[0], samples.campaign(name, invocations=(), skipped=()))
+        stores[0].set_status(CampaignId(name), CampaignStatus.FINISHED, before(samples))
+    together = threading.Barrier(2)
+
+    def prune(store: Store) -> Pruned:
+        together.wait(60)
+        return store.prune_raw(before(samples), policy="p")
+
+    with ThreadPoolExecutor() as pool:
+        pruned = list(pool.map(prune, stores))
+    assert sum(item.runs for item in pruned) == 3
+
+
+def test_the_note_of_a_deletion_never_takes_more_room_than_what_it_stands_for(
+    reopen: Callable[[], Store], samples
+) -> None:
+    store = reopen()
+    samples.begin(store, samples.campaign("old", invocations=(), skipped=()))
+    for number in range(3):
+        run = samples.run(number, campaign_id=CampaignId("old"), run_id=RunId(f"old-{number}"))
+        store.append_run(replace(run, attachments=(Attachment(name="o", data=b"x"),)))
+    store.set_status(CampaignId("old"), CampaignStatus.FINISHED, before(samples))
+    policy = "by a rule that takes some words to tell"
+    assert store.prune_raw(before(samples), policy=policy).freed_bytes >= 0
+    if not isinstance(store, MemoryStore):
+        assert store.attachments(RunId("old-1"))[0].data == b"x"
 
 
 def test_runs_without_raw_output_are_not_read_again(store: Store, samples) -> None:
