@@ -35,7 +35,10 @@ class FileBundle:
         )
 
     def cut(self, output: bytes, notes: str) -> Mapping[str, bytes] | None:
-        """Return the files that are there, by name; None when sizes or checksums don't agree, or nothing came."""
+        """Return the files that are there, by name; None when sizes or checksums don't agree, or no file was told.
+
+        The shell may have been killed before it told: that there is none must be asked another way.
+        """
         lines = notes.splitlines()
         sizes = {found[2]: int(found[1]) for line in lines if (found := _SIZE.fullmatch(line))}
         hashes = {found[2]: found[1] for line in lines if (found := _HASH.fullmatch(line))}
@@ -49,4 +52,4 @@ class FileBundle:
                 return None
             files[name] = data
             start += sizes[name]
-        return files if start == len(output) else None
+        return files if files and start == len(output) else None
