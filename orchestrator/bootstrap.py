@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.inventory import Labels
     from orchestrator.devices.conditioning import LadderConditioner
-    from orchestrator.devices.discovery import Seen
+    from orchestrator.devices.discovery import KnownPhones, Seen
     from orchestrator.devices.experiments import ExperimentBook
     from orchestrator.devices.quarantine import QuarantineFolder
     from orchestrator.devices.recovery import LadderRescuer
@@ -134,8 +134,10 @@ def this_computer() -> str:
 class Farm:
     """The wired program: store, tools, builds, and the devices that can be reached. A context manager."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, known: KnownPhones | None = None) -> None:
+        """``known``: phones that aren't asked who they are while their connection lasts, for whoever looks often."""
         self.settings = settings
+        self._known = known
         self.clock = SystemClock()
         self.cancelled = threading.Event()
         #: Told how far a push is: serial number, file, bytes sent, bytes in all.
@@ -372,7 +374,7 @@ class Farm:
         servers = [server for server in (self.lab_server(),) if server is not None]
         for server in servers:
             self._join_lab(server)
-        listed = [(server, seen) for server in servers for seen in list_devices(server)]
+        listed = [(server, seen) for server in servers for seen in list_devices(server, known=self._known)]
         if not serials or not set(serials) <= {seen.serial for _, seen in listed}:
             try:
                 plugged = self.plugged_server() if start_server else self.running_plugged_server()
@@ -382,7 +384,7 @@ class Farm:
                     raise
                 plugged = None
             if plugged is not None and str(plugged.address) not in {str(server.address) for server in servers}:
-                listed += [(plugged, seen) for seen in list_devices(plugged)]
+                listed += [(plugged, seen) for seen in list_devices(plugged, known=self._known)]
         judged = judge_twins([seen for _, seen in listed])
         attached = [Attached(server=server, seen=seen) for (server, _), seen in zip(listed, judged, strict=True)]
         # A server lists phones in the order in which they came; people look for them by name.

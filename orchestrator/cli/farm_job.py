@@ -13,6 +13,7 @@ from orchestrator.cli.farm_parcel import Unpacked, unpack
 from orchestrator.cli.measuring import equipment, reopen, turns_of
 from orchestrator.cli.result import one_line
 from orchestrator.config.farm_documents import read_parcel, read_plan
+from orchestrator.devices.discovery import KnownPhones
 from orchestrator.engine.campaign import CampaignRunner
 from orchestrator.engine.night import bounded
 from orchestrator.engine.rounds import open_works
@@ -39,12 +40,19 @@ from orchestrator.records.workload import Pass
 _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
 
 
-def run_job(settings: Settings, contents: Contents, claimed: Claimed, host: str, cancelled: threading.Event) -> Ended:
-    """Do what is open of a job; raises nothing."""
+def run_job(
+    settings: Settings,
+    contents: Contents,
+    claimed: Claimed,
+    host: str,
+    cancelled: threading.Event,
+    asked: KnownPhones | None = None,
+) -> Ended:
+    """Do what is open of a job; raises nothing. The host's phones in ``asked`` aren't asked again who they are."""
     try:
         job = claimed.read()
         plan, parcel = read_plan(job.plan), read_parcel(job.parcel) if job.parcel else Parcel()
-        with Farm(settings) as farm:
+        with Farm(settings, known=asked) as farm:
             farm.cancelled = cancelled
             unpacked = unpack(farm, contents, plan, parcel, settings.cache_folder / "farm-inputs")
             return _go_on(farm, job, unpacked, host)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from functools import partial
 from typing import TextIO, cast
@@ -17,6 +17,7 @@ from orchestrator.cli.farm_job import run_job
 from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import CommandResult
 from orchestrator.config.farm_documents import dump
+from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError, HostStorageError
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
@@ -48,10 +49,19 @@ def work(
         contents = contents_of(settings, queue)
         _clean_copies(settings, contents)
 
-        def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
-            return run_job(settings, contents, claimed, host, cancelled)
+        asked = KnownPhones()
 
-        hands = Hands(run=run, look=lambda known: _look(settings, known), say=lambda text: say(f"farm: {text}"))
+        def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
+            ended = run_job(settings, contents, claimed, host, cancelled, asked)
+            if ended.status != "succeeded":
+                # It may have stopped answering, which its server doesn't notice.
+                asked.forget(claimed.serial)
+            return ended
+
+        def look(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
+            return _look(settings, known, busy, asked)
+
+        hands = Hands(run=run, look=look, say=lambda text: say(f"farm: {text}"))
         worker = Worker(
             queue, hands, host=host, benchfarm_version=__version__, dead_after_s=dead_after_s, look_s=look_s
         )
@@ -112,14 +122,20 @@ def _clean_copies(settings: Settings, contents: Contents) -> None:
         _say(settings, f"old copies of files stay: {error}")
 
 
-def _look(settings: Settings, known: Mapping[str, Announced]) -> Mapping[str, Announced] | None:
-    """Return this host's phones by serial number; facts are probed when a phone comes, and when it comes back."""
+def _look(
+    settings: Settings, known: Mapping[str, Announced], busy: Collection[str], asked: KnownPhones
+) -> Mapping[str, Announced] | None:
+    """Return this host's phones by serial number; facts are probed when a phone comes, and when it comes back.
+
+    Of ``busy`` ones nothing is probed: it would be measured with what they do. ``asked`` are those that told who they
+    are.
+    """
     try:
-        with Farm(settings) as farm:
+        with Farm(settings, known=asked) as farm:
             found: dict[str, Announced] = {}
             for attached in farm.attached():
                 serial = attached.seen.serial
-                phone = _announced(farm, attached, known.get(serial)) if serial else None
+                phone = _announced(farm, attached, known.get(serial), is_busy=serial in busy) if serial else None
                 if phone is not None and not (serial in found and phone.unusable):
                     found[serial] = phone
             return found
@@ -130,21 +146,20 @@ def _look(settings: Settings, known: Mapping[str, Announced]) -> Mapping[str, An
     return None
 
 
-def _announced(farm: Farm, attached: Attached, known: Announced | None) -> Announced | None:
+def _announced(farm: Farm, attached: Attached, known: Announced | None, *, is_busy: bool) -> Announced | None:
     """Return what is told of a phone; None for one that can't be used and of which nothing is known."""
     serial = Serial(attached.seen.serial)
     unusable = "" if attached.seen.usable else attached.seen.reason
     unusable = unusable or farm.quarantine.reason(serial)
-    facts = known.facts if known is not None and not (known.unusable and not unusable) else ""
-    if not facts and not unusable:
+    is_back = known is None or bool(known.unusable)
+    facts = known.facts if known is not None else ""
+    if is_back and not unusable and not is_busy:
         try:
             facts = dump(farm.open_phone(attached)[1])
         except BenchfarmError as error:
             # One phone that doesn't answer mustn't hide the others.
             _say(farm.settings, f"{serial} can't be looked at: {error}")
             return None
-    if not facts:
-        facts = known.facts if known is not None else ""
     return Announced(facts=facts, unusable=unusable, labels=_labels(farm, serial)) if facts else None
 
 

@@ -116,16 +116,63 @@ def parse_devices(text: str) -> list[Transport]:
     return transports
 
 
-def list_devices(server: AdbServer, *, timeout_s: float = _PROBE_TIMEOUT_S) -> Sequence[Seen]:
+class KnownPhones:
+    """What usable phones told when they were asked, so that one that measures isn't asked again at each look.
+
+    A server gives a phone another number after every reconnection and boot; one that kept its number has nothing new to
+    tell. May be used by several threads.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Mapping[tuple[str, int], Seen]] = {}
+
+    def get(self, server: AdbServer, transport: Transport) -> Seen | None:
+        """Return what a phone told on the very connection that it has now."""
+        if transport.state != "device" or transport.transport_id is None:
+            return None
+        return self._seen.get(str(server.address), {}).get((transport.address, transport.transport_id))
+
+    def keep(self, server: AdbServer, seen: Sequence[Seen]) -> None:
+        """Know these phones of a server, and no others of it any more; they are as told, not as judged beside others.
+
+        A server that was started anew counts from one again: what was known of it is forgotten as soon as it is seen
+        without its phones, or can't be asked.
+        """
+        self._seen[str(server.address)] = {
+            (one.address, one.transport_id): one for one in seen if one.usable and one.transport_id is not None
+        }
+
+    def forget(self, serial: str) -> None:
+        """Have a phone asked at the next look: it may not answer any more."""
+        for address, known in list(self._seen.items()):
+            self._seen[address] = {key: one for key, one in known.items() if one.serial != serial}
+
+
+def list_devices(
+    server: AdbServer, *, timeout_s: float = _PROBE_TIMEOUT_S, known: KnownPhones | None = None
+) -> Sequence[Seen]:
     """Return every phone that the server sees; those in state ``device`` are asked who they are, all at once.
+
+    ``known``: phones that aren't asked as long as their connection lasts; it learns of the others.
 
     Raises AdbUnavailableError when the server doesn't answer.
     """
-    transports = parse_devices(server.device_list())
+    known = known or KnownPhones()
+    try:
+        transports = parse_devices(server.device_list())
+    except DeviceError:
+        known.keep(server, ())
+        raise
     if not transports:
+        known.keep(server, ())
         return ()
+
+    def look(transport: Transport) -> Seen:
+        return known.get(server, transport) or _look_at(server, transport, timeout_s)
+
     with ThreadPoolExecutor(max_workers=min(_PROBES_AT_ONCE, len(transports))) as pool:
-        seen = list(pool.map(lambda transport: _look_at(server, transport, timeout_s), transports))
+        seen = list(pool.map(look, transports))
+    known.keep(server, seen)
     return judge_twins(seen)
 
 

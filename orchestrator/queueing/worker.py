@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -38,8 +38,9 @@ class Hands:
 
     #: Does what is open of a job until it is done or the event is set; raises nothing.
     run: Callable[[Claimed, threading.Event], Ended]
-    #: Looks at this host's phones, given what is known of them; raises nothing, None when it couldn't look.
-    look: Callable[[Mapping[str, Announced]], Mapping[str, Announced] | None]
+    #: Looks at this host's phones, given what is known of them and which of them work and mustn't be disturbed; raises
+    #: nothing, None when it couldn't look.
+    look: Callable[[Mapping[str, Announced], Collection[str]], Mapping[str, Announced] | None]
     #: Tells people.
     say: Callable[[str], None]
 
@@ -79,6 +80,8 @@ class Worker:
         self._has_looked = False
         self._running: dict[Serial, _Running] = {}
         self._phones: Mapping[str, Announced] = {}
+        #: The phones as they were when they were last really looked at.
+        self._known: Mapping[str, Announced] = {}
         self._holds: Mapping[str, str] = {}
         self._heard = 0.0
         self._done = 0
@@ -93,8 +96,7 @@ class Worker:
                 self._woken.wait(self._look_s)
                 self._woken.clear()
         finally:
-            self._stopped.set()
-            self._stop()
+            self._end()
         return self._done
 
     def _register(self) -> None:
@@ -135,6 +137,11 @@ class Worker:
         for job in self._running.values():
             if job.claimed.job_id in beat.cancelled:
                 job.cancelled.set()
+        # Claimed by this thread alone, so none is on its way: it isn't known here, and would keep its phone for ever.
+        for job_id in beat.held - {job.claimed.job_id for job in self._running.values()}:
+            note = "the claim's answer was lost"
+            if self._queue.put_back(self._worker_id, job_id, delay_s=0.0, note=note, is_try=False):
+                self._say(f"job {job_id}: {note}; it waits again")
         return True
 
     def _disown(self, serials: set[Serial]) -> None:
@@ -181,13 +188,30 @@ class Worker:
 
     def _watch_phones(self) -> None:
         while not self._stopped.is_set():
-            found = self._hands.look(self._phones)
+            busy = list(self._running)
+            found = self._hands.look(self._known, busy)
             if found is None:
-                found = {serial: replace(phone, unusable=_UNSEEN) for serial, phone in self._phones.items()}
+                found = {serial: replace(phone, unusable=_UNSEEN) for serial, phone in self._known.items()}
+            else:
+                self._known = self._learnt(found, busy)
             if found.keys() != self._phones.keys():
                 self._woken.set()
             self._phones, self._has_looked = found, True
             self._stopped.wait(self._look_s)
+
+    def _learnt(self, found: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced]:
+        """Return what is known after a look; a working phone that was away counts as away until its job is over.
+
+        Only then may it be asked what has become of it.
+        """
+        known = dict(found)
+        for serial in busy:
+            before = self._known.get(serial)
+            if before is not None and serial not in found:
+                known[serial] = replace(before, unusable=_UNSEEN)
+            elif before is not None and before.unusable:
+                known[serial] = before
+        return known
 
     def _claim_all(self) -> bool:
         any_claimed = False
@@ -221,8 +245,22 @@ class Worker:
         self._running[serial] = running
         threading.Thread(target=work, name=f"job {claimed.job_id}", daemon=True).start()
 
+    def _end(self) -> None:
+        """Stop, however often that is asked for: a phone that isn't put back would stay changed."""
+        asked_again = False
+        while True:
+            try:
+                if asked_again:
+                    self._say("phones are being put back; please wait")
+                self._stopped.set()
+                self._stop()
+            except KeyboardInterrupt:
+                asked_again = True
+            else:
+                return
+
     def _stop(self) -> None:
-        """End what runs, phones put back, and let others have it at once."""
+        """End what runs, phones put back, and let others have it at once; it may be begun again."""
         for job in self._running.values():
             job.cancelled.set()
         while any(job.ended is None for job in self._running.values()):
@@ -230,7 +268,7 @@ class Worker:
             self._woken.clear()
             self._live_on()
         try:
-            for job in self._running.values():
+            for serial, job in list(self._running.items()):
                 if job.ended is not None and job.ended.status == "aborted" and not job.disowned:
                     self._queue.put_back(
                         self._worker_id,
@@ -241,6 +279,7 @@ class Worker:
                     )
                 elif not job.disowned:
                     self._tell(job)
+                del self._running[serial]
             self._queue.unregister(self._host, self._worker_id)
         except BenchfarmError as error:
             self._say(str(error))

@@ -5,6 +5,7 @@ import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.bootstrap import Settings
+from orchestrator.cli.farm_working import _look as look_at_phones
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
 from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.discovery import list_devices
+from orchestrator.devices.discovery import KnownPhones, list_devices
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import quote
 from orchestrator.devices.tracking import watch_devices
@@ -170,6 +173,39 @@ def test_a_phone_that_answers_nothing_does_not_hold_up_the_list(bench: Bench) ->
     assert seen[well.address].usable
     assert not seen[hung.address].usable
     assert "doesn't answer" in seen[hung.address].reason
+
+
+def test_a_known_phone_is_not_asked_again_until_its_connection_is_another_one(bench: Bench, phone: "Phone") -> None:
+    def seen() -> bool:
+        return next(
+            one for one in list_devices(bench.server, timeout_s=1.0, known=known) if one.address == phone.address
+        ).usable
+
+    known = KnownPhones()
+    assert seen()
+    hanging = fault(phone, "hang")
+    assert seen()
+    known.forget(phone.serial)
+    assert not seen()
+    phone.faults.remove(hanging)
+    assert seen()
+    bench.server.disconnect(phone.address)
+    bench.server.connect_tcp(phone.address)
+    fault(phone, "hang")
+    assert not seen()
+
+
+def test_a_worker_asks_nothing_of_a_phone_that_is_busy(bench: Bench, phone: "Phone", tmp_path: Path) -> None:
+    here = Settings.from_environment(
+        {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
+    )
+    asked = KnownPhones()
+    first = look_at_phones(here, {}, (), asked)
+    assert first is not None
+    assert not first[phone.serial].unusable
+    fault(phone, "hang")
+    away = {phone.serial: replace(first[phone.serial], unusable="offline")}
+    assert look_at_phones(here, away, [phone.serial], asked) == {phone.serial: first[phone.serial]}
 
 
 def test_phones_coming_and_going_are_watched(bench: Bench, phone: "Phone") -> None:

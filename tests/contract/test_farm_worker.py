@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
+from orchestrator.errors import StoreError
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Worker
@@ -24,8 +25,13 @@ Run = Callable[[Claimed, threading.Event], Ended]
 
 
 @pytest.fixture(scope="module")
-def opened(postgresql: Cluster) -> Iterator[FarmQueue]:
-    with FarmQueue(postgresql.url(postgresql.create())) as queue:
+def opened_url(postgresql: Cluster) -> str:
+    return postgresql.url(postgresql.create())
+
+
+@pytest.fixture(scope="module")
+def opened(opened_url: str) -> Iterator[FarmQueue]:
+    with FarmQueue(opened_url) as queue:
         yield queue
 
 
@@ -44,7 +50,7 @@ def job(queue: FarmQueue) -> int:
 
 
 def worker(queue: FarmQueue, run: Run, said: list[str] | None = None, look: object = None) -> Worker:
-    def phones(known: Mapping[str, Announced]) -> Mapping[str, Announced] | None:
+    def phones(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
         return PHONES
 
     hands = Hands(run=run, look=look or phones, say=(said if said is not None else []).append)  # type: ignore[arg-type]
@@ -136,6 +142,92 @@ def test_a_name_that_another_worker_took_is_taken_back_after_its_jobs_are_stoppe
 
 
 def test_phones_that_cannot_be_looked_at_are_not_announced(queue: FarmQueue, job: int) -> None:
-    made = worker(queue, stop_when_cancelled, look=lambda known: None)
+    made = worker(queue, stop_when_cancelled, look=lambda known, busy: None)
     assert made.run(until_empty=True) == 0
     assert [row["status"] for row in queue.jobs()] == ["waits"]
+
+
+class LosingOneAnswer(FarmQueue):
+    """A queue whose database goes away between a claim and its answer, once."""
+
+    is_lost = False
+
+    def claim(self, host: str, worker_id: int, serials: Sequence[str]) -> Claimed | None:
+        claimed = super().claim(host, worker_id, serials)
+        if claimed is not None and not self.is_lost:
+            self.is_lost = True
+            raise StoreError("the connection was lost")
+        return claimed
+
+
+def test_a_claim_whose_answer_is_lost_does_not_keep_its_phone(
+    queue: FarmQueue, job: int, opened_again: LosingOneAnswer
+) -> None:
+    said: list[str] = []
+    made = worker(opened_again, lambda claimed, cancelled: Ended(status="succeeded", note="4 stored"), said)
+    with working(made):
+        until(lambda: queue.jobs()[0]["status"] == "done")
+        queue.hold("farm", "drain")
+    assert opened_again.is_lost
+    assert queue.jobs()[0]["tries"] == 0
+    assert f"job {job}: the claim's answer was lost; it waits again" in said
+
+
+@pytest.fixture
+def opened_again(queue: FarmQueue, opened_url: str) -> Iterator[LosingOneAnswer]:
+    with LosingOneAnswer(opened_url) as again:
+        yield again
+
+
+def test_a_worker_that_is_stopped_twice_still_waits_for_its_phones(
+    queue: FarmQueue, job: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    begun, put_back = threading.Event(), threading.Event()
+
+    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
+        begun.set()
+        assert cancelled.wait(60)
+        until(lambda: "phones are being put back; please wait" in said)
+        put_back.set()
+        return Ended(status="aborted", note="stopped")
+
+    made = worker(queue, run, said)
+    beat, stops = queue.beat, [KeyboardInterrupt, KeyboardInterrupt]
+
+    def interrupted(host: str, worker_id: int) -> object:
+        # As a signal would, in the thread that works: once while it works, once while it stops.
+        if begun.is_set() and stops:
+            raise stops.pop()
+        return beat(host, worker_id)
+
+    monkeypatch.setattr(queue, "beat", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        made.run(until_empty=False)
+    assert put_back.is_set()
+    assert not stops
+    assert [(row["status"], row["note"]) for row in queue.jobs()] == [("waits", "one was stopped")]
+    assert queue.hosts() == []
+
+
+def test_what_is_known_of_phones_outlives_a_look_that_failed_and_busy_ones_are_named(
+    queue: FarmQueue, job: int
+) -> None:
+    looks: list[tuple[Mapping[str, Announced], Collection[str]]] = []
+    # Seen, not looked at, the working one gone, back, and back still.
+    plays = [PHONES, None, {"B": PHONES["B"]}, PHONES, PHONES]
+
+    def look(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
+        if looks:
+            until(lambda: queue.jobs()[0]["status"] == "runs")
+        looks.append((known, busy))
+        return plays[min(len(looks), len(plays)) - 1]
+
+    with working(worker(queue, stop_when_cancelled, look=look)):
+        until(lambda: len(looks) > len(plays))
+        queue.hold("host:one", "drain")
+        queue.cancel("night")
+    assert looks[0] == ({}, [])
+    # The failed look is forgotten, and one that was away while it worked is known as that until its job is over.
+    assert [known["A"].unusable for known, _ in looks[1:6]] == ["", "", *["its host can't look at its phones now"] * 3]
+    assert [list(busy) for _, busy in looks[2:6]] == [["A"]] * 4
