@@ -24,7 +24,9 @@ _LOG_LIMIT_BYTES: Final = 256 << 10
 _LOG_LINES: Final = 500
 _LOG_TIMEOUT_S: Final = 15.0
 #: How a log names the process that it is about.
-_NAMED_PID: Final = re.compile(rb"(?:Kill '[^']*' \(|\bpid[:=]? ?)(\d+)")
+_NAMED_PID: Final = re.compile(rb"(?:Kill '[^']*' \(|\b(?:pid|PID)[:=]? ?)(\d+)")
+#: What happens to apps only, told in lines that don't all name a process.
+_OF_APPS: Final = (b"ANR in ", b"AndroidRuntime")
 #: Numbers of processes begin anew after a power of two that is at least this one.
 _PIDS_MIN: Final = 1 << 15
 #: Processes that are started on a phone while a run begins, with those of others.
@@ -100,7 +102,7 @@ def _logged(device: Device, folder: str) -> list[Attachment]:
 
 
 def _without_strangers(log: bytes, leader: int | None) -> bytes:
-    """Leave out lines that name another process than a run's.
+    """Leave out lines that name another process than a run's, or that are about apps.
 
     After a jump of the phone's clock, what happened before the run seems to have happened since. A run's processes
     have the numbers right after its shell's, ``leader``, which begin anew after the highest.
@@ -109,6 +111,8 @@ def _without_strangers(log: bytes, leader: int | None) -> bytes:
         return log
 
     def is_ours(line: bytes) -> bool:
+        if any(words in line for words in _OF_APPS):
+            return False
         named = [int(pid) for pid in _NAMED_PID.findall(line)]
         return not named or any(0 <= (pid - leader) % _PIDS_MIN < _PIDS_OF_A_RUN for pid in named)
 
