@@ -17,6 +17,7 @@ from typing import Final
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.retention import file_of
 from orchestrator.devices.lease import FileLease
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.campaign import CampaignStatus
@@ -109,14 +110,13 @@ def _versions(farm: Farm) -> list[Finding]:
 
 
 def _store(farm: Farm) -> list[Finding]:
-    where = farm.settings.store
     # Opening it has brought it up to date, or said why not.
     campaigns = len(farm.store.campaigns())
     found = []
-    if "://" in where:
+    path = file_of(farm.settings)
+    if path is None:
         found.append(ok("store", f"{campaigns} campaigns, in a database server, of the newest form"))
     else:
-        path = Path(where)
         size = path.stat().st_size if path.is_file() else 0
         found.append(ok("store", f"{campaigns} campaigns in {path} ({format_bytes(size)}), of the newest form"))
         copies = sorted(path.parent.glob(f"{path.name}.revision-*.backup*"))
@@ -244,7 +244,7 @@ def _campaigns(farm: Farm) -> list[Finding]:
     for campaign in farm.store.campaigns():
         if campaign.status is CampaignStatus.FINISHED:
             continue
-        if campaign.status is CampaignStatus.RUNNING and (busy or "://" in farm.settings.store):
+        if campaign.status is CampaignStatus.RUNNING and (busy or file_of(farm.settings) is None):
             # Another process of this host, or another host, may be at it.
             continue
         stored, planned = progress.get(campaign.campaign_id, (0, 0))

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.beginning import identify
@@ -25,6 +25,10 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding
 from orchestrator.records.workload import Model
+from orchestrator.units import format_duration
+
+#: A host that wasn't heard for so long is no reason to measure on its phones.
+_SILENT_S: Final = 900.0
 
 
 def submit(settings: Settings, path: Path, *, priority: int, name: str) -> CommandResult:
@@ -122,7 +126,7 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
 
     A phone's pools and tags are those of this computer's inventory, or else its host's.
     """
-    announced, left_out = _usable(queue.phones(), wanted.serials)
+    announced, left_out = usable(queue.phones(), wanted.serials)
     missing = [serial for serial in wanted.serials if serial not in announced and serial not in left_out]
     if missing:
         raise NoDeviceError(
@@ -145,7 +149,7 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
     return [item for item in named if item.serial in choice.chosen], left_out
 
 
-def _usable(
+def usable(
     rows: Sequence[Mapping[str, Any]], named: Sequence[str]
 ) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
     """Return the phones that can have a job, each by the best of the hosts that have it, and why the others can't.
@@ -153,12 +157,22 @@ def _usable(
     One that is named may wait for what ails it.
     """
     best: dict[str, Mapping[str, Any]] = {}
-    for row in sorted(rows, key=lambda row: (row["protocol"] < PROTOCOL, bool(row["unusable"]), row["silent_s"])):
+    for row in sorted(
+        rows,
+        key=lambda row: (
+            row["protocol"] < PROTOCOL,
+            row["silent_s"] > _SILENT_S,
+            bool(row["unusable"]),
+            row["silent_s"],
+        ),
+    ):
         best.setdefault(row["serial"], row)
     out = {}
     for serial, row in sorted(best.items()):
         if row["protocol"] < PROTOCOL:
             out[serial] = f"its host {row['host']} has an older benchfarm, which can't read this job: update it"
-        elif row["unusable"] and serial not in named:
+        elif serial not in named and row["silent_s"] > _SILENT_S:
+            out[serial] = f"its host {row['host']} wasn't heard for {format_duration(row['silent_s'])}"
+        elif serial not in named and row["unusable"]:
             out[serial] = row["unusable"]
     return {serial: row for serial, row in sorted(best.items()) if serial not in out}, out

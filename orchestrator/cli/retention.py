@@ -12,6 +12,12 @@ from orchestrator.quantities import parse_seconds
 from orchestrator.units import format_bytes
 
 
+def file_of(settings: Settings) -> Path | None:
+    """Return the file of an SQLite store, None for another one."""
+    where = settings.store.removeprefix("sqlite:///")
+    return None if "://" in where else Path(where).expanduser().absolute()
+
+
 def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -> CommandResult:
     """Delete the raw output of campaigns begun before; figures, verdicts and states stay. Raises UsageError."""
     try:
@@ -21,7 +27,7 @@ def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -
     if keep_s < 0 or not keep_raw.strip()[-1].isalpha():
         # A bare number would be seconds, and who writes 90 means days.
         raise UsageError(f"--keep-raw {keep_raw} says no age", hint="a number with its unit, for example 90d")
-    path = _file_of(settings)
+    path = file_of(settings)
     if compact and path is None:
         raise UsageError("--compact is for a store in a file", hint="PostgreSQL uses the space again by itself")
     with Farm(settings) as farm:
@@ -60,7 +66,7 @@ def backup(settings: Settings, out: Path) -> CommandResult:
         UsageError: the store isn't a file, or the copy's name is taken.
         StoreError, HostStorageError: it can't be copied; no part of a copy is left.
     """
-    path = _file_of(settings)
+    path = file_of(settings)
     if path is None:
         raise UsageError(
             "this store is in a PostgreSQL database",
@@ -78,12 +84,6 @@ def backup(settings: Settings, out: Path) -> CommandResult:
         text=f"{out}: {format_bytes(size_bytes)}, {campaigns} campaigns or more; restore it by putting it at {path}",
         data={"path": out, "size_bytes": size_bytes, "store": path},
     )
-
-
-def _file_of(settings: Settings) -> Path | None:
-    """Return the file of an SQLite store, None for another one."""
-    where = settings.store.removeprefix("sqlite:///")
-    return None if "://" in where else Path(where).expanduser().absolute()
 
 
 def _size(path: Path | None) -> int:

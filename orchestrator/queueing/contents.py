@@ -127,7 +127,8 @@ class Contents:
     def clean(self, *, older_than_s: float, is_trial: bool = False) -> Cleaned:
         """Forget jobs that ended so long ago, and the contents that no job needs any more; a trial changes nothing.
 
-        Contents in a place that isn't this host's stay.
+        Contents in a place that isn't this host's stay, and those that were brought within the last day, however young
+        the jobs may be: a submission may be on its way.
         """
         with self._queue.connection() as connection, connection.transaction(force_rollback=is_trial):
             jobs = connection.execute(
@@ -145,10 +146,9 @@ class Contents:
                 "DELETE FROM farm_files f WHERE used_at < now() - make_interval(secs => %s)"
                 " AND NOT EXISTS (SELECT 1 FROM farm_job_files u WHERE u.sha256 = f.sha256)"
                 " AND NOT EXISTS (SELECT 1 FROM farm_schedule_files u WHERE u.sha256 = f.sha256)"
-                " AND NOT EXISTS (SELECT 1 FROM farm_schedule_files s WHERE s.sha256 = f.sha256)"
                 " AND NOT EXISTS (SELECT 1 FROM farm_file_places p WHERE p.sha256 = f.sha256 AND p.place <> ALL(%s))"
                 " RETURNING sha256, size_bytes",
-                (min(GRACE_S, older_than_s), ["", self._place.name]),
+                (GRACE_S, ["", self._place.name]),
             ).fetchall()
             if not is_trial and self._place is not self._database:
                 # While the rows are locked: whoever wants to keep one of them waits, and then brings it again.

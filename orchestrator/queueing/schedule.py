@@ -98,7 +98,16 @@ class Schedules:
 
     @told
     def put(self, schedule: Schedule, files: Sequence[str], *, replace: bool) -> datetime:
-        """Keep a schedule and return when it is first due; it is due from now on. Raises UsageError for one there."""
+        """Keep a schedule and return when it is first due; it is due from now on.
+
+        Raises UsageError for one that is there, or when one of its files was taken away meanwhile.
+        """
+        try:
+            return self._put(schedule, files, replace=replace)
+        except psycopg.errors.ForeignKeyViolation as error:
+            raise UsageError("a file was cleaned away before it was used", hint="add the schedule again") from error
+
+    def _put(self, schedule: Schedule, files: Sequence[str], *, replace: bool) -> datetime:
         with self._database.connection() as connection, connection.transaction():
             now = _now(connection)
             (first,) = schedule.cron.after(now)

@@ -159,6 +159,7 @@ def test_cleaning_takes_what_no_job_needs_and_nothing_else(
     jobs = [PhoneJob(submission="night", serial=Serial(serial), plan="{}") for serial in ("A", "B")]
     (first, _) = queue.submit(jobs, plan_name="p", priority=0, files={"A": [SHA256], "B": [SHA256]})
     # Lately used: somebody may be about to submit it.
+    queue.rows("UPDATE farm_files SET used_at = now() - interval '2 hours'")
     assert contents.clean(older_than_s=3600).files == 0
     old(queue)
     assert contents.clean(older_than_s=3600, is_trial=True).files == 1

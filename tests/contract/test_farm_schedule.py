@@ -203,6 +203,12 @@ def test_what_a_schedule_needs_is_not_cleaned_away(connect: Callable[[], FarmQue
     assert contents.clean(older_than_s=0).files == 1
 
 
+def test_a_schedule_whose_file_was_cleaned_away_is_not_kept(schedules: Schedules) -> None:
+    with pytest.raises(UsageError, match="cleaned away"):
+        schedules.put(schedule(), ["0" * 64], replace=False)
+    assert schedules.listed() == []
+
+
 def test_a_name_is_one_schedule_unless_it_is_replaced(schedules: Schedules) -> None:
     schedules.put(schedule(), [], replace=False)
     with pytest.raises(UsageError, match="already"):

@@ -1,0 +1,35 @@
+"""Which of the announced phones a submission may mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.farm_submitting import usable
+from orchestrator.queueing.messages import PROTOCOL
+
+
+def announced(serial: str, host: str, *, silent_s: float = 1.0, unusable: str = "") -> Mapping[str, Any]:
+    return {"serial": serial, "host": host, "protocol": PROTOCOL, "unusable": unusable, "silent_s": silent_s}
+
+
+def test_phones_of_a_host_that_was_not_heard_for_long_are_left_out_with_the_reason() -> None:
+    rows = [announced("A", "dead", silent_s=30 * 86400.0), announced("B", "live"), announced("C", "slow", silent_s=60)]
+    chosen, left_out = usable(rows, ())
+    assert list(chosen) == ["B", "C"]
+    assert left_out == {"A": "its host dead wasn't heard for 720 h 00 min"}
+
+
+def test_a_phone_that_is_named_waits_for_its_host() -> None:
+    chosen, left_out = usable([announced("A", "dead", silent_s=30 * 86400.0)], ["A"])
+    assert (list(chosen), left_out) == (["A"], {})
+
+
+@pytest.mark.parametrize("unusable", ["", "offline"])
+def test_a_phone_that_moved_is_the_living_hosts(unusable: str) -> None:
+    rows = [announced("A", "dead", silent_s=86400.0), announced("A", "live", unusable=unusable)]
+    chosen, left_out = usable(rows, ())
+    assert [row["host"] for row in chosen.values()] == ([] if unusable else ["live"])
+    assert left_out == ({"A": unusable} if unusable else {})
