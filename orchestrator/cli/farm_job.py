@@ -32,6 +32,7 @@ from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Claimed
 from orchestrator.queueing.worker import Ended
 from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.identity import Serial
 from orchestrator.records.parcel import Parcel
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.workload import Pass
@@ -48,7 +49,34 @@ def run_job(
     cancelled: threading.Event,
     asked: KnownPhones | None = None,
 ) -> Ended:
-    """Do what is open of a job; raises nothing. The host's phones in ``asked`` aren't asked again who they are."""
+    """Do what is open of a job; raises nothing. The host's phones in ``asked`` aren't asked again who they are.
+
+    A phone that this host couldn't put back is named in the note.
+    """
+    ended = _run_job(settings, contents, claimed, host, cancelled, asked)
+    if ended.status == "succeeded" or not _is_changed(settings, claimed.serial):
+        return ended
+    text = f"{ended.note}; its phone isn't put back: benchfarm restore {claimed.serial}"
+    return replace(ended, note=one_line(text))
+
+
+def _is_changed(settings: Settings, serial: Serial) -> bool:
+    """Whether this host's journal says so (the phone may be out of reach); not of one that somebody else uses now."""
+    try:
+        with Farm(settings) as farm, farm.lease.acquire(serial):
+            return serial in farm.conditioner.unrestored()
+    except (BenchfarmError, OSError):
+        return False
+
+
+def _run_job(
+    settings: Settings,
+    contents: Contents,
+    claimed: Claimed,
+    host: str,
+    cancelled: threading.Event,
+    asked: KnownPhones | None,
+) -> Ended:
     try:
         job = claimed.read()
         plan, parcel = read_plan(job.plan), read_parcel(job.parcel) if job.parcel else Parcel()

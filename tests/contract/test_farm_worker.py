@@ -6,11 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.farm_job import run_job
+from orchestrator.devices.journal import Change
 from orchestrator.errors import StoreError
+from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Worker
@@ -231,3 +236,24 @@ def test_what_is_known_of_phones_outlives_a_look_that_failed_and_busy_ones_are_n
     # The failed look is forgotten, and one that was away while it worked is known as that until its job is over.
     assert [known["A"].unusable for known, _ in looks[1:6]] == ["", "", *["its host can't look at its phones now"] * 3]
     assert [list(busy) for _, busy in looks[2:6]] == [["A"]] * 4
+
+
+def test_a_job_that_is_over_says_when_its_phone_is_not_put_back(queue: FarmQueue, job: int, tmp_path: Path) -> None:
+    settings = Settings.from_environment({}, home=tmp_path)
+    changed, other = Serial("A"), Serial("B")
+    with Farm(settings) as farm:
+        farm.conditioner.journal.add(changed, Change(what="brightness", undo="settings put system brightness 90"))
+        contents = Contents(queue, tmp_path)
+
+        def note(serial: Serial) -> str:
+            claimed = Claimed(job_id=job, serial=serial, tries=0, message={})
+            ended = run_job(settings, contents, claimed, "one", threading.Event())
+            assert ended.status == "failed"
+            return ended.note
+
+        said = "its phone isn't put back: benchfarm restore A"
+        assert said in note(changed)
+        assert "put back" not in note(other)
+        with farm.lease.acquire(changed):
+            # Whoever uses it puts it back.
+            assert "put back" not in note(changed)
