@@ -22,6 +22,8 @@ from orchestrator.records.workload import Case
 #: Differences that no option lets pass: what is left isn't a comparison.
 ABSOLUTE: Final = frozenset({Fact.VIRTUAL, Fact.FIGURE, Fact.QUALITY})
 _GOOD: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
+#: How a case ends that doesn't work; what a phone or a person kept from running says nothing of the case.
+_BROKEN: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.FAILED, CaseStatus.TIMED_OUT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,11 @@ class ComparedCase:
     def is_virtual(self) -> bool:
         """Whether one of the figures is a virtual phone's."""
         return self.baseline.is_virtual or self.candidate.is_virtual
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the candidate fails, hangs or falls back where the baseline has a figure of its own."""
+        return not _figure_faults("baseline", self.baseline) and self.candidate.result.status in _BROKEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +104,7 @@ class Comparison:
 class FailOn(enum.StrEnum):
     """When a comparison is a failure, for machines that ask."""
 
-    #: A case is slower, or nothing at all could be compared.
+    #: A case is slower or broken, or nothing at all could be compared.
     SLOWER = "slower"
     #: The same, and when a case is inconclusive or incomparable.
     INCONCLUSIVE = "inconclusive"
@@ -109,7 +116,7 @@ def is_failure(comparison: Comparison, fail_on: FailOn) -> bool:
     if fail_on is FailOn.NEVER:
         return False
     counts = comparison.counts
-    if counts[ComparisonOutcome.SLOWER] or comparison.overall is None:
+    if counts[ComparisonOutcome.SLOWER] or comparison.overall is None or any(row.is_broken for row in comparison.rows):
         return True
     doubtful = counts[ComparisonOutcome.INCONCLUSIVE] + counts[ComparisonOutcome.INCOMPARABLE]
     return fail_on is FailOn.INCONCLUSIVE and bool(doubtful)

@@ -9,7 +9,14 @@ from typing import Final
 from orchestrator.analysis.comparison import ComparedCase, Comparison
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
-from orchestrator.report.comparisons import WORST_FIRST, interval_text, runs_text, summary_line, worst_first
+from orchestrator.report.comparisons import (
+    WORST_FIRST,
+    interval_text,
+    level_text,
+    runs_text,
+    summary_line,
+    worst_first,
+)
 from orchestrator.report.data import ResultRow
 from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import case_evidence
@@ -157,7 +164,7 @@ def _page(
         lines=tuple(lines),
         ticks=(f"\N{MINUS SIGN}{format_percent(span, 0)}", "0", f"+{format_percent(span, 0)}"),
         sides=_sides(sides),
-        level=f"{comparison.level:.0%}".replace("%", " %"),
+        level=level_text(comparison.level).replace("%", " %"),
         threshold=format_percent(comparison.threshold),
         notes=comparison.notes,
         is_virtual=comparison.is_virtual,

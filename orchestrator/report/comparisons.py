@@ -49,13 +49,18 @@ def detectable_text(verdict: ComparisonVerdict) -> str:
     return _UNKNOWN if verdict.detectable is None else format_percent(verdict.detectable)
 
 
+def level_text(level: float) -> str:
+    """Return the level of an interval as it was asked for: ``95%``, ``99.9%``."""
+    return f"{level * 100:.4g}%"
+
+
 def summary_line(comparison: Comparison) -> str:
     """Return the whole in one sentence."""
     counts = ", ".join(f"{count} {outcome}" for outcome in WORST_FIRST if (count := comparison.counts[outcome]))
     overall = comparison.overall
     if overall is None:
         return f"{counts or 'no case'}: nothing could be compared"
-    interval = f" ({interval_text(overall)}, {overall.level:.0%})" if overall.low is not None else ""
+    interval = f" ({interval_text(overall)}, {level_text(overall.level)})" if overall.low is not None else ""
     cases = "1 case" if overall.count == 1 else f"{overall.count} cases"
     return f"{counts}; overall {change_text(overall.ratio)} time{interval} over {cases}"
 
@@ -126,7 +131,7 @@ def to_github(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str
     """Return workflow commands, which GitHub shows as annotations: errors for what fails, warnings for doubt."""
     lines = []
     for row in worst_first(comparison):
-        level = _github_level(row.verdict.outcome, fail_on)
+        level = _github_level(row, fail_on)
         if not level:
             continue
         what = f"{row.verdict.outcome.value.upper()}: {row.title}{' [virtual]' if row.is_virtual else ''}"
@@ -153,10 +158,11 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
             suite, "testcase", classname="benchfarm.compare", name=_xml_text(label + virtual), time="0"
         )
         outcome, sentence = row.verdict.outcome, _xml_text(_sentence(row))
-        level = _github_level(outcome, fail_on)
+        level = _github_level(row, fail_on)
         if level == "error":
             counts["failures"] += 1
-            ElementTree.SubElement(case, "failure", message=sentence, type=outcome.value).text = sentence
+            kind = "broken" if row.is_broken else outcome.value
+            ElementTree.SubElement(case, "failure", message=sentence, type=kind).text = sentence
         elif outcome in {ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE}:
             counts["skipped"] += 1
             ElementTree.SubElement(case, "skipped", message=sentence)
@@ -257,7 +263,7 @@ def _rest(comparison: Comparison) -> list[str]:
     lines += [f"only in the candidate: {title}" for title in comparison.only_candidate]
     lines += comparison.notes
     lines.append(
-        f"A change is claimed when its {comparison.level:.0%} interval leaves out 0 and it is at least "
+        f"A change is claimed when its {level_text(comparison.level)} interval leaves out 0 and it is at least "
         f"{format_percent(comparison.threshold)}; 'detectable' is what would have been found 8 times of 10. "
         "Figures are medians; changes are measured on pairs or trimmed means, so that a quotient of medians may differ."
     )
@@ -289,7 +295,7 @@ def _sentence(row: ComparedCase) -> str:
     if verdict.ratio is None:
         return " ".join(verdict.reasons)
     figures = f"{_figure(row.baseline)} -> {_figure(row.candidate)}, time {change_text(verdict.ratio)}"
-    interval = f" ({interval_text(verdict)} at {verdict.level:.0%})" if verdict.low is not None else ""
+    interval = f" ({interval_text(verdict)} at {level_text(verdict.level)})" if verdict.low is not None else ""
     least = f", detectable {detectable_text(verdict)}" if verdict.detectable is not None else ""
     counts = f", {_cells(row)[-1]}" if verdict.method.startswith("paired") else f", runs {_cells(row)[-1]}"
     return " ".join([f"{figures}{interval}{least}{counts}.", *verdict.reasons])
@@ -309,10 +315,11 @@ def _properties(comparison: Comparison) -> Mapping[str, str]:
     return values | ({"overall_ratio": f"{overall.ratio:.6f}"} if overall is not None else {})
 
 
-def _github_level(outcome: ComparisonOutcome, fail_on: FailOn) -> str:
+def _github_level(row: ComparedCase, fail_on: FailOn) -> str:
     """Return ``error`` for what fails, ``warning`` or ``notice`` for what people should see, empty for the rest."""
-    doubtful = outcome in {ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE}
-    if outcome is ComparisonOutcome.SLOWER or doubtful:
+    outcome = row.verdict.outcome
+    doubtful = outcome in {ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE} and not row.is_broken
+    if outcome is ComparisonOutcome.SLOWER or row.is_broken or doubtful:
         fails = fail_on is FailOn.INCONCLUSIVE or (fail_on is FailOn.SLOWER and not doubtful)
         return "error" if fails else "warning"
     return "notice" if outcome is ComparisonOutcome.FASTER else ""

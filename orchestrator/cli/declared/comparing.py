@@ -11,7 +11,7 @@ from orchestrator.cli.frame import Devices, Json, Out, Profiles, Where, app, sho
 
 Form = Annotated[str, typer.Option("--format", "-f", help="text, markdown, json, junit, github or html.")]
 FailOn = Annotated[
-    str, typer.Option("--fail-on", help="Exit code 1 when something is slower, inconclusive too, or never.")
+    str, typer.Option("--fail-on", help="Exit code 1 when something is slower or broken, inconclusive too, or never.")
 ]
 Models = Annotated[list[Path] | None, typer.Option("--model", "-m", help="Model to measure; may be given again.")]
 Delegates = Annotated[list[str] | None, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu ... (a,b).")]

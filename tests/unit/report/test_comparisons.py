@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.analysis.comparison import Comparison, FailOn, compare_sides
+from orchestrator.analysis.comparison import Comparison, FailOn, compare_sides, is_failure
 from orchestrator.analysis.matching import Measured, Rule, measured_cases
 from orchestrator.cli.result import to_json
 from orchestrator.records.identity import CampaignId
@@ -223,3 +223,27 @@ def test_data_becomes_json_with_microseconds_and_ratios(hostile: Comparison) -> 
         assert isinstance(cases, list)
         assert cases[0]["baseline"]["median_us"] == pytest.approx(20_000, rel=0.02)
         assert data["counts"] == {"faster": 1, "slower": 1, "same": 0, "inconclusive": 1, "incomparable": 1}
+
+
+@pytest.mark.parametrize(("level", "told"), [(0.999, "99.9%"), (0.975, "97.5%"), (0.95, "95%")])
+def test_level_of_an_interval_is_told_as_it_was_asked_for(level: float, told: str) -> None:
+    found = compare_sides(night(20_000, OLD), night(22_000, NEW), Rule(level=level))
+    assert f"its {told} interval" in " ".join(to_text(found).split())
+    assert f"at {told})" in to_junit(found)
+    assert told.replace("%", " %") in render_comparison(found, lambda item: None)
+
+
+@pytest.mark.parametrize("status", [CaseStatus.FAILED, CaseStatus.TIMED_OUT, CaseStatus.FELL_BACK, CaseStatus.UNFIT])
+def test_a_case_that_only_the_candidate_breaks_is_a_failure(status: CaseStatus) -> None:
+    good = night(20_000, OLD), night(20_000, NEW)
+    broken = [replace(item, result=replace(item.result, status=status)) for item in night(20_000, NEW, threads=1)]
+    sides = [*good[0], *night(20_000, OLD, threads=1)], [*good[1], *broken]
+    found = compare_sides(*sides, Rule())
+    fails = status is not CaseStatus.UNFIT
+    assert is_failure(found, FailOn.SLOWER) is fails
+    assert not is_failure(found, FailOn.NEVER)
+    root = ElementTree.fromstring(to_junit(found))
+    assert [item.attrib["type"] for item in root.iter("failure")] == ["broken"] * fails
+    assert to_github(found).count("::error") == fails
+    # A candidate that works where the baseline didn't is no failure.
+    assert not is_failure(compare_sides(sides[1], sides[0], Rule()), FailOn.SLOWER)
