@@ -171,15 +171,19 @@ def _trust(totals: Totals, results: Sequence[ResultRow]) -> str:
 
 def _known_to(results: Sequence[ResultRow]) -> str:
     """Return how closely the trusted figures are known, as an aside."""
-    spreads = [
-        row.result.summary.spread
-        for row in results
-        if row.result.is_judged and row.result.summary is not None and row.result.summary.spread is not None
-    ]
+    known = [row.result.summary.spread for row in results if row.result.is_judged and row.result.summary is not None]
+    spreads = [spread for spread in known if spread is not None]
+    singles = len(known) - len(spreads)
     if not spreads:
         return ", from single invocations: how far another one would differ isn't known"
     low, high = (f"{value * 100:.1f}" for value in (min(spreads), max(spreads)))
     between = f"{low} %" if low == high else f"{low} to {high} %"
+    if singles:
+        are = "is from a single invocation" if singles == 1 else "are from single invocations"
+        return (
+            f", {len(spreads)} of them known to within \N{PLUS-MINUS SIGN}{between} (95 %); {singles} {are}: how far "
+            "another one would differ isn't known"
+        )
     return f", known to within \N{PLUS-MINUS SIGN}{between} (95 %)"
 
 

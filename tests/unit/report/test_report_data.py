@@ -367,3 +367,14 @@ def test_the_pair_that_warms_a_phone_is_no_result():
     for row in data.results:
         assert [invocation.number for invocation in row.invocations] == [1, 2, 3, 4]
         assert row.result.summary.count == 4
+
+
+def test_headline_claims_no_precision_for_single_invocations():
+    runs = [
+        *series(case(PIXEL_3), 23_900),
+        *series(case(PIXEL_3, threads=1), 33_000, 1),
+        *series(case(PIXEL_3, threads=2), 28_000, 1),
+    ]
+    trust = data_of(*runs).headline.trust
+    assert "1 of them known to within" in trust
+    assert "2 are from single invocations" in trust
