@@ -246,7 +246,9 @@ def _as_markdown(found: Regressions) -> str:
 
 def _escaped(text: str) -> str:
     """Return text that is only text in a cell of a Markdown table."""
-    return one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+    from orchestrator.report.escapes import markdown_text
+
+    return markdown_text(one_line(text))
 
 
 def _as_csv(found: Regressions) -> str:

@@ -18,7 +18,7 @@ from orchestrator.engine.causes import causes_of, sides_of
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Contents
+from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Contents, RunMark
 from orchestrator.records.identity import SeriesKey
 from orchestrator.records.workload import Case, DelegateName
 
@@ -118,14 +118,18 @@ def find_regressions(store: Store, question: Question) -> Regressions:
 
     Raises UsageError for a selection that no series of a store that has some fits.
     """
-    attributes = describe_series(store)
-    wanted = None
+    wanted: Sequence[SeriesKey] = ()
     if question.selections:
+        attributes = describe_series(store)
         _check_selections(question.selections, attributes)
         wanted = [key for key, words in attributes.items() if fits_any(question.selections, key, words)]
         if not wanted:
             return Regressions(since=question.since, nights=0, series=0, groups=())
-    table = read_nights(store, since=question.since, series_keys=wanted or ())
+    table = read_nights(store, since=question.since, series_keys=wanted)
+    marks = store.marks(series_keys=wanted)
+    if not question.selections:
+        # After all that was read of series: one may begin meanwhile.
+        attributes = describe_series(store)
     found = [
         change
         for change in changes(table.latency_us, penalty=question.preset.penalty)
@@ -144,14 +148,14 @@ def find_regressions(store: Store, question: Question) -> Regressions:
         nights=len(table.nights),
         series=len(table.series),
         groups=_grouped(told, found, table, attributes),
-        outputs=_outputs(store, question, wanted or (), attributes, annotations),
+        outputs=_outputs(store, question, marks, attributes, annotations),
     )
 
 
 def _outputs(
     store: Store,
     question: Question,
-    wanted: Sequence[SeriesKey],
+    marks: Sequence[RunMark],
     attributes: Mapping[SeriesKey, Mapping[str, str]],
     annotations: Sequence[Annotation],
 ) -> tuple[FoundOutputs, ...]:
@@ -161,9 +165,8 @@ def _outputs(
         return ()
     first = question.since or nights[-RECENT_NIGHTS:][0]
     paired = {item.campaign_id for item in store.campaigns() if item.terms.pairing is not None}
-    marks = [mark for mark in store.marks(series_keys=wanted) if mark.campaign_id not in paired]
     changes_of: dict[SeriesKey, list[OutputsChange]] = {}
-    for change in outputs_changes(marks):
+    for change in outputs_changes([mark for mark in marks if mark.campaign_id not in paired]):
         changes_of.setdefault(change.series_key, []).append(change)
     asked = [
         change

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from orchestrator.engine.history import Question, find_regressions, fits, moment
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
+from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
@@ -343,3 +344,18 @@ def test_a_selection_that_no_series_fits_is_refused_and_told_what_there_is(selec
 
     assert told in caught.value.hint
     assert find_regressions(MemoryStore(), Question(selections=(selection,))).changes == ()
+
+
+def test_a_series_that_begins_while_the_store_is_read_is_described_like_the_others() -> None:
+    months = Months()
+
+    class Growing(MemoryStore):
+        def points(self, **chosen: Any) -> Points:
+            if not self.campaigns():
+                months.fill(factor=gpu_on_640)
+            return super().points(**chosen)
+
+    months.store = Growing()
+    found = find_regressions(months.store, Question())
+    assert found.groups
+    assert found.groups[0].members[0].phone == "Pixel 4"

@@ -1,0 +1,10 @@
+"""``benchfarm regressions`` as Markdown: names are text in it."""
+
+from orchestrator.cli.history import _as_markdown
+from orchestrator.engine.history import ChangeGroup, Regressions
+
+
+def test_markdown_takes_no_markup_from_names() -> None:
+    sentence = "mobile*net* [x](javascript:1) `b` <img> on a_b_c|d"
+    found = Regressions(since=None, nights=3, series=1, groups=(ChangeGroup(sentence=sentence, members=(), series=1),))
+    assert r"### mobile\*net\* \[x\]\(javascript:1\) \`b\` &lt;img&gt; on a\_b\_c\|d" in _as_markdown(found)
