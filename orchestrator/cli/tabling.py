@@ -16,6 +16,7 @@ from orchestrator.cli.stored import find_campaign
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
+    from orchestrator.records.identity import SeriesKey
     from orchestrator.records.run import RunRecord
     from orchestrator.report.guide_table import GuideTable, MeasuredCase
 
@@ -76,11 +77,16 @@ def build(farm: Farm, request: TableRequest) -> GuideTable:
 
 
 def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
-    """Return the wanted cases of the store, or of the campaigns that are named."""
+    """Return the wanted cases of the campaigns that are named, else of each series the newest that has a figure.
+
+    A comparison side by side (A/B) replays old builds: only who names it sees it.
+    """
     from orchestrator.analysis.case_result import judge_case
     from orchestrator.report.guide_table import MeasuredCase, device_matches
 
-    chosen = [find_campaign(farm.store, prefix) for prefix in request.campaigns] or list(farm.store.campaigns())
+    chosen = [find_campaign(farm.store, prefix) for prefix in request.campaigns] or [
+        campaign for campaign in farm.store.campaigns() if campaign.terms.pairing is None
+    ]
     facts = farm.store.devices()
     wanted = [
         serial
@@ -91,19 +97,27 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
             for name in request.devices
         )
     ]
-    found = []
+    left = {
+        key
+        for key, case in farm.store.series().items()
+        if case.serial in wanted and _is_one_of(case.model_name, request.models)
+    }
+    found: list[MeasuredCase] = []
     for campaign in chosen:
+        if not left:
+            break
 
         def key_of(run: RunRecord) -> str:
             return run.case.case_key
 
         runs = [
             run
-            for run in farm.store.runs(campaign_ids=(campaign.campaign_id,))
+            for run in farm.store.runs(campaign_ids=(campaign.campaign_id,), series_keys=sorted(left))
             if run.case.serial in wanted
             and _is_one_of(run.case.model_name, request.models)
             and not campaign.is_warm_up(run.run_pass, run.invocation)
         ]
+        done: set[SeriesKey] = set()
         for _, of_case in groupby(sorted(runs, key=key_of), key=key_of):
             group = list(of_case)
             found.append(
@@ -115,6 +129,9 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
                     created_at=campaign.created_at,
                 )
             )
+            if found[-1].has_figure and not request.campaigns:
+                done.add(group[0].case.series_key)
+        left -= done
     return found
 
 

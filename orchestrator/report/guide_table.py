@@ -59,6 +59,11 @@ class MeasuredCase:
     campaign_id: str
     created_at: datetime
 
+    @property
+    def has_figure(self) -> bool:
+        """Whether it has a figure of its own, so that the same case of an older campaign isn't shown."""
+        return _figure_us(self.result) is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
@@ -231,10 +236,11 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
     best = min(newest, key=lambda item: _figure_us(item.result) or 0.0)
     latency_us = _figure_us(best.result)
     assert latency_us is not None
+    builds = len({item.case.build_sha256 for item in newest})
     return Cell(
         text=f"{_digits(latency_us / US_PER_MS)} ms",
         latency_us=latency_us,
-        notes=tuple(_notes(best, column)),
+        notes=(*_notes(best, column), *((f"fastest of {builds} builds",) if builds > 1 else ())),
         campaign_id=best.campaign_id,
     )
 

@@ -7,14 +7,18 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from sample_lab import MOBILENET, PIXEL_3, PIXEL_4, REAL_PIXEL, Lab, campaign_of, case, series, small_lab
+from sample_lab import MOBILENET, NATIVE, PIXEL_3, PIXEL_4, REAL_PIXEL, Lab, campaign_of, case, series, small_lab
 from stored_lab import stored
 
 from orchestrator.errors import UsageError
+from orchestrator.records.campaign import Terms
+from orchestrator.records.identity import BuildSha, CampaignId, RunId
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.guide_table import parse_column
 from orchestrator.report.published import load_published
@@ -200,3 +204,49 @@ def test_virtual_and_real_phones_of_one_kind_are_different_rows(tmp_path):
         ("Google Pixel 3", False),
         ("Google Pixel 3 (virtual)", True),
     ]
+
+
+def test_replayed_old_builds_are_in_the_table_only_when_asked_for_and_the_fastest_of_builds_says_so(tmp_path):
+    old = replace(NATIVE, name="old", sha256=BuildSha("0" * 64))
+    owner = case(REAL_PIXEL)
+    night = series(owner, 30_000)
+    replay = [replace(run, campaign_id=CampaignId("replay"), run_id=RunId(f"again-{run.run_id}")) for run in night]
+    faster = series(replace(owner, build_sha256=old.sha256), 20_000, campaign_id=CampaignId("replay"))
+    pairing = Pairing(
+        sides=(), baseline="a", candidate="b", kind="build", detect=0.03, level=0.95, threshold=0.01, warmup=0
+    )
+    begun = campaign_of(night)
+    later = replace(
+        campaign_of([*replay, *faster]),
+        campaign_id=CampaignId("replay"),
+        created_at=begun.created_at + timedelta(days=1),
+        terms=Terms(pairing=pairing),
+    )
+    lab = Lab(
+        campaigns=[begun, later],
+        runs=[*night, *replay, *faster],
+        devices={REAL_PIXEL.serial: REAL_PIXEL},
+        models={MOBILENET.sha256: MOBILENET},
+        builds={NATIVE.sha256: NATIVE, old.sha256: old},
+    )
+    home = stored(tmp_path / "home", lab)
+    assert "30.0 ms" in table(home, "--source", "store")
+    named = table(home, "--source", "store", "--campaign", "replay")
+    assert "20.0 ms" in named
+    assert "fastest of 2 builds" in named
+
+
+def test_a_cell_keeps_the_figure_of_an_older_night_when_the_newest_has_none(tmp_path):
+    first = series(case(REAL_PIXEL), 30_000) + series(case(REAL_PIXEL, threads=1), 90_000)
+    name = CampaignId("night-2")
+    second = series(case(REAL_PIXEL, threads=1), 80_000, campaign_id=name)
+    begun = campaign_of(first)
+    later = replace(campaign_of(second), campaign_id=name, created_at=begun.created_at + timedelta(days=1))
+    lab = Lab(
+        campaigns=[begun, later],
+        runs=[*first, *second],
+        devices={REAL_PIXEL.serial: REAL_PIXEL},
+        models={MOBILENET.sha256: MOBILENET},
+    )
+    (row,) = json.loads(table(stored(tmp_path / "home", lab), "--source", "store", "--json"))["rows"]
+    assert [cell["text"] for cell in row["cells"]] == ["80.0 ms", "30.0 ms"]
