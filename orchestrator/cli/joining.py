@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -83,14 +83,14 @@ class PluggedIn:
             ready, self._ready = self._ready, []
         return ready
 
-    def spare_for(self, serial: Serial) -> Arrival | None:
+    def spare_for(self, serial: Serial, is_free: Callable[[Serial], bool]) -> Arrival | None:
         """See Arrivals.spare_for: the first that the plan would have taken, had the lost one not been there."""
         plan = self._plan
         if plan is None:
             return None
         with self._lock:
             others = {known: facts for known, facts in self._present.items() if known != serial}
-            spares = {facts.serial: (device, facts) for device, facts in self._spares}
+            spares = {facts.serial: (device, facts) for device, facts in self._spares if is_free(facts.serial)}
             every = [*others.values(), *(facts for _, facts in spares.values())]
             choice = choose(plan.devices, every, self._farm.inventory, kept=others)
             found = next((spares[item] for item in choice.chosen if item in spares), None)

@@ -72,11 +72,11 @@ class Crew:
             self._facts |= {arrival.facts.serial: arrival.facts for arrival, _ in new}
         return [(arrival.device, self._work_of_newcomer(arrival, known, replaced)) for arrival, replaced in new]
 
-    def stand_in(self, serial: Serial) -> bool:
-        """Have another device measure all that a lost one was to; False when there is none."""
+    def stand_in(self, serial: Serial, is_free: Callable[[Serial], bool]) -> bool:
+        """Have another device that is free measure all that a lost one was to; False when there is none now."""
         if self._arrivals is None:
             return False
-        spare = self._arrivals.spare_for(serial)
+        spare = self._arrivals.spare_for(serial, is_free)
         if spare is None:
             return False
         with self._lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -41,8 +41,11 @@ class Arrivals(Protocol):
         """Return the devices that have come since and that the plan means; must return at once."""
         ...
 
-    def spare_for(self, serial: Serial) -> Arrival | None:
-        """Return a device that may stand in for one that is lost, None when there is none; each only once."""
+    def spare_for(self, serial: Serial, is_free: Callable[[Serial], bool]) -> Arrival | None:
+        """Return a device that may stand in for one that is lost, None when there is none now; each only once.
+
+        One that isn't free now may be later.
+        """
         ...
 
 

@@ -30,6 +30,10 @@ RESTORES_MAX: Final = 3
 _RESTORE_READY_S: Final = 20.0
 
 
+#: Has another device measure what a lost one was to; only one that is free by the second argument.
+StandIn = Callable[[Serial, Callable[[Serial], bool]], bool]
+
+
 class Work(Protocol):
     """What one device has to do in a campaign; made anew for each attempt, from what is stored."""
 
@@ -61,7 +65,7 @@ class Turns:
         self._rescuer = rescuer
         self._quarantine = quarantine
         self._may_reboot = False
-        self._stand_in: Callable[[Serial], bool] | None = None
+        self._stand_in: StandIn | None = None
         #: Lost devices that another one stands in for.
         self._replaced: set[Serial] = set()
         #: Devices that work, or are about to; one that is waited for isn't among them.
@@ -75,12 +79,13 @@ class Turns:
         *,
         may_reboot: bool = False,
         newcomers: Callable[[], Sequence[tuple[Device, Callable[[], Work]]]] | None = None,
-        stand_in: Callable[[Serial], bool] | None = None,
+        stand_in: StandIn | None = None,
     ) -> None:
         """Do all devices' work; ``lost`` gets those that were given up, with the reason.
 
         ``newcomers`` is asked for devices that have come since; one that somebody else uses doesn't join. ``stand_in``
-        is told of a device that can't be got back for now, or is given up; when it returns True, it isn't waited for.
+        is told of a device that can't be got back for now, or is given up, and how to know whether nobody uses another
+        one; when it returns True, the lost one isn't waited for.
 
         Raises what the executor raises: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
         """
@@ -171,9 +176,18 @@ class Turns:
         return is_back
 
     def _is_replaced(self, device: Device) -> bool:
-        if self._stand_in is not None and device.serial not in self._replaced and self._stand_in(device.serial):
-            self._replaced.add(device.serial)
-        return device.serial in self._replaced
+        serial = device.serial
+        if self._stand_in is not None and serial not in self._replaced and self._stand_in(serial, self._is_free):
+            self._replaced.add(serial)
+        return serial in self._replaced
+
+    def _is_free(self, serial: Serial) -> bool:
+        """Whether nobody else uses a device: one that couldn't join would stand in for nothing."""
+        try:
+            with self._lease.acquire(serial):
+                return True
+        except BenchfarmError:
+            return False
 
     def _is_working(self, serial: Serial, is_so: bool) -> None:
         with self._lock:
