@@ -108,10 +108,11 @@ def _run_ids(farm: Farm, chosen: Sequence[Campaign], prefixes: Sequence[str]) ->
 
 def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> list[Path]:
     """Write a BenchmarkResult for each run that has figures: what the program wrote, or else what was read of it."""
+    from orchestrator.report.escapes import visible
     from orchestrator.tools.protos import encode_result
 
     wanted = set(_run_ids(farm, chosen, request.runs))
-    written = []
+    made: dict[Path, bytes] = {}
     ids = [campaign.campaign_id for campaign in chosen]
     for run in farm.store.runs(campaign_ids=ids, with_attachments=True):
         if (wanted and run.run_id not in wanted) or run.report is None or run.latency_us is None:
@@ -120,9 +121,17 @@ def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> l
         path = request.out / f"{run.run_id}.pb"
         # Programs leave the name empty: here it says what the figures are of, and that virtual ones are none.
         name = f"{run.case.model_name}, {run.case.configuration}{', virtual' if run.is_virtual else ''}"
-        write_file(path, encode_result(run.report, name=name, own=own))
-        written.append(path)
-    return written
+        made[path] = encode_result(run.report, name=visible(name), own=own)
+    new: list[Path] = []
+    try:
+        for path, data in made.items():
+            new += [] if path.exists() else [path]
+            write_file(path, data)
+    except BaseException:
+        for path in new:
+            path.unlink(missing_ok=True)
+        raise
+    return list(made)
 
 
 def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list[Path]:

@@ -51,7 +51,11 @@ def to_parquet(*parts: ReportData, rows: Literal["cases", "invocations"] = "case
     from orchestrator.report.frames import frame_of
 
     try:
-        content: bytes = frame_of(parts, rows).to_parquet(index=False, engine="pyarrow", compression="zstd")
+        frame = frame_of(parts, rows)
+        attributes = dict(frame.attrs)
+        frame = frame.map(_utf8)
+        frame.attrs = attributes
+        content: bytes = frame.to_parquet(index=False, engine="pyarrow", compression="zstd")
     except ImportError as error:
         raise UsageError(
             "Parquet needs pyarrow, which isn't installed", hint="pip install 'benchfarm[analytics]'"
@@ -182,6 +186,11 @@ def _markdown_line(row: ResultRow, decimals: int) -> str:
         quality_text(row) + (", virtual" if row.is_virtual else ""),
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _utf8(value: object) -> object:
+    """Return text that Parquet can hold: of a name that wasn't UTF-8, the bytes that aren't are written out."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _csv_value(value: object) -> object:

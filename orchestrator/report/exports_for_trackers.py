@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -23,6 +24,8 @@ _US_PER_S: Final = 1_000_000
 #: Of asv's files.
 _ASV_RESULTS_VERSION: Final = 2
 _ASV_BENCHMARKS_VERSION: Final = 2
+#: Of a device's title in a folder's name; file systems take 255 bytes.
+_LONGEST_WORD: Final = 80
 
 
 def to_bencher(data: ReportData) -> str:
@@ -30,6 +33,7 @@ def to_bencher(data: ReportData) -> str:
     document = {}
     rows = list(_own_figures(data))
     names = [_name(row) for row in rows]
+    counts = Counter(names)
     for row, name in zip(rows, names, strict=True):
         summary = row.result.summary
         assert summary is not None
@@ -40,7 +44,7 @@ def to_bencher(data: ReportData) -> str:
                 "upper_value": summary.interval.high * _NS_PER_US,
             }
         # Two phones of one kind, or two builds, are two benchmarks.
-        beside = f" / {row.device.serial} / {row.key[:8]}" if names.count(name) > 1 else ""
+        beside = f" / {row.device.serial} / {row.key[:8]}" if counts[name] > 1 else ""
         document[visible(name + beside)] = {"latency": latency}
     return json.dumps(document, indent=2) + "\n"
 
@@ -59,8 +63,9 @@ def to_asv(data: ReportData, *, commit: str) -> Mapping[str, str]:
         machine = _file_name(rows[0].device.title, serial)
         results: dict[str, object] = {}
         names = [f"{visible(row.model.label)}, {visible(row.configuration)}" for row in rows]
+        counts = Counter(names)
         for row, plain in zip(rows, names, strict=True):
-            name = f"{plain}, {row.key[:8]}" if names.count(plain) > 1 else plain
+            name = f"{plain}, {row.key[:8]}" if counts[plain] > 1 else plain
             assert row.result.summary is not None
             results[name] = [[row.result.summary.median_us / _US_PER_S], []]
             benchmarks[name] = _asv_benchmark(name)
@@ -120,7 +125,7 @@ def _asv_benchmark(name: str) -> Mapping[str, object]:
 
 def _file_name(title: str, serial: str) -> str:
     """Return a folder's name that no other device has and that leads nowhere else."""
-    return f"{_word(title)}-{hashlib.sha256(serial.encode()).hexdigest()[:8]}"
+    return f"{_word(title)[:_LONGEST_WORD]}-{hashlib.sha256(serial.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
 def _word(text: str) -> str:

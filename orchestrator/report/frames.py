@@ -9,10 +9,17 @@ import pandas as pd
 
 from orchestrator.report.data import InvocationRow, ReportData, ResultRow
 from orchestrator.report.matrix import OWN_FIGURE
-from orchestrator.report.tables import Scalar, campaign_of, flat_record
+from orchestrator.report.tables import FLAT_COLUMNS, Scalar, campaign_of, flat_record
 
 #: Raised when a column goes away or changes its meaning; new columns don't raise it.
 SCHEMA_VERSION: Final = 1
+_CAMPAIGN_COLUMNS: Final = ("campaign_id", "campaign", "campaign_created_at")
+#: In the order of the records below; a file without rows has them, too.
+_INVOCATION_COLUMNS: Final = (
+    "run_id", "campaign_id", "case_key", "model", "device", "serial", "is_virtual", "configuration", "pass",
+    "invocation", "outcome", "reason_code", "quality", "delegate_truth", "is_used", "latency_us",
+    "not_a_result_us", "init_us", "first_inference_us", "started_at", "duration_s", "exit_code",
+)  # fmt: skip
 
 
 def frame_of(parts: Sequence[ReportData], rows: Literal["cases", "invocations"]) -> pd.DataFrame:
@@ -37,14 +44,13 @@ def results_frame(data: ReportData) -> pd.DataFrame:
             "campaign_created_at": campaign.created_at.isoformat() if campaign is not None else None,
         }
         records.append({**beside, **flat_record(row)})
-    return pd.DataFrame(records, dtype=object)
+    return pd.DataFrame(records, columns=(*_CAMPAIGN_COLUMNS, *FLAT_COLUMNS), dtype=object)
 
 
 def invocations_frame(data: ReportData) -> pd.DataFrame:
     """Return one row for each invocation, times in microseconds; ``is_used`` says whether the case's figure has it."""
-    return pd.DataFrame(
-        [_invocation_record(row, invocation) for row in data.results for invocation in row.invocations], dtype=object
-    )
+    records = [_invocation_record(row, invocation) for row in data.results for invocation in row.invocations]
+    return pd.DataFrame(records, columns=_INVOCATION_COLUMNS, dtype=object)
 
 
 def _invocation_record(row: ResultRow, invocation: InvocationRow) -> dict[str, Scalar]:

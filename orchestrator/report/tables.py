@@ -194,6 +194,18 @@ def campaign_of(row: ResultRow, data: ReportData) -> CampaignRow | None:
     return max(fitting, key=lambda campaign: campaign.created_at, default=None)
 
 
+#: The names of :func:`flat_record`, in its order.
+FLAT_COLUMNS: Final = (
+    "model", "model_sha256", "device", "serial", "is_virtual", "configuration", "delegate", "threads", "tool",
+    "flags", "build_sha256", "status", "delegate_truth", "delegate_actual", "delegated_nodes", "total_nodes",
+    "quality", "grade", "is_judged", "best", "invocations_used", "invocations_ended", "median_us",
+    "interval_low_us", "interval_high_us", "interval_method", "mean_us", "min_us", "max_us", "std_us",
+    "speed_up", "speed_up_low", "speed_up_high", "baseline", "init_us", "first_inference_us", "warmup_us",
+    "init_memory_mib", "overall_memory_mib", "peak_memory_mib", "not_a_result_us", "reason_code", "reason",
+    "findings", "case_key",
+)  # fmt: skip
+
+
 def flat_record(row: ResultRow) -> dict[str, Scalar]:
     """Return one case as plain values under documented names; times in microseconds, None where unknown.
 

@@ -14,7 +14,19 @@ import pandas as pd
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "samples"))
-from sample_lab import CAMPAIGN, HOST, MOBILENET, REAL_PIXEL, START, Lab, campaign_of, case, series, small_lab
+from sample_lab import (
+    CAMPAIGN,
+    HOST,
+    MOBILENET,
+    REAL_PIXEL,
+    START,
+    Lab,
+    campaign_of,
+    case,
+    hostile_lab,
+    series,
+    small_lab,
+)
 from stored_lab import stored
 
 from orchestrator.bootstrap import this_computer
@@ -280,6 +292,13 @@ def test_protos_hold_each_run_s_figures_under_a_name_that_says_virtual(lab, tmp_
         assert figures.inference.median_us == pytest.approx(run.latency_us, rel=1e-6)
         assert figures.inference.count == 50
         assert (b"virtual" in data) == run.is_virtual
+
+
+def test_protos_and_asv_files_are_written_for_names_that_are_no_utf8(tmp_path):
+    home = stored(tmp_path / "hostile", hostile_lab())
+    benchfarm(home, "export", "--format", "proto", "--out", tmp_path / "protos")
+    assert any(b"lone \\udcff surrogate" in path.read_bytes() for path in (tmp_path / "protos").iterdir())
+    benchfarm(home, "export", "--format", "asv", "--commit", "01234567", "--out", tmp_path / "asv")
 
 
 def test_this_computer_stays_itself_in_its_own_bundle(tmp_path):

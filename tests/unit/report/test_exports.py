@@ -4,13 +4,16 @@ import io
 import json
 import re
 
-from sample_lab import HOSTILE_NAMES, PIXEL_3, Lab, hostile_lab, small_lab
+import pandas as pd
+import pytest
+from sample_lab import HOSTILE_NAMES, MOBILENET, PIXEL_3, Lab, case, hostile_lab, lab_of, series, small_lab
 
+from orchestrator.records.identity import Serial
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.escapes import display_width, visible
-from orchestrator.report.exports import SCHEMA, SCHEMA_VERSION, to_csv, to_json, to_markdown
-from orchestrator.report.exports_for_trackers import to_bencher
-from orchestrator.report.tables import flat_record, render_text_table
+from orchestrator.report.exports import SCHEMA, SCHEMA_VERSION, to_csv, to_json, to_markdown, to_parquet
+from orchestrator.report.exports_for_trackers import to_asv, to_bencher
+from orchestrator.report.tables import FLAT_COLUMNS, flat_record, render_text_table
 from orchestrator.resources import data_folder
 
 DATA = build_report_data(**small_lab().inputs(), published=True)
@@ -172,3 +175,24 @@ def test_two_phones_of_one_kind_are_two_benchmarks():
     document = json.loads(to_bencher(build_report_data(**both.inputs())))
     assert len([name for name in document if "twin-7" in name]) * 2 == len(document) > 2
     assert all(set(entry) == {"latency"} and entry["latency"]["value"] > 0 for entry in document.values())
+
+
+@pytest.mark.parametrize("rows", ["cases", "invocations"])
+def test_csv_without_results_has_the_header_of_one_with_results(rows):
+    assert to_csv(EMPTY, rows=rows) == to_csv(DATA, rows=rows).splitlines(keepends=True)[0]
+    assert to_csv(EMPTY, DATA, rows=rows) == to_csv(DATA, rows=rows)
+
+
+def test_columns_are_those_of_the_records():
+    assert tuple(flat_record(DATA.results[0])) == FLAT_COLUMNS
+
+
+def test_names_that_are_no_utf8_are_exported_for_trackers_and_as_parquet():
+    odd = "mod\udce9l"
+    phone = dataclasses.replace(PIXEL_3, serial=Serial(f"S{odd}"), model=odd)
+    model = dataclasses.replace(MOBILENET, name=odd)
+    data = build_report_data(**lab_of(series(case(phone, model), 5_000), phone, models=(model,)).inputs())
+    assert all(text.encode() for text in to_asv(data, commit="0123456789ab").values())
+    found = pd.read_parquet(io.BytesIO(to_parquet(data)))
+    assert found["serial"].tolist() == ["Smod\\udce9l"]
+    assert found.attrs["schema"] == "benchfarm-cases"
