@@ -157,7 +157,7 @@ def test_reading_again_finds_the_same(settings: Settings, folder: Path) -> None:
     take(settings, folder)
     with Farm(settings) as farm:
         assert [run.latency_us for run in farm.store.runs()] == [4000.0, 5000.0]
-    assert stored.reparse(settings, ()).data == {"reviewed": 2, "changed": []}
+    assert stored.reparse(settings, ()).data == {"reviewed": 2, "changed": [], "pruned": 0}
 
 
 def test_a_delegate_that_fell_back_is_a_failed_run(settings: Settings, folder: Path) -> None:
