@@ -32,7 +32,7 @@ CASE = Case(
 
 
 def test_a_document_of_a_case_is_its_own_row() -> None:
-    assert json.loads(dump_document(CASE)) == CASE.to_row() | {"files": [], "mode": None}
+    assert json.loads(dump_document(CASE)) == CASE.to_row() | {"files": [], "mode": None, "shard": ""}
 
 
 def test_a_document_is_plain_ascii_whatever_was_printed() -> None:
