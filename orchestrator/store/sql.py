@@ -64,26 +64,10 @@ class SqlStore:
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
     ) -> None:
         """Store a campaign with its invocations and skips, and what it refers to."""
-        given = list(devices)
-        model_rows = [rows.model_to_row(model) for model in models]
-        build_rows = [rows.build_to_row(build) for build in builds]
         with self._database.writing() as connection:
             if _campaign_no(connection, campaign.campaign_id) is not None:
                 raise admission.campaign_exists(campaign.campaign_id)
-            known = connection.execute(select(DEVICES.c.serial, DEVICES.c.is_virtual))
-            admission.check_campaign(
-                campaign,
-                devices=given,
-                known_devices={Serial(serial): is_virtual for serial, is_virtual in known},
-                model_sha256s={*connection.scalars(select(MODELS.c.sha256)), *(row["sha256"] for row in model_rows)},
-                build_sha256s={*connection.scalars(select(BUILDS.c.sha256)), *(row["sha256"] for row in build_rows)},
-            )
-            for facts in given:
-                keep_device(connection, facts, seen_at=campaign.created_at)
-            for row in model_rows:
-                keep_named(connection, MODELS, row)
-            for row in build_rows:
-                keep_named(connection, BUILDS, row)
+            _keep_referred(connection, campaign, devices, models, builds)
             campaign_no = insert_numbered(connection, CAMPAIGNS, rows.campaign_to_row(campaign))
             insert_plan(connection, campaign_no, campaign)
             keep_sheets(connection, without_sheet(connection, MADE_UP))
@@ -92,25 +76,11 @@ class SqlStore:
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
     ) -> None:
         """Replace the terms, the invocations and the skips of a stored campaign, in one transaction."""
-        given = list(devices)
-        model_rows = [rows.model_to_row(model) for model in models]
-        build_rows = [rows.build_to_row(build) for build in builds]
         with self._database.writing() as connection:
             campaign_no = _campaign_no(connection, campaign.campaign_id)
             if campaign_no is None:
                 raise admission.no_campaign(campaign.campaign_id)
-            known = connection.execute(select(DEVICES.c.serial, DEVICES.c.is_virtual))
-            admission.check_campaign(
-                campaign,
-                devices=given,
-                known_devices={Serial(serial): is_virtual for serial, is_virtual in known},
-                model_sha256s={*connection.scalars(select(MODELS.c.sha256)), *(row["sha256"] for row in model_rows)},
-                build_sha256s={*connection.scalars(select(BUILDS.c.sha256)), *(row["sha256"] for row in build_rows)},
-            )
-            for facts in given:
-                keep_device(connection, facts, seen_at=campaign.created_at)
-            for table, row in (*((MODELS, row) for row in model_rows), *((BUILDS, row) for row in build_rows)):
-                keep_named(connection, table, row)
+            _keep_referred(connection, campaign, devices, models, builds)
             terms = rows.campaign_to_row(campaign)["terms"]
             connection.execute(update(CAMPAIGNS).where(CAMPAIGNS.c.campaign_no == campaign_no).values(terms=terms))
             for table in (PLANS, SKIPS):
@@ -406,6 +376,31 @@ class SqlStore:
                     query = query.join(DEVICES, SERIES.c.device_no == DEVICES.c.device_no).where(of_devices)
                 numbers.extend(connection.scalars(query))
         return array("q", sorted(numbers))
+
+
+def _keep_referred(
+    connection: Connection,
+    campaign: Campaign,
+    devices: Iterable[DeviceFacts],
+    models: Iterable[Model],
+    builds: Iterable[Build],
+) -> None:
+    """Check a campaign, and keep the devices, models and builds that it refers to."""
+    given = list(devices)
+    model_rows = [rows.model_to_row(model) for model in models]
+    build_rows = [rows.build_to_row(build) for build in builds]
+    known = connection.execute(select(DEVICES.c.serial, DEVICES.c.is_virtual))
+    admission.check_campaign(
+        campaign,
+        devices=given,
+        known_devices={Serial(serial): is_virtual for serial, is_virtual in known},
+        model_sha256s={*connection.scalars(select(MODELS.c.sha256)), *(row["sha256"] for row in model_rows)},
+        build_sha256s={*connection.scalars(select(BUILDS.c.sha256)), *(row["sha256"] for row in build_rows)},
+    )
+    for facts in given:
+        keep_device(connection, facts, seen_at=campaign.created_at)
+    for table, row in (*((MODELS, row) for row in model_rows), *((BUILDS, row) for row in build_rows)):
+        keep_named(connection, table, row)
 
 
 def _campaign_no(connection: Connection, campaign_id: CampaignId) -> int | None:
