@@ -173,7 +173,7 @@ class CaseRunner:
         return fitness
 
     def forget(self) -> None:
-        """Take nothing for known that was seen of the device: it was booted anew."""
+        """Take nothing for known that was seen of the device: it was, or may have been, booted anew."""
         self._placer.forget()
         self._last_state = (0.0, None)
 
@@ -263,8 +263,8 @@ class CaseRunner:
                     return self._not_run(invocation, started_at, Outcome.FAILED, caught)
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
                 self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
+                self.forget()
                 # A device that doesn't come back is given up: its open invocations wait for a resume.
-                self._placer.forget()
                 self._device.wait_until_ready(timeout_s=READY_S)
         assert error is not None
         return self._not_run(invocation, started_at, Outcome.ABORTED, error)

@@ -45,7 +45,7 @@ def test_a_night_that_is_too_short_measures_what_matters_and_says_what_it_left_o
     assert {line["campaign_id"] for line in lines if line["event"] == "run-stored"} == {told["campaign_id"]}
     # A resume owes nothing.
     assert lab.cli("run", "--resume", "--campaign", told["campaign_id"]).exit_code == 2
-    check_raw_output_is_deleted(lab, runs[0]["run_id"], tmp_path)
+    check_raw_output_is_deleted(lab, tmp_path)
 
 
 def wanted_s(runs: list[dict[str, Any]]) -> float:
@@ -60,14 +60,17 @@ def wanted_s(runs: list[dict[str, Any]]) -> float:
     return sum(run["duration_s"] for run in runs) + len(runs) * (statistics.fmean(own) if own else 0.0)
 
 
-def check_raw_output_is_deleted(lab: Lab, run_id: str, tmp_path: Path) -> None:
+def check_raw_output_is_deleted(lab: Lab, tmp_path: Path) -> None:
     lab.cli("store", "backup", tmp_path / "copy.sqlite").ok()
     before = lab.cli("report", "--format", "csv").ok().stdout
     trial = lab.cli("store", "prune", "--keep-raw", "0s", "--dry-run", "--json").ok().json
     done = lab.cli("store", "prune", "--keep-raw", "0s", "--json").ok().json
-    assert trial["runs"] == done["runs"] > 4
-    shown = lab.cli("log", run_id).ok().stdout
-    assert "deleted: on " in shown
+    assert trial["runs"] == done["runs"] > 0
+    # What takes less room than a note of its deletion stays.
+    campaigns = [item["campaign_id"] for item in lab.cli("campaigns", "--json").ok().json]
+    run_ids = [run["run_id"] for item in campaigns for run in lab.cli("runs", item, "--json").ok().json]
+    logs = ((run_id, lab.cli("log", run_id).ok().stdout) for run_id in run_ids)
+    run_id, shown = next((run_id, text) for run_id, text in logs if "deleted: on " in text)
     assert "--keep-raw 0s" in shown
     assert "0 changed" in lab.cli("reparse").ok().stdout
     assert lab.cli("report", "--format", "csv").ok().stdout == before
