@@ -13,38 +13,17 @@ about any phone.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from tuning import Home
+
 NETWORKS = ("tiny_cnn", "tiny_residual", "tiny_mlp", "tiny_attention")
 VARIANTS = "float32,float16,dynamic-range,int8,int16x8"
 PROFILES = ("pixel-4", "galaxy-s21-exynos", "redmi-note-9")
-
-
-class Home:
-    """The command in a home of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHFARM", "ADB"))}
-        self._environ = {**kept, "BENCHFARM_HOME": str(folder), "ANDROID_ADB_SERVER_PORT": "1"}
-
-    def __call__(self, *words: object) -> Any:  # noqa: ANN401 - whatever the command tells
-        command = [Path(sys.executable).with_name("benchfarm"), *map(str, words), "--json"]
-        done = subprocess.run(command, env=self._environ, capture_output=True, text=True, check=False)
-        try:
-            told = json.loads(done.stdout)
-        except ValueError:
-            raise SystemExit(f"{' '.join(map(str, words))}: {done.stderr[-2000:]}") from None
-        if isinstance(told, dict) and "error" in told:
-            raise SystemExit(f"{' '.join(map(str, words))}: {told['error']['message']}")
-        return told
 
 
 def is_right(trial: dict[str, Any], which: str) -> tuple[bool, bool | None]:

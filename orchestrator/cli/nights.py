@@ -26,15 +26,18 @@ CUT_EXIT_CODE: Final = 6
 
 def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
     """Return the plan with the limits of ``--budget`` and ``--until``; raises UsageError."""
-    if budget:
-        seconds = _seconds(budget)
+    seconds = budget_of(budget)
+    if seconds is not None:
         plan = replace(plan, phone_time_s=min(seconds, plan.phone_time_s or seconds))
     if until:
         plan = replace(plan, until=moment_of(until, now))
     return plan
 
 
-def _seconds(text: str) -> float:
+def budget_of(text: str) -> float | None:
+    """Return the seconds of ``--budget``, None for an empty text; raises UsageError."""
+    if not text:
+        return None
     try:
         seconds = parse_seconds(text)
     except ValueError as error:

@@ -23,7 +23,6 @@ from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.ports import Device
-from orchestrator.quantities import parse_seconds
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import content_key
@@ -284,19 +283,6 @@ def _shown(farm: Farm, result: CampaignResult, output: Output) -> CommandResult:
     }
     comparison = pair_comparison(farm, campaign)
     return rendered(farm, comparison, output, further=further, lines=lines, is_incomplete=bool(result.left))
-
-
-def budget_of(text: str) -> float | None:
-    """Return a time span in seconds, None for an empty text; raises UsageError."""
-    if not text:
-        return None
-    try:
-        seconds = parse_seconds(text)
-    except ValueError as error:
-        raise UsageError(f"--budget: {error}") from error
-    if seconds <= 0:
-        raise UsageError(f"--budget {text} leaves no time", hint="for example 20 min")
-    return seconds
 
 
 def _sides(request: AbRequest) -> tuple[Side, Side]:

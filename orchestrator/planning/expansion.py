@@ -155,14 +155,10 @@ def _without_pass(cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) ->
     """Return the cases that no pass of the plan is for."""
     planned = {item.case.case_key for item in queue}
     return [
-        SkippedCase(
-            serial=case.serial,
-            model_name=case.model_name,
-            delegate=case.delegate,
-            threads=case.threads,
-            tool=case.tool,
-            reason_code="pass-not-in-tool",
-            reason=f"'{case.tool}' has no process of its own for each case, whose start could be cold",
+        SkippedCase.of(
+            case,
+            "pass-not-in-tool",
+            f"'{case.tool}' has no process of its own for each case, whose start could be cold",
         )
         for key, case in cases.items()
         if key not in planned
@@ -178,18 +174,7 @@ def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:
         serial: tuple(item for item in queue if item.case.case_key not in skips)
         for serial, queue in expansion.invocations.items()
     }
-    further = (
-        SkippedCase(
-            serial=case.serial,
-            model_name=case.model_name,
-            delegate=case.delegate,
-            threads=case.threads,
-            tool=case.tool,
-            reason_code=skip.reason_code,
-            reason=skip.reason,
-        )
-        for case, skip in dropped
-    )
+    further = (SkippedCase.of(case, skip.reason_code, skip.reason) for case, skip in dropped)
     return replace(expansion, invocations=queues, skipped=tuple(dict.fromkeys((*expansion.skipped, *further))))
 
 

@@ -236,3 +236,16 @@ class SkippedCase:
     #: Documented code, for example ``delegate-not-on-soc``.
     reason_code: str
     reason: str
+
+    @classmethod
+    def of(cls, case: Case, reason_code: str, reason: str) -> SkippedCase:
+        """Return that a case isn't run."""
+        return cls(
+            serial=case.serial,
+            model_name=case.model_name,
+            delegate=case.delegate,
+            threads=case.threads,
+            tool=case.tool,
+            reason_code=reason_code,
+            reason=reason,
+        )

@@ -86,7 +86,7 @@ def _compare(
         )
         show(lambda settings: comparing.compare(settings, request, output), as_json=as_json)
         return
-    from orchestrator.cli import pairing
+    from orchestrator.cli import nights, pairing
 
     wanted = pairing.AbRequest(
         sides=tuple(sides or ()),
@@ -101,7 +101,7 @@ def _compare(
         settings={"num_runs": num_runs, "min_secs": min_secs, "max_secs": max_secs, "affinity": affinity},
         detect=comparing.share_of(detect, "--detect", most=0.5),
         most=most_pairs,
-        budget_s=pairing.budget_of(budget),
+        budget_s=nights.budget_of(budget),
         seed=seed,
         timeout_s=timeout,
     )
@@ -131,7 +131,7 @@ def _bisect(
     as_json: Json = False,
 ) -> None:
     """Find the first archived build that is slower than a good one, by A/B comparisons on one phone."""
-    from orchestrator.cli import bisecting, comparing, pairing
+    from orchestrator.cli import bisecting, comparing, nights, pairing
 
     request = bisecting.BisectRequest(
         good=good,
@@ -148,7 +148,7 @@ def _bisect(
             settings={"num_runs": num_runs, "min_secs": min_secs, "max_secs": max_secs, "affinity": affinity},
             detect=comparing.share_of(detect, "--detect", most=0.5),
             most=most_pairs,
-            budget_s=pairing.budget_of(budget),
+            budget_s=nights.budget_of(budget),
             seed=seed,
             timeout_s=timeout,
             name="bisect",
