@@ -71,7 +71,7 @@ def expansion_of(
     from orchestrator.records.flag import OWNED_FLAGS
 
     facts = [known for _, known in devices]
-    found = farm.builds_for(plan, facts)
+    found = farm.builds.of(plan, facts)
     expansion = expand(plan, facts, models, found, farm.profiles, {value: item.placed for value, item in named.items()})
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
     learn_flags(farm.flag_book, farm.lease, devices, found)
@@ -121,7 +121,7 @@ def prepare(
         expansion=expansion,
         models=tuple({model.sha256: model for model in (*used, *models)}.values()),
         builds=tuple(builds),
-        twins=tuple(farm.flex_builds(builds).values()),
+        twins=tuple(farm.builds.with_flex(builds).values()),
         invocations=tuple(
             invocation
             for serial, queue in expansion.invocations.items()
@@ -146,7 +146,7 @@ def _sentinels(
     if not wants_sentinel(plan, expansion):
         return {}, []
     model = reference or reference_model()
-    builds = farm.builds_for(plan, [facts for _, facts in devices])
+    builds = farm.builds.of(plan, [facts for _, facts in devices])
     found: dict[Serial, tuple[Invocation, ...]] = {}
     for _, facts in devices:
         case = sentinel_case(plan, facts, model, builds)

@@ -63,14 +63,14 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> P
         FlagFile(value=value, files=tuple(Content(name=name, sha256=sha256) for name, sha256 in item.placed.files))
         for value, item in named.items()
     )
-    found = farm.builds_for(plan, phones)
+    found = farm.builds.of(plan, phones)
     parcels: dict[Serial, Parcel] = {}
     missing: dict[Serial, list[str]] = {}
     for facts in phones:
         own = [build for (serial, _), build in found.items() if serial == facts.serial]
         builds = [build for build in own if isinstance(build, Build)]
         missing[facts.serial] = [build.reason for build in own if isinstance(build, NoBuild)]
-        twins = farm.flex_builds(builds)
+        twins = farm.builds.with_flex(builds)
         for build in [*builds, *twins.values()]:
             paths.update(_paths_of(build))
         parcels[facts.serial] = Parcel(
@@ -152,7 +152,7 @@ def unpack(farm: Farm, contents: Contents, plan: Plan, parcel: Parcel, folder: P
 
     models = [replace(model, path=fetch(f"{model.sha256}.tflite", str(model.sha256))) for model in plan.models]
     named = {item.value: _named(item, fetch) for item in parcel.flag_files}
-    farm.bring(
+    farm.builds.bring(
         [_with_files(build, fetch) for build in parcel.builds],
         {twin.sha256: _with_files(twin.build, fetch) for twin in parcel.twins},
     )

@@ -114,7 +114,7 @@ def _on_device(farm: Farm, tool: ToolName, named: str, serial: str) -> Build:
     selection = DeviceSelection(serials=() if is_host else (serial,), host=is_host)
     plan = Plan(name="flags", models=(), matrix=Matrix(tools=(tool,)), builds={tool: named} if named else {})
     ((device, facts),) = farm.open_devices(selection)
-    build = farm.builds_for(plan, [facts])[facts.serial, tool]
+    build = farm.builds.of(plan, [facts])[facts.serial, tool]
     if isinstance(build, NoBuild):
         raise ArtifactError(build.reason)
     if not farm.flag_book.names(build) and farm.flag_book.help_command(build, build.name):

@@ -192,7 +192,7 @@ class PluggedIn:
             self._note(facts.serial, f"doesn't join: {error}")
             return None
         builds = (*beginning.builds, *beginning.twins)
-        twins = self._farm.flex_builds(beginning.builds)
+        twins = self._farm.builds.with_flex(beginning.builds)
         return Arrival(
             device=device,
             facts=facts,

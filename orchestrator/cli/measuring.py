@@ -314,7 +314,9 @@ def equipment(
         builds={build.sha256: build for build in builds},
         # Only what the campaign was begun with: another build's runs would be another night's.
         flex_builds={
-            sha256: twin for sha256, twin in farm.flex_builds(builds).items() if twin.sha256 in campaign.terms.files
+            sha256: twin
+            for sha256, twin in farm.builds.with_flex(builds).items()
+            if twin.sha256 in campaign.terms.files
         },
         known_flags={build.sha256: farm.flag_book.names(build) for build in builds},
     )

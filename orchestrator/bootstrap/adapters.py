@@ -1,0 +1,185 @@
+"""The adapters behind the ports, each made from the settings when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from orchestrator.bootstrap.settings import Settings
+from orchestrator.clock import SystemClock
+from orchestrator.records.device import DeviceFacts, DeviceProfile
+from orchestrator.records.identity import Serial
+from orchestrator.records.workload import ToolName
+from orchestrator.resources import data_folder
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.download import Downloader
+    from orchestrator.artifacts.fetching import BuildFetcher
+    from orchestrator.artifacts.library import BuildLibrary
+    from orchestrator.config.inventory import Labels
+    from orchestrator.devices.conditioning import LadderConditioner
+    from orchestrator.devices.experiments import ExperimentBook
+    from orchestrator.devices.quarantine import QuarantineFolder
+    from orchestrator.devices.recovery import LadderRescuer
+    from orchestrator.ports import Device, Lease, ParityReference, Store, Tool
+    from orchestrator.tools.flag_book import HelpFlagBook
+
+
+class Adapters:
+    """The store, the benchmark programs, and what knows about devices."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Make nothing yet."""
+        self.settings = settings
+        self.clock = SystemClock()
+
+    @cached_property
+    def store(self) -> Store:
+        """The store, opened and migrated; raises StoreError kinds."""
+        from orchestrator.store.opening import open_store
+
+        return open_store(self.settings.store)
+
+    @cached_property
+    def tools(self) -> Mapping[ToolName, Tool]:
+        """The benchmark programs."""
+        from orchestrator.tools.apk import ApkTool
+        from orchestrator.tools.delegate_performance import DelegatePerformanceTool
+        from orchestrator.tools.firebase import FirebaseTool
+        from orchestrator.tools.ios_app import IosAppTool
+        from orchestrator.tools.litert import LitertTool
+        from orchestrator.tools.litert_native import LitertNativeTool
+        from orchestrator.tools.native import NativeTool
+        from orchestrator.tools.performance_options import PerformanceOptionsTool
+        from orchestrator.tools.trace_recording import traced
+
+        tools: tuple[Tool, ...] = (
+            NativeTool(),
+            ApkTool(),
+            LitertTool(),
+            PerformanceOptionsTool(),
+            LitertNativeTool(),
+        )
+        imported: tuple[Tool, ...] = (IosAppTool(), FirebaseTool(), DelegatePerformanceTool())
+        return {tool.name: tool for tool in (*(traced(tool, self._hold) for tool in tools), *imported)}
+
+    def _hold(self, device: Device, what: str, undo: str, command: str) -> None:
+        """Make a change on a device after it has been journalled."""
+        from orchestrator.devices.conditioning import LadderConditioner
+        from orchestrator.devices.journal import Change
+
+        assert isinstance(self.conditioner, LadderConditioner), "the one conditioner that ships"
+        self.conditioner.hold(device, Change(what=what, undo=undo), command)
+
+    @cached_property
+    def profiles(self) -> Mapping[str, DeviceProfile]:
+        """The declared profiles by name, the user's own (``profiles`` in the data folder) before the shipped."""
+        from orchestrator.config.profiles import load_profiles
+
+        folders = (self.settings.data_folder / "profiles", data_folder("device_profiles"))
+        return {profile.name: profile for profile in load_profiles([f for f in folders if f.is_dir()])}
+
+    @cached_property
+    def inventory(self) -> Mapping[Serial, Labels]:
+        """Pools and tags of phones, as ``devices.yaml`` in the data folder says; raises PlanError."""
+        from orchestrator.config.inventory import load_inventory
+
+        return load_inventory(self.settings.data_folder / "devices.yaml")
+
+    @cached_property
+    def library(self) -> BuildLibrary:
+        """The benchmark programs on this computer."""
+        from orchestrator.artifacts.library import BuildLibrary
+        from orchestrator.config.builds import load_builds
+
+        folders = (self.settings.data_folder / "builds", data_folder("apk_builds"))
+        return BuildLibrary(self.settings.cache_folder / "builds", load_builds([f for f in folders if f.is_dir()]))
+
+    def build_fetcher(self, *, mirror: str = "", timeout_s: float = 1800.0, stall_s: float = 30.0) -> BuildFetcher:
+        """What downloads declared builds; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
+        from orchestrator.artifacts.addresses import parse_mirror
+        from orchestrator.artifacts.download import Downloader
+        from orchestrator.artifacts.fetching import BuildFetcher
+
+        downloader = Downloader(
+            self.settings.cache_folder / "downloads",
+            mirror=parse_mirror(mirror or self.settings.mirror),
+            stall_s=stall_s,
+            deadline_s=timeout_s,
+        )
+        return BuildFetcher(self.library, downloader)
+
+    def model_downloader(self, *, mirror: str = "") -> Downloader:
+        """What downloads models; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
+        from orchestrator.artifacts.addresses import parse_mirror
+        from orchestrator.artifacts.download import Downloader
+
+        return Downloader(self.settings.cache_folder / "downloads", mirror=parse_mirror(mirror or self.settings.mirror))
+
+    @cached_property
+    def flag_book(self) -> HelpFlagBook:
+        """What is known of the flags of the benchmark programs."""
+        from orchestrator.tools.flag_book import HelpFlagBook
+
+        return HelpFlagBook(self.settings.cache_folder / "flags")
+
+    @cached_property
+    def conditioner(self) -> LadderConditioner:
+        """Brings phones into a fit state and back."""
+        from orchestrator.devices.conditioning import LadderConditioner
+        from orchestrator.tools.apk import PACKAGE
+
+        def zone_limits(facts: DeviceFacts) -> Mapping[str, float]:
+            profile = self.profiles.get(facts.profile)
+            return profile.thermal_limits_c if profile is not None else {}
+
+        return LadderConditioner(
+            self.settings.state_folder / "journals",
+            zone_limits=zone_limits,
+            stray_apps=(PACKAGE,),
+            tuned=lambda facts: self.experiments.options(facts.serial, facts.fingerprint),
+            clock=self.clock,
+        )
+
+    @cached_property
+    def experiments(self) -> ExperimentBook:
+        """What experiments found about phones."""
+        from orchestrator.devices.experiments import ExperimentBook
+
+        return ExperimentBook(self.settings.data_folder / "tuning")
+
+    @cached_property
+    def reference(self) -> ParityReference:
+        """What models' outputs are to be."""
+        from orchestrator.models.parity import HostReference
+
+        return HostReference(self.settings.cache_folder / "parity")
+
+    @cached_property
+    def lease(self) -> Lease:
+        """Exclusive holds on devices, between the processes of this computer."""
+        from orchestrator.devices.lease import FileLease
+
+        return FileLease(self.settings.state_folder / "leases")
+
+    @cached_property
+    def quarantine(self) -> QuarantineFolder:
+        """The phones that are kept out until somebody has looked at them."""
+        from orchestrator.devices.quarantine import QuarantineFolder
+
+        return QuarantineFolder(self.settings.state_folder / "quarantine")
+
+    @cached_property
+    def rescuer(self) -> LadderRescuer:
+        """Gets phones back that stopped answering."""
+        from orchestrator.devices.recovery import LadderRescuer
+
+        return LadderRescuer(search_path=self.settings.environ.get("PATH"))
+
+    def match_profile(self, facts: DeviceFacts) -> str:
+        """Return the name of the profile that fits a phone, empty when none does."""
+        from orchestrator.config.profiles import match_profile
+
+        profile = match_profile(tuple(self.profiles.values()), facts.properties)
+        return profile.name if profile is not None else ""

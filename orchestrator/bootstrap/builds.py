@@ -1,0 +1,155 @@
+"""Which build of a benchmark program a device gets."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from orchestrator.errors import ArtifactError
+from orchestrator.planning import NoBuild, tools_for
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import BuildSha, Serial
+from orchestrator.records.plan import Plan
+from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, ToolName
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.library import BuildLibrary
+
+#: The stand-in for each program that is an executable.
+_STAND_INS: Final[Mapping[ToolName, str]] = {
+    ToolName.NATIVE: "benchmark_model",
+    ToolName.PERF_OPTIONS: "benchmark_model_performance_options",
+    ToolName.LITERT_NATIVE: "benchmark_litert_model",
+}
+#: Tools whose program comes with and without TensorFlow's operators.
+_WITH_FLEX: Final = frozenset({ToolName.NATIVE, ToolName.APK})
+
+
+class BuildChoice:
+    """Finds the builds that devices are measured with."""
+
+    def __init__(self, library: BuildLibrary, stand_ins: Path) -> None:
+        """``stand_ins`` is the folder for the programs that virtual phones run."""
+        self._library = library
+        self._stand_ins = stand_ins
+        #: Programs that came with a job, used before this computer's own: by tool, and by what they replace.
+        self._brought: dict[ToolName, Build] = {}
+        self._brought_twins: dict[str, Build] = {}
+
+    def of(self, plan: Plan, devices: Sequence[DeviceFacts]) -> dict[tuple[Serial, ToolName], Build | NoBuild]:
+        """Find the build of every tool for every device; raises ArtifactError for one that the plan names."""
+        return {
+            (facts.serial, tool): self._build_of(plan.builds.get(tool, ""), facts, tool)
+            for facts in devices
+            for tool in tools_for(plan, facts.kind)
+        }
+
+    def _build_of(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | NoBuild:
+        if tool is ToolName.LITERT and facts.kind is DeviceKind.HOST:
+            return litert_build()
+        if tool in self._brought:
+            self._library.check_for(self._brought[tool], facts)
+            return self._brought[tool]
+        if tool in IMPORTED_TOOLS:
+            return NoBuild(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
+        if facts.is_virtual and not named and tool is not ToolName.LITERT:
+            return stand_in_build(self._stand_ins, tool, facts.abis[0])
+        try:
+            return self._library.resolve_for(facts, tool, name_or_path=named)
+        except ArtifactError as error:
+            if named:
+                raise
+            return NoBuild(reason_code="no-build", reason=str(error) + (f" ({error.hint})" if error.hint else ""))
+
+    def bring(self, builds: Sequence[Build], twins: Mapping[str, Build]) -> None:
+        """Use these programs before this computer's own; ``twins`` (with Flex) by the sha256 of what they replace."""
+        self._brought = {build.tool: build for build in builds}
+        self._brought_twins = dict(twins)
+
+    def with_flex(self, builds: Sequence[Build]) -> dict[str, Build]:
+        """Return the build with TensorFlow's operators (Flex) of each build that has one on this computer."""
+        twins = {build.sha256: self._flex_twin(build) for build in builds if build.tool in _WITH_FLEX}
+        return {sha256: twin for sha256, twin in twins.items() if twin is not None and twin.sha256 != sha256}
+
+    def _flex_twin(self, build: Build) -> Build | None:
+        if build.sha256 in {brought.sha256 for brought in self._brought.values()}:
+            # As on the computer that sent it: this one's own would be another program.
+            return self._brought_twins.get(build.sha256)
+        if build.is_virtual:
+            return stand_in_build(self._stand_ins, build.tool, build.abi.split(",")[0], has_flex=True)
+        for spec in self._library.specs:
+            if spec.tool is build.tool and spec.variant == "plus_flex" and spec.abi in build.abi.split(","):
+                try:
+                    return self._library.resolve(build.tool, spec.abi, name_or_path=spec.name)
+                except ArtifactError:
+                    return None
+        return None
+
+
+def litert_build() -> Build:
+    """Return the installed litert-benchmark, known by the hashes of its package's files."""
+    from importlib.metadata import distribution
+
+    from orchestrator.tools.litert import program_path
+
+    package = distribution("ai-edge-litert")
+    record = package.read_text("RECORD") or package.version
+    return Build(
+        name=f"ai-edge-litert {package.version}",
+        tool=ToolName.LITERT,
+        sha256=BuildSha(hashlib.sha256(record.encode()).hexdigest()),
+        abi=platform.machine(),
+        version=package.version,
+        path=program_path(),
+    )
+
+
+def stand_in_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:
+    """Return the stand-in for a program that virtual phones can run, written to ``folder`` when it isn't there.
+
+    The libraries that the real program needs beside it for a DSP or an NPU come with it.
+    """
+    from orchestrator.virtual import samples
+
+    if tool is ToolName.APK:
+        name = "benchmark_model_plus_flex.apk" if has_flex else "benchmark_model.apk"
+        content = samples.benchmark_apk(abis=(abi,), flex=has_flex)
+    else:
+        name = "benchmark_model_plus_flex" if has_flex else _STAND_INS[tool]
+        content = samples.benchmark_elf(name, abi)
+    sha256 = hashlib.sha256(content).hexdigest()
+    names = {ToolName.LITERT_NATIVE: samples.NPU_LIBRARIES, ToolName.APK: ()}.get(tool, samples.HEXAGON_LIBRARIES)
+    libraries = {library: samples.library_elf(library, abi) for library in names}
+    return Build(
+        name=f"virtual {name}",
+        tool=tool,
+        sha256=BuildSha(sha256),
+        abi=abi,
+        version="virtual",
+        package=samples.BENCHMARK_PACKAGE if tool is ToolName.APK else "",
+        is_virtual=True,
+        path=_kept(folder / sha256[:16] / name, content),
+        companions=tuple(
+            Companion(
+                name=library,
+                sha256=hashlib.sha256(data).hexdigest(),
+                path=_kept(folder / hashlib.sha256(data).hexdigest()[:16] / library, data),
+            )
+            for library, data in libraries.items()
+        ),
+    )
+
+
+def _kept(path: Path, content: bytes) -> Path:
+    """Write a file unless it is there, and return its path."""
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
+        draft.write_bytes(content)
+        draft.replace(path)
+    return path

@@ -1,0 +1,302 @@
+"""The wired program and the devices that it reaches: servers, attached phones, this computer."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from orchestrator.bootstrap.adapters import Adapters
+from orchestrator.bootstrap.builds import BuildChoice
+from orchestrator.bootstrap.settings import Settings
+from orchestrator.errors import (
+    AdbUnavailableError,
+    DeviceError,
+    DeviceUnusableError,
+    NoDeviceError,
+    UsageError,
+)
+from orchestrator.planning.selection import Choice, choose
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import DeviceSelection, PushLimits
+
+if TYPE_CHECKING:
+    from orchestrator.devices.discovery import KnownPhones, Seen
+    from orchestrator.devices.server import AdbServer
+    from orchestrator.ports import Device
+
+#: The property in which a virtual phone tells the USB path that it plays.
+VIRTUAL_USB: Final = "ro.benchfarm.usb"
+#: How long a virtual phone may take to let its server in.
+_JOIN_TIMEOUT_S: Final = 3.0
+
+
+class Farm(Adapters):
+    """The wired program: store, tools, builds, and the devices that can be reached. A context manager."""
+
+    def __init__(self, settings: Settings, *, known: KnownPhones | None = None) -> None:
+        """``known``: phones that aren't asked who they are while their connection lasts, for whoever looks often."""
+        super().__init__(settings)
+        self._known = known
+        self.cancelled = threading.Event()
+        #: Told how far a push is: serial number, file, bytes sent, bytes in all.
+        self.on_push: Callable[[str, str, int, int], None] = lambda serial, name, sent_bytes, size_bytes: None
+        #: Attached phones that can't be used, with the reason, as of the last opening.
+        self.left_out: dict[str, str] = {}
+        #: How many files may be on their way to phones, and where.
+        self.pushes = PushLimits()
+        #: Which of the usable phones the last opening took, and why not the others; None before one by rules.
+        self.choice: Choice | None = None
+        #: Phones that fit the last opening's selection and weren't needed.
+        self.spares: list[tuple[Device, DeviceFacts]] = []
+        self._opened: list[Device] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for device in self._opened:
+            device.close()
+        if "store" in self.__dict__:
+            self.store.close()
+
+    @cached_property
+    def builds(self) -> BuildChoice:
+        """Which builds devices are measured with."""
+        return BuildChoice(self.library, self.settings.cache_folder / "stand-ins")
+
+    @property
+    def lab_folder(self) -> Path:
+        """Where the virtual lab and its adb server keep their state."""
+        return self.settings.state_folder / "lab"
+
+    def lab_server(self) -> AdbServer | None:
+        """The adb server of the virtual lab, None when no lab is up."""
+        from orchestrator.devices.server import AdbServer
+
+        return AdbServer.adopt(self.lab_folder, usb=False)
+
+    def _join_lab(self, server: AdbServer) -> None:
+        """Connect the lab's phones that its server doesn't know: one that was started anew has forgotten all."""
+        from orchestrator.devices.discovery import parse_devices
+        from orchestrator.virtual.lab import read_lab
+
+        try:
+            phones = read_lab(self.lab_folder).phones
+            known = {item.address for item in parse_devices(server.device_list())}
+        except (DeviceError, UsageError):
+            return
+        for phone in phones:
+            if phone.address not in known:
+                # One that is booting refuses; it is announced as missing then.
+                with contextlib.suppress(DeviceError):
+                    server.connect_tcp(phone.address, timeout_s=_JOIN_TIMEOUT_S)
+
+    def plugged_server(self) -> AdbServer:
+        """The adb server for real phones: the configured one, a running one, or our own; AdbUnavailableError."""
+        from orchestrator.devices.server import AdbServer
+
+        return AdbServer.find_or_start(
+            setting=self.settings.adb_server,
+            environ=self.settings.environ,
+            state_folder=self.settings.state_folder,
+            adb_setting=self.settings.adb,
+        )
+
+    def running_plugged_server(self) -> AdbServer | None:
+        """The adb server for real phones if one runs; None is started."""
+        from orchestrator.devices.address import ServerAddress, configured_address
+        from orchestrator.devices.server import AdbServer
+
+        configured = configured_address(self.settings.adb_server, self.settings.environ)
+        for server in (AdbServer(configured or ServerAddress()), AdbServer.adopt(self.settings.state_folder)):
+            if server is not None and _answers(server):
+                return server
+        return None
+
+    def servers(self) -> list[AdbServer]:
+        """Return the adb servers that run now, each once; none is started."""
+        found = {str(server.address): server for server in (self.lab_server(), self.running_plugged_server()) if server}
+        return list(found.values())
+
+    def attached(self, *, serials: Sequence[str] = (), start_server: bool = True) -> list[Attached]:
+        """Return all phones of all servers, usable or not; one phone seen by two servers is usable through one.
+
+        When every one of ``serials`` is a virtual phone, no server for real phones is looked for. Without
+        ``start_server`` none is started. Raises AdbUnavailableError.
+        """
+        from orchestrator.devices.discovery import judge_twins, list_devices
+
+        servers = [server for server in (self.lab_server(),) if server is not None]
+        for server in servers:
+            self._join_lab(server)
+        listed = [(server, seen) for server in servers for seen in list_devices(server, known=self._known)]
+        if not serials or not set(serials) <= {seen.serial for _, seen in listed}:
+            try:
+                plugged = self.plugged_server() if start_server else self.running_plugged_server()
+            except AdbUnavailableError:
+                # A lab needs no server for real phones.
+                if not listed:
+                    raise
+                plugged = None
+            if plugged is not None and str(plugged.address) not in {str(server.address) for server in servers}:
+                listed += [(plugged, seen) for seen in list_devices(plugged, known=self._known)]
+        judged = judge_twins([seen for _, seen in listed])
+        attached = [Attached(server=server, seen=seen) for (server, _), seen in zip(listed, judged, strict=True)]
+        # A server lists phones in the order in which they came; people look for them by name.
+        return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
+
+    def open_devices(
+        self, selection: DeviceSelection, *, despite_quarantine: bool = False
+    ) -> list[tuple[Device, DeviceFacts]]:
+        """Open every device that fits the selection and probe its facts, phones in parallel.
+
+        This computer is meant by ``host`` and by the serial number ``host``. Attached phones that can't be used are
+        noted in ``left_out``, unless phones are named.
+
+        Raises:
+            NoDeviceError: nothing fits, or a serial number that was named isn't attached.
+            DeviceUnusableError: a phone that was named can't be used; the message says why.
+
+        Of phones that fit and aren't needed (``one_of_each``, ``most``) ``choice`` and ``spares`` tell afterwards.
+        """
+        kinds = {self.profiles[name].kind for name in selection.profiles if name in self.profiles}
+        if kinds == {DeviceKind.IOS} and not selection.host:
+            raise NoDeviceError(
+                "the selection names iPhones only, which no cable lets benchfarm start programs on",
+                hint="see 'benchfarm ios export --help'",
+            )
+        names_host = HOST_SERIAL in selection.serials
+        phones = replace(selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL))
+        chosen: list[tuple[Device, DeviceFacts]] = []
+        if _names_phones(phones):
+            chosen += self._open_phones(phones, required=True, despite_quarantine=despite_quarantine)
+        elif not names_host:
+            chosen += self._open_phones(phones, required=not selection.host)
+        if selection.host or names_host:
+            host = self.host()
+            chosen.append((host, host.facts()))
+        return chosen
+
+    def host(self) -> Device:
+        """This computer as a device."""
+        from orchestrator.devices.host import HostDevice
+
+        host = HostDevice(self.settings.state_folder / "host")
+        self._opened.append(host)
+        return host
+
+    def _open_phones(
+        self, selection: DeviceSelection, *, required: bool, despite_quarantine: bool = False
+    ) -> list[tuple[Device, DeviceFacts]]:
+        # This computer alone needs no server for phones, and none is started for it.
+        attached = self.attached(serials=selection.serials, start_server=required)
+        if not despite_quarantine:
+            attached = [self._kept_out(item) for item in attached]
+        wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
+        # "Any 2 of these four" wants two, not each of them.
+        if selection.most is None:
+            self._require_serials(selection.serials, attached)
+        usable = [item for item in wanted if item.seen.usable]
+        self.left_out = {
+            item.seen.serial or item.seen.address: item.seen.reason for item in wanted if not item.seen.usable
+        }
+        with ThreadPoolExecutor(max_workers=max(1, min(16, len(usable)))) as pool:
+            opened = list(pool.map(self.open_phone, usable))
+        choice = self.choice = choose(selection, [facts for _, facts in opened], self.inventory)
+        self.spares = [(device, facts) for device, facts in opened if facts.serial in choice.spare]
+        fitting = [(device, facts) for device, facts in opened if facts.serial in choice.chosen]
+        if not fitting and required:
+            what = "no attached phone fits the selection" if usable else "no usable phone is attached"
+            unfit = "".join(f"\n  {serial}: {reason}" for serial, reason in choice.unfit.items())
+            raise NoDeviceError(what + unfit + _reasons(attached), hint="see 'benchfarm devices'")
+        return fitting
+
+    def _kept_out(self, item: Attached) -> Attached:
+        """Return the phone as one that can't be used when it is in quarantine."""
+        reason = self.quarantine.reason(Serial(item.seen.serial)) if item.seen.usable else ""
+        if not reason:
+            return item
+        advice = f"look at it, then 'benchfarm device release {item.seen.serial}'"
+        seen = replace(item.seen, usable=False, reason=f"in quarantine: {reason}", advice=advice)
+        return replace(item, seen=seen)
+
+    def open_phone(self, attached: Attached) -> tuple[Device, DeviceFacts]:
+        """Open one phone and probe its facts; raises DeviceError kinds."""
+        from orchestrator.devices.adb import AdbDevice
+        from orchestrator.devices.traffic import Lane
+
+        def moved(name: str, sent_bytes: int, size_bytes: int) -> None:
+            self.on_push(attached.seen.serial, name, sent_bytes, size_bytes)
+
+        device = AdbDevice(
+            attached.server,
+            attached.seen.address,
+            match_profile=self.match_profile,
+            progress=moved,
+            usb_path=attached.seen.usb,
+        )
+        self._opened.append(device)
+        facts = device.facts()
+        device.take_lane(Lane(self._hub_of(attached, facts), lambda: self.pushes, cancelled=self.cancelled))
+        return device, facts
+
+    def _hub_of(self, attached: Attached, facts: DeviceFacts) -> str:
+        """Return what a phone shares its way to this computer with: as said in devices.yaml, else its USB hub."""
+        from orchestrator.devices.traffic import hub_of
+
+        labels = self.inventory.get(facts.serial)
+        if labels is not None and labels.hub:
+            return labels.hub
+        usb = attached.seen.usb or (facts.properties.get(VIRTUAL_USB, "") if facts.is_virtual else "")
+        hub = hub_of(usb)
+        # Each server's computer has hubs of its own.
+        return f"{attached.server.address} {hub}" if hub else ""
+
+    def _require_serials(self, serials: Sequence[str], found: Sequence[Attached]) -> None:
+        for serial in serials:
+            fitting = [item for item in found if item.fits((serial,))]
+            if not fitting:
+                message = "is not attached" + _reasons(found)
+                raise NoDeviceError(message, serial=serial, hint="'benchfarm devices' lists what is")
+            if not any(item.seen.usable for item in fitting):
+                seen = fitting[0].seen
+                raise DeviceUnusableError(seen.reason, serial=serial, hint=seen.advice)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """A phone as one adb server sees it."""
+
+    server: AdbServer
+    seen: Seen
+
+    def fits(self, serials: Sequence[str]) -> bool:
+        """Whether one of these names the phone: its serial number or the server's name for it."""
+        return self.seen.serial in serials or self.seen.address in serials
+
+
+def _reasons(attached: Sequence[Attached]) -> str:
+    """Say of every phone that can't be used why: the one that is missed may be among them."""
+    return "".join(f"\n  {item.seen.address}: {item.seen.reason}" for item in attached if not item.seen.usable)
+
+
+def _names_phones(selection: DeviceSelection) -> bool:
+    return bool(selection.serials or selection.profiles or selection.pools or selection.tags or selection.where)
+
+
+def _answers(server: AdbServer) -> bool:
+    try:
+        server.version()
+    except DeviceError:
+        return False
+    return True

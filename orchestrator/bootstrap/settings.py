@@ -1,0 +1,81 @@
+"""What the environment and the command line say; nothing else reads the environment."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the environment and the options before the command say."""
+
+    #: Store and reports.
+    data_folder: Path
+    #: Programs, by content.
+    cache_folder: Path
+    #: Journals, leases, servers that run.
+    state_folder: Path
+    #: Path or URL of the store.
+    store: str
+    #: $BENCHFARM_ADB: the adb program to use.
+    adb: str
+    #: $BENCHFARM_ADB_SERVER: host:port of the adb server to use.
+    adb_server: str
+    #: The environment for programs that are started.
+    environ: Mapping[str, str]
+    #: $BENCHFARM_MIRROR: where programs are fetched from instead, as PREFIX or ORIGIN=PREFIX.
+    mirror: str = ""
+    #: $BENCHFARM_ARTIFACTS: the URL of where a farm's files lie; empty: its database.
+    artifacts: str = ""
+
+    @classmethod
+    def from_environment(
+        cls, environ: Mapping[str, str] | None = None, *, home: Path | None = None, store: str | None = None
+    ) -> Settings:
+        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR and _ARTIFACTS; options win."""
+        values = dict(os.environ if environ is None else environ)
+        folder = home or (Path(values["BENCHFARM_HOME"]) if values.get("BENCHFARM_HOME") else None)
+        if folder is not None:
+            folder = folder.expanduser().absolute()
+            folders = (folder, folder / "cache", folder / "state")
+        else:
+            import platformdirs
+
+            dirs = platformdirs.PlatformDirs("benchfarm", appauthor=False)
+            folders = (Path(dirs.user_data_dir), Path(dirs.user_cache_dir), Path(dirs.user_state_dir))
+        return cls(
+            data_folder=folders[0],
+            cache_folder=folders[1],
+            state_folder=folders[2],
+            store=store or values.get("BENCHFARM_STORE") or str(folders[0] / "store.sqlite"),
+            adb=values.get("BENCHFARM_ADB", ""),
+            adb_server=values.get("BENCHFARM_ADB_SERVER", ""),
+            environ=values,
+            mirror=values.get("BENCHFARM_MIRROR", ""),
+            artifacts=values.get("BENCHFARM_ARTIFACTS", ""),
+        )
+
+    @property
+    def log_format(self) -> str:
+        """How progress is written where no terminal is: ``text`` or ``json`` ($BENCHFARM_LOG); raises UsageError."""
+        chosen = self.environ.get("BENCHFARM_LOG") or "text"
+        if chosen not in {"text", "json"}:
+            raise UsageError(f"BENCHFARM_LOG is {chosen!r}, neither text nor json")
+        return chosen
+
+    @property
+    def token(self) -> str:
+        """What others must know to read what is served, from $BENCHFARM_TOKEN; empty for none."""
+        return self.environ.get("BENCHFARM_TOKEN", "")
+
+
+def this_computer() -> str:
+    """Return how this computer is named in the campaigns that it runs: its name, and what it is."""
+    return f"{socket.gethostname()} ({platform.system()} {platform.machine()})"
