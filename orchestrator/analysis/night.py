@@ -53,13 +53,15 @@ def cut(
     now: datetime,
     least_s: Callable[[Invocation], float],
     unit_of: Callable[[Case], str] = lambda case: "",
+    before: Recent | None = None,
+    pause_s: float | None = None,
 ) -> Cut:
     """Choose the cases of one device that fit into its time.
 
     A case's rank is its importance times the days since its last run of any outcome but a skip; equal ones are ordered
     by their importance, then by their keys. They are taken in that order as long as they fit; one that doesn't is left
     out whole, so that its last run is older the next night, and smaller ones behind it are still tried. When not even
-    one fits, the first is kept.
+    one fits, the first is kept. What is left out is told in that order too.
 
     Args:
         queue: all that the device is to run.
@@ -69,8 +71,11 @@ def cut(
         now: when the night begins.
         least_s: what an invocation takes at the least by its settings.
         unit_of: what the cases have in common that one process measures; empty for a case that is run alone.
+        before: the runs that tell how long cases weren't measured; ``recent`` when left out.
+        pause_s: the time between two runs; as ``recent`` tells it when left out.
     """
-    costs = _costs(queue, recent, least_s)
+    costs = _costs(queue, recent, least_s, usual_pause_s(recent) if pause_s is None else pause_s)
+    before = recent if before is None else before
     units: dict[str, list[Case]] = {}
     cases = {item.case.case_key: item.case for item in queue}
     for key, case in cases.items():
@@ -83,7 +88,7 @@ def cut(
 
     def rank(name: str) -> tuple[float, float, str]:
         found = [
-            (importance_of(rules, case), _days_since(recent.get(case.series_key, ()), now)) for case in units[name]
+            (importance_of(rules, case), _days_since(before.get(case.series_key, ()), now)) for case in units[name]
         ]
         return (-max(value * days for value, days in found), -max(value for value, _ in found), name)
 
@@ -97,7 +102,7 @@ def cut(
             continue
         for case in units[name]:
             left_out[case.case_key] = _reason(
-                unit_costs[name], left_s, importance_of(rules, case), recent.get(case.series_key, ()), now
+                unit_costs[name], left_s, importance_of(rules, case), before.get(case.series_key, ()), now
             )
     return Cut(wanted_s=wanted_s, kept_s=kept_s, left_out=left_out)
 
@@ -112,10 +117,11 @@ def usual_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
     return medians
 
 
-def _costs(queue: Sequence[Invocation], recent: Recent, least_s: Callable[[Invocation], float]) -> dict[CaseKey, float]:
+def _costs(
+    queue: Sequence[Invocation], recent: Recent, least_s: Callable[[Invocation], float], pause_s: float
+) -> dict[CaseKey, float]:
     """Return what each case takes with all its invocations, and with what the device does between them."""
     medians = usual_s(recent)
-    pause_s = _pause_s([run for runs in recent.values() for run in runs])
     known = [
         (medians[key] + pause_s) / least
         for item in queue
@@ -136,8 +142,9 @@ def _costs(queue: Sequence[Invocation], recent: Recent, least_s: Callable[[Invoc
     return costs
 
 
-def _pause_s(runs: Sequence[RecentRun]) -> float:
+def usual_pause_s(recent: Recent) -> float:
     """Return the mean time between two runs of a device on its last day; 0 when nothing is known."""
+    runs = [run for own in recent.values() for run in own]
     if not runs:
         return 0.0
     newest = max(run.started_at for run in runs)

@@ -35,6 +35,7 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
         budget_s=plan.budget_s,
         phone_time_s=plan.phone_time_s,
         until=plan.until,
+        importance=plan.importance,
         quiet=plan.quiet,
         sustained_s=plan.sustained_s,
         may_reboot=plan.may_reboot,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -14,6 +14,7 @@ from orchestrator.analysis.outcome import Ending, ending_of
 from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import judge
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
+from orchestrator.engine.night import TimeLeft
 from orchestrator.engine.parity import basis_of
 from orchestrator.engine.placing import Placer, request_of
 from orchestrator.engine.sessions import covered, own_end
@@ -73,15 +74,15 @@ class CaseRunner:
         workload: Workload,
         services: Services,
         on_stored: Callable[[RunRecord], None] = lambda run: None,
-        lacks_time: Callable[[Invocation], str] = lambda invocation: "",
+        time: TimeLeft | None = None,
     ) -> None:
-        """``on_stored`` hears of every run once it is kept; ``lacks_time`` says why there is no time for one."""
+        """``on_stored`` hears of every run once it is kept; ``time`` is what is left of the campaign's, if limited."""
         self._device = device
         self._facts = facts
         self._workload = workload
         self._services = services
         self._on_stored = on_stored
-        self._lacks_time = lacks_time
+        self._time = time
         self._was_told_of_time = False
         self._placer = Placer(device, workload, services)
         #: How many invocations were dealt with, and how many are known of.
@@ -103,6 +104,8 @@ class CaseRunner:
     def run_all(self, invocations: Sequence[Invocation], *, between: Callable[[], None] = lambda: None) -> None:
         """Run and store every invocation in this order; ``between`` is called before each.
 
+        When the time gets short, what matters least goes last, and what there is no time for is stored as left out.
+
         A device that isn't fit in time has the invocation stored as unfit, which leaves it open.
 
         Raises:
@@ -111,17 +114,22 @@ class CaseRunner:
             StoreError, HostStorageError: a run couldn't be kept; nothing further is run.
         """
         self._total += len(invocations)
-        for invocation in invocations:
+        for invocation in self._in_turn(invocations):
             self._check_cancelled()
             self._position += 1
             if (invocation.case.case_key, invocation.run_pass, invocation.number) in self._covered:
                 continue
-            if lacking := self._lacks_time(invocation):
+            if lacking := self._time.lacks(invocation) if self._time is not None else "":
                 self.leave_out(invocation, lacking)
                 continue
             between()
             for run in self._runs_of(invocation, invocations):
                 self._keep(run)
+
+    def _in_turn(self, invocations: Sequence[Invocation]) -> Iterable[Invocation]:
+        if self._time is None:
+            return invocations
+        return self._time.by_importance(invocations, lambda text: self._note(text, is_problem=True))
 
     def place_ahead(self, invocations: Sequence[Invocation]) -> None:
         """Send the files of all invocations to a device that shares its hub, before any of them is run.

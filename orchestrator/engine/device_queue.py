@@ -46,14 +46,14 @@ class DeviceQueue:
         self._runs = [
             slim(run) for run in services.store.runs(campaign_ids=[campaign.campaign_id], serials=[facts.serial])
         ]
-        self._time = time_left(campaign, self._runs, services.clock, services.store, facts.serial)
+        self._time = time_left(campaign, self._runs, services.clock, services.store, facts.serial, services.tools)
         self._runner = CaseRunner(
             device,
             facts,
             workload,
             services,
             on_stored=self._learn,
-            lacks_time=self._time.lacks if self._time is not None else lambda invocation: "",
+            time=self._time,
         )
         marks = [
             item for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial == facts.serial
@@ -75,20 +75,26 @@ class DeviceQueue:
             self._run_shared(self._shares)
         # Until nothing is open: an invocation that was unfit is tried again.
         while (work := self.open_work()).planned or work.added:
+            if self._time is not None:
+                self._time.keep_for(work.sustained)
             if work.planned:
                 self._runner.run_all(work.planned, between=self._between)
                 continue
             self._services.observer.on_event(_round_of(self._serial, work.added))
             self._runner.run_all(work.added, between=self._between)
-        for marker in work.sustained:
-            lacking = self._time.lacks(marker) if self._time is not None else ""
-            if lacking:
+        self._run_sustained(work.sustained)
+        if self._sentinel is not None and (not self._is_over() or self.open_work().sentinel):
+            self._sentinel.end()
+
+    def _run_sustained(self, markers: Sequence[Invocation]) -> None:
+        if self._time is not None:
+            self._time.keep_for(())
+        for marker in self._time.by_importance(markers) if self._time is not None else markers:
+            if lacking := self._time.lacks(marker) if self._time is not None else "":
                 self._runner.leave_out(self._following(marker), lacking)
                 continue
             self._between()
             run_sustained(self._runner, marker, self._runs, sustained_s=self._workload.campaign.terms.sustained_s)
-        if self._sentinel is not None and (not self._is_over() or self.open_work().sentinel):
-            self._sentinel.end()
 
     def _run_shared(self, shares: Shares) -> None:
         while (item := shares.begin(self._serial)) is not None:

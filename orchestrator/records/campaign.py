@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from orchestrator.records.identity import CampaignId
+from orchestrator.records.night import ImportanceRule
 from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import FitLimits, PushLimits, Quiet, Shard, StoppingRule
 from orchestrator.records.search import SearchRule
@@ -49,6 +50,8 @@ class Terms:
     phone_time_s: float | None = None
     #: Nothing begins that would end later.
     until: datetime | None = None
+    #: How much cases matter when the time doesn't reach for all.
+    importance: tuple[ImportanceRule, ...] = ()
     quiet: Quiet = field(default_factory=Quiet)
     sustained_s: float = 1800.0
     #: Whether a phone whose reference workload moved may be booted anew.
