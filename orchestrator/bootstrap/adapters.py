@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 class Adapters:
     """The store, the benchmark programs, and what knows about devices."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Make nothing yet."""
+    def __init__(self, settings: Settings, *, store: Store | None = None) -> None:
+        """Make nothing yet. A ``store`` that is lent stays open: each opens connections to the database of its own."""
         self.settings = settings
+        self._lent_store = store
         self.clock = SystemClock()
 
     @cached_property
@@ -39,7 +40,7 @@ class Adapters:
         """The store, opened and migrated; raises StoreError kinds."""
         from orchestrator.store.opening import open_store
 
-        return open_store(self.settings.store)
+        return self._lent_store or open_store(self.settings.store)
 
     @cached_property
     def tools(self) -> Mapping[ToolName, Tool]:

@@ -30,7 +30,7 @@ from orchestrator.records.plan import DeviceSelection, PushLimits
 if TYPE_CHECKING:
     from orchestrator.devices.discovery import KnownPhones, Seen
     from orchestrator.devices.server import AdbServer
-    from orchestrator.ports import Device
+    from orchestrator.ports import Device, Store
 
 #: The property in which a virtual phone tells the USB path that it plays.
 VIRTUAL_USB: Final = "ro.benchfarm.usb"
@@ -41,9 +41,12 @@ _JOIN_TIMEOUT_S: Final = 3.0
 class Farm(Adapters):
     """The wired program: store, tools, builds, and the devices that can be reached. A context manager."""
 
-    def __init__(self, settings: Settings, *, known: KnownPhones | None = None) -> None:
-        """``known``: phones that aren't asked who they are while their connection lasts, for whoever looks often."""
-        super().__init__(settings)
+    def __init__(self, settings: Settings, *, known: KnownPhones | None = None, store: Store | None = None) -> None:
+        """``known``: phones that aren't asked who they are while their connection lasts, for whoever looks often.
+
+        ``store``: one that others use too, instead of its own.
+        """
+        super().__init__(settings, store=store)
         self._known = known
         self.cancelled = threading.Event()
         #: Told how far a push is: serial number, file, bytes sent, bytes in all.
@@ -66,7 +69,7 @@ class Farm(Adapters):
     ) -> None:
         for device in self._opened:
             device.close()
-        if "store" in self.__dict__:
+        if "store" in self.__dict__ and self._lent_store is None:
             self.store.close()
 
     @cached_property

@@ -26,7 +26,7 @@ from orchestrator.errors import (
     StoreError,
 )
 from orchestrator.models.inspect import identify_model
-from orchestrator.ports import Device
+from orchestrator.ports import Device, Store
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Claimed
@@ -48,12 +48,15 @@ def run_job(
     host: str,
     cancelled: threading.Event,
     asked: KnownPhones | None = None,
+    store: Store | None = None,
 ) -> Ended:
     """Do what is open of a job; raises nothing. The host's phones in ``asked`` aren't asked again who they are.
 
+    ``store`` is the one that all jobs of the host share; the job opens its own without it.
+
     A phone that this host couldn't put back is named in the note.
     """
-    ended = _run_job(settings, contents, claimed, host, cancelled, asked)
+    ended = _run_job(settings, contents, claimed, host, cancelled, asked, store)
     if ended.status == "succeeded" or not _is_changed(settings, claimed.serial):
         return ended
     text = f"{ended.note}; its phone isn't put back: benchfarm restore {claimed.serial}"
@@ -76,18 +79,19 @@ def _run_job(
     host: str,
     cancelled: threading.Event,
     asked: KnownPhones | None,
+    store: Store | None,
 ) -> Ended:
     try:
         job = claimed.read()
         plan, parcel = read_plan(job.plan), read_parcel(job.parcel) if job.parcel else Parcel()
-        with Farm(settings, known=asked) as farm:
+        with Farm(settings, known=asked, store=store) as farm:
             farm.cancelled = cancelled
             unpacked = unpack(farm, contents, plan, parcel, settings.cache_folder / "farm-inputs")
             return _go_on(farm, job, unpacked, host)
     except InterruptedByUserError:
         return Ended(status="aborted", note="stopped")
     except _PASSING as error:
-        return Ended(status="again", note=_noted(error))
+        return Ended(status="again", note=_noted(error), is_phone=isinstance(error, DeviceError))
     except BenchfarmError as error:
         return Ended(status="failed", note=_noted(error))
     except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
@@ -147,6 +151,7 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
     result = CampaignRunner(services, turns_of(farm, services)).run(workload, devices)
     if result.left:
         reasons = "; ".join(result.lost.values()) or "the phone gave up"
-        return Ended(status="again", note=one_line(f"{result.stored} stored, {result.left} left: {reasons}"))
+        note = one_line(f"{result.stored} stored, {result.left} left: {reasons}")
+        return Ended(status="again", note=note, is_phone=True)
     cut = nights.told(nights.stored_left_out(farm.store, campaign))
     return Ended(status="succeeded", note=f"{result.stored} stored; {cut}" if cut else f"{result.stored} stored")

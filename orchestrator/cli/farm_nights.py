@@ -11,15 +11,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm_submitting import choose_phones
+from orchestrator.cli.farm_newcomers import kept_for_newcomers, opened
+from orchestrator.cli.farm_parcel import needed_by
+from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.cli.result import one_line
 from orchestrator.config.farm_documents import dump, read_plan
-from orchestrator.engine.night import bounded
 from orchestrator.errors import BenchfarmError
+from orchestrator.ports import Store
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Schedule, Schedules
-from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 
 if TYPE_CHECKING:
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
 
 #: So often a worker looks whether something is due; a schedule's times are whole minutes.
 LOOK_S: Final = 5.0
-
-
-def kind_of(facts: DeviceFacts) -> str:
-    """Return what phones have in common that the same builds run on."""
-    return f"{facts.abis[0] if facts.abis else ''} {'virtual' if facts.is_virtual else 'real'}"
 
 
 def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submission: str, moment: datetime) -> str:
@@ -44,26 +40,32 @@ def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submissio
     if jobs := queue.jobs(submission):
         return f"{len(jobs)} jobs, queued before its worker died"
     plan = read_plan(schedule.plan)
-    limited, opens_at = bounded(plan, moment)
-    # A window that opens later is waited for by the jobs; one that is open ends for all of them at the same moment.
-    plan = limited if opens_at <= moment else plan
+    plan = opened(plan, moment)
     chosen, left_out = choose_phones(farm, queue, plan.devices)
     document = dump(replace(plan, devices=type(plan.devices)()))
     parcels: Mapping[str, dict[str, object]] = json.loads(schedule.parcels)
     made, files = [], {}
     for facts in chosen:
-        own = parcels.get(facts.serial) or parcels.get(kind_of(facts)) or parcels.get("", {})
-        parcel = str(own.get("parcel", ""))
+        parcel, files[str(facts.serial)] = needed_by(parcels, facts)
         made.append(PhoneJob(submission=submission, serial=Serial(facts.serial), plan=document, parcel=parcel))
-        named = own.get("files", [])
-        files[str(facts.serial)] = [str(item) for item in named] if isinstance(named, list) else []
-    queue.submit(made, plan_name=schedule.plan_name, priority=schedule.priority, files=files)
+    kept = kept_for_newcomers(
+        submission,
+        plan,
+        parcels,
+        chosen,
+        inventory=farm.inventory,
+        priority=schedule.priority,
+        now=moment,
+    )
+    queue.submit(made, plan_name=schedule.plan_name, priority=schedule.priority, files=files, kept=kept)
     further = f"; not meant: {', '.join(sorted(left_out))}" if left_out else ""
     return f"{len(made)} jobs, for {', '.join(job.serial for job in made)}{further}"
 
 
 @contextmanager
-def schedules_kept(settings: Settings, queue: FarmQueue, *, host: str, say: Callable[[str], None]) -> Iterator[None]:
+def schedules_kept(
+    settings: Settings, queue: FarmQueue, store: Store, *, host: str, say: Callable[[str], None]
+) -> Iterator[None]:
     """Make what is due while the context lasts, in a thread of its own: a slow database holds up no heartbeat."""
     stopped = threading.Event()
     said = ""
@@ -73,7 +75,7 @@ def schedules_kept(settings: Settings, queue: FarmQueue, *, host: str, say: Call
         while not stopped.is_set():
             text = ""
             try:
-                with Farm(settings) as farm:
+                with Farm(settings, store=store) as farm:
                     for line in Schedules(queue).make_due(
                         lambda schedule, name, moment: submit_scheduled(farm, queue, schedule, name, moment), host=host
                     ):

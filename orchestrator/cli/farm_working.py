@@ -19,7 +19,9 @@ from orchestrator.cli.result import CommandResult
 from orchestrator.config.farm_documents import dump
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError, HostStorageError
+from orchestrator.ports import Store
 from orchestrator.queueing.contents import Contents
+from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.worker import Ended, Hands, Worker
 from orchestrator.records.identity import Serial
@@ -38,21 +40,24 @@ def work(
 
     Raises UsageError without PostgreSQL or for an address that needs a token, StoreError.
     """
+    from orchestrator.cli.farm_newcomers import meant, newcomers_added
     from orchestrator.cli.farm_nights import schedules_kept
 
     with ExitStack() as stack:
         stack.enter_context(redirect_stderr(cast(TextIO, _Log(sys.stderr))))
         queue = stack.enter_context(FarmQueue(settings.store))
         say = partial(tell, settings.log_format, "worker", host=host)
+        # One for all: jobs with connections of their own, on fifty hosts, are more than a database takes.
+        store = stack.enter_context(Farm(settings)).store
         if metrics is not None:
-            stack.enter_context(_numbers_served(settings, queue, metrics, say))
+            stack.enter_context(_numbers_served(settings, queue, store, metrics, say))
         contents = contents_of(settings, queue)
         _clean_copies(settings, contents)
 
         asked = KnownPhones()
 
         def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
-            ended = run_job(settings, contents, claimed, host, cancelled, asked)
+            ended = run_job(settings, contents, claimed, host, cancelled, asked, store)
             if ended.status != "succeeded":
                 # It may have stopped answering, which its server doesn't notice.
                 asked.forget(claimed.serial)
@@ -62,10 +67,18 @@ def work(
             return _look(settings, known, busy, asked)
 
         hands = Hands(run=run, look=look, say=lambda text: say(f"farm: {text}"))
+        newcomers = Newcomers(queue, partial(meant, store))
         worker = Worker(
-            queue, hands, host=host, benchfarm_version=__version__, dead_after_s=dead_after_s, look_s=look_s
+            queue,
+            hands,
+            host=host,
+            benchfarm_version=__version__,
+            dead_after_s=dead_after_s,
+            look_s=look_s,
+            newcomers=newcomers,
         )
-        stack.enter_context(schedules_kept(settings, queue, host=host, say=lambda text: say(f"farm: {text}")))
+        stack.enter_context(newcomers_added(newcomers, lambda text: say(f"farm: {text}")))
+        stack.enter_context(schedules_kept(settings, queue, store, host=host, say=lambda text: say(f"farm: {text}")))
         done = worker.run(until_empty=until_empty)
     return CommandResult(text=f"{done} jobs ended on {host}", data={"host": host, "jobs": done})
 
@@ -93,7 +106,7 @@ class _Log:
 
 @contextmanager
 def _numbers_served(
-    settings: Settings, queue: FarmQueue, listening: Listening, say: Callable[[str], None]
+    settings: Settings, queue: FarmQueue, store: Store, listening: Listening, say: Callable[[str], None]
 ) -> Iterator[None]:
     """Serve ``/metrics`` while the context lasts."""
     require_packages("benchfarm farm worker --metrics-port")
@@ -102,7 +115,7 @@ def _numbers_served(
     from orchestrator.serve.metrics import page
 
     access = access_of(settings, listening)
-    with Farm(settings) as farm, web.listen(listening.host, listening.port) as opened:
+    with Farm(settings, store=store) as farm, web.listen(listening.host, listening.port) as opened:
         numbers = Numbers(farm, queue)
         app = web.make_app(web.NoPages(), access=access, more={"metrics": lambda: page(numbers.families())})
         with web.answering(app, opened):

@@ -49,6 +49,8 @@ class QueueDatabase:
             kwargs={"options": f"-c search_path={SCHEMA}", "connect_timeout": 5},
             min_size=1,
             max_size=4,
+            # Fifty hosts are to fit into what a database takes by default.
+            max_idle=30.0,
             timeout=10.0,
             open=False,
             check=psycopg_pool.ConnectionPool.check_connection,
@@ -56,7 +58,8 @@ class QueueDatabase:
 
     @told
     def __enter__(self) -> Self:
-        self._pool.open()
+        # Else the first question would open a second connection.
+        self._pool.open(wait=True, timeout=10.0)
         try:
             with self._pool.connection() as connection:
                 make_tables(connection)

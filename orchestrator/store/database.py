@@ -112,6 +112,8 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
         url.set(drivername="postgresql+psycopg").difference_update_query(["options"]),
         connect_args={"options": f"{given} {options}" if isinstance(given, str) else options},
         max_overflow=-1,
+        # One writes at a time and few read; each of a farm's hosts keeps as many open.
+        pool_size=2,
         pool_pre_ping=True,
     )
 

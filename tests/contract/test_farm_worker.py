@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from orchestrator.bootstrap import Farm, Settings
@@ -257,3 +258,27 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_put_back(queue: FarmQueue
         with farm.lease.acquire(changed):
             # Whoever uses it puts it back.
             assert "put back" not in note(changed)
+
+
+def test_a_hosts_jobs_hold_few_connections_to_the_store(postgresql: Cluster, tmp_path: Path) -> None:
+    """One after the other: a job that ends leaves the store to the others, and takes no connection with it."""
+    url = postgresql.url(postgresql.create())
+    settings = Settings.from_environment({}, home=tmp_path, store=url)
+
+    def connections() -> int:
+        with psycopg.connect(url) as connection:
+            row = connection.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    with Farm(settings) as host:
+        host.store.campaigns()
+        alone = connections()
+        with ExitStack() as stack:
+            jobs = [stack.enter_context(Farm(settings, store=host.store)) for _ in range(8)]
+            for job in jobs:
+                assert list(job.store.campaigns()) == []
+            assert connections() == alone
+        assert list(host.store.campaigns()) == []
