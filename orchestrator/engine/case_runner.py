@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from orchestrator.analysis.conditions import with_busy_clock
-from orchestrator.analysis.outcome import Ending, ending_of
+from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.parity import with_parity
-from orchestrator.analysis.quality import judge
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.night import TimeLeft
 from orchestrator.engine.parity import basis_of
 from orchestrator.engine.placing import Placer, request_of
-from orchestrator.engine.sessions import covered, own_end
+from orchestrator.engine.run_records import RunRecords
+from orchestrator.engine.sessions import covered
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -34,10 +33,10 @@ from orchestrator.errors import (
 from orchestrator.ports import Device, Fitness, SessionTool
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import CaseKey, RunId
+from orchestrator.records.identity import CaseKey
 from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.plan import FitLimits
-from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
+from orchestrator.records.run import Outcome, RawOutput, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import Case, Pass, ToolName
 from orchestrator.units import format_duration
@@ -85,6 +84,7 @@ class CaseRunner:
         self._time = time
         self._was_told_of_time = False
         self._placer = Placer(device, workload, services)
+        self._records = RunRecords(facts, workload, services)
         #: How many invocations were dealt with, and how many are known of.
         self._position = 0
         self._total = 0
@@ -164,7 +164,7 @@ class CaseRunner:
             self._was_told_of_time = True
             self._note(f"no time for what is left: {reason}", is_problem=True)
         ending = Ending(outcome=Outcome.SKIPPED, reason_code=OUT_OF_TIME, reason=reason)
-        self._keep(self._record(invocation, self._services.clock.now(), ending))
+        self._keep(self._records.record(invocation, self._services.clock.now(), ending))
 
     def rest(self, limits: FitLimits) -> Fitness:
         """Wait until the device is fit by these limits; raises DeviceError kinds."""
@@ -206,7 +206,7 @@ class CaseRunner:
         """Yield the runs that an invocation comes to: its own last, so that a resume misses none of the others."""
         key = (invocation.case.case_key, invocation.run_pass)
         if key in self._hopeless:
-            run = self._skipped(invocation, *self._hopeless[key])
+            run = self._records.skipped(invocation, *self._hopeless[key])
         else:
             self._tell_started(invocation)
             run = self._run_with_retries(invocation)
@@ -232,7 +232,9 @@ class CaseRunner:
         tool = self._services.tools[invocation.case.tool]
         for other in covered(tool, raw, invocation, queue):
             report = tool.parse(raw, other.case)
-            yield self._judged(other, raw, report, run_id=None, before=run.state_before, after=run.state_after)
+            yield self._records.measured(
+                other, raw, report, run_id=None, before=run.state_before, after=run.state_after
+            )
 
     def _learn(self, key: tuple[CaseKey, Pass], run: RunRecord) -> None:
         """Give a case up that fails the same way again, or takes all its time: the phone has better things to do."""
@@ -268,28 +270,28 @@ class CaseRunner:
                 self._check_cancelled()
                 error = caught
                 if not caught.transient and not isinstance(caught, _WAY_LOST):
-                    return self._not_run(invocation, started_at, Outcome.FAILED, caught)
+                    return self._records.not_run(invocation, started_at, Outcome.FAILED, caught)
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
                 self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
                 self.forget()
                 # A device that doesn't come back is given up: its open invocations wait for a resume.
                 self._device.wait_until_ready(timeout_s=READY_S)
         assert error is not None
-        return self._not_run(invocation, started_at, Outcome.ABORTED, error)
+        return self._records.not_run(invocation, started_at, Outcome.ABORTED, error)
 
     def _run_once(self, invocation: Invocation, started_at: datetime, *, at_rest: bool) -> RunRecord:
         case = _as_run(invocation)
         tool = self._services.tools[case.tool]
         basis = basis_of(invocation, self._workload, self._services) if invocation.run_pass is Pass.PARITY else None
         if isinstance(basis, Ending):
-            return self._record(invocation, started_at, basis)
+            return self._records.record(invocation, started_at, basis)
         placed = self._placer.place(case)
         inputs = self._placer.place_inputs(basis.inputs) if basis is not None else ()
         fitness = self._prepare(invocation, at_rest=at_rest)
         if fitness.reason and at_rest:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
             ending = Ending(outcome=Outcome.UNFIT, reason_code=fitness.code or "unfit", reason=reason)
-            return self._record(invocation, started_at, ending, before=fitness.state)
+            return self._records.record(invocation, started_at, ending, before=fitness.state)
         before = fitness.state or self._device.state()
         request = request_of(
             case,
@@ -313,7 +315,7 @@ class CaseRunner:
         report = with_parity(tool.parse(raw, case), raw, case)
         if not isinstance(tool, SessionTool):
             report = with_busy_clock(report, raw.data(SAMPLES_FILE))
-        return self._judged(invocation, raw, report, run_id=request.run_id, before=before, after=after)
+        return self._records.measured(invocation, raw, report, run_id=request.run_id, before=before, after=after)
 
     def _prepare(self, invocation: Invocation, *, at_rest: bool) -> Fitness:
         """Bring the device to rest; without ``at_rest`` only look how it is."""
@@ -345,23 +347,6 @@ class CaseRunner:
             raise DeviceChangedError("the device was booted anew during the run", serial=self._facts.serial)
         return after
 
-    def _judged(
-        self,
-        invocation: Invocation,
-        raw: RawOutput,
-        report: ToolReport,
-        *,
-        run_id: RunId | None,
-        before: DeviceState | None,
-        after: DeviceState | None,
-    ) -> RunRecord:
-        """Return the record of a case that a process measured."""
-        raw = own_end(self._services.tools[invocation.case.tool], raw, report)
-        ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
-        return self._record(
-            invocation, raw.started_at, ending, run_id=run_id, raw=raw, report=report, before=before, after=after
-        )
-
     def _recent_state(self) -> DeviceState | None:
         """Return the state after the last run if nothing has happened since; a computer changes too quickly."""
         read_at_s, state = self._last_state
@@ -370,64 +355,6 @@ class CaseRunner:
 
     def _note(self, text: str, *, is_problem: bool = False) -> None:
         self._services.observer.on_event(DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem))
-
-    def _skipped(self, invocation: Invocation, code: str, reason: str) -> RunRecord:
-        ending = Ending(
-            outcome=Outcome.SKIPPED,
-            reason_code="failed-before",
-            reason=f"the same case ended before with {code}: {reason}",
-        )
-        return self._record(invocation, self._services.clock.now(), ending)
-
-    def _not_run(
-        self, invocation: Invocation, started_at: datetime, outcome: Outcome, error: BenchfarmError
-    ) -> RunRecord:
-        hint = f" ({error.hint})" if error.hint else ""
-        ending = Ending(outcome=outcome, reason_code=error.code, reason=f"{error}{hint}")
-        return self._record(invocation, started_at, ending)
-
-    def _record(
-        self,
-        invocation: Invocation,
-        started_at: datetime,
-        ending: Ending,
-        *,
-        run_id: RunId | None = None,
-        raw: RawOutput | None = None,
-        report: ToolReport | None = None,
-        before: DeviceState | None = None,
-        after: DeviceState | None = None,
-    ) -> RunRecord:
-        verdict = judge(
-            report,
-            ending,
-            case=invocation.case,
-            run_pass=invocation.run_pass,
-            facts=self._facts,
-            before=before,
-            after=after,
-            samples=raw.data(SAMPLES_FILE) if raw else b"",
-        )
-        return RunRecord(
-            run_id=run_id or RunId(uuid.uuid4().hex),
-            campaign_id=self._workload.campaign.campaign_id,
-            case=invocation.case,
-            run_pass=invocation.run_pass,
-            invocation=invocation.number,
-            outcome=ending.outcome,
-            reason_code=ending.reason_code,
-            reason=ending.reason,
-            is_virtual=self._facts.is_virtual,
-            started_at=raw.started_at if raw else started_at,
-            duration_s=raw.duration_s if raw else 0.0,
-            command=raw.command if raw else "",
-            exit_code=raw.exit_code if raw else None,
-            attachments=raw.attachments if raw else (),
-            report=report,
-            verdict=verdict,
-            state_before=before,
-            state_after=after,
-        )
 
 
 def _as_run(invocation: Invocation) -> Case:
