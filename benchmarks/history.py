@@ -44,7 +44,8 @@ from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Model, ToolName
 from orchestrator.store.bodies import Packer
 from orchestrator.store.opening import open_store
-from orchestrator.store.packing import Pattern, pack, usual_steps
+from orchestrator.store.packing import pack, usual_steps
+from orchestrator.store.pattern import Pattern
 from orchestrator.store.plans import pack_plan
 from orchestrator.store.registry import case_numbers, insert_cases
 from orchestrator.store.rows import documents_of, known_of, summary_of

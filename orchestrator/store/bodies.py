@@ -14,7 +14,8 @@ from typing import Final
 from sqlalchemy import Connection, insert, null, select, update
 
 from orchestrator.errors import StoreCorruptError
-from orchestrator.store.packing import NOTHING, Pattern, needs_usual, pack, unpack, usual_steps
+from orchestrator.store.packing import needs_usual, pack, unpack, usual_steps
+from orchestrator.store.pattern import NOTHING, Pattern
 from orchestrator.store.tables import PATTERNS, SERIES
 
 #: An attachment beyond this lies in the blobs, once for each content; the others lie in their run.

@@ -17,98 +17,24 @@ hexadecimal digits: two in a byte (0), compressed (1), or compressed with the us
 from __future__ import annotations
 
 import hashlib
-import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from orchestrator.errors import StoreCorruptError
 from orchestrator.store.binary_figures import AS_PATTERN, in_form, may_repeat, repeated
+from orchestrator.store.pattern import Lines, Pattern, Sections, Split, split_lines, split_pieces
+from orchestrator.store.steps import Steps, changed_tokens, number
+from orchestrator.store.tokens import taken_apart
 
-#: (name, content) in an order that is part of the run: documents first, then attachments.
-Sections = Sequence[tuple[str, bytes]]
-
-_TOKEN: Final = re.compile(
-    rb"(?<![0-9a-f])(?:[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9a-f])"
-    rb"|true|false|null|-?[0-9]+(?:\.[0-9]+)?"
-)
 _SAME, _TOKENS, _BYTES, _LINES, _BINARY, _PIECES = "0", "1", "2", "3", "4", "5"
+_SPLIT: Final[dict[str, Split]] = {_LINES: split_lines, _PIECES: split_pieces}
 #: Places of the pattern at which a stretch of lines is looked for, at the most.
 _STARTS: Final = 400
 _OWN_NAMES: Final = "1"
-_END, _REFERENCE, _REFERENCE_POINT_0, _RAW = "b", "c", "d", "e"
-_PIECE: Final = re.compile(rb"[^,]*,|[^,]+\Z")
-_FIGURE: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?\Z")
-_TO_DIGITS: Final = str.maketrans(".-", "af")
-_FROM_DIGITS: Final = str.maketrans("af", ".-")
 _DIGEST_BYTES: Final = 8
 _HALF_BYTES, _COMPRESSED, _BY_USUAL = range(3)
-#: zlib looks back no further.
-_DICTIONARY_BYTES: Final = 32_768 - 512
 _LEVEL: Final = 9
-
-
-#: A line without its tokens.
-Shape = tuple[bytes, ...]
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """What runs are told apart from."""
-
-    sections: Sections
-    #: Hexadecimal digits of another run's steps; empty while there is none.
-    usual: str = ""
-
-    @cached_property
-    def named(self) -> dict[str, bytes]:
-        """The sections by name."""
-        return dict(self.sections)
-
-    @cached_property
-    def names(self) -> list[str]:
-        """The sections' names in their order."""
-        return [name for name, _ in self.sections]
-
-    @cached_property
-    def dictionary(self) -> bytes:
-        """The bytes that compression may refer to."""
-        return b"".join(content for _, content in self.sections)[-_DICTIONARY_BYTES:]
-
-    @cached_property
-    def tokens(self) -> dict[str, tuple[list[bytes], list[bytes]]]:
-        """The sections taken apart, as they are asked for."""
-        return {}
-
-    def taken_apart(self, name: str) -> tuple[list[bytes], list[bytes]]:
-        """Return a section's tokens, and what stands before, between and after them."""
-        found = self.tokens.get(name)
-        if found is None:
-            found = self.tokens[name] = _taken_apart(self.named[name])
-        return found
-
-    def lines(self, name: str, step: str) -> tuple[list[bytes], list[Shape], dict[Shape, list[int]]]:
-        """Return a section's lines, what each is without its tokens, and where each such shape stands."""
-        found = self.known_lines.get((name, step))
-        if found is None:
-            lines = _split(self.named.get(name, b""), step)
-            shapes = [_shape(line) for line in lines]
-            places: dict[Shape, list[int]] = {}
-            for place, shape in enumerate(shapes):
-                places.setdefault(shape, []).append(place)
-            found = self.known_lines[name, step] = lines, shapes, places
-        return found
-
-    @cached_property
-    def known_lines(self) -> dict[tuple[str, str], tuple[list[bytes], list[Shape], dict[Shape, list[int]]]]:
-        """The sections' lines, as they are asked for."""
-        return {}
-
-
-#: A pattern without sections: everything is compressed on its own.
-NOTHING: Final = Pattern(sections=())
 
 
 def pack(sections: Sections, pattern: Pattern, *, known: Sequence[bytes] = ()) -> bytes:
@@ -143,12 +69,12 @@ def _kept(steps: str, pattern: Pattern) -> Iterator[tuple[int, bytes]]:
         yield _BY_USUAL, _deflated(steps.encode(), pattern.usual.encode())
 
 
-def _read_steps(kind: int, head: bytes, pattern: Pattern) -> _Steps:
+def _read_steps(kind: int, head: bytes, pattern: Pattern) -> Steps:
     if kind == _HALF_BYTES:
-        return _Steps(head.hex())
+        return Steps(head.hex())
     if kind == _BY_USUAL and not pattern.usual:
         raise ValueError("the usual steps are missing")
-    return _Steps(_inflated(head, pattern.usual.encode() if kind == _BY_USUAL else b"").decode("ascii"))
+    return Steps(_inflated(head, pattern.usual.encode() if kind == _BY_USUAL else b"").decode("ascii"))
 
 
 def _steps(sections: Sections, pattern: Pattern, known: Sequence[bytes]) -> tuple[str, bytes]:
@@ -159,10 +85,10 @@ def _steps(sections: Sections, pattern: Pattern, known: Sequence[bytes]) -> tupl
     if names == pattern.names:
         steps.append("0")
     else:
-        steps.append(_OWN_NAMES + _number(len(names)))
+        steps.append(_OWN_NAMES + number(len(names)))
         for name in names:
             encoded = name.encode("utf-8", "surrogatepass")
-            steps.append(_number(len(encoded)))
+            steps.append(number(len(encoded)))
             contents.append(encoded)
     seen = {value: place for place, value in enumerate(dict.fromkeys(known))}
     for name, content in sections:
@@ -170,7 +96,7 @@ def _steps(sections: Sections, pattern: Pattern, known: Sequence[bytes]) -> tupl
         if other == content:
             steps.append(_SAME)
             continue
-        changed = None if other is None else _changed_tokens(content, pattern.taken_apart(name), seen)
+        changed = None if other is None else _changed_alone(content, pattern, name, seen)
         if changed is not None:
             steps.append(_TOKENS + changed)
             continue
@@ -190,56 +116,46 @@ def _shortest(
     lines_bytes = len(by_lines) // 2 + len(literal)
     if may_repeat(content):
         places, own = repeated(content, seen, pattern.named.get(name, b""))
-        by_figures = _number(len(places)) + "".join(_number(value) for place in places for value in place)
-        by_figures += _number(len(own) - sum(before for before, _, _ in places))
+        by_figures = number(len(places)) + "".join(number(value) for place in places for value in place)
+        by_figures += number(len(own) - sum(before for before, _, _ in places))
         # The places are the same in each run of a series, so that the pattern's usual steps take most of their space.
         if len(by_figures) // 4 + len(own) < lines_bytes:
             return _BINARY + by_figures, own, seen
     if lines_bytes < len(_deflated(content, pattern.dictionary)):
         return step + by_lines, literal, further
-    return _BYTES + _number(len(content)), content, seen
+    return _BYTES + number(len(content)), content, seen
 
 
 def _changed_lines(
     content: bytes, pattern: Pattern, name: str, seen: dict[bytes, int], step: str
 ) -> tuple[str, bytes, dict[bytes, int]]:
     """Return a section as stretches of the pattern's lines with other tokens, the lines between them, what is seen."""
-    lines, seen = _split(content, step), dict(seen)
-    shapes = [_shape(line) for line in lines]
-    others, other_shapes, places = pattern.lines(name, step)
+    split = _SPLIT[step]
+    lines, seen = split(content), dict(seen)
+    own, other = Lines(lines), pattern.lines(name, split)
+    shapes, other_shapes = own.shapes, other.shapes
     steps: list[str] = []
     literal: list[bytes] = []
     at = count = 0
     while at < len(lines):
         count += 1
         length, start = 0, 0
-        for place in places.get(shapes[at], [])[:_STARTS]:
+        for place in other.places.get(shapes[at], ())[:_STARTS]:
             same = 1
             while shapes[at + same : at + same + 1] == other_shapes[place + same : place + same + 1] != []:
                 same += 1
             length, start = max((length, start), (same, place), key=lambda stretch: stretch[0])
         if length:
-            other = _taken_apart(b"".join(others[start : start + length]))
-            changed = _changed_tokens(b"".join(lines[at : at + length]), other, seen)
-            assert changed is not None, "what is between the tokens was compared"
-            steps += [_number(length), _number(start), changed]
+            changed = changed_tokens(own.stretch(at, length)[1::2], other.stretch(start, length)[1::2], seen)
+            steps += [number(length), number(start), changed]
         else:
-            while at + length < len(lines) and shapes[at + length] not in places:
+            while at + length < len(lines) and shapes[at + length] not in other.places:
                 length += 1
             stretch = b"".join(lines[at : at + length])
-            steps += [_number(0), _number(len(stretch))]
+            steps += [number(0), number(len(stretch))]
             literal.append(stretch)
         at += length
-    return _number(count) + "".join(steps), b"".join(literal), seen
-
-
-def _split(content: bytes, step: str) -> list[bytes]:
-    """Return lines, or for pieces what ends with a comma, each with its end."""
-    return content.splitlines(keepends=True) if step == _LINES else _PIECE.findall(content)
-
-
-def _shape(line: bytes) -> Shape:
-    return tuple(_TOKEN.split(line))
+    return number(count) + "".join(steps), b"".join(literal), seen
 
 
 def unpack(
@@ -297,7 +213,7 @@ def _read(
         elif step == _TOKENS:
             content, size = steps.with_changed_tokens(pattern.taken_apart(name), seen), 0
         elif step in (_LINES, _PIECES):
-            content, size = _read_lines(steps, pattern.lines(name, step)[0], contents[at:], seen)
+            content, size = _read_lines(steps, pattern.lines(name, _SPLIT[step]), contents[at:], seen)
         elif step == _BINARY:
             content, size = _read_figures(steps, pattern.named.get(name, b""), contents[at:], seen)
         else:
@@ -307,15 +223,13 @@ def _read(
         yield name, content
 
 
-def _read_lines(steps: _Steps, lines: list[bytes], literal: bytes, seen: list[bytes]) -> tuple[bytes, int]:
+def _read_lines(steps: Steps, lines: Lines, literal: bytes, seen: list[bytes]) -> tuple[bytes, int]:
     """Return a section of stretches of lines, and how many of the literal bytes it took."""
     stretches, at = [], 0
     for _ in range(steps.number()):
         length = steps.number()
         if length:
-            start = steps.number()
-            other = _taken_apart(b"".join(lines[start : start + length]))
-            stretches.append(steps.with_changed_tokens(other, seen))
+            stretches.append(steps.with_changed_tokens(lines.stretch(steps.number(), length), seen))
         else:
             size = steps.number()
             stretches.append(_taken(literal, at, size))
@@ -323,7 +237,7 @@ def _read_lines(steps: _Steps, lines: list[bytes], literal: bytes, seen: list[by
     return b"".join(stretches), at
 
 
-def _read_figures(steps: _Steps, pattern: bytes, literal: bytes, seen: list[bytes]) -> tuple[bytes, int]:
+def _read_figures(steps: Steps, pattern: bytes, literal: bytes, seen: list[bytes]) -> tuple[bytes, int]:
     """Return a binary section that repeats figures, and how many of the literal bytes it took."""
     content, at = bytearray(), 0
     for _ in range(steps.number()):
@@ -341,87 +255,14 @@ def _taken(literal: bytes, at: int, size: int) -> bytes:
     return literal[at : at + size]
 
 
-def _changed_tokens(content: bytes, other: tuple[list[bytes], list[bytes]], seen: dict[bytes, int]) -> str | None:
-    """Return the tokens that differ as steps; None when more than tokens differs."""
-    tokens, between = _taken_apart(content)
-    others, others_between = other
-    if between != others_between:
+def _changed_alone(content: bytes, pattern: Pattern, name: str, seen: dict[bytes, int]) -> str | None:
+    """Return as steps the tokens in which a section differs from the pattern's; None when more than tokens differs."""
+    other = pattern.named[name]
+    # What ends lines and pieces is part of no token.
+    if any(content.count(end) != other.count(end) for end in (b"\n", b",")):
         return None
-    steps: list[str] = []
-    same = 0
-    for token, was in zip(tokens, others, strict=True):
-        if token == was:
-            same += 1
-            continue
-        steps.append(_number(same + 1))
-        same = 0
-        if token in seen:
-            steps.append(_REFERENCE + _number(len(seen) - seen[token]))
-        elif token.endswith(b".0") and token[:-2] in seen:
-            steps.append(_REFERENCE_POINT_0 + _number(len(seen) - seen[token[:-2]]))
-        else:
-            seen[token] = len(seen)
-            if _FIGURE.match(token):
-                steps.append(token.decode().translate(_TO_DIGITS) + _END)
-            else:
-                steps.append(_RAW + _number(len(token)) + token.hex())
-    return "".join(steps) + _number(0)
-
-
-class _Steps:
-    """Reads steps one after the other; raises ValueError or IndexError where they don't fit."""
-
-    def __init__(self, digits: str) -> None:
-        self._digits = digits
-        self._at = 0
-
-    def take(self) -> str:
-        """Return the next digit."""
-        self._at += 1
-        return self._digits[self._at - 1]
-
-    def number(self) -> int:
-        """Return the next number."""
-        value = shift = 0
-        while True:
-            digit = int(self.take(), 16)
-            value |= (digit & 7) << shift
-            if digit < 8:
-                return value
-            shift += 3
-
-    def with_changed_tokens(self, pattern: tuple[list[bytes], list[bytes]], seen: list[bytes]) -> bytes:
-        """Return a section of the pattern with the tokens that the next steps say."""
-        tokens, between = list(pattern[0]), pattern[1]
-        place = -1
-        while (skip := self.number()) > 0:
-            place += skip
-            tokens[place] = self._token(seen)
-        parts = [b""] * (len(tokens) + len(between))
-        parts[::2], parts[1::2] = between, tokens
-        return b"".join(parts)
-
-    def _token(self, seen: list[bytes]) -> bytes:
-        step = self.take()
-        if step in (_REFERENCE, _REFERENCE_POINT_0):
-            back = self.number()
-            if not 0 < back <= len(seen):
-                raise ValueError("a reference leads nowhere")
-            return seen[-back] + (b".0" if step == _REFERENCE_POINT_0 else b"")
-        if step == _RAW:
-            length = 2 * self.number()
-            token = bytes.fromhex(self._digits[self._at : self._at + length])
-            self._at += length
-        else:
-            end = self._digits.index(_END, self._at)
-            token = self._digits[self._at - 1 : end].translate(_FROM_DIGITS).encode()
-            self._at = end + 1
-        seen.append(token)
-        return token
-
-
-def _taken_apart(content: bytes) -> tuple[list[bytes], list[bytes]]:
-    return _TOKEN.findall(content), _TOKEN.split(content)
+    parts, others = taken_apart(content), pattern.taken_apart(name)
+    return changed_tokens(parts[1::2], others[1::2], seen) if parts[::2] == others[::2] else None
 
 
 def _digest(sections: Sections) -> bytes:
@@ -445,15 +286,6 @@ def _deflated(content: bytes, dictionary: bytes) -> bytes:
 def _inflated(packed: bytes, dictionary: bytes) -> bytes:
     unpacker = zlib.decompressobj(-15, dictionary) if dictionary else zlib.decompressobj(-15)
     return unpacker.decompress(packed) + unpacker.flush()
-
-
-def _number(value: int) -> str:
-    """Return a number as digits of three bits, the lowest first; the fourth bit says that more follow."""
-    digits = ""
-    while value >= 8:
-        digits += f"{value & 7 | 8:x}"
-        value >>= 3
-    return digits + str(value)
 
 
 def _varint(value: int) -> bytes:

@@ -18,7 +18,7 @@ from orchestrator.records.workload import Case
 from orchestrator.store import admission, rows
 from orchestrator.store.blobs import pack
 from orchestrator.store.bodies import Packer
-from orchestrator.store.packing import Pattern
+from orchestrator.store.pattern import Pattern
 from orchestrator.store.registry import insert_cases, insert_numbered, read_cases
 from orchestrator.store.tables import (
     ATTACHMENTS,

@@ -27,7 +27,7 @@ from orchestrator.store.activity import read_activity, read_reason_counts
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
 from orchestrator.store.marks import read_marks
-from orchestrator.store.packing import Pattern
+from orchestrator.store.pattern import Pattern
 from orchestrator.store.points import read_points, read_series
 from orchestrator.store.recent import read_recent_runs
 from orchestrator.store.registry import (

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StoreCorruptError
-from orchestrator.store.packing import NOTHING, Pattern, needs_usual, pack, unpack, usual_steps
+from orchestrator.store.packing import needs_usual, pack, unpack, usual_steps
+from orchestrator.store.pattern import NOTHING, Pattern
 
 LOG = (
     b"INFO: count=369 first=2721 curr=2798 min=2688 max=3260 avg=2713.36 std=47 p5=2691 median=2704 p95=2754\n"
