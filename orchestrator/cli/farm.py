@@ -47,9 +47,9 @@ def status(settings: Settings, submission: str) -> CommandResult:
         )
     ]
     lines += ["", table(("phone", "host", "state"), [(p["serial"], p["host"], _phone_state(p, holds)) for p in phones])]
-    open_jobs = [job for job in jobs if submission or job["status"] in {"waits", "runs", "failed"}]
+    open_jobs = [job for job in jobs if submission or job["status"] in {"waits", "runs", "failed", "replaced"}]
     rows = [
-        (str(j["job_id"]), j["submission"], j["serial"], _job_state(j), str(j["priority"]), j["host"], j["note"])
+        (str(j["job_id"]), j["submission"], j["serial"], _job_state(j), str(j["priority"]), j["host"], _job_note(j))
         for j in open_jobs
     ]
     lines += ["", table(("job", "submission", "phone", "status", "priority", "host", "note"), rows)]
@@ -88,6 +88,16 @@ def _job_state(job: Mapping[str, Any]) -> str:
     if job["status"] == "waits" and job["waits_s"]:
         return f"waits {format_duration(job['waits_s'])}"
     return str(job["status"])
+
+
+def _job_note(job: Mapping[str, Any]) -> str:
+    came = [
+        "came later" if job["came_later"] else "",
+        f"stands in for {job['stands_in_for']}" if job["stands_in_for"] else "",
+        str(job["note"]),
+        f"{job['stood_in_by']} stands in for it" if job["stood_in_by"] else "",
+    ]
+    return "; ".join(text for text in came if text)
 
 
 def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> CommandResult:

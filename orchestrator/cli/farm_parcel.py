@@ -8,11 +8,13 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm
 from orchestrator.cli.beginning import reference_model
 from orchestrator.cli.host_files import NamedFile, host_files
+from orchestrator.config.farm_documents import dump
 from orchestrator.errors import HostStorageError, PlanError
 from orchestrator.planning import HostFiles, NoBuild
 from orchestrator.queueing.contents import Contents
@@ -31,6 +33,8 @@ class Packed:
     """What a submission needs at its phones' hosts."""
 
     parcels: Mapping[Serial, Parcel]
+    #: For a phone of a kind that isn't among them: without programs, so that its host's own are used.
+    bare: Parcel
     #: sha256 -> where the file lies on this computer.
     paths: Mapping[str, Path]
     #: Serial number -> the programs that this computer has no build of, with the reason: the phone's host may.
@@ -63,6 +67,7 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> P
         FlagFile(value=value, files=tuple(Content(name=name, sha256=sha256) for name, sha256 in item.placed.files))
         for value, item in named.items()
     )
+    bare = Parcel(flag_files=flag_files, parity_inputs=inputs, reference=reference, place=place, benchfarm=__version__)
     found = farm.builds.of(plan, phones)
     parcels: dict[Serial, Parcel] = {}
     missing: dict[Serial, list[str]] = {}
@@ -73,16 +78,43 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> P
         twins = farm.builds.with_flex(builds)
         for build in [*builds, *twins.values()]:
             paths.update(_paths_of(build))
-        parcels[facts.serial] = Parcel(
+        parcels[facts.serial] = replace(
+            bare,
             builds=tuple(_bare(build) for build in builds),
             twins=tuple(Twin(sha256=sha256, build=_bare(twin)) for sha256, twin in twins.items()),
-            flag_files=flag_files,
-            parity_inputs=inputs,
-            reference=reference,
-            place=place,
-            benchfarm=__version__,
         )
-    return Packed(parcels=parcels, paths=paths, missing={serial: why for serial, why in missing.items() if why})
+    return Packed(
+        parcels=parcels, bare=bare, paths=paths, missing={serial: why for serial, why in missing.items() if why}
+    )
+
+
+def by_phone_and_kind(
+    packed: Packed, chosen: Sequence[DeviceFacts], models: Sequence[Model]
+) -> dict[str, dict[str, Any]]:
+    """Return what a plan names, for the phones that it was packed for and for those of each kind that come later."""
+    of_models = [str(model.sha256) for model in models]
+
+    def needed(parcel: Parcel) -> dict[str, Any]:
+        return {"parcel": dump(parcel), "files": [*of_models, *(item.sha256 for item in parcel.contents)]}
+
+    parcels = {"": needed(packed.bare)}
+    for facts in chosen:
+        own = needed(packed.parcels[facts.serial])
+        parcels[str(facts.serial)] = own
+        parcels.setdefault(_kind_of(facts), own)
+    return parcels
+
+
+def needed_by(parcels: Mapping[str, Mapping[str, Any]], facts: DeviceFacts) -> tuple[str, list[str]]:
+    """Return what of a plan's parcels is a phone's: the document, and the sha256 of the contents that it needs."""
+    own = parcels.get(facts.serial) or parcels.get(_kind_of(facts)) or parcels.get("", {})
+    files = own.get("files", [])
+    return str(own.get("parcel", "")), [str(item) for item in files] if isinstance(files, list) else []
+
+
+def _kind_of(facts: DeviceFacts) -> str:
+    """Return what phones have in common that the same builds run on."""
+    return f"{facts.abis[0] if facts.abis else ''} {'virtual' if facts.is_virtual else 'real'}"
 
 
 def _paths_of(build: Build) -> dict[str, Path]:

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.beginning import identify
-from orchestrator.cli.farm_parcel import Packed, pack
+from orchestrator.cli.farm_newcomers import kept_for_newcomers
+from orchestrator.cli.farm_parcel import Packed, by_phone_and_kind, needed_by, pack
+from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.result import CommandResult, one_line
-from orchestrator.config.farm_documents import dump, read_facts, read_labels
+from orchestrator.config.farm_documents import dump
 from orchestrator.config.plan import load_plan
-from orchestrator.errors import NoDeviceError, PlanError, UsageError
-from orchestrator.planning.selection import choose
-from orchestrator.predicates import Labels
-from orchestrator.queueing.messages import PROTOCOL, PhoneJob
+from orchestrator.errors import PlanError, UsageError
+from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding
 from orchestrator.records.workload import Model
-from orchestrator.units import format_duration
-
-#: A host that wasn't heard for so long is no reason to measure on its phones.
-_SILENT_S: Final = 900.0
 
 
 def submit(settings: Settings, path: Path, *, priority: int, name: str) -> CommandResult:
@@ -48,15 +42,22 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
         chosen, left_out = choose_phones(farm, queue, plan.devices)
         contents = contents_of(settings, queue)
         packed = pack(farm, plan, chosen, contents.place)
-        jobs = _jobs(submission, dump(sent_plan(plan, models)), chosen, packed)
+        parcels, sent = by_phone_and_kind(packed, chosen, models), sent_plan(plan, models)
+        jobs = _jobs(submission, dump(sent), chosen, packed)
         _check_new(farm, queue, jobs)
         files = {str(model.sha256): model.path for model in models if model.path is not None} | dict(packed.paths)
         uploaded = sum(contents.keep(file, sha256) for sha256, file in files.items())
-        needed = {
-            str(serial): [*(str(model.sha256) for model in models), *(item.sha256 for item in parcel.contents)]
-            for serial, parcel in packed.parcels.items()
-        }
-        numbers = queue.submit(jobs, plan_name=plan.name, priority=priority, files=needed)
+        kept = kept_for_newcomers(
+            submission,
+            replace(sent, devices=plan.devices),
+            parcels,
+            chosen,
+            inventory=farm.inventory,
+            priority=priority,
+            now=farm.clock.now(),
+        )
+        needed = {str(facts.serial): needed_by(parcels, facts)[1] for facts in chosen}
+        numbers = queue.submit(jobs, plan_name=plan.name, priority=priority, files=needed, kept=kept)
     lines = [f"{submission}: {len(jobs)} jobs queued, for {', '.join(job.serial for job in jobs)}"]
     lines[0] += f"; {len(files)} files, {uploaded} of them new to {contents.place or 'the farm'}"
     lines += [f"{serial}: not meant: {reason}" for serial, reason in left_out.items()]
@@ -119,60 +120,3 @@ def _check_new(farm: Farm, queue: FarmQueue, jobs: Sequence[PhoneJob]) -> None:
             raise UsageError(
                 f"{job.submission}: a submission of this name was measured before", hint="give another --name"
             )
-
-
-def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tuple[list[DeviceFacts], dict[str, str]]:
-    """Return the announced phones that a plan means, each once, and why not the others.
-
-    A phone's pools and tags are those of this computer's inventory, or else its host's.
-    """
-    announced, left_out = usable(queue.phones(), wanted.serials)
-    missing = [serial for serial in wanted.serials if serial not in announced and serial not in left_out]
-    if missing:
-        raise NoDeviceError(
-            f"no host has announced {', '.join(missing)}", hint="'benchfarm farm status' lists what is announced"
-        )
-    facts = [read_facts(row["facts"]) for row in announced.values()]
-    labels: dict[Serial, Labels] = {Serial(key): read_labels(row["labels"]) for key, row in announced.items()}
-    labels |= farm.inventory
-    named = [item for item in facts if not wanted.serials or item.serial in wanted.serials]
-    choice = choose(wanted, named, labels)
-    left_out |= {str(serial): reason for serial, reason in {**choice.unfit, **choice.spare}.items()}
-    if not choice.chosen:
-        reasons = "".join(f"\n  {serial}: {reason}" for serial, reason in left_out.items())
-        raise NoDeviceError(
-            f"no phone that a host has announced fits the plan{reasons}",
-            hint="'benchfarm farm status' lists what is announced",
-        )
-    if choice.lacking:
-        left_out["plan"] = choice.lacking
-    return [item for item in named if item.serial in choice.chosen], left_out
-
-
-def usable(
-    rows: Sequence[Mapping[str, Any]], named: Sequence[str]
-) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
-    """Return the phones that can have a job, each by the best of the hosts that have it, and why the others can't.
-
-    One that is named may wait for what ails it.
-    """
-    best: dict[str, Mapping[str, Any]] = {}
-    for row in sorted(
-        rows,
-        key=lambda row: (
-            row["protocol"] < PROTOCOL,
-            row["silent_s"] > _SILENT_S,
-            bool(row["unusable"]),
-            row["silent_s"],
-        ),
-    ):
-        best.setdefault(row["serial"], row)
-    out = {}
-    for serial, row in sorted(best.items()):
-        if row["protocol"] < PROTOCOL:
-            out[serial] = f"its host {row['host']} has an older benchfarm, which can't read this job: update it"
-        elif serial not in named and row["silent_s"] > _SILENT_S:
-            out[serial] = f"its host {row['host']} wasn't heard for {format_duration(row['silent_s'])}"
-        elif serial not in named and row["unusable"]:
-            out[serial] = row["unusable"]
-    return {serial: row for serial, row in sorted(best.items()) if serial not in out}, out

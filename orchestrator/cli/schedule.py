@@ -7,13 +7,12 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.beginning import identify
-from orchestrator.cli.farm_nights import kind_of
-from orchestrator.cli.farm_parcel import pack
-from orchestrator.cli.farm_submitting import check_travels, choose_phones, sent_plan
+from orchestrator.cli.farm_parcel import by_phone_and_kind, pack
+from orchestrator.cli.farm_phones import choose_phones
+from orchestrator.cli.farm_submitting import check_travels, sent_plan
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.config.farm_documents import dump
@@ -64,14 +63,7 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
         packed = pack(farm, plan, chosen, contents.place)
         files = {str(model.sha256): model.path for model in models if model.path is not None} | dict(packed.paths)
         uploaded = sum(contents.keep(file, sha256) for sha256, file in files.items())
-        of_models = [str(model.sha256) for model in models]
-        parcels: dict[str, dict[str, Any]] = {"": {"parcel": "", "files": of_models}}
-        for facts in chosen:
-            parcel = packed.parcels[facts.serial]
-            own = {"parcel": dump(parcel), "files": [*of_models, *(item.sha256 for item in parcel.contents)]}
-            # A phone that comes later gets what others of its kind got.
-            parcels[str(facts.serial)] = own
-            parcels.setdefault(kind_of(facts), own)
+        parcels = by_phone_and_kind(packed, chosen, models)
         first = Schedules(queue).put(
             Schedule(
                 name=request.name,

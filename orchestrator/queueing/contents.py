@@ -142,10 +142,15 @@ class Contents:
                 " AND NOT EXISTS (SELECT 1 FROM procrastinate_periodic_defers d WHERE d.job_id = j.id)",
                 ([row[0] for row in jobs],),
             )
+            connection.execute(
+                "DELETE FROM farm_submissions s"
+                " WHERE NOT EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission)"
+            )
             files = connection.execute(
                 "DELETE FROM farm_files f WHERE used_at < now() - make_interval(secs => %s)"
                 " AND NOT EXISTS (SELECT 1 FROM farm_job_files u WHERE u.sha256 = f.sha256)"
                 " AND NOT EXISTS (SELECT 1 FROM farm_schedule_files u WHERE u.sha256 = f.sha256)"
+                " AND NOT EXISTS (SELECT 1 FROM farm_submission_files u WHERE u.sha256 = f.sha256)"
                 " AND NOT EXISTS (SELECT 1 FROM farm_file_places p WHERE p.sha256 = f.sha256 AND p.place <> ALL(%s))"
                 " RETURNING sha256, size_bytes",
                 (GRACE_S, ["", self._place.name]),

@@ -57,7 +57,8 @@ class Gauges:
             jobs=rows(
                 "SELECT CASE j.status WHEN 'todo' THEN 'waits' WHEN 'doing' THEN 'runs' WHEN 'succeeded' THEN 'done'"
                 " WHEN 'aborted' THEN 'cancelled' WHEN 'failed'"
-                " THEN CASE WHEN j.abort_requested THEN 'cancelled' ELSE 'failed' END ELSE j.status::text END AS state,"
+                " THEN CASE WHEN j.abort_requested THEN 'cancelled' WHEN f.stood_in_by <> '' THEN 'replaced'"
+                " ELSE 'failed' END ELSE j.status::text END AS state,"
                 " j.priority, count(*) AS jobs FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
                 " GROUP BY 1, 2 ORDER BY 1, 2"
             ),

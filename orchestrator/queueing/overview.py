@@ -8,9 +8,11 @@ from orchestrator.queueing.database import QueueDatabase, told
 
 _JOBS: Final = (
     "SELECT f.job_id, f.submission, f.serial, f.plan_name, f.campaign_id, f.host, f.note, j.priority,"
-    " f.tries, f.deaths, CASE j.status WHEN 'todo' THEN 'waits' WHEN 'doing' THEN 'runs'"
+    " f.tries, f.deaths, f.came_later, f.stands_in_for, f.stood_in_by,"
+    " CASE j.status WHEN 'todo' THEN 'waits' WHEN 'doing' THEN 'runs'"
     " WHEN 'succeeded' THEN 'done' WHEN 'aborted' THEN 'cancelled'"
-    " WHEN 'failed' THEN CASE WHEN j.abort_requested THEN 'cancelled' ELSE 'failed' END"
+    " WHEN 'failed' THEN CASE WHEN j.abort_requested THEN 'cancelled'"
+    " WHEN f.stood_in_by <> '' THEN 'replaced' ELSE 'failed' END"
     " ELSE j.status::text END AS status, CASE WHEN j.status = 'todo'"
     " THEN greatest(0, extract(epoch FROM j.scheduled_at - now())::float) END AS waits_s"
     " FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
@@ -71,7 +73,8 @@ class Overview(QueueDatabase):
         """Return the jobs of one submission; or all that are open, and the newest of the others. The newest last.
 
         ``tries`` failed on the phone, ``deaths`` is how often the job's host died. ``waits_s`` is how long it waits yet
-        before it may be tried again.
+        before it may be tried again. ``came_later``: its phone was announced after the submission. A job of status
+        ``replaced`` failed on a phone for which another one stands in (``stood_in_by``, there ``stands_in_for``).
         """
         which = "f.submission = %s" if submission else _OPEN_AND_NEWEST
         return self.rows(f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else []))
@@ -80,14 +83,17 @@ class Overview(QueueDatabase):
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
         """Cancel what waits of a submission, ask for the end of what runs; return job number -> ``todo``/``doing``.
 
-        ``serials`` narrows it to some phones.
+        ``serials`` narrows it to some phones; without, no phone that comes later is added to it any more.
         """
-        rows = self.rows(
-            "SELECT j.id, j.status::text AS status, procrastinate_cancel_job_v1(j.id, true, false)"
-            " FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
-            " WHERE f.submission = %s AND j.status IN ('todo', 'doing') AND (%s::text[] IS NULL OR f.serial = ANY(%s))",
-            submission,
-            serials,
-            serials,
-        )
-        return {row["id"]: row["status"] for row in rows}
+        with self.connection() as connection, connection.transaction():
+            if serials is None:
+                # Before the jobs' rows, as everywhere; from now on no phone is added.
+                connection.execute("UPDATE farm_submissions SET cancelled = true WHERE submission = %s", (submission,))
+            rows = connection.execute(
+                "SELECT j.id, j.status::text, procrastinate_cancel_job_v1(j.id, true, false)"
+                " FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
+                " WHERE f.submission = %s AND j.status IN ('todo', 'doing')"
+                " AND (%s::text[] IS NULL OR f.serial = ANY(%s))",
+                (submission, serials, serials),
+            ).fetchall()
+        return {row[0]: row[1] for row in rows}

@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
-from procrastinate import SyncPsycopgConnector
-from procrastinate.jobs import Job
-from procrastinate.manager import JobManager
 
 from orchestrator.errors import UsageError
 from orchestrator.queueing.database import told
-from orchestrator.queueing.messages import PROTOCOL, READ, PhoneJob, lock_of, queue_of, read_message
+from orchestrator.queueing.messages import PROTOCOL, READ, PhoneJob, queue_of, read_message
 from orchestrator.queueing.overview import Overview
+from orchestrator.queueing.submissions import Submission, enqueue, keep
 from orchestrator.records.identity import Serial
 
-_TASK: Final = "benchfarm.phone"
 #: Any number that no other program of this database locks.
 _REAPING: Final = 7_220_312
 #: A job at which so many workers died isn't given to another one.
@@ -87,6 +84,7 @@ class FarmQueue(Overview):
         plan_name: str,
         priority: int,
         files: Mapping[str, Sequence[str]] | None = None,
+        kept: Submission | None = None,
     ) -> list[int]:
         """Queue all jobs or none; return their numbers.
 
@@ -95,6 +93,7 @@ class FarmQueue(Overview):
             plan_name: For people.
             priority: Larger numbers go first.
             files: By serial number, the contents that the job needs; all of them are kept (queueing.contents) before.
+            kept: What is needed to add phones to it later; None: none is ever added.
 
         Raises:
             UsageError: the submission is there already, or one of its files was taken away meanwhile.
@@ -106,37 +105,19 @@ class FarmQueue(Overview):
                 ).fetchone()
                 if known and known[0]:
                     raise UsageError(f"{jobs[0].submission}: this submission is in the queue already")
-                return [
-                    self._submit(connection, job, plan_name, priority, (files or {}).get(job.serial, ()))
+                numbers = [
+                    enqueue(
+                        connection, job, plan_name=plan_name, priority=priority, files=(files or {}).get(job.serial, ())
+                    )
                     for job in jobs
                 ]
+                if kept is not None:
+                    keep(connection, kept)
+                return numbers
         except psycopg.errors.UniqueViolation as error:
             raise UsageError(f"{jobs[0].submission}: this submission is in the queue already") from error
         except psycopg.errors.ForeignKeyViolation as error:
             raise UsageError("a file was cleaned away before it was used", hint="submit again") from error
-
-    def _submit(
-        self, connection: psycopg.Connection[Any], job: PhoneJob, plan_name: str, priority: int, files: Sequence[str]
-    ) -> int:
-        queued = JobManager(SyncPsycopgConnector()).defer_job(
-            Job(
-                id=None,
-                task_name=_TASK,
-                queue=queue_of(job.serial),
-                lock=lock_of(job.serial),
-                queueing_lock=None,
-                priority=priority,
-                task_kwargs=job.to_message(),
-            ),
-            connection=connection,
-        )
-        assert queued.id is not None, "the database numbers jobs"
-        connection.execute(
-            "INSERT INTO farm_jobs (job_id, submission, serial, plan_name, campaign_id) VALUES (%s, %s, %s, %s, %s)",
-            (queued.id, job.submission, str(job.serial), plan_name, str(job.campaign_id)),
-        )
-        connection.execute("INSERT INTO farm_job_files SELECT %s, unnest(%s::text[])", (queued.id, sorted(set(files))))
-        return queued.id
 
     # Working
 

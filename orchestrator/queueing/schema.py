@@ -13,6 +13,7 @@ from procrastinate.schema import SchemaManager
 
 from orchestrator.errors import StoreError
 from orchestrator.queueing.schedule_tables import SCHEDULES
+from orchestrator.queueing.submissions import SUBMISSIONS
 
 SCHEMA: Final = "benchfarm_queue"
 #: Any number that no other program of this database locks.
@@ -85,7 +86,7 @@ JOIN farm_files k ON k.sha256 = m->>'sha256';
 UPDATE farm_jobs f SET tries = j.attempts FROM procrastinate_jobs j WHERE j.id = f.job_id;
 """
 #: What makes the tables of each version out of those of the one before.
-_STEPS: Final = (_FIRST, _SECOND + SCHEDULES)
+_STEPS: Final = (_FIRST, _SECOND + SCHEDULES, SUBMISSIONS)
 #: The version of the tables.
 VERSION: Final = len(_STEPS)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.errors import BenchfarmError, StoreError
+from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.records.identity import Serial
 
@@ -30,6 +31,8 @@ class Ended:
     note: str
     #: ``later``: it isn't its time yet, which is no try of the phone.
     wait_s: float = 0.0
+    #: ``again``: it is the phone that couldn't be got, or gave up, so that another one may stand in for it at last.
+    is_phone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,10 @@ class Worker:
         benchfarm_version: str,
         dead_after_s: float,
         look_s: float,
+        newcomers: Newcomers | None = None,
     ) -> None:
+        """Without ``newcomers`` no phone stands in for one of this host that is given up."""
+        self._newcomers = newcomers
         self._queue = queue
         self._hands = hands
         self._host = host
@@ -180,6 +186,11 @@ class Worker:
             delay_s = min(_AGAIN_MOST_S, _AGAIN_S * 2**claimed.tries)
             is_kept = self._queue.put_back(self._worker_id, claimed.job_id, delay_s=delay_s, note=ended.note)
             text = f"is tried again in {delay_s:.0f} s"
+        elif ended.status == "again" and ended.is_phone and self._newcomers is not None:
+            is_kept, line = self._newcomers.give_up(self._worker_id, claimed.job_id, ended.note)
+            text, self._done = "failed", self._done + is_kept
+            if line:
+                self._say(line)
         else:
             status = "failed" if ended.status == "again" else ended.status
             is_kept = self._queue.finish(self._worker_id, claimed.job_id, status, ended.note)

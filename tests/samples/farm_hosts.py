@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DEAD_AFTER_S = 4
 PATIENCE_S = 150
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
-OVER = ("done", "failed", "cancelled")
+OVER = ("done", "failed", "cancelled", "replaced")
 
 
 @dataclass

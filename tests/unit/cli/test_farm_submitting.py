@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.farm_submitting import usable
+from orchestrator.cli.farm_phones import usable
 from orchestrator.queueing.messages import PROTOCOL
 
 

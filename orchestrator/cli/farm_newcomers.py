@@ -1,0 +1,143 @@
+"""Phones that come after a farm's submission: what is kept of it for them, and which of them it means."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from orchestrator.cli.farm_parcel import needed_by
+from orchestrator.cli.farm_phones import usable
+from orchestrator.cli.result import one_line
+from orchestrator.config.farm_documents import PhoneLabels, dump, read_facts, read_labels, read_plan
+from orchestrator.engine.night import bounded
+from orchestrator.errors import BenchfarmError
+from orchestrator.planning.selection import choose, misfit
+from orchestrator.ports import Store
+from orchestrator.predicates import Labels
+from orchestrator.queueing.messages import PhoneJob
+from orchestrator.queueing.newcomers import Added, Newcomers
+from orchestrator.queueing.submissions import Submission
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import DeviceSelection, Plan
+
+#: So often a worker looks for phones that came.
+LOOK_S: Final = 5.0
+
+
+def kept_for_newcomers(
+    name: str,
+    plan: Plan,
+    parcels: Mapping[str, Mapping[str, Any]],
+    chosen: Sequence[DeviceFacts],
+    *,
+    inventory: Mapping[Serial, Labels],
+    priority: int,
+    now: datetime,
+) -> Submission:
+    """Return what is kept of a submission.
+
+    Args:
+        name: Of the submission.
+        plan: As it travels, with the devices that it means.
+        parcels: What it names, by phone and kind of phone (farm_parcel.by_phone_and_kind).
+        chosen: The phones that it was made for.
+        inventory: What this computer says that phones are for.
+        priority: Of all its jobs.
+        now: When it is submitted.
+    """
+    limited, opens_at = bounded(plan, now)
+    return Submission(
+        name=name,
+        plan=dump(plan),
+        plan_name=plan.name,
+        parcels=json.dumps(parcels),
+        labels=json.dumps({serial: {"pools": item.pools, "tags": item.tags} for serial, item in inventory.items()}),
+        priority=priority,
+        joins=plan.devices.joins,
+        replaces_lost=plan.devices.replaces_lost,
+        opens_at=opens_at,
+        until=limited.until,
+        facts={facts.serial: dump(facts) for facts in chosen},
+        files=[sha256 for own in parcels.values() for sha256 in own["files"]],
+    )
+
+
+def opened(plan: Plan, now: datetime) -> Plan:
+    """Return a plan for jobs that are made now.
+
+    A window that opens later is waited for by the jobs; one that is open ends for all of them at the same moment.
+    """
+    limited, opens_at = bounded(plan, now)
+    return limited if opens_at <= now else plan
+
+
+def meant(
+    store: Store,
+    submission: Submission,
+    kept: Mapping[str, str],
+    phones: Sequence[Mapping[str, Any]],
+    now: datetime,
+) -> list[Added]:
+    """Return the phones that a submission means beside those that it has (queueing.newcomers.Choose).
+
+    Raises PlanError for what can't be read, StoreError.
+    """
+    plan, parcels = read_plan(submission.plan), json.loads(submission.parcels)
+    announced, _ = usable(phones, ())
+    facts = [read_facts(row["facts"]) for row in announced.values()]
+    labels: dict[Serial, Labels] = {Serial(key): read_labels(row["labels"]) for key, row in announced.items()}
+    labels |= {Serial(key): PhoneLabels.model_validate(value) for key, value in json.loads(submission.labels).items()}
+    named = plan.devices.serials
+    fitting = [
+        item
+        for item in facts
+        if (not named or item.serial in named) and not misfit(plan.devices, item, labels.get(item.serial))
+    ]
+    # Whatever is said of them now: those that have their jobs keep their places.
+    counted = DeviceSelection(one_of_each=plan.devices.one_of_each, most=plan.devices.most)
+    present = [read_facts(document) for document in kept.values() if document]
+    choice = choose(counted, [*present, *fitting], {}, kept=[Serial(serial) for serial in kept])
+    document = dump(replace(opened(plan, now), devices=DeviceSelection()))
+    added = []
+    for item in fitting:
+        parcel, files = needed_by(parcels, item)
+        job = PhoneJob(submission=submission.name, serial=item.serial, plan=document, parcel=parcel)
+        # A campaign of this name is an earlier submission's, whose jobs are forgotten.
+        if item.serial in choice.chosen and store.campaign(job.campaign_id) is None:
+            added.append(Added(job=job, facts=announced[item.serial]["facts"], files=files))
+    return added
+
+
+@contextmanager
+def newcomers_added(newcomers: Newcomers, say: Callable[[str], None]) -> Iterator[None]:
+    """Add phones to open submissions while the context lasts, in a thread of its own."""
+    stopped = threading.Event()
+
+    def look() -> None:
+        said: list[str] = []
+        while not stopped.is_set():
+            try:
+                lines = [one_line(line) for line in newcomers.look()]
+            except BenchfarmError as error:
+                lines = [one_line(f"phones that come: {error}")]
+            except Exception as error:  # noqa: BLE001 - the next look may go better
+                lines = [one_line(f"phones that come: {type(error).__name__}: {error}")]
+            for line in lines:
+                if line not in said:
+                    say(line)
+            said = lines
+            stopped.wait(LOOK_S)
+
+    thread = threading.Thread(target=look, name="newcomers", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join(timeout=10)

@@ -1,0 +1,76 @@
+"""Which of the phones that hosts have announced a plan means, and why not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.bootstrap import Farm
+from orchestrator.config.farm_documents import read_facts, read_labels
+from orchestrator.errors import NoDeviceError
+from orchestrator.planning.selection import choose
+from orchestrator.predicates import Labels
+from orchestrator.queueing.messages import PROTOCOL
+from orchestrator.queueing.newcomers import GONE_S
+from orchestrator.queueing.queue import FarmQueue
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import DeviceSelection
+from orchestrator.units import format_duration
+
+
+def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tuple[list[DeviceFacts], dict[str, str]]:
+    """Return the announced phones that a plan means, each once, and why not the others.
+
+    A phone's pools and tags are those of this computer's inventory, or else its host's.
+    """
+    announced, left_out = usable(queue.phones(), wanted.serials)
+    missing = [serial for serial in wanted.serials if serial not in announced and serial not in left_out]
+    if missing:
+        raise NoDeviceError(
+            f"no host has announced {', '.join(missing)}", hint="'benchfarm farm status' lists what is announced"
+        )
+    facts = [read_facts(row["facts"]) for row in announced.values()]
+    labels: dict[Serial, Labels] = {Serial(key): read_labels(row["labels"]) for key, row in announced.items()}
+    labels |= farm.inventory
+    named = [item for item in facts if not wanted.serials or item.serial in wanted.serials]
+    choice = choose(wanted, named, labels)
+    left_out |= {str(serial): reason for serial, reason in {**choice.unfit, **choice.spare}.items()}
+    if not choice.chosen:
+        reasons = "".join(f"\n  {serial}: {reason}" for serial, reason in left_out.items())
+        raise NoDeviceError(
+            f"no phone that a host has announced fits the plan{reasons}",
+            hint="'benchfarm farm status' lists what is announced",
+        )
+    if choice.lacking:
+        left_out["plan"] = choice.lacking
+    return [item for item in named if item.serial in choice.chosen], left_out
+
+
+def usable(
+    rows: Sequence[Mapping[str, Any]], named: Sequence[str]
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
+    """Return the phones that can have a job, each by the best of the hosts that have it, and why the others can't.
+
+    One that is named may wait for what ails it.
+    """
+    best: dict[str, Mapping[str, Any]] = {}
+    for row in sorted(
+        rows,
+        key=lambda row: (
+            row["protocol"] < PROTOCOL,
+            row["silent_s"] > GONE_S,
+            bool(row["unusable"]),
+            row["silent_s"],
+        ),
+    ):
+        best.setdefault(row["serial"], row)
+    out = {}
+    for serial, row in sorted(best.items()):
+        if row["protocol"] < PROTOCOL:
+            out[serial] = f"its host {row['host']} has an older benchfarm, which can't read this job: update it"
+        elif serial not in named and row["silent_s"] > GONE_S:
+            out[serial] = f"its host {row['host']} wasn't heard for {format_duration(row['silent_s'])}"
+        elif serial not in named and row["unusable"]:
+            out[serial] = row["unusable"]
+    return {serial: row for serial, row in sorted(best.items()) if serial not in out}, out

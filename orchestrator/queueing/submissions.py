@@ -1,0 +1,135 @@
+"""A submission as it is kept while phones may still be added to it, and how a job of it is queued."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import psycopg
+from procrastinate import SyncPsycopgConnector
+from procrastinate.jobs import Job
+from procrastinate.manager import JobManager
+
+from orchestrator.queueing.messages import PhoneJob, lock_of, queue_of
+
+#: Phones that come later and phones that stand in: the plan with the devices that it means, what it names by kind of
+#: phone, and of each job for whom it is. A job of a version before has none of it.
+SUBMISSIONS: Final = """
+CREATE TABLE farm_submissions (
+    submission text PRIMARY KEY,
+    plan text NOT NULL,
+    plan_name text NOT NULL,
+    parcels text NOT NULL,
+    labels text NOT NULL,
+    priority integer NOT NULL,
+    joins boolean NOT NULL,
+    replaces_lost boolean NOT NULL,
+    opens_at timestamptz NOT NULL,
+    until timestamptz,
+    cancelled boolean NOT NULL DEFAULT false
+);
+CREATE TABLE farm_submission_files (
+    submission text NOT NULL REFERENCES farm_submissions (submission) ON DELETE CASCADE,
+    sha256 text NOT NULL REFERENCES farm_files (sha256),
+    PRIMARY KEY (submission, sha256)
+);
+CREATE INDEX farm_submission_files_sha256 ON farm_submission_files (sha256);
+ALTER TABLE farm_jobs
+    ADD COLUMN facts text NOT NULL DEFAULT '',
+    ADD COLUMN came_later boolean NOT NULL DEFAULT false,
+    ADD COLUMN stands_in_for text NOT NULL DEFAULT '',
+    ADD COLUMN stood_in_by text NOT NULL DEFAULT '',
+    ADD COLUMN is_lost boolean NOT NULL DEFAULT false,
+    ADD COLUMN away_since timestamptz;
+"""
+_TASK: Final = "benchfarm.phone"
+_OPEN: Final = (
+    "SELECT submission AS name, plan, plan_name, parcels, labels, priority, joins, replaces_lost, opens_at, until"
+    " FROM farm_submissions WHERE submission = %s AND NOT cancelled"
+    " AND (until IS NULL OR until > clock_timestamp())"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What is kept of a submission beside its jobs."""
+
+    name: str
+    #: As a checked document, with the devices that it means.
+    plan: str
+    plan_name: str
+    #: JSON: what the plan names, by phone and by kind of phone.
+    parcels: str
+    #: JSON: what the submitter's computer says that phones are for, by serial number.
+    labels: str
+    priority: int
+    #: Whether phones that come later are measured too.
+    joins: bool
+    #: Whether a phone that wasn't needed stands in for one that is lost.
+    replaces_lost: bool
+    #: When its window opens, or when it was submitted.
+    opens_at: datetime
+    #: When its window is over; None: never.
+    until: datetime | None = None
+    #: The facts of the phones that it was made for, by serial number.
+    facts: Mapping[str, str] = field(default_factory=dict)
+    #: Contents that phones which come later may need.
+    files: Sequence[str] = ()
+
+
+def keep(connection: psycopg.Connection[Any], submission: Submission) -> None:
+    """Keep a submission; its jobs are queued already, in the same transaction."""
+    connection.execute(
+        "INSERT INTO farm_submissions (submission, plan, plan_name, parcels, labels, priority, joins, replaces_lost,"
+        " opens_at, until) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (
+            submission.name, submission.plan, submission.plan_name, submission.parcels, submission.labels,
+            submission.priority, submission.joins, submission.replaces_lost, submission.opens_at, submission.until,
+        ),
+    )  # fmt: skip
+    for serial, facts in submission.facts.items():
+        connection.execute(
+            "UPDATE farm_jobs SET facts = %s WHERE submission = %s AND serial = %s", (facts, submission.name, serial)
+        )
+    connection.execute(
+        "INSERT INTO farm_submission_files SELECT %s, unnest(%s::text[])",
+        (submission.name, sorted(set(submission.files))),
+    )
+
+
+def read_locked(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) -> Submission | None:
+    """Return a submission that phones may be added to, locked for the transaction; None when it is over for them.
+
+    ``skip``: None too when another process has it locked.
+    """
+    lock = "FOR UPDATE SKIP LOCKED" if skip else "FOR UPDATE"
+    with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        row = cursor.execute(f"{_OPEN} {lock}".encode(), (name,)).fetchone()
+    return Submission(**row) if row is not None else None
+
+
+def enqueue(
+    connection: psycopg.Connection[Any], job: PhoneJob, *, plan_name: str, priority: int, files: Sequence[str]
+) -> int:
+    """Queue a job and return its number."""
+    queued = JobManager(SyncPsycopgConnector()).defer_job(
+        Job(
+            id=None,
+            task_name=_TASK,
+            queue=queue_of(job.serial),
+            lock=lock_of(job.serial),
+            queueing_lock=None,
+            priority=priority,
+            task_kwargs=job.to_message(),
+        ),
+        connection=connection,
+    )
+    assert queued.id is not None, "the database numbers jobs"
+    connection.execute(
+        "INSERT INTO farm_jobs (job_id, submission, serial, plan_name, campaign_id) VALUES (%s, %s, %s, %s, %s)",
+        (queued.id, job.submission, str(job.serial), plan_name, str(job.campaign_id)),
+    )
+    connection.execute("INSERT INTO farm_job_files SELECT %s, unnest(%s::text[])", (queued.id, sorted(set(files))))
+    return queued.id

@@ -1,0 +1,288 @@
+"""Phones that come after a submission, and that stand in for lost ones, on a real PostgreSQL server: each once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from orchestrator.errors import PlanError
+from orchestrator.queueing.contents import Contents
+from orchestrator.queueing.messages import PhoneJob
+from orchestrator.queueing.newcomers import Added, Newcomers
+from orchestrator.queueing.queue import Announced, FarmQueue
+from orchestrator.queueing.submissions import Submission
+from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Worker
+from orchestrator.records.identity import Serial
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.contract.conftest import Cluster
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def url(postgresql: Cluster) -> str:
+    return postgresql.url(postgresql.create())
+
+
+@pytest.fixture
+def connect(url: str) -> Iterator[Callable[[], FarmQueue]]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(FarmQueue(url))
+
+
+@pytest.fixture
+def queue(connect: Callable[[], FarmQueue]) -> FarmQueue:
+    queue = connect()
+    queue.register("one", benchfarm_version="1")
+    return queue
+
+
+def job(serial: str, submission: str = "night") -> PhoneJob:
+    return PhoneJob(submission=submission, serial=Serial(serial), plan="{}", parcel="{}")
+
+
+def submit(queue: FarmQueue, *serials: str, name: str = "night", **changes: Any) -> None:
+    values: dict[str, Any] = {
+        "name": name, "plan": "{}", "plan_name": "p", "parcels": "{}", "labels": "{}", "priority": 3, "joins": True,
+        "replaces_lost": False, "opens_at": NOW - timedelta(hours=1), "facts": {serial: serial for serial in serials},
+        **changes,
+    }  # fmt: skip
+    queue.submit([job(serial, name) for serial in serials], plan_name="p", priority=3, kept=Submission(**values))
+
+
+def announce(queue: FarmQueue, *serials: str, host: str = "one") -> None:
+    queue.announce(host, {serial: Announced(facts=serial) for serial in serials})
+
+
+class Most:
+    """Means phones up to a number, by serial number."""
+
+    def __init__(self, most: int = 100) -> None:
+        self.most = most
+        self.asked = 0
+
+    def __call__(
+        self, submission: Submission, kept: Mapping[str, str], phones: Sequence[Mapping[str, Any]], now: datetime
+    ) -> list[Added]:
+        self.asked += 1
+        assert all(serial == facts for serial, facts in kept.items())
+        free = [row["serial"] for row in phones if not row["unusable"]]
+        wanted = free[: max(0, self.most - len(kept))]
+        return [Added(job=job(serial, submission.name), facts=serial, files=()) for serial in wanted]
+
+
+def rows(queue: FarmQueue, submission: str = "night") -> dict[str, tuple[str, str]]:
+    """What each phone's job is, and in whose place it is or who is in its."""
+    return {
+        row["serial"]: (
+            row["status"],
+            "later" if row["came_later"] else f"{row['stands_in_for']}>{row['stood_in_by']}".strip(">"),
+        )
+        for row in queue.jobs(submission)
+    }
+
+
+def test_a_phone_that_comes_is_added_once_by_many_workers_and_as_urgent_as_the_others(
+    queue: FarmQueue, connect: Callable[[], FarmQueue]
+) -> None:
+    submit(queue, "A")
+    announce(queue, "A", "B", "C")
+    start, lines = threading.Barrier(4), list[str]()
+
+    def look(other: Newcomers) -> None:
+        start.wait(30)
+        for _ in range(5):
+            lines.extend(other.look())
+
+    threads = [threading.Thread(target=look, args=(Newcomers(connect(), Most()),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(lines) == [
+        "night: B came and is measured too: job 2",
+        "night: C came and is measured too: job 3",
+    ]
+    assert rows(queue) == {"A": ("waits", ""), "B": ("waits", "later"), "C": ("waits", "later")}
+    assert {row["priority"] for row in queue.jobs("night")} == {3}
+
+
+def test_it_is_chosen_beside_those_that_have_their_jobs_and_only_when_something_changed(queue: FarmQueue) -> None:
+    submit(queue, "Z")
+    announce(queue, "A", "B")
+    choose = Most(2)
+    newcomers = Newcomers(queue, choose)
+    assert newcomers.look() == ["night: A came and is measured too: job 2"]
+    assert newcomers.look() == []
+    assert choose.asked == 1
+    announce(queue, "A", "B", "C")
+    assert newcomers.look() == []
+    assert choose.asked == 2
+
+
+@pytest.mark.parametrize("why", ["ended", "cancelled", "over", "not wanted", "one job cancelled"])
+def test_a_phone_is_added_to_no_submission_that_is_over(queue: FarmQueue, why: str) -> None:
+    worker = queue.register("one", benchfarm_version="1")
+    submit(queue, "A", "Z", joins=why != "not wanted", until=NOW - timedelta(minutes=1) if why == "over" else None)
+    if why == "ended":
+        for _ in range(2):
+            claimed = queue.claim("one", worker, ["A", "Z"])
+            assert claimed is not None
+            queue.finish(worker, claimed.job_id, "succeeded", "")
+    if why == "cancelled":
+        # What runs isn't at its end yet.
+        assert queue.claim("one", worker, ["A"]) is not None
+        queue.cancel("night")
+        assert "doing" in {row["status"] for row in queue.rows("SELECT status::text FROM procrastinate_jobs")}
+    if why == "one job cancelled":
+        queue.cancel("night", ["A"])
+    announce(queue, "B")
+    assert bool(Newcomers(queue, Most()).look()) == (why == "one job cancelled")
+
+
+def lose(queue: FarmQueue, newcomers: Newcomers, serial: str = "A") -> str:
+    worker = queue.register("one", benchfarm_version="1")
+    claimed = queue.claim("one", worker, [serial])
+    assert claimed is not None
+    is_held, line = newcomers.give_up(worker, claimed.job_id, "it isn't attached")
+    assert is_held
+    return line
+
+
+def test_a_phone_whose_tries_are_used_up_is_stood_in_for_once_also_in_the_last_job(queue: FarmQueue) -> None:
+    submit(queue, "A", replaces_lost=True)
+    newcomers = Newcomers(queue, Most(1))
+    announce(queue, "A", "B", "C")
+    assert lose(queue, newcomers) == "night: B stands in for A: job 2"
+    assert newcomers.look() == []
+    assert rows(queue) == {"A": ("replaced", "B"), "B": ("waits", "A")}
+    assert queue.jobs("night")[0]["note"] == "it isn't attached"
+    # The one that stands in may be lost too.
+    assert lose(queue, newcomers, "B") == "night: C stands in for B: job 3"
+    assert lose(queue, newcomers, "C") == ""
+    assert [status for status, _ in rows(queue).values()] == ["replaced", "replaced", "failed"]
+
+
+def test_a_phone_that_comes_later_stands_in_as_long_as_the_submission_is_open(queue: FarmQueue) -> None:
+    submit(queue, "A", "Z", replaces_lost=True)
+    newcomers = Newcomers(queue, Most(2))
+    announce(queue, "A", "Z")
+    assert lose(queue, newcomers) == ""
+    assert newcomers.look() == []
+    announce(queue, "A", "B", "Z")
+    assert newcomers.look() == ["night: B stands in for A: job 3"]
+    assert newcomers.look() == []
+    assert rows(queue) == {"A": ("replaced", "B"), "Z": ("waits", ""), "B": ("waits", "A")}
+
+
+@pytest.mark.parametrize("replaces_lost", [True, False])
+def test_none_stands_in_unless_the_plan_wants_it(queue: FarmQueue, replaces_lost: bool) -> None:
+    submit(queue, "A", replaces_lost=replaces_lost)
+    announce(queue, "A", "B")
+    assert bool(lose(queue, Newcomers(queue, Most(1)))) == replaces_lost
+
+
+def age(queue: FarmQueue, what: str, hours: int = 1) -> None:
+    """Do what a long time does, without waiting for it."""
+    table, column = what.split(".")
+    queue.rows(f"UPDATE {table} SET {column} = now() - make_interval(hours => {hours})")
+
+
+def test_a_phone_that_no_host_can_use_for_long_is_stood_in_for(queue: FarmQueue) -> None:
+    submit(queue, "A", replaces_lost=True)
+    newcomers = Newcomers(queue, Most(1))
+    announce(queue, "B")
+    assert newcomers.look() == []
+    age(queue, "farm_jobs.away_since")
+    assert newcomers.look() == ["night: B stands in for A: job 2"]
+    assert rows(queue) == {"A": ("replaced", "B"), "B": ("waits", "A")}
+    assert queue.jobs("night")[0]["note"] == "no host could use it for too long"
+
+
+@pytest.mark.parametrize("why", ["is back", "works", "before its window"])
+def test_a_phone_that_is_there_again_or_not_wanted_yet_is_not_lost(queue: FarmQueue, why: str) -> None:
+    opens_at = NOW + timedelta(hours=1) if why == "before its window" else NOW - timedelta(hours=1)
+    submit(queue, "A", replaces_lost=True, opens_at=opens_at)
+    newcomers = Newcomers(queue, Most(1))
+    announce(queue, "B")
+    assert newcomers.look() == []
+    if why == "is back":
+        announce(queue, "A", "B")
+    if why == "works":
+        worker = queue.register("one", benchfarm_version="1")
+        assert queue.claim("one", worker, ["A"]) is not None
+        announce(queue, "B")
+    age(queue, "farm_jobs.away_since")
+    assert newcomers.look() == []
+    assert [status for status, _ in rows(queue).values()] == ["runs" if why == "works" else "waits"]
+
+
+def test_a_worker_hands_the_job_of_a_phone_that_it_can_not_get_to_another_phone(queue: FarmQueue) -> None:
+    submit(queue, "A", replaces_lost=True)
+    queue.rows("UPDATE farm_jobs SET tries = %s", TRIES_MAX)
+    said: list[str] = []
+    phones = {"A": Announced(facts="A"), "B": Announced(facts="B")}
+
+    def run(claimed: Any, cancelled: threading.Event) -> Ended:
+        if claimed.serial == "A":
+            return Ended(status="again", note="it isn't attached", is_phone=True)
+        return Ended(status="succeeded", note="2 stored")
+
+    hands = Hands(run=run, look=lambda known, busy: phones, say=said.append)
+    worker = Worker(
+        queue,
+        hands,
+        host="one",
+        benchfarm_version="1",
+        dead_after_s=60,
+        look_s=0.1,
+        newcomers=Newcomers(queue, Most(1)),
+    )
+    assert worker.run(until_empty=True) == 2
+    assert rows(queue) == {"A": ("replaced", "B"), "B": ("done", "A")}
+    assert "night: B stands in for A: job 2" in said
+
+
+def test_a_submission_that_can_not_be_read_hides_no_other_and_ends_no_differently(queue: FarmQueue) -> None:
+    def choose(submission: Submission, *rest: Any) -> Sequence[Added]:
+        if submission.name == "broken":
+            raise PlanError("a plan from the queue asks for more")
+        return Most()(submission, *rest)
+
+    submit(queue, "A", name="broken", replaces_lost=True)
+    submit(queue, "Z")
+    announce(queue, "A", "B")
+    newcomers = Newcomers(queue, choose)
+    assert newcomers.look() == [
+        "broken: no phone can be added: a plan from the queue asks for more",
+        "night: A came and is measured too: job 3",
+        "night: B came and is measured too: job 4",
+    ]
+    assert "no phone stands in for A: a plan from the queue asks for more" in lose(queue, newcomers)
+    assert rows(queue, "broken") == {"A": ("failed", "")}
+
+
+def test_what_a_phone_that_comes_may_need_stays_as_long_as_the_submission_is_known(
+    queue: FarmQueue, tmp_path: Path
+) -> None:
+    import hashlib
+
+    (tmp_path / "program").write_bytes(b"program")
+    sha256 = hashlib.sha256(b"program").hexdigest()
+    contents = Contents(queue, tmp_path / "here")
+    contents.keep(tmp_path / "program", sha256)
+    submit(queue, "A", files=[sha256])
+    age(queue, "farm_files.used_at", hours=48)
+    assert contents.clean(older_than_s=0).files == 0
+    queue.cancel("night")
+    assert contents.clean(older_than_s=-1).files == 1
+    assert queue.rows("SELECT * FROM farm_submissions") == []
