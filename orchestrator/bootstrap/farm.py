@@ -159,16 +159,18 @@ class Farm(Adapters):
         return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
 
     def open_devices(
-        self, selection: DeviceSelection, *, despite_quarantine: bool = False
+        self, selection: DeviceSelection, *, despite_quarantine: bool = False, despite_losses: bool = False
     ) -> list[tuple[Device, DeviceFacts]]:
         """Open every device that fits the selection and probe its facts, phones in parallel.
 
-        This computer is meant by ``host`` and by the serial number ``host``. Attached phones that can't be used are
-        noted in ``left_out``, unless phones are named.
+        This computer is meant by ``host`` and by the serial number ``host``. Attached phones that can't be used, or are
+        lost while they are opened, are noted in ``left_out``, unless phones are named; with ``despite_losses`` those
+        that are lost are noted also then.
 
         Raises:
             NoDeviceError: nothing fits, or a serial number that was named isn't attached.
             DeviceUnusableError: a phone that was named can't be used; the message says why.
+            DeviceError: a phone that was named was lost while it was opened.
 
         Of phones that fit and aren't needed (``one_of_each``, ``most``) ``choice`` and ``spares`` tell afterwards.
         """
@@ -182,7 +184,9 @@ class Farm(Adapters):
         phones = replace(selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL))
         chosen: list[tuple[Device, DeviceFacts]] = []
         if _names_phones(phones):
-            chosen += self._open_phones(phones, required=True, despite_quarantine=despite_quarantine)
+            chosen += self._open_phones(
+                phones, required=True, despite_quarantine=despite_quarantine, despite_losses=despite_losses
+            )
         elif not names_host:
             chosen += self._open_phones(phones, required=not selection.host)
         if selection.host or names_host:
@@ -199,7 +203,12 @@ class Farm(Adapters):
         return host
 
     def _open_phones(
-        self, selection: DeviceSelection, *, required: bool, despite_quarantine: bool = False
+        self,
+        selection: DeviceSelection,
+        *,
+        required: bool,
+        despite_quarantine: bool = False,
+        despite_losses: bool = False,
     ) -> list[tuple[Device, DeviceFacts]]:
         # This computer alone needs no server for phones, and none is started for it.
         attached = self.attached(serials=selection.serials, start_server=required)
@@ -210,19 +219,35 @@ class Farm(Adapters):
         if selection.most is None:
             self._require_serials(selection.serials, attached)
         usable = [item for item in wanted if item.seen.usable]
+        opened, lost = self._open_each(usable)
+        if lost and selection.serials and selection.most is None and not despite_losses:
+            raise next(iter(lost.values()))
+        reasons = {serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in lost.items()}
         self.left_out = {
-            item.seen.serial or item.seen.address: item.seen.reason for item in wanted if not item.seen.usable
+            **{item.seen.serial or item.seen.address: item.seen.reason for item in wanted if not item.seen.usable},
+            **reasons,
         }
-        with ThreadPoolExecutor(max_workers=max(1, min(16, len(usable)))) as pool:
-            opened = list(pool.map(self.open_phone, usable))
         choice = self.choice = choose(selection, [facts for _, facts in opened], self.inventory)
         self.spares = [(device, facts) for device, facts in opened if facts.serial in choice.spare]
         fitting = [(device, facts) for device, facts in opened if facts.serial in choice.chosen]
         if not fitting and required:
-            what = "no attached phone fits the selection" if usable else "no usable phone is attached"
-            unfit = "".join(f"\n  {serial}: {reason}" for serial, reason in choice.unfit.items())
+            what = "no attached phone fits the selection" if opened else "no usable phone is attached"
+            unfit = "".join(f"\n  {serial}: {reason}" for serial, reason in [*choice.unfit.items(), *reasons.items()])
             raise NoDeviceError(what + unfit + _reasons(attached), hint="see 'benchfarm devices'")
         return fitting
+
+    def _open_each(self, phones: Sequence[Attached]) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
+        """Open phones in parallel; one that is lost at that mustn't keep the others from being measured."""
+        with ThreadPoolExecutor(max_workers=max(1, min(16, len(phones)))) as pool:
+            opening = {item.seen.serial: pool.submit(self.open_phone, item) for item in phones}
+        opened: list[tuple[Device, DeviceFacts]] = []
+        lost: dict[str, DeviceError] = {}
+        for serial, phone in opening.items():
+            try:
+                opened.append(phone.result())
+            except DeviceError as error:
+                lost[serial] = error
+        return opened, lost
 
     def _kept_out(self, item: Attached) -> Attached:
         """Return the phone as one that can't be used when it is in quarantine."""

@@ -273,7 +273,7 @@ def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFac
             f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}{''.join(kept_out)}",
             hint="'benchfarm device release SERIAL' ends a quarantine" if kept_out else "",
         )
-    return farm.open_devices(selection)
+    return farm.open_devices(selection, despite_losses=True)
 
 
 def _run(

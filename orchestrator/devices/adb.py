@@ -63,7 +63,9 @@ class AdbDevice:
         """
         self.usb_path = usb_path
         self._link = PhoneLink(server, transport, clock=clock)
-        answer = self._link.shell("getprop ro.serialno", timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
+        answer = self._link.again(
+            lambda: self._link.shell("getprop ro.serialno", timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
+        )
         # Some phones (and emulators) have no serial number of their own: the server's word is all there is.
         self._serial = Serial(parse_serial(answer.text) or transport)
         self._link.serial = self._serial

@@ -502,3 +502,16 @@ def test_a_clock_of_this_computer_that_jumps_costs_nothing(matrix_lab: Lab, mode
     counts = counts_of(lab, runs, 2, before)
     counts.taken_for_anothers = strangers(lab, runs, {})
     assert counts == Counts(), (counts, log)
+
+
+def test_a_phone_that_is_lost_while_a_campaign_begins_keeps_no_other_from_being_measured(
+    matrix_lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    lab = matrix_lab
+    lost = lab.serials[0]
+    # More than asking who it is takes, less than asking what it is.
+    lab.fault(lost, "unauthorized", "bytes=2000")
+    log = watched(lab.cli.start("run", plan_of(model, tmp_path, cases=1)), lambda line: None)
+    assert f"{lost}: problem: not used: " in log, log
+    runs = finished(lab, log)
+    assert {run["case"]["serial"] for run in runs} >= {*lab.serials} - {lost}, log
