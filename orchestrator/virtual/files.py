@@ -1,9 +1,4 @@
-"""The phone's file tree (contract: PhoneFiles): real files below one folder of the host, computed trees beside them.
-
-Nothing leads out of that folder: a path is walked name by name, each folder opened relative to the one above without
-following links of the host's, and links are resolved here, as phone paths. So neither ``..`` nor a link nor a race
-between the two can reach another file.
-"""
+"""The phone's file tree (contract: PhoneFiles): real files below one folder of the host, computed trees beside them."""
 # pathlib has no calls relative to an open folder:
 # ruff: noqa: PTH208
 
@@ -13,11 +8,9 @@ import errno
 import os
 import stat
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 from orchestrator.virtual.access import (
@@ -31,15 +24,12 @@ from orchestrator.virtual.access import (
     write_node,
 )
 from orchestrator.virtual.contract import ByteSource, FileStat, PhoneFileError
-from orchestrator.virtual.kept_folder import FOLDER_FLAGS, SHELL_FOLDER, KeptFolder
+from orchestrator.virtual.kept_folder import FOLDER_FLAGS, KeptFolders, OpenFolder
 from orchestrator.virtual.ownership import Ownership
 from orchestrator.virtual.space import Storage
 from orchestrator.virtual.streams_of_files import HostFileReader, HostFileWriter
 from orchestrator.virtual.trees.node import DeviceNode, FileNode, LinkNode, Node
-
-_MAX_LINKS: Final = 40
-_MAX_PATH_BYTES: Final = 4096
-_MAX_NAME_BYTES: Final = 255
+from orchestrator.virtual.walking import PathWalker, Place
 
 #: Says why an access must fail although it would be allowed (for faults): (operation, path) -> errno or 0.
 AccessHook = Callable[[str, str], int]
@@ -47,16 +37,20 @@ AccessHook = Callable[[str, str], int]
 SpaceHook = Callable[[str, int], int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a path leads: a computed node, or a name (perhaps of nothing yet) in a real folder."""
+class _HostErrors:
+    """Inside the ``with``, what the host says of a file becomes what the phone says."""
 
-    parts: tuple[str, ...]
-    node: Node | None = None
-    #: Open descriptor of the real folder that holds the name; owned by the walk that made this.
-    folder_fd: int = -1
-    name: str = ""
-    found: os.stat_result | None = None
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(fault, OSError):
+            raise file_error(fault.errno or errno.EIO) from fault
+
+
+_AS_ON_A_PHONE: Final = _HostErrors()
 
 
 class PhoneTree:
@@ -69,134 +63,34 @@ class PhoneTree:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.storage = storage
-        self._root_fd = os.open(folder, FOLDER_FLAGS)
-        self._shell_folder = KeptFolder(self._root_fd)
+        self._root = OpenFolder(os.open(folder, FOLDER_FLAGS))
+        self._kept = KeptFolders(self._root)
         self._mounts = mounts
         self._ownership = Ownership(app_uid)
+        self._walker = PathWalker(self._root, mounts, self._ownership, self._kept)
         self._denied = denied
         self._passing = passing
         storage.take(sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file()))
 
     def close(self) -> None:
         """Let go of the host's folder."""
-        self._shell_folder.close()
-        if self._root_fd >= 0:
-            os.close(self._root_fd)
-            self._root_fd = -1
+        self._kept.forget_all()
+        self._root.close()
 
-    # Walking
-
-    @contextmanager
-    def _walk(self, path: str, *, uid: int, follow: bool = True, operation: str = "stat") -> Iterator[_Place]:
-        """Resolve a path; the folder that it ends in stays open inside the ``with``."""
-        if "\0" in path or _longer(path, _MAX_PATH_BYTES - 1):
-            raise file_error(errno.EINVAL if "\0" in path else errno.ENAMETOOLONG)
-        fds: list[int] = []
+    def _find(self, path: str, uid: int, *, follow: bool = True, operation: str = "stat") -> Place:
+        """Return where a path leads; raise PhoneFileError, also when a fault denies it."""
         try:
-            place = self._resolve(path, uid, follow, fds, creating=operation == "write")
-            number = self._denied(operation, "/" + "/".join(place.parts))
-            if number:
-                raise file_error(number)
-            yield place
+            place = self._walker.find(path, uid, follow=follow, creating=operation == "write")
         except OSError as exc:
             raise file_error(exc.errno or errno.EIO) from exc
-        finally:
-            for fd in fds:
-                os.close(fd)
-
-    def _resolve(self, path: str, uid: int, follow: bool, fds: list[int], *, creating: bool) -> _Place:
-        todo = deque(part for part in path.split("/") if part not in {"", "."})
-        must_be_folder = path.endswith(("/", "/.")) and bool(todo)
-        done: list[str] = []
-        nodes: list[Node] = []  # the computed nodes above, when the walk is inside a computed tree
-        links = 0
-        if self._shell_folder.is_above(todo) and (shell_fd := self._shell_folder.open()) is not None:
-            fds.append(shell_fd)
-            done += [todo.popleft() for _ in SHELL_FOLDER]
-        while todo:
-            part = todo.popleft()
-            last = not todo
-            if part == "..":
-                if done:
-                    done.pop()
-                if nodes:
-                    nodes.pop()
-                elif fds:
-                    os.close(fds.pop())
-                continue
-            if _longer(part, _MAX_NAME_BYTES):
-                raise file_error(errno.ENAMETOOLONG)
-            target: str | None = None
-            if nodes or (not done and part in self._mounts):
-                node = self._computed_child(nodes, part, uid)
-                if isinstance(node, LinkNode) and (follow or not last or must_be_folder):
-                    target = node.target()
-                elif node is None:
-                    raise file_error(no_new_names(done) if creating and last else errno.ENOENT)
-                else:
-                    nodes.append(node)
-                    done.append(part)
-            else:
-                above = fds[-1] if fds else self._root_fd
-                self._check_search(above, done, uid)
-                found = self._lstat(part, above)
-                if found is not None and stat.S_ISLNK(found.st_mode) and (follow or not last or must_be_folder):
-                    target = os.readlink(part, dir_fd=above)
-                elif last:
-                    if must_be_folder and found is not None and not stat.S_ISDIR(found.st_mode):
-                        raise file_error(errno.ENOTDIR)
-                    return _Place((*done, part), None, above, part, found)
-                else:
-                    if found is None:
-                        raise file_error(errno.ENOENT)
-                    fds.append(os.open(part, FOLDER_FLAGS, dir_fd=above))
-                    done.append(part)
-                    while todo and todo[0] == ".":
-                        todo.popleft()
-            if target is not None:
-                links += 1
-                if links > _MAX_LINKS:
-                    raise file_error(errno.ELOOP)
-                if target.startswith("/"):
-                    done.clear()
-                    nodes.clear()
-                    while fds:
-                        os.close(fds.pop())
-                todo.extendleft(reversed([name for name in target.split("/") if name not in {"", "."}]))
-        if nodes:
-            return _Place(tuple(done), nodes[-1])
-        above = fds[-1] if fds else self._root_fd
-        return _Place(tuple(done), None, above, ".", os.fstat(above))
-
-    def _computed_child(self, nodes: list[Node], part: str, uid: int) -> Node | None:
-        if not nodes:
-            return self._mounts[part]()
-        parent = nodes[-1]
-        if isinstance(parent, FileNode | LinkNode | DeviceNode):
-            raise file_error(errno.ENOTDIR)
-        if uid != 0 and not allowed(parent.mode, parent.uid, 0, uid, 1):
-            raise file_error(errno.EACCES)
-        return parent.child(part)
-
-    @staticmethod
-    def _lstat(name: str, folder_fd: int) -> os.stat_result | None:
-        try:
-            return os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
+        number = self._denied(operation, place.path)
+        if number:
+            raise file_error(number)
+        return place
 
     # Owners and permissions
 
-    def _check(self, found: os.stat_result, parts: Sequence[str], uid: int, want: int) -> None:
-        mode, owner, group = self._ownership.of(found, parts)
-        if not allowed(mode, owner, group, uid, want):
-            raise file_error(errno.EACCES)
-
-    def _check_search(self, folder_fd: int, parts: Sequence[str], uid: int) -> None:
-        if uid != 0:
-            self._check(os.fstat(folder_fd), parts, uid, 1)
-
-    def _check_change(self, place: _Place, uid: int) -> None:
+    def _check_change(self, place: Place, uid: int) -> None:
         """Check that names may be made or taken away in the folder of a place."""
         if place.node is not None or not place.name or place.name == ".":
             raise file_error(no_new_names(place.parts))
@@ -204,29 +98,30 @@ class PhoneTree:
         if not above:
             raise file_error(errno.EROFS)
         if uid != 0:
-            self._check(os.fstat(place.folder_fd), above, uid, 2)
+            self._ownership.check(os.fstat(place.folder.fd), above, uid, 2)
 
     def _new_owner(self, fd: int, parts: Sequence[str], mode: int, uid: int) -> None:
         """Give a new file its mode, and remember its owner where the path doesn't imply it."""
         found = os.fstat(fd)
         needed = 0o700 if stat.S_ISDIR(found.st_mode) else 0o600
         bits = mode & 0o777
-        os.fchmod(fd, bits | needed)
+        if stat.S_IMODE(found.st_mode) != bits | needed:
+            os.fchmod(fd, bits | needed)
         lost = bits if bits & needed != needed else None
         self._ownership.forget(found)
-        if lost is not None or self._ownership.of(os.fstat(fd), parts)[1] != uid:
+        if lost is not None or self._ownership.of(found, parts)[1] != uid:
             self._ownership.remember(found, lost, uid, uid)
 
     # The contract
 
     def stat(self, path: str, *, follow: bool = True, uid: int = 2000) -> FileStat:
         """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
-        with self._walk(path, uid=uid, follow=follow) as place:
-            if place.node is not None:
-                return node_stat(place.node)
-            if place.found is None:
-                raise file_error(errno.ENOENT)
-            return self._as_stat(place.found, place.parts)
+        place = self._find(path, uid, follow=follow)
+        if place.node is not None:
+            return node_stat(place.node)
+        if place.found is None:
+            raise file_error(errno.ENOENT)
+        return self._as_stat(place.found, place.parts)
 
     def _as_stat(self, found: os.stat_result, parts: Sequence[str]) -> FileStat:
         if stat.S_ISLNK(found.st_mode):
@@ -240,7 +135,8 @@ class PhoneTree:
 
     def list(self, path: str, *, uid: int = 2000) -> Sequence[str]:
         """Return the names in a folder, sorted."""
-        with self._walk(path, uid=uid, operation="list") as place:
+        with _AS_ON_A_PHONE:
+            place = self._find(path, uid, operation="list")
             if place.node is not None:
                 if isinstance(place.node, FileNode | LinkNode | DeviceNode):
                     raise file_error(errno.ENOTDIR)
@@ -251,8 +147,8 @@ class PhoneTree:
                 raise file_error(errno.ENOENT)
             if not stat.S_ISDIR(place.found.st_mode):
                 raise file_error(errno.ENOTDIR)
-            self._check(place.found, place.parts, uid, 4)
-            fd = os.open(place.name, FOLDER_FLAGS, dir_fd=place.folder_fd)
+            self._ownership.check(place.found, place.parts, uid, 4)
+            fd = os.open(place.name, FOLDER_FLAGS, dir_fd=place.folder.fd)
             try:
                 names = os.listdir(fd)
             finally:
@@ -261,38 +157,40 @@ class PhoneTree:
 
     def open_read(self, path: str, *, uid: int = 2000) -> ByteSource:
         """Open a file to read."""
-        with self._walk(path, uid=uid, operation="read") as place:
+        with _AS_ON_A_PHONE:
+            place = self._find(path, uid, operation="read")
             if place.node is not None:
                 return open_node(place.node, uid)
             if place.found is None:
                 raise file_error(errno.ENOENT)
-            self._check(place.found, place.parts, uid, 4)
+            self._ownership.check(place.found, place.parts, uid, 4)
             if stat.S_ISDIR(place.found.st_mode):
                 raise file_error(errno.EISDIR)
-            return HostFileReader(self._open(place, os.O_RDONLY))
+            return HostFileReader(self._open(place, os.O_RDONLY), place.found.st_size)
 
     @staticmethod
-    def _open(place: _Place, flags: int, mode: int = 0o600) -> int:
-        return os.open(place.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=place.folder_fd)
+    def _open(place: Place, flags: int, mode: int = 0o600) -> int:
+        return os.open(place.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=place.folder.fd)
 
     def open_write(self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = 2000) -> Writer:
         """Create or truncate a file; folders above it must exist. Several that append never write over each other."""
         at_end = os.O_APPEND if append else 0
-        with self._walk(path, uid=uid, operation="write") as place:
+        with _AS_ON_A_PHONE:
+            place = self._find(path, uid, operation="write")
             if place.node is not None:
                 return write_node(place.node, uid)
             if place.found is None:
                 self._check_change(place, uid)
-                fd = self._open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | at_end)
+                fd = self._open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | at_end, mode & 0o777 | 0o600)
                 self._new_owner(fd, place.parts, mode, uid)
             else:
                 if stat.S_ISDIR(place.found.st_mode):
                     raise file_error(errno.EISDIR)
-                self._check(place.found, place.parts, uid, 2)
+                self._ownership.check(place.found, place.parts, uid, 2)
                 fd = self._open(place, os.O_WRONLY | (at_end if append else os.O_TRUNC))
                 if not append:
                     self.storage.take(-place.found.st_size)
-            phone_path = "/" + "/".join(place.parts)
+            phone_path = place.path
             return HostFileWriter(fd, self.storage, lambda size: self._passing(phone_path, size))
 
     def make_folders(self, path: str, *, uid: int = 2000) -> None:
@@ -316,12 +214,13 @@ class PhoneTree:
 
     def make_folder(self, path: str, *, mode: int = 0o771, uid: int = 2000) -> None:
         """Create one folder; the one above must exist."""
-        with self._walk(path.rstrip("/") or "/", uid=uid, follow=False, operation="write") as place:
+        with _AS_ON_A_PHONE:
+            place = self._find(path.rstrip("/") or "/", uid, follow=False, operation="write")
             if place.node is not None or place.found is not None:
                 raise file_error(errno.EEXIST)
             self._check_change(place, uid)
-            os.mkdir(place.name, 0o700, dir_fd=place.folder_fd)
-            fd = os.open(place.name, FOLDER_FLAGS, dir_fd=place.folder_fd)
+            os.mkdir(place.name, 0o700, dir_fd=place.folder.fd)
+            fd = os.open(place.name, FOLDER_FLAGS, dir_fd=place.folder.fd)
             try:
                 self._new_owner(fd, place.parts, mode, uid)
             finally:
@@ -329,15 +228,17 @@ class PhoneTree:
 
     def remove(self, path: str, *, uid: int = 2000) -> None:
         """Remove a file or an empty folder."""
-        with self._walk(path, uid=uid, follow=False, operation="write") as place:
+        with _AS_ON_A_PHONE:
+            place = self._find(path, uid, follow=False, operation="write")
             if place.node is None and place.found is None:
                 raise file_error(errno.ENOENT)
             self._check_change(place, uid)
             if place.found is not None:
                 if stat.S_ISDIR(place.found.st_mode):
-                    os.rmdir(place.name, dir_fd=place.folder_fd)
+                    os.rmdir(place.name, dir_fd=place.folder.fd)
+                    self._kept.forget(place.path)
                 else:
-                    os.unlink(place.name, dir_fd=place.folder_fd)
+                    os.unlink(place.name, dir_fd=place.folder.fd)
                 self._forget(place.found)
 
     def _forget(self, found: os.stat_result) -> None:
@@ -348,10 +249,9 @@ class PhoneTree:
 
     def rename(self, source: str, target: str, *, uid: int = 2000) -> None:
         """Rename, replacing the target."""
-        with (
-            self._walk(source, uid=uid, follow=False, operation="write") as old,
-            self._walk(target, uid=uid, follow=False, operation="write") as new,
-        ):
+        with _AS_ON_A_PHONE:
+            old = self._find(source, uid, follow=False, operation="write")
+            new = self._find(target, uid, follow=False, operation="write")
             if old.node is None and old.found is None:
                 raise file_error(errno.ENOENT)
             self._check_change(old, uid)
@@ -360,23 +260,25 @@ class PhoneTree:
                 raise file_error(errno.EINVAL)
             if old.parts[0] != new.parts[0]:
                 raise file_error(errno.EXDEV)
-            os.rename(old.name, new.name, src_dir_fd=old.folder_fd, dst_dir_fd=new.folder_fd)
+            os.rename(old.name, new.name, src_dir_fd=old.folder.fd, dst_dir_fd=new.folder.fd)
             if new.found is not None and old.found is not None and new.found.st_ino != old.found.st_ino:
                 self._forget(new.found)
 
     def set_times(self, path: str, mtime_s: float) -> None:
         """Set the modification time."""
-        with self._walk(path, uid=0) as place:
+        with _AS_ON_A_PHONE:
+            place = self._find(path, 0)
             if place.found is None:
                 raise file_error(errno.EROFS if place.node is not None else errno.ENOENT)
             if stat.S_ISLNK(place.found.st_mode):
                 raise file_error(errno.ELOOP)
             nanoseconds = int(mtime_s * 1_000_000_000)
-            os.utime(place.name, ns=(nanoseconds, nanoseconds), dir_fd=place.folder_fd, follow_symlinks=False)
+            os.utime(place.name, ns=(nanoseconds, nanoseconds), dir_fd=place.folder.fd, follow_symlinks=False)
 
     def set_mode(self, path: str, mode: int) -> None:
         """Set the permission bits."""
-        with self._walk(path, uid=0) as place:
+        with _AS_ON_A_PHONE:
+            place = self._find(path, 0)
             if place.found is None:
                 raise file_error(errno.EPERM if place.node is not None else errno.ENOENT)
             uid, gid = self._ownership.of(place.found, place.parts)[1:]
@@ -384,17 +286,19 @@ class PhoneTree:
 
     # Beyond the contract
 
-    def _set_owner(self, place: _Place, mode: int, uid: int, gid: int) -> None:
+    def _set_owner(self, place: Place, mode: int, uid: int, gid: int) -> None:
         found = place.found
         if found is None or stat.S_ISLNK(found.st_mode):
             raise file_error(errno.EPERM)
         needed = 0o700 if stat.S_ISDIR(found.st_mode) else 0o600
-        fd = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder_fd)
+        fd = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder.fd)
         try:
             os.fchmod(fd, (mode & 0o777) | needed)
         finally:
             os.close(fd)
         self._ownership.remember(found, mode, uid, gid)
+        if stat.S_ISDIR(found.st_mode):
+            self._kept.forget_all()
 
     def change_mode(self, path: str, mode: int, *, uid: int) -> None:
         """Set the permission bits as a user; only the owner and root may."""
@@ -405,7 +309,8 @@ class PhoneTree:
 
     def change_owner(self, path: str, owner: int | None, group: int | None, *, uid: int) -> None:
         """Give a file to another user; only root may."""
-        with self._walk(path, uid=uid) as place:
+        with _AS_ON_A_PHONE:
+            place = self._find(path, uid)
             if place.found is None:
                 raise file_error(errno.ENOENT)
             mode, old_owner, old_group = self._ownership.of(place.found, place.parts)
@@ -429,50 +334,46 @@ class PhoneTree:
 
     def link(self, target: str, path: str, *, uid: int) -> None:
         """Make a symbolic link."""
-        with self._walk(path, uid=uid, follow=False, operation="write") as place:
+        with _AS_ON_A_PHONE:
+            place = self._find(path, uid, follow=False, operation="write")
             if place.node is not None or place.found is not None:
                 raise file_error(errno.EEXIST)
             self._check_change(place, uid)
-            os.symlink(target, place.name, dir_fd=place.folder_fd)
+            os.symlink(target, place.name, dir_fd=place.folder.fd)
 
     def read_link(self, path: str, *, uid: int) -> str:
         """Return where a symbolic link leads."""
-        with self._walk(path, uid=uid, follow=False) as place:
+        with _AS_ON_A_PHONE:
+            place = self._find(path, uid, follow=False)
             if isinstance(place.node, LinkNode):
                 return place.node.target()
             if place.found is None:
                 raise file_error(errno.ENOENT)
             if not stat.S_ISLNK(place.found.st_mode):
                 raise file_error(errno.EINVAL)
-            return os.readlink(place.name, dir_fd=place.folder_fd)
+            return os.readlink(place.name, dir_fd=place.folder.fd)
 
     def real_path(self, path: str, *, uid: int) -> str:
         """Return the phone path without links, ``.`` and ``..``; the last name needn't exist."""
-        with self._walk(path, uid=uid) as place:
-            return "/" + "/".join(place.parts)
+        return self._find(path, uid).path
 
     def may(self, path: str, want: int, *, uid: int) -> bool:
         """Say whether a user may read (4), write (2) or execute (1) what is there."""
         try:
-            with self._walk(path, uid=uid, operation=_OPERATIONS.get(want, "stat")) as place:
-                if place.node is not None:
-                    node_mode, owner, _ = node_owner(place.node)
-                    return allowed(node_mode, owner, owner, uid, want)
-                if place.found is None:
-                    return False
-                mode, owner, group = self._ownership.of(place.found, place.parts)
-                return allowed(mode, owner, group, uid, want)
+            place = self._find(path, uid, operation=_OPERATIONS.get(want, "stat"))
         except PhoneFileError:
             return False
+        if place.node is not None:
+            node_mode, owner, _ = node_owner(place.node)
+            return allowed(node_mode, owner, owner, uid, want)
+        if place.found is None:
+            return False
+        mode, owner, group = self._ownership.of(place.found, place.parts)
+        return allowed(mode, owner, group, uid, want)
 
     def host_path(self, path: str) -> Path:
         """Return where a phone path is on the host, without following links of the host's."""
         return self.folder.joinpath(*self.real_path(path, uid=0).split("/")[1:])
-
-
-def _longer(text: str, limit_bytes: int) -> bool:
-    """Say whether a path or name has more bytes than that; no character has more than four."""
-    return len(text) * 4 > limit_bytes and len(os.fsencode(text)) > limit_bytes
 
 
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}

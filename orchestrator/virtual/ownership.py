@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from orchestrator.virtual.access import SHARED_GID
+from orchestrator.virtual.access import SHARED_GID, allowed, file_error
 
 _SHELL_UID: Final = 2000
 _SYSTEM_UID: Final = 1000
@@ -53,6 +54,12 @@ class Ownership:
             case ("data", _) | ("data", _, _):
                 return (0o771 if is_folder else mode), _SYSTEM_UID, _SYSTEM_UID
         return mode, 0, 0
+
+    def check(self, found: os.stat_result, parts: Sequence[str], uid: int, want: int) -> None:
+        """Raise PhoneFileError unless a user may read (4), write (2) or search (1) what was found at a path."""
+        mode, owner, group = self.of(found, parts)
+        if not allowed(mode, owner, group, uid, want):
+            raise file_error(errno.EACCES)
 
     def remember(self, found: os.stat_result, mode: int | None, uid: int, gid: int) -> None:
         """Keep an owner, and a mode where it isn't the host's."""

@@ -16,8 +16,10 @@ _CHUNK_BYTES = 1 << 20
 class HostFileReader:
     """A real file, read."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, size_bytes: int) -> None:
+        """``size_bytes`` is how long it was when it was opened; it may have grown."""
         self._fd = fd
+        self._size_bytes = size_bytes
 
     def read(self, limit: int = -1) -> bytes:
         """Return the next bytes; ``b""`` at the end."""
@@ -25,7 +27,8 @@ class HostFileReader:
             return b""
         if limit >= 0:
             return os.read(self._fd, limit)
-        return b"".join(iter(lambda: os.read(self._fd, _CHUNK_BYTES), b""))
+        chunk_bytes = max(4096, min(_CHUNK_BYTES, self._size_bytes + 1))
+        return b"".join(iter(lambda: os.read(self._fd, chunk_bytes), b""))
 
     def skip_to(self, offset_bytes: int) -> None:
         """Go on reading from there."""

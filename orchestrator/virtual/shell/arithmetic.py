@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Final
 
 _TOKEN: Final = re.compile(
@@ -15,6 +16,7 @@ _LEVELS: Final = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", "<=", ">", ">="), ("<<", ">>"), ("+", "-"),
     ("*", "/", "%"),
 )  # fmt: skip
+_LEVEL_OF: Final = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
 _ASSIGNING: Final = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "|=", "^="})
 _MAX_DEPTH: Final = 60
 
@@ -59,19 +61,26 @@ class Calculator:
         self._put(name, str(value))
 
 
+@lru_cache(maxsize=256)
+def _tokens(expression: str) -> tuple[tuple[str, str], ...]:
+    """Return the tokens of an expression, each with its kind."""
+    tokens: list[tuple[str, str]] = []
+    at = 0
+    text = expression.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise ArithmeticFaultError(f"{expression}: unexpected '{text[at:].strip()[:1]}'")
+        tokens.append((match.lastgroup or "", match.group(match.lastgroup or 0)))
+        at = match.end()
+    return tuple(tokens)
+
+
 class _Reader:
     def __init__(self, expression: str, calculator: Calculator) -> None:
         self.expression = expression
         self.calculator = calculator
-        self.tokens: list[tuple[str, str]] = []
-        at = 0
-        text = expression.rstrip()
-        while at < len(text):
-            match = _TOKEN.match(text, at)
-            if match is None:
-                raise ArithmeticFaultError(f"{expression}: unexpected '{text[at:].strip()[:1]}'")
-            self.tokens.append((match.lastgroup or "", match.group(match.lastgroup or 0)))
-            at = match.end()
+        self.tokens = _tokens(expression)
         self.at = 0
         #: False in the branch of && || ?: that isn't taken.
         self.live = True
@@ -142,16 +151,16 @@ class _Reader:
             self.live = before
 
     def binary(self, level: int) -> int:
-        if level == len(_LEVELS):
-            return self.unary()
-        value = self.binary(level + 1)
-        while operator := self.accept(*_LEVELS[level]):
+        """Return the value of what follows, as far as its operators bind as tightly as those of a level."""
+        value = self.unary()
+        while (place := _LEVEL_OF.get(operator := self.peek(), -1)) >= level:
+            self.at += 1
             if operator in {"&&", "||"}:
                 needed = (value != 0) == (operator == "&&")
-                right = self.guarded(lambda: self.binary(level + 1), live=needed)
+                right = self.guarded(partial(self.binary, place + 1), live=needed)
                 value = int(right != 0) if needed else int(operator == "||")
             else:
-                value = self.apply(operator, value, self.binary(level + 1))
+                value = self.apply(operator, value, self.binary(place + 1))
         return value
 
     def apply(self, operator: str, left: int, right: int) -> int:

@@ -100,6 +100,49 @@ def test_link_planted_on_the_host_leads_nowhere(phone):
     assert secret.exists()
 
 
+@pytest.mark.parametrize("target", ["../b", "../../tmp/b", "../a/../b", "../../../local/tmp/b"])
+def test_link_leads_up_from_where_it_lies(phone, target):
+    files = phone.userland.files
+    files.make_folder(f"{TMP}/a")
+    phone.put(f"{TMP}/b", b"content")
+    files.link(target, f"{TMP}/a/link", uid=2000)
+    for _ in range(2):  # the second time its folder is kept open
+        assert files.open_read(f"{TMP}/a/link").read() == b"content"
+    files.link("..", f"{TMP}/a/up", uid=2000)
+    assert files.real_path(f"{TMP}/a/up/b", uid=2000) == f"{TMP}/b"
+
+
+def test_folder_that_may_no_longer_be_searched_is_closed_at_once(phone):
+    files = phone.userland.files
+    for name in ("one", "one/two"):
+        files.make_folder(f"{TMP}/{name}")
+    phone.put(f"{TMP}/one/two/file", b"content")
+    app = 10007
+    files.change_mode(f"{TMP}/one", 0o755, uid=2000)
+    files.change_mode(f"{TMP}/one/two", 0o755, uid=2000)
+    assert files.open_read(f"{TMP}/one/two/file", uid=app).read() == b"content"
+    files.change_mode(f"{TMP}/one", 0o700, uid=2000)
+    with _Fails(errno.EACCES):
+        files.open_read(f"{TMP}/one/two/file", uid=app)
+    assert files.open_read(f"{TMP}/one/two/file").read() == b"content"
+
+
+def test_folder_that_took_the_place_of_another_is_the_one_that_is_read(phone):
+    files = phone.userland.files
+    for name in ("old", "new"):
+        files.make_folder(f"{TMP}/{name}")
+        phone.put(f"{TMP}/{name}/file", name.encode())
+        assert files.open_read(f"{TMP}/{name}/file").read() == name.encode()
+    files.rename(f"{TMP}/old", f"{TMP}/older")
+    files.rename(f"{TMP}/new", f"{TMP}/old")
+    assert files.open_read(f"{TMP}/old/file").read() == b"new"
+    assert files.open_read(f"{TMP}/older/file").read() == b"old"
+    files.remove(f"{TMP}/old/file")
+    files.remove(f"{TMP}/old")
+    with _Fails(errno.ENOENT):
+        files.open_write(f"{TMP}/old/file")
+
+
 def test_swapping_a_folder_for_a_link_meanwhile_doesnt_help(phone):
     secret_beside(phone.folder)
     files = phone.userland.files
