@@ -1,0 +1,124 @@
+"""Which of the phones that come later a farm's submission means, and with what it measures them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.farm_newcomers import kept_for_newcomers, meant
+from orchestrator.cli.farm_parcel import Packed, by_phone_and_kind
+from orchestrator.config.farm_documents import PhoneLabels, dump, read_parcel, read_plan
+from orchestrator.queueing.messages import PROTOCOL
+from orchestrator.queueing.newcomers import GONE_S, Added
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.night import parse_window
+from orchestrator.records.parcel import Content, Parcel
+from orchestrator.records.plan import DeviceSelection, Plan, PlanModel
+from orchestrator.records.workload import Build, Model, ToolName
+from orchestrator.store.memory import MemoryStore
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+MODEL = Model(name="m", sha256=ModelSha("aa" * 32), size_bytes=1, path=Path("m.tflite"))
+BUILD = Build(
+    name="mine", tool=ToolName.NATIVE, sha256=BuildSha("bb" * 32), abi="arm64-v8a", version="1", path=Path("program")
+)
+PLAN = Plan(name="nightly", models=(PlanModel(name="m", path=Path("m.tflite"), sha256=MODEL.sha256),))
+
+
+def phone(serial: str, *, abi: str = "arm64-v8a", model: str = "Pixel 4") -> DeviceFacts:
+    return DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=False, model=model, abis=(abi,))
+
+
+def announced(facts: DeviceFacts, **changes: object) -> Mapping[str, Any]:
+    row: dict[str, Any] = {
+        "serial": facts.serial, "host": "h", "protocol": PROTOCOL, "unusable": "", "silent_s": 1.0, "labels": "",
+        "facts": dump(facts), **changes,
+    }  # fmt: skip
+    return row
+
+
+def added(
+    plan: Plan,
+    first: DeviceFacts,
+    *rows: Mapping[str, Any],
+    now: datetime = NOON,
+    inventory: Mapping[Serial, PhoneLabels] | None = None,
+) -> list[Added]:
+    """Submit a plan for a phone at noon; return what is added of the phones that are there later."""
+    reference = Content(name="reference.tflite", sha256="cc" * 32)
+    bare = Parcel(reference=reference)
+    packed = Packed(parcels={first.serial: replace(bare, builds=(BUILD,))}, bare=bare, paths={}, missing={})
+    submission = kept_for_newcomers(
+        "night",
+        plan,
+        by_phone_and_kind(packed, [first], [MODEL]),
+        [first],
+        inventory=inventory or {},
+        priority=0,
+        now=NOON,
+    )
+    return meant(MemoryStore(), submission, submission.facts, rows, now)
+
+
+def selecting(**devices: Any) -> Plan:
+    return replace(PLAN, devices=DeviceSelection(**devices))
+
+
+def test_a_phone_gets_what_others_of_its_kind_got_and_one_of_another_kind_its_hosts_own_programs() -> None:
+    same, other = added(PLAN, phone("A"), announced(phone("B")), announced(phone("C", abi="armeabi-v7a")))
+    assert [build.sha256 for build in read_parcel(same.job.parcel).builds] == [BUILD.sha256]
+    assert sorted(same.files) == sorted([MODEL.sha256, BUILD.sha256, "cc" * 32])
+    # What isn't a program goes to every phone.
+    parcel = read_parcel(other.job.parcel)
+    assert (parcel.builds, parcel.reference is not None) == ((), True)
+    assert sorted(other.files) == sorted([MODEL.sha256, "cc" * 32])
+    assert read_plan(same.job.plan) == replace(PLAN, text=read_plan(same.job.plan).text)
+
+
+@pytest.mark.parametrize(
+    ("devices", "serials"),
+    [
+        ({}, ["B", "C"]),
+        ({"most": 2}, ["B"]),
+        ({"most": 1}, []),
+        ({"one_of_each": "model"}, ["C"]),
+        ({"where": ("model = 'Pixel 8'",)}, ["C"]),
+        ({"serials": ("A", "C")}, ["C"]),
+        ({"pools": ("nightly",)}, ["C"]),
+    ],
+)
+def test_it_is_chosen_as_among_attached_phones(devices: dict[str, Any], serials: list[str]) -> None:
+    pools = json.dumps({"pools": ["nightly"], "tags": []})
+    # A fits whatever is said of it now: it has its place.
+    rows = [announced(phone("B")), announced(phone("C", model="Pixel 8"), labels=pools)]
+    assert [item.job.serial for item in added(selecting(**devices), phone("A"), *rows)] == serials
+
+
+def test_what_the_submitter_says_of_a_phone_wins() -> None:
+    said = {Serial("B"): PhoneLabels(pools=("nightly",))}
+    rows = [announced(phone("B"), labels=json.dumps({"pools": ["other"], "tags": []}))]
+    assert added(selecting(pools=("nightly",)), phone("A"), *rows) == []
+    assert len(added(selecting(pools=("nightly",)), phone("A"), *rows, inventory=said)) == 1
+
+
+@pytest.mark.parametrize(
+    "state", [{"unusable": "offline"}, {"silent_s": GONE_S + 1}, {"protocol": PROTOCOL - 1}], ids=str
+)
+def test_a_phone_that_can_not_have_a_job_now_comes_when_it_can(state: dict[str, object]) -> None:
+    assert added(PLAN, phone("A"), announced(phone("B"), **state)) == []
+
+
+def test_a_window_that_is_open_ends_for_a_phone_that_comes_as_for_the_others() -> None:
+    plan = replace(PLAN, window=parse_window("11:00-14:00", "UTC"))
+    (within,) = added(plan, phone("A"), announced(phone("B")), now=NOON + timedelta(hours=1))
+    assert read_plan(within.job.plan).until == NOON + timedelta(hours=2)
+    later = replace(PLAN, window=parse_window("20:00-22:00", "UTC"))
+    (before,) = added(later, phone("A"), announced(phone("B")), now=NOON + timedelta(hours=1))
+    assert (read_plan(before.job.plan).until, read_plan(before.job.plan).window) == (None, later.window)
