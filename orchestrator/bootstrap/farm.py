@@ -261,7 +261,7 @@ class Farm(Adapters):
     def open_phone(self, attached: Attached) -> tuple[Device, DeviceFacts]:
         """Open one phone and probe its facts; raises DeviceError kinds."""
         from orchestrator.devices.adb import AdbDevice
-        from orchestrator.devices.traffic import Lane
+        from orchestrator.devices.traffic import Lane, traffic_in
 
         def moved(name: str, sent_bytes: int, size_bytes: int) -> None:
             self.on_push(attached.seen.serial, name, sent_bytes, size_bytes)
@@ -275,7 +275,8 @@ class Farm(Adapters):
         )
         self._opened.append(device)
         facts = device.facts()
-        device.take_lane(Lane(self._hub_of(attached, facts), lambda: self.pushes, cancelled=self.cancelled))
+        hub, traffic = self._hub_of(attached, facts), traffic_in(self.settings.state_folder / "hubs")
+        device.take_lane(Lane(hub, lambda: self.pushes, traffic=traffic, cancelled=self.cancelled))
         return device, facts
 
     def _hub_of(self, attached: Attached, facts: DeviceFacts) -> str:

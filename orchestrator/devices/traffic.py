@@ -4,6 +4,9 @@ Phones of one hub share its way to the computer, so a file for one of them slows
 while it measures. Each hub has turns: all measurements together, then all pushes that waited for their end, then all
 measurements that waited for those. What begins to wait is in the next turn, so none waits for more than one turn of
 each kind, however many phones there are. Nothing that waits holds anything that others wait for.
+
+Among processes of one computer and user turns and limits hold by locks on files (hub_locks.py): a process has the hub
+for its measurements or for its pushes, and begins no more of them when another process waits.
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ import re
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Final
 
+from orchestrator.devices.hub_locks import MEASURES, PUSHES, HubLocks, free
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.records.plan import PushLimits
 
@@ -40,10 +46,15 @@ class _Ticket:
     number: int
     limits: PushLimits | None = None
     is_in: bool = False
+    #: Among all processes' pushes.
+    places: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Hub:
+    name: str
+    #: Whether measurements and pushes take turns there.
+    has_turns: bool
     measuring: int = 0
     pushing: int = 0
     wants_to_measure: list[_Ticket] = field(default_factory=list)
@@ -64,9 +75,13 @@ class _Hub:
 
 
 class HubTraffic:
-    """Who may push and who may measure, for all phones of a process."""
+    """Who may push and who may measure, for all phones of a process, beside others that use the same folder."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        """Without a folder other processes aren't looked at."""
+        self._locks = HubLocks(folder)
+        #: Whether other processes keep anybody of this one from beginning.
+        self._is_held_up = False
         self._changed = threading.Condition()
         self._hubs: dict[str, _Hub] = {}
         self._numbers = itertools.count()
@@ -81,7 +96,7 @@ class HubTraffic:
             return
         with self._changed:
             ticket = _Ticket(number=next(self._numbers))
-            self._hub(hub).wants_to_measure.append(ticket)
+            self._hub(hub, has_turns=True).wants_to_measure.append(ticket)
         try:
             self._wait(ticket, cancelled)
             yield
@@ -101,7 +116,7 @@ class HubTraffic:
         name = f"{hub} beside" if hub and limits.beside_measurements else hub
         with self._changed:
             ticket = _Ticket(number=next(self._numbers), limits=limits)
-            self._hub(name).wants_to_push.append(ticket)
+            self._hub(name, has_turns=bool(hub) and name == hub).wants_to_push.append(ticket)
         try:
             self._wait(ticket, cancelled)
             yield
@@ -110,10 +125,11 @@ class HubTraffic:
                 if not self._withdraw(ticket):
                     self._hubs[name].pushing -= 1
                     self._pushing -= 1
+                    free(ticket.places)
                 self._settle()
 
-    def _hub(self, name: str) -> _Hub:
-        return self._hubs.setdefault(name, _Hub())
+    def _hub(self, name: str, *, has_turns: bool) -> _Hub:
+        return self._hubs.setdefault(name, _Hub(name=name, has_turns=has_turns))
 
     def _wait(self, ticket: _Ticket, cancelled: threading.Event | None) -> None:
         with self._changed:
@@ -121,7 +137,8 @@ class HubTraffic:
             while not ticket.is_in:
                 if cancelled is not None and cancelled.is_set():
                     raise InterruptedByUserError
-                self._changed.wait(_LOOK_S)
+                if not self._changed.wait(_LOOK_S) and self._is_held_up:
+                    self._settle()
 
     def _withdraw(self, ticket: _Ticket) -> bool:
         """Forget one who waits; False for one who was let in."""
@@ -135,14 +152,18 @@ class HubTraffic:
 
     def _settle(self) -> None:
         """Let in everybody who may go on now."""
+        self._is_held_up = False
         # The push that waited longest has the first claim to a place.
         for name, hub in sorted(self._hubs.items(), key=lambda item: item[1].oldest):
             # Those whose phones share nothing that is known keep to the computer's limit only.
             if not name:
                 hub.turn += hub.wants_to_push
                 hub.wants_to_push.clear()
+            if not (hub.measuring or hub.pushing):
+                self._locks.leave_room(name)
             self._settle_hub(hub, shares=bool(name))
             if hub.is_idle:
+                self._locks.leave(name)
                 del self._hubs[name]
         self._changed.notify_all()
 
@@ -181,21 +202,49 @@ class HubTraffic:
             assert ticket.limits is not None, "pushes have limits"
             if self._is_full(ticket) or (shares and hub.pushing >= ticket.limits.per_hub):
                 continue
+            if not self._is_let_push(hub, ticket, ticket.limits):
+                self._is_held_up = True
+                continue
             hub.turn.remove(ticket)
             hub.pushing += 1
             self._pushing += 1
             ticket.is_in = True
 
+    def _is_let_push(self, hub: _Hub, ticket: _Ticket, limits: PushLimits) -> bool:
+        """Whether no other process keeps a push from beginning; it has its places then."""
+        if hub.has_turns and hub.pushing and self._locks.is_awaited(hub.name):
+            return False
+        wanted = [("", limits.per_host), *([(hub.name, limits.per_hub)] if hub.name else [])]
+        places = self._locks.places(wanted)
+        if places is None:
+            return False
+        if hub.has_turns and not self._locks.enter(hub.name, PUSHES):
+            free(places)
+            return False
+        ticket.places = places
+        return True
+
     def _begin_measurements(self, hub: _Hub) -> None:
+        if not hub.wants_to_measure:
+            return
+        if (hub.measuring and self._locks.is_awaited(hub.name)) or not self._locks.enter(hub.name, MEASURES):
+            self._is_held_up = True
+            return
         for ticket in hub.wants_to_measure:
             ticket.is_in = True
         hub.measuring += len(hub.wants_to_measure)
-        hub.pushed_last = hub.pushed_last and not hub.wants_to_measure
+        hub.pushed_last = False
         hub.wants_to_measure.clear()
 
 
-#: All phones of a process share its computer's way to them.
-TRAFFIC: Final = HubTraffic()
+@cache
+def traffic_in(folder: Path) -> HubTraffic:
+    """Return the traffic of the processes that share a folder: all phones share their computer's way to them."""
+    return HubTraffic(folder)
+
+
+#: Of phones that are looked at and not measured.
+_TRAFFIC: Final = HubTraffic()
 
 
 class Lane:
@@ -206,7 +255,7 @@ class Lane:
         hub: str = "",
         limits: Callable[[], PushLimits] = PushLimits,
         *,
-        traffic: HubTraffic = TRAFFIC,
+        traffic: HubTraffic = _TRAFFIC,
         cancelled: threading.Event | None = None,
     ) -> None:
         """``hub`` is with whom the phone shares its way to the computer; empty when that isn't known."""
