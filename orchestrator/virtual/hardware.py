@@ -68,7 +68,8 @@ class _ClusterState:
     def limit_khz(self, *, fixed: bool) -> int:
         """Return the highest clock that it may have now."""
         available = self.spec.available_khz
-        top = available[max(0, len(available) - 1 - max(self.steps_down, self.held_steps))]
+        down = max(self.steps_down, self.held_steps)
+        top = available[max(0, len(available) - 1 - down)] if down else available[-1]
         if fixed:
             top = min(top, max(f for f in available if f <= max(available[0], available[-1] * _FIXED_SHARE)))
         return max(available[0], min(top, self.max_khz))
@@ -146,21 +147,19 @@ class VirtualHardware:
         """Return, per core, its speed under load as a share of its highest, divided among those who use it."""
         with self._lock:
             self._look()
+            others = [other for other in self._works.values() if other is not work]
             shares = {}
             for state in self._clusters:
                 speed = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
                 for cpu in state.spec.cpus:
-                    others = sum(
-                        w.cpu_share for w in self._works.values() if cpu in w.cpus and (work is None or w != work)
-                    )
-                    shares[cpu] = speed / (1.0 + others)
+                    shares[cpu] = speed / (1.0 + sum(other.cpu_share for other in others if cpu in other.cpus))
             return shares
 
     def gpu_share(self, work: Work | None = None) -> float:
         """Return the GPU's speed as a share of its highest, divided among those who use it."""
         with self._lock:
             self._look()
-            others = sum(w.gpu_share for w in self._works.values() if work is None or w != work)
+            others = sum(other.gpu_share for other in self._works.values() if other is not work)
             return self._gpu_speed() / (1.0 + others)
 
     # The contract -----------------------------------------------------------------------------------------------------
@@ -373,14 +372,17 @@ class VirtualHardware:
 
     def _watts(self) -> float:
         watts = self.profile.thermal.idle_watts
+        if not self._works:
+            return watts
+        wanted = self._wanted()
         for state in self._clusters:
+            busy = sum(min(1.0, wanted.get(cpu, 0.0)) for cpu in state.spec.cpus)
+            if not busy:
+                continue
             share = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
-            busy = 0.0
-            for cpu in state.spec.cpus:
-                busy += min(1.0, sum(work.cpu_share for work in self._works.values() if cpu in work.cpus))
             watts += busy * state.spec.watts * share**_POWER_EXPONENT
-        if self.profile.gpu is not None:
-            busy = min(1.0, sum(work.gpu_share for work in self._works.values()))
+        busy = min(1.0, sum(work.gpu_share for work in self._works.values()))
+        if self.profile.gpu is not None and busy:
             watts += busy * self.profile.gpu.watts * self._gpu_speed() ** _POWER_EXPONENT
         return watts + sum(work.accelerator_watts for work in self._works.values())
 
@@ -437,14 +439,19 @@ class VirtualHardware:
             return
         if any(state.steps_down or state.held_steps for state in self._clusters):
             self._throttled_s += step_s
-        wanted: dict[int, float] = {}
-        for work in self._works.values():
-            for cpu in work.cpus:
-                wanted[cpu] = wanted.get(cpu, 0.0) + work.cpu_share
+        wanted = self._wanted()
         self._busy_s += step_s * sum(min(1.0, share) for share in wanted.values())
         for work in self._works.values():
             used = sum(work.cpu_share / max(1.0, wanted[cpu]) for cpu in work.cpus)
             self._cpu_s[work.pid] = self._cpu_s.get(work.pid, 0.0) + step_s * used
+
+    def _wanted(self) -> dict[int, float]:
+        """Return the shares of the cores' time that loads ask for, all together; cores without any aren't in it."""
+        wanted: dict[int, float] = {}
+        for work in self._works.values():
+            for cpu in work.cpus:
+                wanted[cpu] = wanted.get(cpu, 0.0) + work.cpu_share
+        return wanted
 
     def _govern(self, step_s: float) -> None:
         trip_c = self.profile.thermal.soc_trip_c

@@ -21,6 +21,9 @@ DEFAULT_PATH = (
     "/product/bin:/apex/com.android.runtime/bin:/apex/com.android.art/bin:/system_ext/bin:/system/bin:/system/xbin:"
     "/odm/bin:/vendor/bin:/vendor/xbin"
 )
+#: Folders of the system's, into which nobody puts a program, and those of them that really have the commands.
+_SEALED_FOLDERS = COMMAND_FOLDERS | set(DEFAULT_PATH.split(":"))
+_FULL_FOLDERS = frozenset({"/system/bin", "/bin"})
 _MAX_SCRIPT_BYTES = 1 << 22
 
 
@@ -56,8 +59,8 @@ def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str, uid: in
         return name
     for folder in path.split(":"):
         where = folder or cwd
-        if where in COMMAND_FOLDERS:
-            if find_command(name, system.props) is not None and where in {"/system/bin", "/bin"}:
+        if where in _SEALED_FOLDERS:
+            if where in _FULL_FOLDERS and find_command(name, system.props) is not None:
                 return f"{where}/{name}"
             continue
         candidate = f"{where}/{name}" if where.startswith("/") else f"{cwd}/{where}/{name}"

@@ -88,25 +88,26 @@ def _grep_file(
     before = int(options.last("B", options.last("C", "0")) or 0)
     after = int(options.last("A", options.last("C", "0")) or 0)
     shown_name = "(standard input)" if path == "-" else path
-    prefix = f"{shown_name}:" if named else ""
     waiting: list[tuple[int, bytes]] = []
     trailing = last_shown = 0
     quiet = bool({"q", "c", "l", "L"} & options.flags)
+    inverted, only_matches, numbered = "v" in options, "o" in options, "n" in options
+    heads = {mark: encoded(shown_name + mark) if named else b"" for mark in (":", "-")}
 
     def show(number: int, data: bytes, mark: str) -> None:
         nonlocal last_shown
-        head = (prefix[:-1] + mark if prefix else "") + (f"{number}{mark}" if "n" in options else "")
+        head = heads[mark] + (encoded(f"{number}{mark}") if numbered else b"")
         if (before or after) and last_shown and number > last_shown + 1:
             call.out.line("--")
-        call.out.write(encoded(head) + data + b"\n")
+        call.out.write(head + data + b"\n")
         last_shown = number
 
     for number, raw in enumerate(call.lines(source), 1):
         line = decoded(raw)
-        matches = [match for expression in expressions for match in expression.finditer(line)]
-        if bool(matches) != ("v" in options):
+        if any(expression.search(line) for expression in expressions) != inverted:
             count += 1
-            if "o" in options and not quiet:
+            if only_matches and not quiet:
+                matches = [match for expression in expressions for match in expression.finditer(line)]
                 for match in sorted(matches, key=lambda found: found.start()):
                     if match.group():
                         show(number, encoded(match.group()), ":")
@@ -126,7 +127,7 @@ def _grep_file(
         elif before:
             waiting = [*waiting, (number, raw)][-before:]
     if "c" in options:
-        call.out.line(f"{prefix}{count}")
+        call.out.line(f"{shown_name}:{count}" if named else count)
     if ("l" in options and count) or ("L" in options and not count):
         call.out.line(shown_name)
     return bool(count)

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 FieldKind = Literal["int", "float", "string", "message", "packed", "enum", "bytes", "packed_float"]
 
 
+_SMALL: Final = [bytes([value]) for value in range(0x80)]
+
+
 def _varint(value: int) -> bytes:
+    if 0 <= value < 0x80:
+        return _SMALL[value]
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:

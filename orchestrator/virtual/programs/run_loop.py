@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from orchestrator.virtual.programs.benchmark import BenchmarkRun
     from orchestrator.virtual.programs.interpreter import Interpreter
 
-#: Phone time that is slept through at once, and how many runs are drawn at once, at most.
+#: Phone time whose runs are drawn at once, and how many runs are, at most.
 _CHUNK_S: Final = 0.08
 _LONGEST_CHUNK_S: Final = 0.5
 _CHUNK_RUNS: Final = 100_000
+#: Phone time that is slept through at once; clocks are looked at in between.
+_SLEEP_S: Final = 0.32
 #: An inference that fails takes at least the time of saying so.
 _FAILING_US: Final = 60.0
 #: After a pause this long, clocks have gone down and caches are cold.
@@ -61,16 +63,21 @@ class RunLoop:
         try:
             now_us = 0.0
             self._began_s = self._run.process.time.uptime_s()
-            while True:
+            more = True
+            while more:
                 base_us = self._interpreter.inference_us(hardware.core_shares(work), hardware.gpu_share(work))
                 if self._interpreter.invoke_error:
                     base_us = max(base_us, _FAILING_US)
                 if profiled:
                     base_us += _PROFILED_RUN_US + _PROFILED_OP_US * sum(len(w.works) for w in self._interpreter.works)
                 base_us += self._slices.cost_us
-                now_us, more = self._chunk(stat, base_us, now_us, min_runs, min_s * 1e6, max_s * 1e6)
-                if not more:
-                    break
+                begin_us = now_us
+                while more and now_us - begin_us < _SLEEP_S * 1e6:
+                    now_us, more = self._chunk(
+                        stat, base_us, begin_us, now_us, min_runs, min_s * 1e6, max_s * 1e6
+                    )  # fmt: skip
+                # Until then, not for that long: what this computer's clock oversleeps is no part of the next runs.
+                self._run.sleep_us(now_us - (self._run.process.time.uptime_s() - self._began_s) * 1e6)
         finally:
             hardware.end_work(work)
         say.info(stat.line() + "\n")
@@ -91,9 +98,12 @@ class RunLoop:
         return latency_us + (delay_s * 1e6 if delay_s > 0 else 0.0)
 
     def _chunk(
-        self, stat: Stat, base_us: float, now_us: float, min_runs: int, min_us: float, max_us: float
+        self, stat: Stat, base_us: float, begin_us: float, now_us: float, min_runs: int, min_us: float, max_us: float
     ) -> tuple[float, bool]:
-        """Make some runs; return the time after them, and whether there are more to make."""
+        """Make some runs; return the time after them, and whether there are more to make.
+
+        ``begin_us`` is this moment, ``now_us`` the time after the runs that were made ahead of it.
+        """
         run = self._run
         period_us = self._period_us(base_us) + LOOP_OVERHEAD_US
         if period_us - base_us > _IDLE_US:
@@ -117,12 +127,9 @@ class RunLoop:
         if stop == 0:
             return now_us, False
         self._cold = False
-        self._slices.write(starts[:stop] - now_us, values[:stop].astype(np.float64))
+        self._slices.write(starts[:stop] - begin_us, values[:stop].astype(np.float64))
         stat.add(values[:stop])
         if self._interpreter.invoke_error:
             for _ in range(stop):
                 run.say.runtime("ERROR", self._interpreter.invoke_error)
-        end_us = float(ends[stop - 1])
-        # Until then, not for that long: what this computer's clock oversleeps is no part of the next runs.
-        run.sleep_us(end_us - (run.process.time.uptime_s() - self._began_s) * 1e6)
-        return end_us, stop == count
+        return float(ends[stop - 1]), stop == count

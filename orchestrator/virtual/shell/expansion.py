@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from orchestrator.virtual.files import PhoneTree
 from orchestrator.virtual.shell.arithmetic import Calculator
 from orchestrator.virtual.shell.patterns import Pieces, has_magic, matching_paths, replaced, trimmed
 from orchestrator.virtual.shell.syntax import Arithmetic, Command, Part, Text, Variable, Word
+
+_USUAL: Final = " \t\n"
+_WORDS: Final = re.compile(r"[^ \t\n]+")
+_CONDITIONAL: Final = frozenset({"-", "=", "?", "+"})
 
 
 class ExpansionFaultError(Exception):
@@ -79,6 +84,9 @@ class _Fields:
 
     def add_split(self, text: str) -> None:
         """Add the result of an unquoted expansion: split at the separators."""
+        if self.separators == _USUAL:
+            self._add_words(text)
+            return
         pending = self.open  # a field that a separator other than a space would end
         at = 0
         while at < len(text):
@@ -98,6 +106,19 @@ class _Fields:
             self.cut()
             at += 1
 
+    def _add_words(self, text: str) -> None:
+        """Add text that is split at white space, as it is unless IFS says otherwise."""
+        words = _WORDS.findall(text)
+        if not words:
+            self.open = self.open and not text
+            return
+        if text[0] in _USUAL:
+            self.cut()
+        self.add(words[0], quoted=False)
+        self.fields += [[(word, False)] for word in words[1:]]
+        if text[-1] in _USUAL:
+            self.cut()
+
 
 class Expander:
     """Expands words for one shell."""
@@ -109,9 +130,11 @@ class Expander:
         """Return the arguments that words stand for, split and with file names filled in."""
         arguments: list[str] = []
         for word in words:
-            literal = word.literal
-            if literal is not None and not any(char in literal for char in "*?[~"):
-                arguments.append(literal)
+            if word.argument is not None:
+                arguments.append(word.argument)
+                continue
+            if word.variable is not None:
+                arguments.append(self._value(word.variable))
                 continue
             for field in self._fields(word):
                 pieces = tuple(field)
@@ -125,9 +148,10 @@ class Expander:
 
     def text(self, word: Word) -> str:
         """Return a word's text without splitting or file names (assignments, redirections, here-documents)."""
-        literal = word.literal
-        if literal is not None and not literal.startswith("~"):
-            return literal
+        if word.text is not None:
+            return word.text
+        if word.variable is not None:
+            return self._value(word.variable)
         return "".join(text for text, _ in self.pieces(word))
 
     def pieces(self, word: Word) -> Pieces:
@@ -219,7 +243,20 @@ class Expander:
             case Variable():
                 return self._variable(part)
 
+    def _value(self, name: str) -> str:
+        """Return the value of a variable or parameter."""
+        value = self._state.lookup(name)
+        return self._unset(name) if value is None else value
+
+    def _unset(self, name: str) -> str:
+        """Return what a variable is that isn't set."""
+        if self._state.has_option("nounset") and name not in {"@", "*"}:
+            raise ExpansionFaultError(f"{name}: parameter not set")
+        return ""
+
     def _variable(self, part: Variable) -> str:
+        if not part.operator and part.name not in {"@", "*"}:
+            return self._value(part.name)
         if part.operator == "bad":
             raise ExpansionFaultError(f"${{{part.name}}}: bad substitution")
         if part.name in {"@", "*"}:
@@ -229,13 +266,10 @@ class Expander:
         else:
             value = self._state.lookup(part.name)
         operand = part.operand
-        match part.operator.lstrip(":") or part.operator:
-            case "-" | "=" | "?" | "+":
-                return self._conditional(part, value)
+        if part.operator.lstrip(":") in _CONDITIONAL:
+            return self._conditional(part, value)
         if value is None:
-            if self._state.has_option("nounset") and part.name not in {"@", "*"}:
-                raise ExpansionFaultError(f"{part.name}: parameter not set")
-            value = ""
+            value = self._unset(part.name)
         match part.operator:
             case "length":
                 return str(len(value))

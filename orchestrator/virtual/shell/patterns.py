@@ -119,7 +119,17 @@ def replaced(text: str, pieces: Pieces, replacement: str, operator: str) -> str:
 
 def has_magic(pieces: Pieces) -> bool:
     """Say whether a word is a pattern at all."""
-    return any(not quoted and any(char in text for char in "*?[") for text, quoted in pieces)
+    opened = False
+    for text, quoted in pieces:
+        if quoted:
+            continue
+        if "*" in text or "?" in text:
+            return True
+        opened = opened or "[" in text
+        # A bracket that nothing closes stands for itself: ``[`` is a command, too.
+        if opened and "]" in text:
+            return True
+    return False
 
 
 def matching_paths(pieces: Pieces, *, files: PhoneTree, cwd: str, uid: int) -> list[str]:
@@ -160,7 +170,7 @@ def _children(files: PhoneTree, cwd: str, base: str, part: Pieces, uid: int) -> 
     pattern = re.compile(pattern_source(part), re.DOTALL)
     hidden_too = part[0][0].startswith(".")
     try:
-        names = files.list(_joined(cwd, prefix or "."), uid=uid)
+        names = files.list(_joined(cwd, base), uid=uid)
     except PhoneFileError:
         return []
     return [prefix + name for name in names if (hidden_too or not name.startswith(".")) and pattern.fullmatch(name)]
@@ -186,4 +196,6 @@ def _is_folder(files: PhoneTree, cwd: str, path: str, uid: int) -> bool:
 
 
 def _joined(cwd: str, path: str) -> str:
-    return path if path.startswith("/") else f"{cwd}/{path}"
+    if path.startswith("/"):
+        return path
+    return f"{cwd.rstrip('/')}/{path}" if path else cwd

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -52,13 +52,29 @@ class Word:
 
     parts: tuple[Part, ...]
     raw: str
+    #: Its text without splitting, where that is always the same; else None.
+    text: str | None = field(init=False, compare=False)
+    #: What it is as an argument, where that is always the same: no expansion, no pattern, no home folder; else None.
+    argument: str | None = field(init=False, compare=False)
+    #: The variable or parameter that it is, where it is nothing else and in quotes: ``"$x"``; else None.
+    variable: str | None = field(init=False, compare=False)
 
-    @property
-    def literal(self) -> str | None:
-        """The word's text when nothing in it is expanded and nothing quoted, else None."""
-        if len(self.parts) == 1 and isinstance(self.parts[0], Text) and not self.parts[0].quoted:
-            return self.parts[0].text
-        return None
+    def __post_init__(self) -> None:
+        only = self.parts[0] if len(self.parts) == 1 else None
+        text = argument = variable = None
+        if isinstance(only, Text):
+            text = only.text if only.quoted or not only.text.startswith("~") else None
+            argument = only.text if only.quoted or not _is_more(only.text) else None
+        elif isinstance(only, Variable) and only.quoted and not only.operator and only.name not in {"@", "*"}:
+            variable = only.name
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "argument", argument)
+        object.__setattr__(self, "variable", variable)
+
+
+def _is_more(text: str) -> bool:
+    """Say whether unquoted text stands for more than itself: a pattern or a home folder."""
+    return any(char in text for char in "*?~") or ("[" in text and "]" in text)
 
 
 @dataclass(frozen=True, slots=True)
