@@ -25,7 +25,6 @@ import sys
 import tempfile
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -43,8 +42,9 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Model, ToolName
 from orchestrator.store.bodies import Packer
+from orchestrator.store.held_patterns import HeldPatterns
 from orchestrator.store.opening import open_store
-from orchestrator.store.packing import pack, usual_steps
+from orchestrator.store.packing import pack, pack_by_steps
 from orchestrator.store.pattern import Pattern
 from orchestrator.store.plans import pack_plan
 from orchestrator.store.registry import case_numbers, insert_cases
@@ -111,7 +111,7 @@ class Pool:
 
 def pool_of(first: Sample, second: Sample, *others: Sample) -> Pool:
     """Return what a store keeps of a series' runs."""
-    usual = usual_steps(second.sections, Pattern(first.sections), known=second.known)
+    _, usual = pack_by_steps(second.sections, Pattern(first.sections), known=second.known)
     pattern = Pattern(first.sections, usual)
     bodies = [(item.figures, pack(item.sections, pattern, known=item.known)) for item in others]
     return Pool(first.sections, usual, bodies)
@@ -143,7 +143,7 @@ class Year:
         self.pools = [pool_of(*samples[place % len(samples)]) for place in range(len(CONFIGURATIONS))]
         self.pattern_of: dict[int, int] = {}
         self.build_now = ""
-        self.held: OrderedDict[int, Pattern] = OrderedDict()
+        self.held = HeldPatterns()
         self.base_no = 0
         self.packed: dict[int, tuple[int | None, bytes]] = {}
 
@@ -211,8 +211,7 @@ class Year:
         pool = self.pools[place % len(CONFIGURATIONS)]
         packer = Packer(connection, self.held)
         if place == 0:
-            packer._insert(series_no, "timing", "completed", pool.sections)
-            (self.base_no,) = self.held
+            self.base_no = packer._insert(series_no, "timing", "completed", pool.sections)
         elif place % len(CONFIGURATIONS) not in self.packed:
             # The same for all series of a configuration: packed once.
             self.packed[place % len(CONFIGURATIONS)] = packer._by_base([self.base_no], pool.sections)

@@ -457,6 +457,10 @@ class Store(Protocol):
         """Return everything that a run left behind, byte for byte; empty for an unknown run."""
         ...
 
+    def attachments_of(self, run_ids: Sequence[RunId]) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
+        """Yield what each of some runs left behind, in no order; unknown runs are left out."""
+        ...
+
     def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:
         """Return which invocations of a campaign are stored; those that were only unfit aren't among them."""
         ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -12,11 +11,12 @@ from orchestrator.records.activity import Activity, RunCount
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome
+from orchestrator.store.bodies import Packer
 from orchestrator.store.run_rows import read_runs
 from orchestrator.store.tables import CAMPAIGNS, CASES, RUNS, SERIES
 
 
-def read_activity(connection: Connection, since: datetime) -> Activity:
+def read_activity(connection: Connection, packer: Packer, since: datetime) -> Activity:
     """Return what campaigns came to, and the runs of those that were begun since then."""
     statuses = select(CAMPAIGNS.c.status, func.count()).group_by(CAMPAIGNS.c.status)
     finished = (
@@ -44,9 +44,7 @@ def read_activity(connection: Connection, since: datetime) -> Activity:
             RunCount(outcome=Outcome(outcome), reason_code=code, is_virtual=is_virtual, count=count)
             for outcome, code, is_virtual, count in connection.execute(endings)
         ),
-        newest=tuple(
-            read_runs(connection, sorted(connection.scalars(newest)), cases={}, held=OrderedDict()) if late else ()
-        ),
+        newest=tuple(read_runs(connection, packer, sorted(connection.scalars(newest)), cases={}) if late else ()),
     )
 
 

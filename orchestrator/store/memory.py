@@ -196,6 +196,13 @@ class MemoryStore:
             key = self._key_of_run.get(run_id)
             return () if key is None else self._runs[key].attachments
 
+    def attachments_of(self, run_ids: Sequence[RunId]) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
+        """Yield what each of some runs left behind; unknown runs are left out."""
+        with self._locked():
+            known = {run_id: self._runs[self._key_of_run[run_id]] for run_id in run_ids if run_id in self._key_of_run}
+        for run_id, run in known.items():
+            yield run_id, run.attachments
+
     def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:
         """Return which invocations of a campaign are stored."""
         with self._locked():

@@ -45,15 +45,15 @@ def pack(sections: Sections, pattern: Pattern, *, known: Sequence[bytes] = ()) -
         pattern: must be at hand, unchanged, when they are unpacked.
         known: texts that the sections are likely to hold and the reader knows too, such as the run's id.
     """
+    return pack_by_steps(sections, pattern, known=known)[0]
+
+
+def pack_by_steps(sections: Sections, pattern: Pattern, *, known: Sequence[bytes] = ()) -> tuple[bytes, str]:
+    """Return what :func:`pack` returns, and the run's steps, which its pattern may know as its usual ones."""
     steps, joined = _steps(sections, pattern, known)
     kind, head = min(_kept(steps, pattern), key=lambda kept: len(kept[1]))
     packed = _deflated(joined, pattern.dictionary) if joined else b""
-    return _digest(sections) + _varint(4 * len(head) + kind) + head + packed
-
-
-def usual_steps(sections: Sections, pattern: Pattern, *, known: Sequence[bytes] = ()) -> str:
-    """Return a run's steps, for its pattern to know; the arguments are those of :func:`pack`."""
-    return _steps(sections, pattern, known)[0]
+    return _digest(sections) + _varint(4 * len(head) + kind) + head + packed, steps
 
 
 def needs_usual(body: bytes) -> bool:

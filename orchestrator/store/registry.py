@@ -169,7 +169,7 @@ def read_cases(connection: Connection, case_nos: Iterable[int]) -> dict[int, Cas
     return found
 
 
-def pages(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
+def pages(values: Sequence[Value], size: int = _PAGE) -> Iterator[Sequence[Value]]:
     """Yield the values in portions that one statement can name."""
-    for start in range(0, len(values), _PAGE):
-        yield values[start : start + _PAGE]
+    for start in range(0, len(values), size):
+        yield values[start : start + size]

@@ -1,14 +1,12 @@
-"""Runs in an SQL database: stored, read again, and given another reading, inside a transaction of the store's."""
+"""Stored runs, read again and given another reading, inside a transaction of the store's."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, RowMapping, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, select, update
 
 from orchestrator.errors import StoreCorruptError
 from orchestrator.records.identity import RunId
@@ -16,100 +14,14 @@ from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Case
 from orchestrator.store import admission, rows
-from orchestrator.store.blobs import pack
+from orchestrator.store.appending import insert_findings
 from orchestrator.store.bodies import Packer
-from orchestrator.store.pattern import Pattern
-from orchestrator.store.registry import insert_cases, insert_numbered, read_cases
-from orchestrator.store.tables import (
-    ATTACHMENTS,
-    BLOBS,
-    BUILDS,
-    CAMPAIGNS,
-    CASES,
-    DEVICES,
-    FINDINGS,
-    MODELS,
-    RUNS,
-)
-
-#: All that decides whether a run may be stored, in one round trip: one row, with NULL for what isn't there.
-_ASKED: Final = select(bindparam("campaign_id", type_=CAMPAIGNS.c.campaign_id.type).label("campaign_id")).subquery()
-_STANDING: Final = select(
-    CAMPAIGNS.c.campaign_no,
-    CASES.c.case_no,
-    CASES.c.series_no,
-    DEVICES.c.device_no,
-    DEVICES.c.is_virtual,
-    MODELS.c.sha256.label("model"),
-    BUILDS.c.sha256.label("build"),
-    RUNS.c.run_no.label("stored_run_no"),
-    RUNS.c.outcome.label("stored_outcome"),
-    select(RUNS.c.run_no).where(RUNS.c.run_id == bindparam("run_id")).scalar_subquery().label("run_of_this_id"),
-).select_from(
-    _ASKED.outerjoin(CAMPAIGNS, CAMPAIGNS.c.campaign_id == _ASKED.c.campaign_id)
-    .outerjoin(CASES, CASES.c.case_key == bindparam("case_key"))
-    .outerjoin(DEVICES, DEVICES.c.serial == bindparam("serial"))
-    .outerjoin(MODELS, MODELS.c.sha256 == bindparam("model_sha256"))
-    .outerjoin(BUILDS, BUILDS.c.sha256 == bindparam("build_sha256"))
-    .outerjoin(
-        RUNS,
-        and_(
-            RUNS.c.case_no == CASES.c.case_no,
-            RUNS.c.run_pass == bindparam("run_pass"),
-            RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no,
-            RUNS.c.invocation == bindparam("invocation"),
-        ),
-    )
-)
+from orchestrator.store.registry import read_cases
+from orchestrator.store.tables import ATTACHMENTS, BLOBS, CAMPAIGNS, FINDINGS, RUNS
 
 _RUN_ROWS: Final = select(RUNS, CAMPAIGNS.c.campaign_id).join_from(
     RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
 )
-
-
-def append_run(connection: Connection, packer: Packer, run: RunRecord) -> bool:
-    """Insert a run with its findings and raw output; False when it is there already. Raises StoreError."""
-    standing = connection.execute(_STANDING, _questions(run)).mappings().one()
-    if standing["campaign_no"] is None:
-        raise admission.no_campaign(run.campaign_id)
-    waiting = standing["stored_outcome"] == Outcome.UNFIT.value
-    if standing["stored_run_no"] is not None and not waiting:
-        return False
-    if standing["run_of_this_id"] is not None:
-        raise admission.run_id_taken(run.run_id)
-    admission.check_run(
-        run,
-        device_is_virtual=standing["is_virtual"],
-        model_known=standing["model"] is not None,
-        build_known=standing["build"] is not None,
-    )
-    row = rows.run_to_row(run)
-    case_no, series_no = standing["case_no"], standing["series_no"]
-    if case_no is None:
-        case_no, series_no = _insert_case(connection, run.case)
-    row["campaign_no"], row["case_no"] = standing["campaign_no"], case_no
-    row["pattern_no"], row["body"], large = packer.pack(
-        series_no=series_no,
-        run_pass=run.run_pass.value,
-        outcome=run.outcome.value,
-        known=rows.known_of(row),
-        documents=rows.documents_of(run),
-        attachments=[(item.name, item.data) for item in run.attachments],
-    )
-    if waiting:
-        _delete_run(connection, standing["stored_run_no"])
-    run_no = insert_numbered(connection, RUNS, row)
-    _insert_findings(connection, run_no, run.verdict)
-    _insert_attachments(connection, run_no, large)
-    return True
-
-
-def _insert_case(connection: Connection, case: Case) -> tuple[int, int]:
-    """Insert a case that no plan named, such as one that a program found; return its and its series' number."""
-    insert_cases(connection, [case], {})
-    numbers = select(CASES.c.case_no, CASES.c.series_no).where(CASES.c.case_key == case.case_key)
-    case_no, series_no = connection.execute(numbers).one()
-    return case_no, series_no
 
 
 def replace_reading(
@@ -148,34 +60,60 @@ def replace_reading(
     values = {**rows.reading_to_row(changed), "body": body}
     connection.execute(update(RUNS).where(RUNS.c.run_no == row["run_no"]).values(values))
     connection.execute(delete(FINDINGS).where(FINDINGS.c.run_no == row["run_no"]))
-    _insert_findings(connection, row["run_no"], verdict)
+    insert_findings(connection, row["run_no"], verdict)
 
 
 def read_runs(
-    connection: Connection, run_nos: Sequence[int], *, cases: dict[int, Case], held: OrderedDict[int, Pattern]
+    connection: Connection, packer: Packer, run_nos: Sequence[int], *, cases: dict[int, Case]
 ) -> list[RunRecord]:
-    """Return runs by their numbers, in their order, without attachments.
+    """Return runs by their numbers, in their order, without attachments; ``cases`` are those known, and grow."""
+    return [
+        rows.run_from_row(row, _documents(packer, row), case=cases[row["case_no"]], attachments=())
+        for row in _run_rows(connection, packer, run_nos, cases)
+    ]
 
-    ``cases`` and ``held`` are what was read before, and grow.
-    """
-    packer = Packer(connection, held)
+
+def read_whole_runs(
+    connection: Connection, packer: Packer, run_nos: Sequence[int], *, cases: dict[int, Case]
+) -> list[tuple[RunRecord, bool]]:
+    """Return runs with their attachments, and whether those are all: large ones aren't read for many runs at once."""
+    found = []
+    for row in _run_rows(connection, packer, run_nos, cases):
+        documents, attachments = packer.all(
+            row["body"], row["pattern_no"], known=rows.known_of(row), where=f"run {row['run_id']}"
+        )
+        small = _without_large(attachments)
+        run = rows.run_from_row(row, documents, case=cases[row["case_no"]], attachments=small or ())
+        found.append((run, small is not None))
+    return found
+
+
+def _run_rows(
+    connection: Connection, packer: Packer, run_nos: Sequence[int], cases: dict[int, Case]
+) -> Sequence[RowMapping]:
+    """Return the rows of runs, with their cases and patterns at hand."""
     query = _RUN_ROWS.where(RUNS.c.run_no.in_(run_nos)).order_by(RUNS.c.run_no)
     found = connection.execute(query).mappings().all()
     cases.update(read_cases(connection, {row["case_no"] for row in found} - cases.keys()))
     packer.fetch(row["pattern_no"] for row in found)
-    return [
-        rows.run_from_row(row, _documents(packer, row), case=cases[row["case_no"]], attachments=()) for row in found
-    ]
+    return found
 
 
-def read_attachments(connection: Connection, run_id: RunId) -> tuple[Attachment, ...]:
+def read_outputs(
+    connection: Connection, packer: Packer, run_ids: Sequence[RunId]
+) -> dict[RunId, tuple[Attachment, ...] | None]:
+    """Return the attachments of runs, None for one that has large ones; unknown runs are left out."""
+    found = connection.execute(select(RUNS).where(RUNS.c.run_id.in_(run_ids)).order_by(RUNS.c.run_no)).mappings().all()
+    packer.fetch(row["pattern_no"] for row in found)
+    return {RunId(row["run_id"]): _without_large(_attachments(packer, row)) for row in found}
+
+
+def read_attachments(connection: Connection, packer: Packer, run_id: RunId) -> tuple[Attachment, ...]:
     """Return a run's attachments; empty for an unknown run."""
     row = connection.execute(select(RUNS).where(RUNS.c.run_id == run_id)).mappings().one_or_none()
     if row is None:
         return ()
-    found = Packer(connection).attachments(
-        row["body"], row["pattern_no"], known=rows.known_of(row), where=f"run {run_id}"
-    )
+    found = _attachments(packer, row)
     large = _large_attachments(connection, row["run_no"]) if any(data is None for _, data in found) else {}
     return tuple(
         Attachment(name=name, data=data) if data is not None else _large(large, place, name, run_id)
@@ -183,7 +121,18 @@ def read_attachments(connection: Connection, run_id: RunId) -> tuple[Attachment,
     )
 
 
-def _documents(packer: Packer, row: RowMapping) -> dict[str, str | None]:
+def _attachments(packer: Packer, row: RowMapping) -> list[tuple[str, bytes | None]]:
+    where = f"run {row['run_id']}"
+    return packer.attachments(row["body"], row["pattern_no"], known=rows.known_of(row), where=where)
+
+
+def _without_large(found: Sequence[tuple[str, bytes | None]]) -> tuple[Attachment, ...] | None:
+    """Return attachments; None when some lie in the blobs."""
+    small = tuple(Attachment(name=name, data=data) for name, data in found if data is not None)
+    return small if len(small) == len(found) else None
+
+
+def _documents(packer: Packer, row: RowMapping) -> dict[str, str]:
     run_id = row["run_id"]
     return packer.documents(row["body"], row["pattern_no"], known=rows.known_of(row), where=f"run {run_id}")
 
@@ -210,53 +159,3 @@ def _large(found: Mapping[int, Attachment], place: int, name: str, run_id: RunId
     if place not in found:
         raise StoreCorruptError(f"run {run_id}: its attachment {name!r} is missing")
     return found[place]
-
-
-def _questions(run: RunRecord) -> rows.Row:
-    """Return the parameters of the statement that asks whether a run may be stored."""
-    return {
-        "campaign_id": run.campaign_id,
-        "case_key": run.case.case_key,
-        "serial": run.case.serial,
-        "model_sha256": run.case.model_sha256,
-        "build_sha256": run.case.build_sha256,
-        "run_pass": run.run_pass.value,
-        "invocation": run.invocation,
-        "run_id": run.run_id,
-    }
-
-
-def _insert_findings(connection: Connection, run_no: int, verdict: QualityVerdict) -> None:
-    if verdict.findings:
-        connection.execute(
-            insert(FINDINGS),
-            [
-                {"run_no": run_no, "position": position, "code": finding.code, "severity": finding.severity.value}
-                for position, finding in enumerate(verdict.findings)
-            ],
-        )
-
-
-def _delete_run(connection: Connection, run_no: int) -> None:
-    """Delete a run that was unfit: it has no raw output."""
-    for table in (FINDINGS, ATTACHMENTS, RUNS):
-        connection.execute(delete(table).where(table.c.run_no == run_no))
-
-
-def _insert_attachments(connection: Connection, run_no: int, large: Sequence[tuple[int, str, bytes]]) -> None:
-    """Insert a run's large output; content that is stored already isn't stored again."""
-    if not large:
-        return
-    placed = [(position, name, pack(data, hashlib.sha256(data).hexdigest())) for position, name, data in large]
-    blobs = {blob.sha256: blob for _, _, blob in placed}
-    stored = set(connection.scalars(select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(blobs))))
-    new = [dataclasses.asdict(blob) for sha256, blob in blobs.items() if sha256 not in stored]
-    if new:
-        connection.execute(insert(BLOBS), new)
-    connection.execute(
-        insert(ATTACHMENTS),
-        [
-            {"run_no": run_no, "position": position, "name": name, "blob_sha256": blob.sha256}
-            for position, name, blob in placed
-        ],
-    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import product
+from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, delete, func, literal_column, select, update
 
@@ -24,10 +24,11 @@ from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass
 from orchestrator.store import admission, history, retention, rows
 from orchestrator.store.activity import read_activity, read_reason_counts
+from orchestrator.store.appending import append_run, ready_run
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
+from orchestrator.store.held_patterns import HeldPatterns
 from orchestrator.store.marks import read_marks
-from orchestrator.store.pattern import Pattern
 from orchestrator.store.points import read_points, read_series
 from orchestrator.store.recent import read_recent_runs
 from orchestrator.store.registry import (
@@ -39,9 +40,12 @@ from orchestrator.store.registry import (
     read_cases,
     read_plan,
 )
-from orchestrator.store.run_rows import append_run, read_attachments, read_runs, replace_reading
+from orchestrator.store.run_rows import read_attachments, read_outputs, read_runs, read_whole_runs, replace_reading
 from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
 from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, MODELS, PLANS, RUNS, SERIES, SKIPS
+
+#: Runs whose output is read in one transaction: each may have several attachments of up to 64 KiB.
+_OUTPUT_PAGE: Final = 100
 
 
 class _TrialOverError(Exception):
@@ -57,8 +61,7 @@ class SqlStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        #: Patterns that the writer holds; only ever touched under the write lock.
-        self._held: OrderedDict[int, Pattern] = OrderedDict()
+        self._held = HeldPatterns()
 
     def begin_campaign(
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
@@ -108,18 +111,25 @@ class SqlStore:
         One that was unfit is replaced. The run, its findings and its raw output are one transaction, on the disk when
         this returns.
         """
+        # Packed before the store is locked, so that others' runs are written meanwhile.
+        ready = ready_run(run, self._held)
         with self._writing_bodies() as (connection, packer):
-            return append_run(connection, packer, run)
+            return append_run(connection, packer, ready)
 
     @contextmanager
     def _writing_bodies(self) -> Iterator[tuple[Connection, Packer]]:
-        try:
-            with self._database.writing() as connection:
-                yield connection, Packer(connection, self._held)
-        except BaseException:
-            # A pattern that was made in a transaction that failed isn't there, and its number will be another's.
-            self._held = OrderedDict()
-            raise
+        with self._database.writing() as connection:
+            packer = Packer(connection, self._held)
+            yield connection, packer
+        # Not when it failed: a pattern that was made then isn't there, and its number will be another's.
+        packer.settle()
+
+    @contextmanager
+    def _reading_bodies(self) -> Iterator[tuple[Connection, Packer]]:
+        with self._database.reading() as connection:
+            packer = Packer(connection, self._held)
+            yield connection, packer
+        packer.settle()
 
     def replace_reading(
         self,
@@ -184,17 +194,31 @@ class SqlStore:
         transaction stays open between two of them and the store may be written meanwhile.
         """
         cases: dict[int, Case] = {}
-        held: OrderedDict[int, Pattern] = OrderedDict()
-        for page in pages(self._run_numbers(campaign_ids, case_keys, series_keys, serials)):
-            with self._database.reading() as connection:
-                found = read_runs(connection, page, cases=cases, held=held)
-            for run in found:
-                yield dataclasses.replace(run, attachments=self.attachments(run.run_id)) if with_attachments else run
+        numbers = self._run_numbers(campaign_ids, case_keys, series_keys, serials)
+        if not with_attachments:
+            for page in pages(numbers):
+                with self._reading_bodies() as (connection, packer):
+                    runs = read_runs(connection, packer, page, cases=cases)
+                yield from runs
+            return
+        for page in pages(numbers, _OUTPUT_PAGE):
+            with self._reading_bodies() as (connection, packer):
+                found = read_whole_runs(connection, packer, page, cases=cases)
+            for run, is_whole in found:
+                yield run if is_whole else dataclasses.replace(run, attachments=self.attachments(run.run_id))
 
     def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:
         """Return everything that a run left behind, byte for byte; empty for an unknown run."""
-        with self._database.reading() as connection:
-            return read_attachments(connection, run_id)
+        with self._reading_bodies() as (connection, packer):
+            return read_attachments(connection, packer, run_id)
+
+    def attachments_of(self, run_ids: Sequence[RunId]) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
+        """Yield what each of some runs left behind, page by page; unknown runs are left out."""
+        for page in pages(list(dict.fromkeys(run_ids)), _OUTPUT_PAGE):
+            with self._reading_bodies() as (connection, packer):
+                found = read_outputs(connection, packer, page)
+            for run_id, attachments in found.items():
+                yield run_id, self.attachments(run_id) if attachments is None else attachments
 
     def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:
         """Return which invocations of a campaign are stored, without those that were unfit."""
@@ -295,8 +319,8 @@ class SqlStore:
 
     def activity(self, since: datetime) -> Activity:
         """Return what campaigns came to, and the runs of those that were begun since then."""
-        with self._database.reading() as connection:
-            return read_activity(connection, since)
+        with self._reading_bodies() as (connection, packer):
+            return read_activity(connection, packer, since)
 
     def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
         """Return what each device was and from when on, oldest first."""
@@ -310,9 +334,9 @@ class SqlStore:
 
     def run(self, run_id: RunId) -> RunRecord | None:
         """Return one run without its attachments, None when there is none."""
-        with self._database.reading() as connection:
+        with self._reading_bodies() as (connection, packer):
             run_no = connection.scalar(select(RUNS.c.run_no).where(RUNS.c.run_id == run_id))
-            found = [] if run_no is None else read_runs(connection, [run_no], cases={}, held=OrderedDict())
+            found = [] if run_no is None else read_runs(connection, packer, [run_no], cases={})
             return found[0] if found else None
 
     def annotations(self) -> Sequence[Annotation]:

@@ -508,6 +508,24 @@ def test_a_large_output_comes_back_byte_for_byte(store: Store, samples) -> None:
     assert read.data == log
 
 
+def test_what_some_runs_left_behind_is_read_together(store: Store, samples) -> None:
+    samples.begin(store)
+    large = (
+        Attachment(name="logcat", data=b"".join(b"%d\n" % n for n in range(30_000))),
+        Attachment(name="empty", data=b""),
+    )
+    small = (Attachment(name="stdout", data=b"one\n"), Attachment(name="stdout", data=b"another of the same name\n"))
+    outputs = [small, large, small, ()]
+    runs = [samples.run(number, attachments=attachments) for number, attachments in enumerate(outputs)]
+    for run in runs:
+        store.append_run(run)
+
+    found = dict(store.attachments_of([runs[3].run_id, RunId("unknown"), *(run.run_id for run in runs[:2])]))
+
+    assert found == {run.run_id: run.attachments for run in (runs[0], runs[1], runs[3])}
+    assert list(store.runs(with_attachments=True)) == runs
+
+
 def test_an_invocation_that_was_unfit_is_open_and_whatever_comes_later_takes_its_place(store: Store, samples) -> None:
     campaign = samples.begin(store)
     unfit = samples.run(

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import StoreError
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.run import Attachment, DelegateTruth, LatencySummary
+from orchestrator.records.identity import RunId
+from orchestrator.records.run import Attachment, DelegateTruth, LatencySummary, Outcome
 from orchestrator.records.verdict import Finding, QualityVerdict, Severity
 from orchestrator.store.column_types import key_to_bytes
 from orchestrator.store.opening import open_store
@@ -174,6 +176,47 @@ def test_a_series_whose_output_changes_gets_another_pattern(path: Path, connecti
     assert connection.execute("SELECT count(*) FROM patterns").fetchone() == (3,)
     newest = connection.execute("SELECT pattern_no FROM runs ORDER BY run_no DESC LIMIT 3").fetchall()
     assert newest == [(3,), (3,), (3,)]
+
+
+def test_the_pattern_of_a_run_that_was_not_kept_is_used_for_no_other(path: Path, connection, samples) -> None:
+    lost, kept = (
+        samples.run(number, case=samples.case(threads=number), outcome=Outcome.FAILED, command=f"command {number} ")
+        for number in (2, 3)
+    )
+    store = open_store(path)
+    connection.execute("CREATE TRIGGER refuse BEFORE INSERT ON runs BEGIN SELECT RAISE(ABORT, 'no more'); END")
+    with pytest.raises(StoreError, match="no more"):
+        store.append_run(lost)
+    connection.execute("DROP TRIGGER refuse")
+    again = dataclasses.replace(kept, run_id=RunId("again"), invocation=7)
+
+    # The next pattern gets the number of the one that isn't there.
+    assert store.append_run(kept)
+    assert store.append_run(lost)
+    assert store.append_run(again)
+
+    assert list(store.runs(with_attachments=True))[-3:] == [kept, lost, again]
+    store.close()
+    anew = open_store(path)
+    assert list(anew.runs(with_attachments=True))[-3:] == [kept, lost, again]
+    anew.close()
+
+
+def test_a_run_is_kept_by_the_pattern_that_another_process_made_meanwhile(path: Path, connection, samples) -> None:
+    mine, theirs = open_store(path), open_store(path)
+    lines = b"".join(b"line %d of a program that prints otherwise\n" % (number * 7919) for number in range(200))
+    changed = (Attachment(name="stdout", data=lines),)
+    runs = [samples.run(2), samples.run(3, attachments=changed), samples.run(4, attachments=changed)]
+
+    for run, store in zip(runs, (mine, theirs, mine), strict=True):
+        assert store.append_run(run)
+
+    patterns = [number for (number,) in connection.execute("SELECT pattern_no FROM runs ORDER BY run_no")]
+    assert patterns[2:] == [patterns[0], max(patterns), max(patterns)]
+    assert patterns[0] < max(patterns)
+    for store in (mine, theirs):
+        assert list(store.runs(with_attachments=True))[2:] == runs
+        store.close()
 
 
 def test_patterns_of_further_series_take_little_and_come_back(path: Path, connection, samples) -> None:

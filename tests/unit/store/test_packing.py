@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StoreCorruptError
-from orchestrator.store.packing import needs_usual, pack, unpack, usual_steps
+from orchestrator.store.packing import needs_usual, pack, pack_by_steps, unpack
 from orchestrator.store.pattern import NOTHING, Pattern
 
 LOG = (
@@ -104,7 +104,7 @@ def test_a_run_that_was_looked_at_more_or_less_often_takes_little_too(count: int
 def test_usual_steps_make_a_body_smaller_and_are_needed_to_read_it() -> None:
     runs = [[("samples", looks(3, base))] for base in (1000, 2000, 3457)]
     alone = Pattern(runs[0])
-    known = Pattern(runs[0], usual_steps(runs[1], alone))
+    known = Pattern(runs[0], pack_by_steps(runs[1], alone)[1])
 
     body = pack(runs[2], known)
 
@@ -122,8 +122,8 @@ def test_a_result_file_costs_what_its_run_has_not_said() -> None:
         return [("stdout", text), ("result.pb", result)]
 
     first, second, third = (run(*range(start, start + 700, 59)) for start in (2997, 3015, 2891))
-    pattern = Pattern(first, usual_steps(second, Pattern(first)))
-    text_alone = Pattern(first[:1], usual_steps(second[:1], Pattern(first[:1])))
+    pattern = Pattern(first, pack_by_steps(second, Pattern(first))[1])
+    text_alone = Pattern(first[:1], pack_by_steps(second[:1], Pattern(first[:1]))[1])
 
     body = pack(third, pattern)
 

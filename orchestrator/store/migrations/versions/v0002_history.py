@@ -164,14 +164,11 @@ def _fill_runs() -> None:
         query = sa.select(*old.c, cases.c.series_no).join_from(old, cases, old.c.case_no == cases.c.case_no)
         packed = []
         for row in connection.execute(query.where(old.c.run_no.in_(page)).order_by(old.c.run_no)).mappings().all():
-            pattern_no, body, large = packer.pack(
-                series_no=row["series_no"],
-                run_pass=row["run_pass"],
-                outcome=row["outcome"],
-                known=known_of(row),
-                documents={name: row[name] for name in _OLD},
-                attachments=_attachments(connection, row["run_no"]),
+            content, large = bodies.content_of(
+                {name: row[name] for name in _OLD}, _attachments(connection, row["run_no"]), known_of(row)
             )
+            kind = {"series_no": row["series_no"], "run_pass": row["run_pass"], "outcome": row["outcome"]}
+            pattern_no, body = packer.pack(content, **kind, newest_no=packer.newest(**kind))
             _keep_large(connection, row["run_no"], {position for position, _, _ in large})
             values = {name: row[name] for name in (*same, "run_id", "started_at")}
             packed.append({**values, "pattern_no": pattern_no, "body": body})
