@@ -94,7 +94,7 @@ def fetch(settings: Settings, request: FetchRequest) -> CommandResult:
         fetcher = farm.build_fetcher(mirror=request.mirror, timeout_s=request.timeout_s, stall_s=request.stall_s)
         results: list[Fetched] = []
         problems: list[tuple[BuildSpec, BenchfarmError]] = []
-        with downloads_on_stderr() as downloads:
+        with downloads_on_stderr(settings.log_format) as downloads:
             for spec in specs:
                 try:
                     results.append(fetcher.fetch(spec, keep_pin=request.keep_pin, on_progress=downloads.on_progress))

@@ -6,6 +6,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import one_line
 from orchestrator.units import format_bytes
 
@@ -19,9 +20,10 @@ _LINE_BYTES: Final = 8 << 20
 
 
 class LineDownloads:
-    """Plain lines, for logs."""
+    """Lines, for logs."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_format: str) -> None:
+        self._log_format = log_format
         self._name = ""
         self._said = -1
 
@@ -43,7 +45,14 @@ class LineDownloads:
             return
         self._said = step
         share = f" of {format_bytes(total)} ({step * 10} %)" if total else ""
-        print(one_line(f"{progress.name}: {format_bytes(progress.received_bytes)}{share}"), file=sys.stderr, flush=True)
+        tell(
+            self._log_format,
+            "download",
+            f"{progress.name}: {format_bytes(progress.received_bytes)}{share}",
+            file=progress.name,
+            received_bytes=progress.received_bytes,
+            total_bytes=total,
+        )
 
 
 class TerminalDownloads:
@@ -79,6 +88,6 @@ class TerminalDownloads:
         self._progress.update(self._tasks[progress.name], completed=progress.received_bytes, total=progress.total_bytes)
 
 
-def downloads_on_stderr() -> LineDownloads | TerminalDownloads:
-    """Return bars on a terminal and lines elsewhere."""
-    return TerminalDownloads() if sys.stderr.isatty() else LineDownloads()
+def downloads_on_stderr(log_format: str) -> LineDownloads | TerminalDownloads:
+    """Return bars on a terminal, and lines elsewhere or where they are to be JSON."""
+    return TerminalDownloads() if sys.stderr.isatty() and log_format != "json" else LineDownloads(log_format)

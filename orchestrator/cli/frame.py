@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Protocol, runtime_checkable
 
 import typer
 
@@ -104,16 +106,13 @@ def run() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         # A cancelled job and a closed terminal are no reason to leave phones changed either.
         signal.signal(number, _stop)
+    _options.log_format = _format_on_command_line(sys.argv)
     try:
-        app(standalone_mode=True)
-    except SystemExit as end:
-        # What the option parser refuses, it has told on standard error already; and it ends on Ctrl-C without a word.
-        if end.code == InterruptedByUserError.exit_code:
-            stop = InterruptedByUserError()
-            _fail(str(stop), "", stop.code, stop.exit_code)
-        elif end.code == UsageError.exit_code and _options.json_output:
-            _print_error("the options can't be used; standard error says why", "", UsageError().code, end.code)
-        raise
+        exit_code = app(standalone_mode=False)
+        if exit_code == InterruptedByUserError.exit_code:
+            # The option parser ends on Ctrl-C without a word.
+            raise InterruptedByUserError
+        raise SystemExit(exit_code or 0)
     except BenchfarmError as error:
         _fail(str(error), error.hint, error.code, error.exit_code)
     except KeyboardInterrupt:
@@ -124,6 +123,8 @@ def run() -> None:
         sys.stderr.close()
         raise SystemExit(141) from None
     except Exception as error:  # noqa: BLE001 - the last line of defence
+        if isinstance(error, _Refusal):
+            _refuse(error)
         _fail(
             f"a fault in benchfarm itself: {type(error).__name__}: {error}",
             "run the command again with 'benchfarm --debug ...' and report the traceback",
@@ -136,16 +137,68 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _fail(message: str, hint: str, code: str, exit_code: int) -> None:
-    if _options.debug:
-        traceback.print_exc()
+@runtime_checkable
+class _Refusal(Protocol):
+    """What the option parser raises: of a class that isn't public in every version of typer."""
+
+    exit_code: int
+
+    def format_message(self) -> str: ...
+
+    def show(self) -> None: ...
+
+
+def _refuse(error: _Refusal) -> NoReturn:
+    """Tell what the option parser refuses, and exit."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "benchfarm"
+    message = error.format_message()
+    if context is not None and message == context.get_help():
+        message = f"{command} needs a command"
+    if _options.json_output:
+        _print_error(message, f"'{command} -h' shows what there is", UsageError().code, error.exit_code)
+    if _is_json_wanted():
+        _write_error(message, f"'{command} -h' shows what there is", UsageError().code, error.exit_code)
+    else:
+        error.show()
+    raise SystemExit(error.exit_code)
+
+
+def _format_on_command_line(words: Sequence[str]) -> str | None:
+    """Return what ``--log-format`` says, for what is refused before the options are read."""
+    for word, following in itertools.pairwise((*words, "")):
+        if word == "--log-format":
+            return following
+        if word.startswith("--log-format="):
+            return word.partition("=")[2]
+    return None
+
+
+def _is_json_wanted() -> bool:
+    if _options.log_format is not None:
+        return _options.log_format == "json"
+    from orchestrator.bootstrap import Settings
+
+    with suppress(BenchfarmError):
+        return Settings.from_environment().log_format == "json"
+    return False
+
+
+def _write_error(message: str, hint: str, code: str, exit_code: int) -> None:
+    from orchestrator.cli.log_lines import write_line
+
+    told = traceback.format_exc() if _options.debug else None
+    write_line("error", message, level="error", code=code, hint=hint, exit_code=exit_code, traceback=told)
+
+
+def _fail(message: str, hint: str, code: str, exit_code: int) -> NoReturn:
     if _options.json_output:
         _print_error(message, hint, code, exit_code)
-    if _options.log_format == "json":
-        from orchestrator.cli.log_lines import write_line
-
-        write_line("error", message, level="error", code=code, hint=hint, exit_code=exit_code)
+    if _is_json_wanted():
+        _write_error(message, hint, code, exit_code)
         raise SystemExit(exit_code)
+    if _options.debug:
+        traceback.print_exc()
     typer.echo(f"benchfarm: error: {message}", err=True)
     if hint:
         typer.echo(f"  {hint}", err=True)

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import threading
+import traceback
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -67,12 +68,32 @@ class LibraryLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
         level = "error" if record.levelno >= logging.ERROR else "warning"
-        write_line("library", record.getMessage().strip(), level=level, logger=record.name)
+        told = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else None
+        write_line("library", record.getMessage().strip(), level=level, logger=record.name, traceback=told)
 
 
 def logs_as_json() -> None:
-    """Let what libraries warn of be written as JSON too."""
+    """Let what libraries warn of be written as JSON too, and what ends a thread."""
     logging.basicConfig(level=logging.WARNING, handlers=[LibraryLines()], force=True)
+    logging.captureWarnings(True)
+    threading.excepthook = _thread_ended
+    sys.unraisablehook = _passed_over
+
+
+def _thread_ended(what: threading.ExceptHookArgs) -> None:
+    if what.exc_value is not None and not isinstance(what.exc_value, SystemExit):
+        name = what.thread.name if what.thread is not None else "a thread"
+        _write_fault(f"{name} ended", what.exc_value)
+
+
+def _passed_over(what: sys.UnraisableHookArgs) -> None:
+    if what.exc_value is not None:
+        _write_fault(what.err_msg or "an error that nobody could be told of", what.exc_value)
+
+
+def _write_fault(what: str, error: BaseException) -> None:
+    told = "".join(traceback.format_exception(error))
+    write_line("error", f"{what}: {type(error).__name__}: {error}", level="error", code="internal", traceback=told)
 
 
 class JsonObserver:

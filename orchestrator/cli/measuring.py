@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +13,11 @@ from orchestrator.bootstrap import Farm, Settings, litert_build, this_computer
 from orchestrator.cli import nights
 from orchestrator.cli.beginning import begin, identify, prepare
 from orchestrator.cli.campaigns import new_campaign_id
+from orchestrator.cli.devices import put_back
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import host_files
 from orchestrator.cli.joining import PluggedIn, again
+from orchestrator.cli.log_lines import tell
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.reports import report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult, one_line
@@ -27,7 +28,7 @@ from orchestrator.engine.events import DeviceNote, FileMoving
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.rounds import open_works
 from orchestrator.engine.workload import Services, Workload
-from orchestrator.errors import HostStorageError, UsageError
+from orchestrator.errors import DeviceBusyError, DeviceError, HostStorageError, UsageError
 from orchestrator.executors.local import ThreadExecutor
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -172,12 +173,26 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
             return resume_pairs(farm, campaign)
         works = open_works(campaign, list(farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
         busy = {serial for serial, work in works.items() if work.invocations}
+        _put_back_left(farm, works.keys() - busy)
         cases = [item.case for work in works.values() for item in work.invocations] + [
             item.case for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial in busy
         ]
         sharing = {serial for shard in campaign.terms.shards if busy & set(shard.serials) for serial in shard.serials}
         models, builds, devices = reopen(farm, campaign, cases, beside=sharing)
         return _run(farm, campaign, models, builds, devices, out, again(farm, campaign, devices))
+
+
+def _put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
+    """Put back those phones that a killed process left changed; nothing is open on them, so nobody else would."""
+    for serial in sorted(set(serials) & set(farm.conditioner.unrestored())):
+        try:
+            put_back(farm, serial)
+        except DeviceBusyError:
+            # Whoever uses it now puts it back.
+            continue
+        except DeviceError as error:
+            text = f"{error}; it isn't put back yet: 'benchfarm restore {serial}' tries again"
+            tell(farm.settings.log_format, "resume", text, level="warning", device=serial)
 
 
 def _newest_open(farm: Farm) -> Campaign:
@@ -195,7 +210,13 @@ def _newest_open(farm: Farm) -> Campaign:
         if not kind:
             begun = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
             text = f"resumes campaign {campaign.campaign_id} ({campaign.name}, begun {begun})"
-            sys.stderr.write(one_line(text) + "\n")
+            tell(
+                farm.settings.log_format,
+                "campaign-resumed",
+                text,
+                campaign_id=campaign.campaign_id,
+                campaign=campaign.name,
+            )
             return campaign
         others.append(f"{campaign.campaign_id} ({kind})")
     named = f"; open, but resumed by name only: {', '.join(others)}" if others else ""
@@ -336,7 +357,8 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     from orchestrator.report.tables import render_text_table
 
     campaign = result.campaign
-    data = report_data(farm, [campaign])
+    runs = list(farm.store.runs(campaign_ids=[campaign.campaign_id]))
+    data = report_data(farm, [campaign], runs=runs)
     path = out or farm.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
     unwritten = ""
     try:
@@ -344,7 +366,6 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     except (UsageError, HostStorageError) as error:
         # What was measured is stored; a report can be rendered again.
         unwritten = str(error)
-    runs = list(farm.store.runs(campaign_ids=[campaign.campaign_id]))
     doubtful = sum(
         run.outcome is not Outcome.COMPLETED or run.verdict.quality is Quality.REJECTED
         for run in runs

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
-import typer
-
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
+from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.site import TITLE, campaign_html, first_night, gather
 from orchestrator.records.identity import CampaignId
@@ -128,7 +127,9 @@ def run(settings: Settings, request: ServeRequest) -> CommandResult:
         if request.listening.token:
             # What came from a file or the environment is known to whoever may know it.
             url += f"?token={access.token}"
-        typer.echo(f"{url}\nnumbers for Prometheus under /metrics\nCtrl-C ends it", err=True)
+        tell(settings.log_format, "serving", f"{url}", url=url)
+        tell(settings.log_format, "serving", "numbers for Prometheus under /metrics")
+        tell(settings.log_format, "serving", "Ctrl-C ends it")
         with suppress(KeyboardInterrupt):
             web.serve(web.make_app(pages, access=access, more={"metrics": lambda: page(numbers.families())}), listening)
     return CommandResult(text="", data={"url": url})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.beginning import expansion_of, identify
+from orchestrator.cli.log_lines import tell
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.devices.experiments import OPTIONS, ExperimentBook
@@ -76,7 +76,7 @@ def _tuned(bench: _Bench, options: Sequence[str], invocations: int) -> Tuned:
     with_what = f"case {case.case_key}, {invocations} invocations"
     begun = known.begun if known.begun_with == with_what else ()
     if begun:
-        _teller(bench.facts.serial)(f"goes on with a tune that was cut off; {len(begun)} trials are there")
+        _teller(bench.farm, bench.facts.serial)(f"goes on with a tune that was cut off; {len(begun)} trials are there")
     ended = list(begun)
 
     def keep(trial: OptionTrial) -> None:
@@ -169,7 +169,7 @@ def _bench(settings: Settings, serial: str, matrix: Matrix, *, wait_s: float, mi
             clock=farm.clock,
             cancelled=farm.cancelled,
         )
-        laboratory = Laboratory(device, facts, workload, services, tell=_teller(facts.serial))
+        laboratory = Laboratory(device, facts, workload, services, tell=_teller(farm, facts.serial))
         with farm.lease.acquire(facts.serial):
             try:
                 yield _Bench(
@@ -177,7 +177,7 @@ def _bench(settings: Settings, serial: str, matrix: Matrix, *, wait_s: float, mi
                     skipped=skipped,
                 )  # fmt: skip
             finally:
-                farm.conditioner.restore(device, on_note=_teller(facts.serial))
+                farm.conditioner.restore(device, on_note=_teller(farm, facts.serial))
 
 
 def _campaign(farm: Farm, plan: Plan, builds: Sequence[object]) -> Campaign:
@@ -196,12 +196,11 @@ def _campaign(farm: Farm, plan: Plan, builds: Sequence[object]) -> Campaign:
     )
 
 
-def _teller(serial: Serial) -> Callable[[str], None]:
-    def tell(text: str) -> None:
-        sys.stderr.write(f"{serial}: {one_line(text)}\n")
-        sys.stderr.flush()
+def _teller(farm: Farm, serial: Serial) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        tell(farm.settings.log_format, "device-note", f"{serial}: {text}", serial=serial)
 
-    return tell
+    return say
 
 
 def _known(book: ExperimentBook, facts: DeviceFacts) -> PhoneExperiments:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm
+from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.errors import ArtifactError, ModelError, UsageError
 from orchestrator.records.model import Accuracy, ManifestEntry
@@ -46,14 +47,15 @@ def build(
     folder, manifest = _places(settings, out)
     load_manifest(manifest)  # a manifest with faults is told before minutes of building
     entries: list[ManifestEntry] = []
+    say = partial(tell, settings.log_format, "model-built")
 
     def keep(order: BuildOrder, outcome: BuiltModel | FailedBuild) -> None:
         if isinstance(outcome, FailedBuild):
-            _tell(f"{outcome.name}: not built")
+            say(f"{outcome.name}: not built")
             return
         entries.append(_entry(order, outcome, accuracy))
         add_to_manifest(manifest, entries[-1:])
-        _tell(f"{outcome.name}: {format_bytes(outcome.size_bytes)}")
+        say(f"{outcome.name}: {format_bytes(outcome.size_bytes)}")
 
     done = build_models(orders, folder, environ=settings.environ, on_done=keep)
     failures = [item for built in done for item in built.failures]
@@ -74,12 +76,6 @@ def build(
     lines.append(f"how to build them again is in {manifest}")
     data = {"models": entries, "failures": failures, "manifest": manifest}
     return CommandResult(text="\n".join(lines), data=data, exit_code=1 if failures else 0)
-
-
-def _tell(text: str) -> None:
-    """Say on standard error how a long build goes."""
-    sys.stderr.write(f"{one_line(text)}\n")
-    sys.stderr.flush()
 
 
 def _entry(order: BuildOrder, model: BuiltModel, accuracy: Accuracy | None) -> ManifestEntry:

@@ -1,0 +1,102 @@
+"""With JSON logs every line on standard error is a JSON object: of whatever command, and however it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli, Lab
+
+pytestmark = pytest.mark.xdist_group("json_lines")
+BENCHFARM = Path(sys.executable).with_name("benchfarm")
+KEYS = {"at", "level", "event", "text", "pid", "benchfarm"}
+NO_DATABASE = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"
+
+
+def lines_of(stderr: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in stderr.splitlines()]
+    assert all(line.keys() >= KEYS for line in lines), stderr
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "told"),
+    [
+        (["--nope"], 2, "No such option: --nope"),
+        (["farm"], 2, "benchfarm farm needs a command"),
+        (["farm", "nope"], 2, "No such command 'nope'"),
+        (["run", "--nope"], 2, "No such option: --nope"),
+        (["farm", "submit"], 2, "Missing argument"),
+        (["run", "missing.yaml"], 2, "missing.yaml: can't be read"),
+        (["report", "nothing"], 2, "nothing"),
+        (["farm", "worker"], 2, "PostgreSQL"),
+        (["farm", "worker", "--store", NO_DATABASE], 2, "--store"),
+        (["--store", NO_DATABASE, "farm", "worker"], 5, "the farm's queue"),
+        (["serve", "--host", "0.0.0.0"], 2, "token"),
+        (["--debug", "run", "missing.yaml"], 2, "missing.yaml: can't be read"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_refused_is_one_line(cli: Cli, words: list[str], exit_code: int, told: str) -> None:
+    # Not by the fixture's call, which takes any traceback for a fault.
+    done = subprocess.run(
+        [BENCHFARM, *words], env=cli.environ(BENCHFARM_LOG="json"), capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == exit_code, done.stderr
+    # A library may have warned of it before.
+    *_, line = lines_of(done.stderr)
+    assert (line["event"], line["level"], line["exit_code"]) == ("error", "error", exit_code)
+    assert told in line["text"]
+    assert line["code"]
+    assert ("Traceback" in line.get("traceback", "")) == ("--debug" in words)
+
+
+def test_the_option_counts_before_it_is_read(cli: Cli) -> None:
+    for words in (("--log-format", "json", "--nope"), ("--log-format=json", "--nope")):
+        (line,) = lines_of(cli(*words).stderr)
+        assert "--nope" in line["text"]
+    # For people as ever.
+    assert "Try 'benchfarm run -h' for help." in cli("run", "--nope").stderr
+    # With --json standard output says the same.
+    refused = cli("--log-format", "json", "run", "--nope", "--json")
+    assert refused.json["error"]["message"] == lines_of(refused.stderr)[0]["text"]
+
+
+def test_all_that_is_told_while_phones_are_worked_with_is_json(lab: Lab, plan_file: Callable[..., Path]) -> None:
+    serial = lab.serials[0]
+    plan = plan_file((serial,), invocations=2)
+    process = lab.cli.start("--log-format", "json", "run", plan)
+    assert process.stderr is not None
+    begun = [json.loads(next(process.stderr))["event"] for _ in range(3)]
+    assert begun[0] == "campaign-started"
+    process.kill()
+    process.communicate(timeout=60)
+    resumed = lab.cli("run", "--resume", BENCHFARM_LOG="json").ok()
+    assert {"campaign-resumed", "campaign-ended"} <= {line["event"] for line in lines_of(resumed.stderr)}
+    lines_of(
+        lab.cli(
+            "device", "tune", serial, "--option", "sync_off", "-n", 4, "--min-secs", 0.05, BENCHFARM_LOG="json"
+        ).stderr
+    )
+    lines_of(lab.cli("doctor", BENCHFARM_LOG="json").stderr)
+
+
+def test_a_server_tells_its_address_in_json(cli: Cli) -> None:
+    process = cli.start("--log-format", "json", "serve", "--port", "0")
+    try:
+        assert process.stderr is not None
+        first = json.loads(process.stderr.readline())
+        assert (first["event"], first["url"].startswith("http://127.0.0.1:")) == ("serving", True)
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=60)
+    lines_of(rest)
