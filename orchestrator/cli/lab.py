@@ -1,4 +1,4 @@
-"""``benchfarm lab``: virtual phones in a process of their own, and the private adb server that reaches them."""
+"""``benchfarm lab``: virtual phones in processes of their own, and the private adb server that reaches them."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def add(settings: Settings, profile: str, *, serial: str = "") -> CommandResult:
     if server is None:
         raise UsageError("no lab is up", hint="start one with 'benchfarm lab up'")
     if not serial:
-        kind = len([phone for phone in present if phone.profile == name])
-        serial = serials_for((name,) * (kind + 1))[-1][1]
+        taken = {phone.serial for phone in present}
+        serial = next(serial for _, serial in serials_for((name,) * (len(taken) + 1)) if serial not in taken)
     phone = lab_request(folder, {"request": "add", "phone": PhoneSpec(profile=name, serial=serial, usb=usb).to_json()})
     server.connect_tcp(phone["phone"]["address"])
     return CommandResult(text=f"{serial} is plugged in at {phone['phone']['address']}", data=phone["phone"])
@@ -133,16 +133,19 @@ def list_phones(settings: Settings) -> CommandResult:
 
     with Farm(settings) as farm:
         try:
-            phones = lab_request(farm.lab_folder, {"request": "list"})["phones"]
+            told = lab_request(farm.lab_folder, {"request": "list"})
         except UsageError:
-            phones = []
+            told = {"phones": [], "lost": []}
+    phones, lost = told["phones"], told["lost"]
     rows = [
         (phone["serial"], phone["profile"], phone["address"], ", ".join(_fault_text(f) for f in phone["faults"]))
         for phone in phones
     ]
     parts = [table(("serial", "profile", "address", "faults"), rows) if rows else "no lab is up"]
+    parts += [f"lost: {', '.join(part['serials'])}: {part['reason']}" for part in lost]
     parts.append(f"profiles: {', '.join(profile_names())}")
-    return CommandResult(text="\n".join(parts), data={"phones": phones, "profiles": list(profile_names())})
+    data = {"phones": phones, "lost": lost, "profiles": list(profile_names())}
+    return CommandResult(text="\n".join(parts), data=data)
 
 
 def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) -> CommandResult:

@@ -1,12 +1,16 @@
-"""The control channel of a lab process: JSON lines on 127.0.0.1, each with the lab's secret token.
+"""The control channel of a lab: JSON lines on 127.0.0.1, each with the lab's secret token.
 
 A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true, ...}`` or
 ``{"ok": false, "error": CODE, "message": TEXT, "hint": TEXT}``. Requests:
 
-* ``list``: the phones, with the faults that wait for them
+* ``list``: the phones, with the faults that wait for them; ``lost``, when the lab has several processes: the phones
+  of those that have ended or don't answer (``serials``), and why (``reason``)
 * ``fault`` (``serial``; ``fault``: kind, moment, bytes, subject, times, args): add a fault
 * ``clear`` (``serial``; ``fault_id`` for one only): remove faults
 * ``add`` (``phone``: what PhoneSpec.to_json gives), ``remove`` (``serial``), ``stop``
+
+Each process of a lab has such a channel for its own phones. The one that people ask is the leader's, which passes on
+what concerns the phones of others (spread.py).
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.virtual.farm import VirtualLab
@@ -29,22 +33,25 @@ from orchestrator.virtual.spec import PhoneSpec
 _LINE_BYTES: Final = 1 << 20
 _SILENCE_S: Final = 30.0
 
+Request = Mapping[str, Any]
 Answer = dict[str, Any]
 
 
-class ControlServer:
-    """Answers requests about one lab, in threads of its own."""
+class Desk(Protocol):
+    """Whoever answers requests about phones."""
 
-    def __init__(self, lab: VirtualLab, token: str, *, changed: Callable[[], None], stop: Callable[[], None]) -> None:
-        """Listen on a free port. ``changed`` is called when phones came or went, ``stop`` when the lab is to end."""
-        self._lab = lab
+    def ask(self, request: Request) -> Answer:
+        """Do what is asked and return the answer; raise BenchfarmError when it can't be done."""
+        ...
+
+
+class ControlServer:
+    """Takes requests for a desk from those who know the token, in threads of its own."""
+
+    def __init__(self, desk: Desk, token: str) -> None:
+        """Listen on a free port."""
+        self._desk = desk
         self._token = token
-        self._changed = changed
-        self._stop = stop
-        self._requests: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
-            "list": self._list, "fault": self._fault, "clear": self._clear, "add": self._add,
-            "remove": self._remove, "stop": self._end,
-        }  # fmt: skip
         #: When the last request was answered, on the monotonic clock.
         self.last_request_s = time.monotonic()
         control = self
@@ -76,51 +83,63 @@ class ControlServer:
             token = str(request.get("token", ""))
             if not hmac.compare_digest(token.encode(), self._token.encode()):
                 raise UsageError("the token isn't this lab's")
-            handler = self._requests.get(str(request.get("request")))
-            if handler is None:
-                raise UsageError(f"there is no request {request.get('request')!r}: {', '.join(self._requests)}")
             self.last_request_s = time.monotonic()
-            return {"ok": True, **handler(request)}
+            return {"ok": True, **self._desk.ask(request)}
         except ValueError as fault:
             return {"ok": False, "error": "usage", "message": f"no JSON: {fault}", "hint": ""}
         except BenchfarmError as error:
             return {"ok": False, "error": error.code, "message": str(error), "hint": error.hint}
 
-    def _list(self, request: Mapping[str, Any]) -> Answer:
+
+class PhoneDesk:
+    """Answers requests about the phones of this process."""
+
+    def __init__(self, lab: VirtualLab) -> None:
+        self._lab = lab
+        self._requests: Mapping[str, Callable[[Request], Answer]] = {
+            "list": self._list, "fault": self._fault, "clear": self._clear, "add": self._add, "remove": self._remove,
+        }  # fmt: skip
+
+    def ask(self, request: Request) -> Answer:
+        """Answer a request; raises UsageError for a wrong one, DeviceError when it can't be done."""
+        handler = self._requests.get(str(request.get("request")))
+        if handler is None:
+            raise UsageError(f"there is no request {request.get('request')!r}: {', '.join(self._requests)}, stop")
+        return handler(request)
+
+    def _list(self, request: Request) -> Answer:
         return {"phones": [describe_phone(phone) for phone in self._lab.phones.values()]}
 
-    def _fault(self, request: Mapping[str, Any]) -> Answer:
+    def _fault(self, request: Request) -> Answer:
         fault = request.get("fault")
         if not isinstance(fault, dict):
             raise UsageError("the request names no fault")
         return {"fault": self._phone(request).faults.add(Fault.from_json(fault)).to_json()}
 
-    def _clear(self, request: Mapping[str, Any]) -> Answer:
+    def _clear(self, request: Request) -> Answer:
         faults = self._phone(request).faults
         cleared = [f for f in faults.waiting() if request.get("fault_id") in (None, f.fault_id)]
         for fault in cleared:
             faults.remove(fault.fault_id)
         return {"cleared": [fault.to_json() for fault in cleared]}
 
-    def _add(self, request: Mapping[str, Any]) -> Answer:
-        given = request.get("phone")
-        if not isinstance(given, dict):
-            raise UsageError("the request describes no phone")
-        phone = self._lab.add_spec(PhoneSpec.from_json(given))
-        self._changed()
-        return {"phone": describe_phone(phone)}
+    def _add(self, request: Request) -> Answer:
+        return {"phone": describe_phone(self._lab.add_spec(spec_of(request)))}
 
-    def _remove(self, request: Mapping[str, Any]) -> Answer:
+    def _remove(self, request: Request) -> Answer:
         self._lab.remove(self._phone(request).serial)
-        self._changed()
         return {}
 
-    def _end(self, request: Mapping[str, Any]) -> Answer:
-        self._stop()
-        return {}
-
-    def _phone(self, request: Mapping[str, Any]) -> Phone:
+    def _phone(self, request: Request) -> Phone:
         return self._lab.get(str(request.get("serial", "")))
+
+
+def spec_of(request: Request) -> PhoneSpec:
+    """Return the phone that a request to add one describes; raise UsageError when it describes none."""
+    given = request.get("phone")
+    if not isinstance(given, dict):
+        raise UsageError("the request describes no phone")
+    return PhoneSpec.from_json(given)
 
 
 def describe_phone(phone: Phone) -> Answer:

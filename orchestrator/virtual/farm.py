@@ -8,14 +8,18 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.virtual.auth import load_public_keys
+from orchestrator.virtual.lab_settings import LabSettings
 from orchestrator.virtual.loop import LinkLoop
 from orchestrator.virtual.phone import Phone
 from orchestrator.virtual.spec import PhoneSpec
+
+PHONES_FOLDER: Final = "phones"
 
 
 class VirtualLab:
@@ -118,3 +122,11 @@ class VirtualLab:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def open_lab(settings: LabSettings) -> VirtualLab:
+    """Return an empty lab in its folder; raises what VirtualLab raises."""
+    return VirtualLab(
+        settings.state_dir / PHONES_FOLDER, adb_public_keys=settings.adb_keys, time_factor=settings.time_factor,
+        seed=settings.seed,
+    )  # fmt: skip

@@ -1,7 +1,8 @@
-"""A lab of virtual phones in a process of its own: start it, ask it, stop it.
+"""A lab of virtual phones in processes of its own: start it, ask it, stop it.
 
-The process is ``python -m orchestrator.virtual serve``; it writes ``lab.json`` (its pid, the port and token of its
-control channel, its phones) into the lab's folder and holds ``lab.lock`` there as long as it lives.
+The leader is ``python -m orchestrator.virtual serve``; it writes ``lab.json`` (its pid, the port and token of its
+control channel, the phones) into the lab's folder. A lab of many phones has more processes (``pids``), which the leader
+starts and speaks for (spread.py). All of them hold ``lab.lock`` as long as they live.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import fcntl
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceTimeoutError, UsageError
+from orchestrator.virtual.asking import ask_control
+from orchestrator.virtual.lab_settings import LabSettings
 from orchestrator.virtual.spec import PhoneSpec
 
 STATE_FILE: Final = "lab.json"
 LOCK_FILE: Final = "lab.lock"
 LOG_FILE: Final = "lab.log"
-_LOOPBACK: Final = "127.0.0.1"
 _START_S: Final = 60.0
 _STOP_S: Final = 10.0
 _ANSWER_S: Final = 30.0
@@ -51,7 +52,10 @@ class LabInfo:
     """A running lab as its state file tells of it."""
 
     state_dir: Path
+    #: The leader.
     pid: int
+    #: All processes, the leader first.
+    pids: tuple[int, ...]
     control_port: int
     token: str
     time_factor: float
@@ -60,12 +64,13 @@ class LabInfo:
 
 def start_lab(
     state_dir: Path, phones: Sequence[PhoneSpec], *, adb_keys: Sequence[Path], time_factor: float = 1.0, seed: int = 1,
-    exit_with_parent: bool = False, idle_s: float = 0.0, timeout_s: float = _START_S,
+    processes: int = 0, exit_with_parent: bool = False, idle_s: float = 0.0, timeout_s: float = _START_S,
 ) -> LabInfo:  # fmt: skip
     """Start a lab with these phones and return when they listen.
 
-    ``adb_keys`` are the public keys (adbkey.pub) of the adb servers that get in. With ``exit_with_parent`` the lab ends
-    when the calling process does; with ``idle_s`` after so long without a connection.
+    ``adb_keys`` are the public keys (adbkey.pub) of the adb servers that get in. ``processes`` is how many run the
+    phones at most; 0: as suits the phones and this computer. With ``exit_with_parent`` the lab ends when the calling
+    process does; with ``idle_s`` after so long without a connection.
 
     Raises UsageError when a lab is running in this folder already, and for phones, keys or figures that can't be;
     DeviceError with the lab's last words when it doesn't start, DeviceTimeoutError when it isn't ready in time.
@@ -77,11 +82,10 @@ def start_lab(
             f"{state_dir}: a virtual lab is running here already", hint="stop it with 'benchfarm lab down'"
         )
     (state_dir / STATE_FILE).unlink(missing_ok=True)
+    settings = LabSettings(state_dir=state_dir, adb_keys=adb_keys, time_factor=time_factor, seed=seed)
     command = [
-        sys.executable, "-m", "orchestrator.virtual", "serve", f"--state-dir={state_dir}",
-        f"--time-factor={time_factor!r}", f"--seed={seed}", f"--idle={idle_s!r}",
-        *(f"--adb-key={Path(key).absolute()}" for key in adb_keys),
-        *(f"--phone={json.dumps(spec.to_json())}" for spec in phones),
+        sys.executable, "-m", "orchestrator.virtual", "serve", *settings.to_arguments(), f"--processes={processes}",
+        f"--idle={idle_s!r}", *(f"--phone={json.dumps(spec.to_json())}" for spec in phones),
     ]  # fmt: skip
     if exit_with_parent:
         command.append(f"--exit-with-parent={os.getpid()}")
@@ -121,28 +125,15 @@ def lab_request(state_dir: Path, request: Mapping[str, Any], *, timeout_s: float
     DeviceError for what went wrong in the lab.
     """
     info = read_lab(state_dir)
-    line = json.dumps({**request, "token": info.token}).encode() + b"\n"
-    try:
-        with socket.create_connection((_LOOPBACK, info.control_port), timeout=timeout_s) as sock:
-            sock.sendall(line)
-            with sock.makefile("rb") as reader:
-                answer = json.loads(reader.readline() or b"null")
-    except TimeoutError:
-        raise DeviceTimeoutError(f"the virtual lab (pid {info.pid}) didn't answer within {timeout_s:g} s") from None
-    except (OSError, ValueError) as fault:
-        raise DeviceError(f"the virtual lab (pid {info.pid}) can't be asked: {fault}") from None
-    if not isinstance(answer, dict):
-        raise DeviceError(f"the virtual lab (pid {info.pid}) ended before it answered")
-    if not answer.get("ok"):
-        kind: type[BenchfarmError] = UsageError if answer.get("error") == "usage" else DeviceError
-        raise kind(str(answer.get("message", "")), hint=str(answer.get("hint", "")))
-    return answer
+    return ask_control(
+        info.control_port, info.token, request, timeout_s=timeout_s, who=f"the virtual lab (pid {info.pid})"
+    )
 
 
 def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
-    """Stop the lab of a folder and return when its process has ended; False when none was running.
+    """Stop the lab of a folder and return when its processes have ended; False when none was running.
 
-    It is asked first; a lab that doesn't answer is ended by its pid, after a look that the process is this lab.
+    It is asked first; a lab that doesn't answer is ended by its pid, after a look that a process is this lab's.
     Raises DeviceTimeoutError when it still runs after that.
     """
     state_dir = state_dir.absolute()
@@ -156,7 +147,7 @@ def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
         pass  # it hangs, or is just ending; either way the lock tells
     if _wait_until_ended(state_dir, timeout_s / 2):
         return True
-    if info is not None and _is_this_lab(info.pid, state_dir):
+    if info is not None and any(_is_this_lab(pid, state_dir) for pid in info.pids):
         _end_group(info.pid)
     if not _wait_until_ended(state_dir, timeout_s):
         raise DeviceTimeoutError(f"{state_dir}: the virtual lab can't be stopped; see {state_dir / LOG_FILE}")
@@ -175,15 +166,16 @@ def _read_state(state_dir: Path) -> LabInfo | None:
             for phone in state["phones"]
         )  # fmt: skip
         return LabInfo(
-            state_dir=state_dir, pid=int(state["pid"]), control_port=int(state["control_port"]),
-            token=str(state["token"]), time_factor=float(state["time_factor"]), phones=phones,
+            state_dir=state_dir, pid=int(state["pid"]), pids=tuple(map(int, state["pids"])),
+            control_port=int(state["control_port"]), token=str(state["token"]),
+            time_factor=float(state["time_factor"]), phones=phones,
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _is_running(state_dir: Path) -> bool:
-    """Say whether a lab process holds the folder's lock."""
+    """Say whether a process of a lab holds the folder's lock."""
     try:
         with (state_dir / LOCK_FILE).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,15 +196,16 @@ def _wait_until_ended(state_dir: Path, timeout_s: float) -> bool:
 
 
 def _is_this_lab(pid: int, state_dir: Path) -> bool:
-    """Say whether the process with this number was started as the lab of this folder."""
+    """Say whether the process with this number was started for the lab of this folder."""
     listed = subprocess.run(
         ["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False, errors="replace"
     )
-    return "orchestrator.virtual serve" in listed.stdout and f"--state-dir={state_dir}" in listed.stdout
+    started = any(f"orchestrator.virtual {word}" in listed.stdout for word in ("serve", "share"))
+    return started and f"--state-dir={state_dir}" in listed.stdout
 
 
 def _end_group(pid: int) -> None:
-    """Kill a lab process, which leads a process group of its own."""
+    """Kill all processes of a lab, whose leader leads a process group of its own, even when that one has ended."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

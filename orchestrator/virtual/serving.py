@@ -8,38 +8,38 @@ import os
 import secrets
 import select
 import signal
-import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import UsageError
-from orchestrator.virtual.control import ControlServer, describe_phone
-from orchestrator.virtual.farm import VirtualLab
+from orchestrator.virtual.control import ControlServer, PhoneDesk
+from orchestrator.virtual.farm import open_lab
+from orchestrator.virtual.lab_settings import LabSettings
+from orchestrator.virtual.loop import take_short_turns
+from orchestrator.virtual.share import Share
 from orchestrator.virtual.spec import PhoneSpec
+from orchestrator.virtual.spread import SpreadLab
 
 STATE_FILE: Final = "lab.json"
 LOCK_FILE: Final = "lab.lock"
-PHONES_FOLDER: Final = "phones"
 _LOOK_AROUND_S: Final = 1.0
 _LOCK_PATIENCE_S: Final = 1.0
 _LOCK_RETRY_S: Final = 0.02
-#: So long a phone's thread computes before the others get their turn: the loop that all links share is one of them.
-_SWITCH_S: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What a lab process is started with."""
+    """What a lab is started with."""
 
-    state_dir: Path
+    settings: LabSettings
     phones: Sequence[PhoneSpec]
-    adb_keys: Sequence[Path]
-    time_factor: float = 1.0
-    seed: int = 1
+    #: How many processes run the phones at most; 0: as suits the phones and this computer.
+    processes: int = 0
     #: End when this process has ended; 0: don't look.
     parent_pid: int = 0
     #: End when no adb server was connected and nothing asked for this long; 0: never.
@@ -49,39 +49,44 @@ class ServeOptions:
 def serve(options: ServeOptions) -> None:
     """Run a lab until it is told to stop, gets SIGTERM or SIGINT, its parent has ended, or it was idle for too long.
 
-    Raises UsageError when another lab uses the same folder, and what VirtualLab and PhoneSpec raise.
+    Raises UsageError when another lab uses the same folder, and what VirtualLab, PhoneSpec and Share raise.
     """
-    options.state_dir.mkdir(parents=True, exist_ok=True)
-    sys.setswitchinterval(_SWITCH_S)
+    settings = options.settings
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    take_short_turns()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    _take_lock(options.state_dir)
-    with (
-        VirtualLab(
-            options.state_dir / PHONES_FOLDER, adb_public_keys=options.adb_keys, time_factor=options.time_factor,
-            seed=options.seed,
-        ) as lab,
-    ):  # fmt: skip
-        for spec in options.phones:
-            lab.add_spec(spec)
-        token = secrets.token_urlsafe(24)
-        writing = threading.Lock()
+    lock = _take_lock(settings.state_dir)
 
-        def write_state() -> None:
-            with writing:
-                _write_state(options.state_dir, lab, control.port, token)
+    def start_share(on_end: Callable[[Share], None]) -> Share:
+        return Share(settings, lock=lock, on_end=on_end)
 
-        control = ControlServer(lab, token, changed=write_state, stop=stopping.set)
-        write_state()
-        try:
-            _wait(options, lab, control, stopping)
-        finally:
-            (options.state_dir / STATE_FILE).unlink(missing_ok=True)
+    try:
+        with (
+            open_lab(settings) as lab,
+            closing(SpreadLab(PhoneDesk(lab), start_share, processes=options.processes, stop=stopping.set)) as spread,
+        ):
+            spread.add_all(options.phones)
+            token = secrets.token_urlsafe(24)
+            control = ControlServer(spread, token)
+            writing = threading.Lock()
+
+            def write_state() -> None:
+                with writing:
+                    _write_state(settings, spread, control.port, token)
+
+            spread.changed = write_state
+            write_state()
+            _wait(options, spread, control, stopping)
+    finally:
+        (settings.state_dir / STATE_FILE).unlink(missing_ok=True)
 
 
-def _take_lock(state_dir: Path) -> None:
-    """Lock the folder until this very process ends; whoever can take the lock knows that no lab runs.
+def _take_lock(state_dir: Path) -> int:
+    """Lock the folder until this process and those that inherit the descriptor have ended, and return that.
+
+    Whoever can take the lock knows that no process of a lab runs.
 
     Raises UsageError when another lab has it.
     """
@@ -97,28 +102,28 @@ def _take_lock(state_dir: Path) -> None:
                 raise UsageError(f"{state_dir}: a virtual lab is running here already") from None
             time.sleep(_LOCK_RETRY_S)
         else:
-            return
+            return descriptor
 
 
-def _write_state(state_dir: Path, lab: VirtualLab, control_port: int, token: str) -> None:
+def _write_state(settings: LabSettings, spread: SpreadLab, control_port: int, token: str) -> None:
     state = {
-        "pid": os.getpid(), "control_port": control_port, "token": token, "time_factor": lab.time_factor,
-        "seed": lab.seed, "phones": [describe_phone(phone) for phone in lab.phones.values()],
+        "pid": os.getpid(), "pids": spread.pids, "control_port": control_port, "token": token,
+        "time_factor": settings.time_factor, "seed": settings.seed, "phones": spread.phones,
     }  # fmt: skip
-    fresh = state_dir / f"{STATE_FILE}.{os.getpid()}"
+    fresh = settings.state_dir / f"{STATE_FILE}.{os.getpid()}"
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # the token is a secret
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(state, file, indent=1)
-    fresh.replace(state_dir / STATE_FILE)
+    fresh.replace(settings.state_dir / STATE_FILE)
 
 
-def _wait(options: ServeOptions, lab: VirtualLab, control: ControlServer, stopping: threading.Event) -> None:
+def _wait(options: ServeOptions, spread: SpreadLab, control: ControlServer, stopping: threading.Event) -> None:
     parent = _Parent(options.parent_pid) if options.parent_pid else None
     busy_s = time.monotonic()
     while not stopping.wait(_LOOK_AROUND_S if parent or options.idle_s else None):
         if parent is not None and parent.ended():
             return
-        if any(phone.online_count for phone in lab.phones.values()):
+        if options.idle_s and spread.connected():
             busy_s = time.monotonic()
         if options.idle_s and time.monotonic() - max(busy_s, control.last_request_s) > options.idle_s:
             return

@@ -1,0 +1,28 @@
+"""What all processes of a lab are started with, as a value and as their command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabSettings:
+    """What the phones of a lab have in common, whichever process runs them."""
+
+    #: Folder for lab.json, the log and the phones' files; absolute.
+    state_dir: Path
+    #: Public keys (adbkey.pub) of the adb servers that get in.
+    adb_keys: Sequence[Path]
+    #: Phone seconds in one real second.
+    time_factor: float = 1.0
+    #: Where the phones' noise comes from.
+    seed: int = 1
+
+    def to_arguments(self) -> list[str]:
+        """Return them as options of ``python -m orchestrator.virtual``."""
+        return [
+            f"--state-dir={self.state_dir}", f"--time-factor={self.time_factor!r}", f"--seed={self.seed}",
+            *(f"--adb-key={Path(key).absolute()}" for key in self.adb_keys),
+        ]  # fmt: skip

@@ -1,0 +1,139 @@
+"""A share of a lab's phones in a process of its own: that process, and the leader's hold on it.
+
+The leader writes a token to the share's standard input and keeps that open: where it ends, the leader has ended, and
+so does the share. The share answers with a line that tells the port of its control channel.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import DeviceError
+from orchestrator.virtual.asking import ask_control
+from orchestrator.virtual.control import Answer, ControlServer, PhoneDesk, Request
+from orchestrator.virtual.farm import open_lab
+from orchestrator.virtual.lab_settings import LabSettings
+from orchestrator.virtual.loop import take_short_turns
+
+#: Less than those who ask the leader have patience for.
+_ANSWER_S: Final = 5.0
+_START_S: Final = 25.0
+#: So long after it has gone silent a share may be known to have ended.
+_NOTICE_S: Final = 1.0
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Share:
+    """A process that runs some of the lab's phones, as its leader sees it; it starts without phones."""
+
+    def __init__(self, settings: LabSettings, *, lock: int, on_end: Callable[[Share], None]) -> None:
+        """Start the process; raise DeviceError when that can't be done.
+
+        It inherits the descriptor ``lock``, so that the folder is locked until it ends, too. ``on_end`` is called in a
+        thread of its own when the process has ended, however that came.
+        """
+        self._token = secrets.token_urlsafe(24)
+        self._port = 0
+        self._on_end = on_end
+        self._ended = threading.Event()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "orchestrator.virtual", "share", *settings.to_arguments()],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[lock], cwd=Path(__file__).resolve().parents[2],
+            )  # fmt: skip
+        except OSError as fault:
+            raise DeviceError(f"the virtual lab can't start another process: {fault.strerror}") from None
+        threading.Thread(target=self._wait_for_end, name=f"share {self.pid}", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is known to have ended."""
+        return self._ended.is_set()
+
+    @property
+    def ending(self) -> str:
+        """How its process ended."""
+        code = self._process.returncode
+        how = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else "has ended"
+        return f"process {self.pid} of the virtual lab {how}"
+
+    def wait_until_ready(self) -> None:
+        """Return when it answers; raise DeviceError when it doesn't come to that."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(self._token.encode() + b"\n")
+            self._process.stdin.flush()
+            if select.select([self._process.stdout], [], [], _START_S)[0]:
+                self._port = int(json.loads(self._process.stdout.readline())["control_port"])
+                return
+        except (OSError, ValueError):
+            pass  # it has ended; its own words are in the log
+        self._process.kill()
+        raise DeviceError("a process of the virtual lab didn't start; its log says more")
+
+    def ask(self, request: Request, *, timeout_s: float = _ANSWER_S) -> Answer:
+        """Have it answer a request about its phones; raises what it raises, DeviceError when it has ended or hangs."""
+        who = f"process {self.pid} of the virtual lab"
+        try:
+            return ask_control(self._port, self._token, request, timeout_s=timeout_s, who=who)
+        except DeviceError:
+            if self._ended.wait(_NOTICE_S):
+                raise DeviceError(self.ending) from None
+            raise
+
+    def release(self) -> None:
+        """Tell it to end."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.close()
+        except OSError:
+            pass  # it has ended already
+
+    def close(self, end_s: float) -> None:
+        """Return when it has ended, by force from ``end_s`` of the monotonic clock on."""
+        self.release()
+        if not self._ended.wait(max(0.0, end_s - time.monotonic())):
+            _LOG.warning("process %d of the virtual lab didn't end and was killed", self.pid)
+            self._process.kill()
+            self._ended.wait()
+
+    def _wait_for_end(self) -> None:
+        self._process.wait()
+        self._ended.set()
+        self._on_end(self)
+
+
+def serve_share(settings: LabSettings) -> None:
+    """Run phones until standard input ends. Raises what VirtualLab raises."""
+    take_short_turns()
+    # Ctrl-C reaches all processes of a terminal; the leader ends its shares in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
+    token = sys.stdin.readline().strip()
+    with open_lab(settings) as lab:
+        control = ControlServer(PhoneDesk(lab), token)
+        sys.stdout.write(json.dumps({"control_port": control.port}) + "\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+def _leave(*_: object) -> None:
+    raise SystemExit(0)
