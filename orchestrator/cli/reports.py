@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
@@ -12,6 +12,7 @@ from orchestrator.cli.result import CommandResult
 from orchestrator.cli.stored import find_campaign
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.run import RunRecord
 from orchestrator.report.data import ReportData
 
 FORMATS = ("html", "text", "markdown", "csv", "json")
@@ -88,18 +89,26 @@ def _write_pictures(data: ReportData, folder: Path) -> tuple[Path, ...]:
 
 
 def report_data(
-    farm: Farm, campaigns: list[Campaign], *, published: bool = False, accuracy: Mapping[str, float] | None = None
+    farm: Farm,
+    campaigns: list[Campaign],
+    *,
+    published: bool = False,
+    accuracy: Mapping[str, float] | None = None,
+    runs: Sequence[RunRecord] | None = None,
 ) -> ReportData:
-    """Gather what a report shows of some campaigns."""
+    """Gather what a report shows of some campaigns; ``runs`` are theirs, where they were read already."""
     from orchestrator.report.assembly import build_report_data
     from orchestrator.report.newest import newest_runs
     from orchestrator.tools.failure_codes import FAILURE_CODES
 
     named = [item.campaign_id for item in campaigns]
-    newest = newest_runs(campaigns, farm.store.runs(campaign_ids=named) if len(set(named)) > 1 else ())
+    if runs is None:
+        runs = list(farm.store.runs(campaign_ids=named))
+    newest = newest_runs(campaigns, runs if len(set(named)) > 1 else ())
     data = build_report_data(
         campaigns=newest.terms_of(campaigns),
-        runs=newest.of(farm.store.runs(campaign_ids=named, with_attachments=True)),
+        runs=newest.of(runs),
+        outputs=farm.store.attachments_of,
         devices=farm.store.devices(),
         models=farm.store.models(),
         builds=farm.store.builds(),

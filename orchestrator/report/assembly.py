@@ -11,12 +11,10 @@ from datetime import UTC, datetime
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, figure_us, judge_case, truth_of
 from orchestrator.analysis.compare import best_of, speed_up
 from orchestrator.analysis.rounds import standings
-from orchestrator.analysis.samples import parse_samples
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, ModelSha, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord, ToolReport
-from orchestrator.records.sample import SAMPLES_FILE, RunSamples, Sample
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.report.collector import without_collector
@@ -27,7 +25,6 @@ from orchestrator.report.data import (
     DeviceRow,
     FindingRow,
     InvocationRow,
-    LogExcerpt,
     ModelRow,
     ReportData,
     ResultRow,
@@ -35,7 +32,7 @@ from orchestrator.report.data import (
 )
 from orchestrator.report.headline import headline_of, totals_of
 from orchestrator.report.labels import configuration_labels, configuration_order, is_cpu, unique_labels
-from orchestrator.report.logs import excerpt, log_rank
+from orchestrator.report.logs import Outputs, ShownLog, shown_logs
 from orchestrator.report.next_steps import finding_step, next_step
 from orchestrator.report.operators import profiles_of
 from orchestrator.report.published import load_published
@@ -44,8 +41,6 @@ from orchestrator.report.starts import start_rows
 
 _VIRTUAL_SUFFIX = " (virtual)"
 _MODEL_SUFFIX = ".tflite"
-#: Looks at a device while a run measured that are kept of a case.
-_MOST_LOOKS = 120
 
 
 @without_collector
@@ -59,20 +54,22 @@ def build_report_data(
     published: bool = False,
     failure_steps: Mapping[str, str] | None = None,
     accuracy: Mapping[str, float] | None = None,
+    outputs: Outputs | None = None,
 ) -> ReportData:
     """Derive the figures of a report over some campaigns.
 
     Args:
         campaigns: those reported on; with their invocations and skips, cases that weren't run are shown too.
-        runs: their runs in the order in which they were stored, read once; with attachments, logs are shown too.
+        runs: their runs in the order in which they were stored, read once; without attachments.
         devices: facts by serial; devices that no case or skip names are left out.
         models: by sha256.
         builds: by sha256; builds that no case names are left out.
         published: whether to show the public reference table beside the results.
         failure_steps: what to do next by the failure codes of the programs' output, where a caller knows them.
         accuracy: in percent by model name (with or without ``.tflite``) or sha256, where somebody measured it.
+        outputs: what the runs left behind, asked for those runs whose logs are shown; none are without it.
     """
-    gathered = _Gathered(campaigns, runs)
+    gathered = _Gathered(campaigns, runs, outputs)
     cases = gathered.cases
     skips = _unique_skips(campaigns)
     device_rows = _device_rows(gathered, [skip.serial for skip in skips], devices)
@@ -130,16 +127,15 @@ def build_report_data(
 
 
 class _Gathered:
-    """Runs by case, without their attachments: of each case only the log that tells most is kept, and that cut."""
+    """Runs by case, and what is shown of the one whose log tells most."""
 
-    def __init__(self, campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> None:
+    def __init__(self, campaigns: Sequence[Campaign], runs: Iterable[RunRecord], outputs: Outputs | None) -> None:
         self.cases: dict[CaseKey, Case] = {}
         self.runs: dict[CaseKey, list[RunRecord]] = defaultdict(list)
         #: Cases whose latency was asked for.
         self.timed: set[CaseKey] = set()
         #: How long sustained runs were to last, by campaign.
         self.sustained_s = {str(campaign.campaign_id): campaign.terms.sustained_s for campaign in campaigns}
-        self.logs: dict[CaseKey, tuple[int, str, LogExcerpt, tuple[Sample, ...]]] = {}
         for campaign in campaigns:
             for invocation in campaign.invocations:
                 # The reference workload says how the device is, and is no result of the plan.
@@ -154,41 +150,15 @@ class _Gathered:
                 continue
             if run.run_pass is not Pass.SENTINEL:
                 self.cases.setdefault(run.case.case_key, run.case)
-                self._keep_log(run.case.case_key, run)
-            kept.append(replace(run, attachments=()))
-        for run in kept:
-            if run.run_pass is not Pass.SENTINEL:
                 self.runs[run.case.case_key].append(run)
+            kept.append(run)
+        self.logs = {} if outputs is None else shown_logs(self.runs.values(), outputs)
         self.stopped: dict[CaseKey, list[tuple[str, str]]] = defaultdict(list)
         for campaign in campaigns:
             if campaign.terms.stopping is not None:
                 own = [run for run in kept if run.campaign_id == campaign.campaign_id]
                 for key, item in standings(campaign, own).items():
                     self.stopped[key].append((item.reason.value, item.text))
-
-    def _keep_log(self, key: CaseKey, run: RunRecord) -> None:
-        rank = log_rank(run)
-        if key in self.logs and self.logs[key][0] >= rank:
-            return
-        log = excerpt(run.attachments)
-        if log is not None:
-            looks = next((item.data for item in run.attachments if item.name == SAMPLES_FILE), b"")
-            self.logs[key] = (rank, run.run_id, log, _thinned(parse_samples(looks)))
-
-    def log_of(self, run: RunRecord) -> LogExcerpt | None:
-        kept = self.logs.get(run.case.case_key)
-        return kept[2] if kept is not None and kept[1] == run.run_id else None
-
-    def samples_of(self, run: RunRecord) -> tuple[Sample, ...]:
-        kept = self.logs.get(run.case.case_key)
-        return kept[3] if kept is not None and kept[1] == run.run_id else ()
-
-
-def _thinned(looks: RunSamples | None) -> tuple[Sample, ...]:
-    """Return at most as many looks as a small drawing can show."""
-    samples = looks.samples if looks is not None else ()
-    step = -(-len(samples) // _MOST_LOOKS) or 1
-    return samples[::step]
 
 
 def _result_row(
@@ -227,7 +197,7 @@ def _result_row(
         overall_memory_mib=_median([report.overall_memory_mib for report in memory]),
         peak_memory_mib=_median([report.peak_memory_mib for report in memory]),
         delegate=_evidence(result, trusted),
-        invocations=tuple(_invocation_row(run, run.run_id in used, gathered) for run in runs),
+        invocations=tuple(_invocation_row(run, run.run_id in used, gathered.logs.get(run.run_id)) for run in runs),
         starts=start_rows(runs),
         profiles=profiles_of(runs),
         sustained=sustained_rows(runs, gathered.sustained_s),
@@ -287,7 +257,7 @@ def _evidence(result: CaseResult, reports: Sequence[ToolReport]) -> DelegateEvid
     return next(iter(matching), None) or (reports[-1].delegate if reports else None)
 
 
-def _invocation_row(run: RunRecord, is_used: bool, gathered: _Gathered) -> InvocationRow:
+def _invocation_row(run: RunRecord, is_used: bool, shown: ShownLog | None) -> InvocationRow:
     report = run.report
     inference = report.inference if report is not None else None
     return InvocationRow(
@@ -313,8 +283,8 @@ def _invocation_row(run: RunRecord, is_used: bool, gathered: _Gathered) -> Invoc
         command=run.command,
         state_before=run.state_before,
         state_after=run.state_after,
-        log=gathered.log_of(run),
-        samples=gathered.samples_of(run),
+        log=None if shown is None else shown.log,
+        samples=() if shown is None else shown.samples,
     )
 
 

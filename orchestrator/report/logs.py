@@ -2,18 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.analysis.samples import parse_samples
+from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, Outcome, RunRecord
+from orchestrator.records.sample import SAMPLES_FILE, Sample
 from orchestrator.records.verdict import Quality
 from orchestrator.report.data import LogExcerpt
+
+#: Tells what runs left behind, in any order; runs that are unknown are left out.
+Outputs = Callable[[Sequence[RunId]], Iterable[tuple[RunId, tuple[Attachment, ...]]]]
 
 #: Characters of log kept for a case when the report is made; a rendering may keep fewer.
 LOG_CHARACTERS: Final = 6_000
 #: The start of a log names what was asked for and what was created; its end, what came out or what broke.
 _HEAD_SHARE: Final = 0.6
 _TEXT_NAMES: Final = ("stdout", "stderr", "logcat")
+#: Looks at a device while a run measured that are kept of a case.
+_MOST_LOOKS: Final = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownLog:
+    """What is shown of the one run of a case whose log tells most."""
+
+    log: LogExcerpt
+    #: What the device was seen to be like while it ran.
+    samples: tuple[Sample, ...]
+
+
+def shown_logs(cases: Iterable[Sequence[RunRecord]], outputs: Outputs) -> dict[RunId, ShownLog]:
+    """Return what is shown of each case, by the run that it is of; ``cases`` are the runs of each in their order.
+
+    Only that run's output is asked for, or the next one's where it left no text, for all cases at once.
+    """
+    waiting = [iter(sorted(runs, key=log_rank, reverse=True)) for runs in cases]
+    found: dict[RunId, ShownLog] = {}
+    while asked := {run.run_id: case for case in waiting if (run := next(case, None)) is not None}:
+        waiting = []
+        for run_id, attachments in outputs(list(asked)):
+            log = excerpt(attachments)
+            if log is None:
+                waiting.append(asked[run_id])
+                continue
+            looks = next((item.data for item in attachments if item.name == SAMPLES_FILE), None)
+            found[run_id] = ShownLog(log=log, samples=() if looks is None else _thinned(looks))
+    return found
+
+
+def _thinned(looks: bytes) -> tuple[Sample, ...]:
+    """Return at most as many looks as a small drawing can show."""
+    known = parse_samples(looks)
+    samples = known.samples if known is not None else ()
+    step = -(-len(samples) // _MOST_LOOKS) or 1
+    return samples[::step]
 
 
 def log_rank(run: RunRecord) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -110,7 +110,12 @@ class Lab:
             "devices": self.devices,
             "models": self.models,
             "builds": self.builds,
+            "outputs": self.outputs,
         }
+
+    def outputs(self, run_ids: Sequence[RunId]) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
+        """Yield what runs left behind, as a store does."""
+        return ((run.run_id, run.attachments) for run in self.runs if run.run_id in set(run_ids))
 
 
 def case(

@@ -280,6 +280,28 @@ def test_log_shown_is_that_of_the_invocation_with_most_to_tell():
     assert "Segmentation fault" in logs[3].text
 
 
+def test_output_is_asked_for_where_it_may_be_shown_and_for_all_cases_at_once():
+    silent = [
+        run(case(threads=1), number, None, outcome=Outcome.FAILED, quality=Quality.REJECTED, log=b"")
+        for number in (5, 6)
+    ]
+    spoke = run(case(threads=1), 7, None, outcome=Outcome.FAILED, quality=Quality.REJECTED, log=b"it broke\n")
+    lab = lab_of([*series(case(), 1_000, 4), *series(case(threads=1), 1_000, 4), *silent, spoke], PIXEL_3)
+    asked = []
+
+    def outputs(run_ids):
+        asked.append(set(run_ids))
+        return lab.outputs(run_ids)
+
+    data = build_report_data(**{**lab.inputs(), "outputs": outputs})
+
+    first = lab.runs[0].run_id
+    assert asked == [{first, silent[0].run_id}, {silent[1].run_id}, {spoke.run_id}]
+    shown = {row.run_id: row.log.text for result in data.results for row in result.invocations if row.log}
+    assert set(shown) == {first, spoke.run_id}
+    assert shown[spoke.run_id] == "it broke\n"
+
+
 def test_long_log_keeps_its_start_and_its_end():
     log = b"first line\n" + b"noise noise noise\n" * 500_000 + b"last line\n"
     excerpt = data_of(run(case(), log=log)).results[0].invocations[0].log
