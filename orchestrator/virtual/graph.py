@@ -1,6 +1,7 @@
 """What a .tflite file holds, read as carefully as the real runtime reads it: operators, tensors, work, signatures.
 
-Only structure is kept, never weights, and one file's graph is shared by all phones of a process (by its sha256).
+Only structure is kept, never weights, and one file's graph is shared by all phones of a process (by its sha256), so its
+parts are known by identity, and what follows from them is found once.
 Field numbers are those of the public TensorFlow Lite schema (tensorflow/lite/schema/schema.fbs).
 """
 
@@ -11,7 +12,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.virtual.flatbuffer import Buffer, MalformedBufferError, Table
@@ -34,7 +35,7 @@ class MalformedModelError(Exception):
     """The bytes aren't a model that the runtime takes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tensor:
     """A tensor's type and shape; ``data_bytes`` is the size of its constant data, 0 for one that is computed."""
 
@@ -44,26 +45,22 @@ class Tensor:
     shape: tuple[int, ...]
     data_bytes: int
     variable: bool = False
+    #: Whether its values are in the file.
+    constant: bool = field(init=False)
+    #: How many elements it has; unknown dimensions count as 1.
+    elements: int = field(init=False)
+    #: Its size in memory.
+    size_bytes: int = field(init=False)
 
-    @property
-    def constant(self) -> bool:
-        """Whether its values are in the file."""
-        return self.data_bytes > 0
-
-    @property
-    def elements(self) -> int:
-        """How many elements it has; unknown dimensions count as 1."""
-        return min(MAX_ELEMENTS, math.prod(abs(n) for n in self.shape))
-
-    @property
-    def size_bytes(self) -> int:
-        """Its size in memory."""
-        if self.element_bytes is None:
-            return self.data_bytes
-        return math.ceil(self.elements * self.element_bytes)
+    def __post_init__(self) -> None:
+        elements = min(MAX_ELEMENTS, math.prod(abs(n) for n in self.shape))
+        size_bytes = self.data_bytes if self.element_bytes is None else math.ceil(elements * self.element_bytes)
+        object.__setattr__(self, "constant", self.data_bytes > 0)
+        object.__setattr__(self, "elements", elements)
+        object.__setattr__(self, "size_bytes", size_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operator:
     """One operator of a subgraph; tensor indices of -1 are optional inputs that are left out."""
 
@@ -86,7 +83,7 @@ class Operator:
         return self.code == CUSTOM
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subgraph:
     """Tensors and operators in the order in which they run."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
@@ -44,6 +45,7 @@ class OpWork:
     free: bool = False
 
 
+@lru_cache(maxsize=4096)
 def op_work(subgraph: Subgraph, operator: Operator, scale: float = 1.0) -> OpWork:
     """Return an operator's work; ``scale`` is how much larger the inputs are than the file says."""
     inputs = subgraph.operator_inputs(operator)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from orchestrator.virtual.graph import Subgraph
 from orchestrator.virtual.programs import op_profile, outputs, state_list
 from orchestrator.virtual.programs.phone_files import write_whole
 from orchestrator.virtual.programs.protos import Message
@@ -137,20 +139,27 @@ _DATA_TYPES: Final = {
 _TFLITE_SUBGRAPH: Final = 1
 
 
+@lru_cache(maxsize=64)
+def _edges(subgraph: Subgraph) -> tuple[bytes, ...]:
+    """Return the Edge of each tensor."""
+    return tuple(
+        Message().integer(1, "id", index).text(2, "name", tensor.name)
+        .enum(3, "data_type", _DATA_TYPES[tensor.type_name], tensor.type_name)
+        .packed(4, "shape", tensor.shape)
+        .text(5, "allocation_type", "kTfLiteMmapRo" if tensor.constant else "kTfLiteArenaRw")
+        .enum(6, "layout_type", 0, "UNKNOWN").integer(7, "size", min(tensor.size_bytes, 2**31 - 1))
+        .to_bytes()
+        for index, tensor in enumerate(subgraph.tensors)
+    )  # fmt: skip
+
+
 def runtime_info(interpreter: Interpreter) -> Message:
     """Return a ModelRuntimeDetails: each node, and the delegate that runs it."""
     details = Message()
     for plan in interpreter.plans:
         subgraph = Message().integer(1, "subgraph_id", plan.index)
-        for index, tensor in enumerate(plan.subgraph.tensors):
-            edge = (
-                Message().integer(1, "id", index).text(2, "name", tensor.name)
-                .enum(3, "data_type", _DATA_TYPES[tensor.type_name], tensor.type_name)
-                .packed(4, "shape", tensor.shape)
-                .text(5, "allocation_type", "kTfLiteMmapRo" if tensor.constant else "kTfLiteArenaRw")
-                .enum(6, "layout_type", 0, "UNKNOWN").integer(7, "size", min(tensor.size_bytes, 2**31 - 1))
-            )  # fmt: skip
-            subgraph.child(2, "edges", edge)
+        for edge in _edges(plan.subgraph):
+            subgraph.raw(2, "edges", edge)
         for node in plan.nodes:
             type_name = node.name if node.operator is None or not node.operator.custom else "CUSTOM"
             message = (
