@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.result import CommandResult, one_line, table
@@ -75,9 +76,7 @@ def restore(settings: Settings, serials: tuple[str, ...], *, take: bool = False)
         for serial in serials or _changed(farm):
             told = notes.setdefault(serial, [])
             try:
-                for device, facts in farm.open_devices(DeviceSelection(serials=(serial,)), despite_quarantine=True):
-                    with farm.lease.acquire(facts.serial):
-                        restored[facts.serial] = list(farm.conditioner.restore(device, on_note=told.append, take=take))
+                restored |= put_back(farm, serial, on_note=told.append, take=take)
             except DeviceError as error:
                 if isinstance(error, DeviceBusyError) and not serials and serial not in own:
                     told.append("left alone: " + str(error).removeprefix(f"{serial}: "))
@@ -91,6 +90,17 @@ def restore(settings: Settings, serials: tuple[str, ...], *, take: bool = False)
         data={"restored": restored, "failed": failed, "notes": notes},
         exit_code=DeviceError.exit_code if failed else 0,
     )
+
+
+def put_back(
+    farm: Farm, serial: str, *, on_note: Callable[[str], None] = lambda text: None, take: bool = False
+) -> dict[str, list[str]]:
+    """Undo what is open on a phone; return what that was, by serial number. Raises DeviceError kinds."""
+    restored = {}
+    for device, facts in farm.open_devices(DeviceSelection(serials=(serial,)), despite_quarantine=True):
+        with farm.lease.acquire(facts.serial):
+            restored[str(facts.serial)] = list(farm.conditioner.restore(device, on_note=on_note, take=take))
+    return restored
 
 
 def release(settings: Settings, serial: str) -> CommandResult:
