@@ -20,6 +20,7 @@ from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass
 
 
@@ -36,6 +37,24 @@ class CampaignResult:
     left: int = 0
     #: What the stopping rule came to; None without one.
     savings: Savings | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """A campaign's runs at one moment, and what they leave open."""
+
+    runs: Sequence[RunRecord]
+    works: Mapping[Serial, OpenWork]
+
+    @property
+    def done(self) -> int:
+        """How many invocations are stored; unfit ones wait for another try."""
+        return sum(run.outcome is not Outcome.UNFIT for run in self.runs)
+
+    @property
+    def left(self) -> int:
+        """How many aren't, at the least."""
+        return sum(len(work.invocations) for work in self.works.values())
 
 
 class CampaignRunner:
@@ -62,10 +81,9 @@ class CampaignRunner:
             InterruptedByUserError: Ctrl-C; the status is INTERRUPTED.
             StoreError, HostStorageError: a run couldn't be kept.
         """
-        campaign, store = workload.campaign, self._services.store
-        done = store.done(campaign.campaign_id)
-        runs = runs_of(self._services, workload)
-        works = open_works(campaign, runs, self._services.tools)
+        campaign = workload.campaign
+        stored = self._stored(workload)
+        runs, works = stored.runs, stored.works
         lost: dict[Serial, str] = {
             serial: "not attached, or not usable"
             for serial, work in works.items()
@@ -76,7 +94,7 @@ class CampaignRunner:
                 campaign=campaign,
                 devices=tuple(facts for _, facts in devices),
                 total=len(campaign.invocations),
-                done=len(done),
+                done=stored.done,
                 stored=Counter(run.case.serial for run in runs),
                 left={serial: len(work.invocations) for serial, work in works.items()},
             )
@@ -86,6 +104,7 @@ class CampaignRunner:
             (device, crew.work_of(device, facts)) for device, facts in devices if crew.has_work_for(facts.serial, works)
         ]
         status = CampaignStatus.INTERRUPTED
+        at_end: _Stored | None = None
         try:
             self._turns.run(
                 turns,
@@ -97,7 +116,8 @@ class CampaignRunner:
             workload = replace(workload, campaign=crew.campaign)
             if self._services.cancelled.is_set():
                 raise InterruptedByUserError
-            if not any(work.invocations for work in self._open(workload).values()):
+            at_end = self._stored(workload)
+            if not at_end.left:
                 status = CampaignStatus.FINISHED
         except KeyboardInterrupt:
             raise InterruptedByUserError from None
@@ -105,32 +125,36 @@ class CampaignRunner:
             for serial, other in crew.campaign.terms.stand_ins.items():
                 if serial in lost:
                     lost[Serial(serial)] += f"; {other} stands in for it"
-            result = self._end(replace(workload, campaign=crew.campaign), status, lost)
+            result = self._end(replace(workload, campaign=crew.campaign), status, lost, at_end)
         return result
 
-    def _open(self, workload: Workload) -> dict[Serial, OpenWork]:
-        return open_works(workload.campaign, runs_of(self._services, workload), self._services.tools)
-
-    def _end(self, workload: Workload, status: CampaignStatus, lost: Mapping[Serial, str]) -> CampaignResult:
-        campaign, finished_at = workload.campaign, self._services.clock.now()
-        if any(item.run_pass is Pass.SENTINEL for item in campaign.invocations):
-            # Also of a check that was stored right before a crash.
-            keep_doubts(self._services.store, campaign.campaign_id)
-        self._services.store.set_status(campaign.campaign_id, status, finished_at)
+    def _stored(self, workload: Workload) -> _Stored:
         runs = runs_of(self._services, workload)
-        stored = len(self._services.store.done(campaign.campaign_id))
-        works = open_works(campaign, runs, self._services.tools)
+        return _Stored(runs=runs, works=open_works(workload.campaign, runs, self._services.tools))
+
+    def _end(
+        self, workload: Workload, status: CampaignStatus, lost: Mapping[Serial, str], stored: _Stored | None
+    ) -> CampaignResult:
+        """``stored`` is what was read when all devices were through; None where they weren't."""
+        campaign, finished_at = workload.campaign, self._services.clock.now()
+        # Also of a check that was stored right before a crash.
+        if any(item.run_pass is Pass.SENTINEL for item in campaign.invocations) and keep_doubts(
+            self._services.store, campaign.campaign_id
+        ):
+            stored = None
+        self._services.store.set_status(campaign.campaign_id, status, finished_at)
+        stored = stored or self._stored(workload)
         result = CampaignResult(
             campaign=replace(campaign, status=status, finished_at=finished_at),
             status=status,
-            stored=stored,
+            stored=stored.done,
             lost=lost,
-            left=sum(len(work.invocations) for work in works.values()),
-            savings=savings(campaign, runs),
+            left=stored.left,
+            savings=savings(campaign, stored.runs),
         )
         self._services.observer.on_event(
             CampaignEnded(
-                campaign=result.campaign, status=status, stored=stored, left=result.left, savings=result.savings
+                campaign=result.campaign, status=status, stored=stored.done, left=result.left, savings=result.savings
             )
         )
         return result

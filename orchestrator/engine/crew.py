@@ -111,7 +111,7 @@ class Crew:
     def _take_in(self, arrival: Arrival, known: Sequence[DeviceFacts], replaced: Serial | None) -> Campaign:
         def change(campaign: Campaign) -> Campaign:
             if replaced is not None:
-                own = [run for run in runs_of(self._services, self._workload) if run.case.serial == replaced]
+                own = runs_of(self._services, self._workload, serials=[replaced])
                 left = open_work(campaign, own, replaced, self._services.tools)
                 campaign = without_open_work(campaign, replaced, left.planned)
                 stand_ins = {**campaign.terms.stand_ins, replaced: arrival.facts.serial}

@@ -43,9 +43,7 @@ class DeviceQueue:
         self._services = services
         campaign = workload.campaign
         #: The device's runs of this campaign, as they are stored: all decisions are made from them.
-        self._runs = [
-            slim(run) for run in services.store.runs(campaign_ids=[campaign.campaign_id], serials=[facts.serial])
-        ]
+        self._runs = runs_of(services, workload, serials=[facts.serial])
         self._time = time_left(campaign, self._runs, services.clock, services.store, facts.serial, services.tools)
         self._runner = CaseRunner(
             device,
@@ -149,6 +147,6 @@ def _round_of(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:
     )
 
 
-def runs_of(services: Services, workload: Workload) -> list[RunRecord]:
-    """Return the campaign's runs, as decisions need them."""
-    return [slim(run) for run in services.store.runs(campaign_ids=[workload.campaign.campaign_id])]
+def runs_of(services: Services, workload: Workload, *, serials: Sequence[Serial] = ()) -> list[RunRecord]:
+    """Return the campaign's runs, of some devices or of all, as decisions need them."""
+    return [slim(run) for run in services.store.runs(campaign_ids=[workload.campaign.campaign_id], serials=serials)]

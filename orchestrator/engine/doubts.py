@@ -32,9 +32,8 @@ def keep_doubts(store: Store, campaign_id: CampaignId, *, serials: Sequence[Seri
     All devices of the campaign, or those named. It follows from what is stored, so that doing it again changes nothing.
     """
     by_device: dict[Serial, list[RunRecord]] = {}
-    for run in store.runs(campaign_ids=[campaign_id]):
-        if not serials or run.case.serial in serials:
-            by_device.setdefault(run.case.serial, []).append(run)
+    for run in store.runs(campaign_ids=[campaign_id], serials=serials):
+        by_device.setdefault(run.case.serial, []).append(run)
     changed = []
     for runs in by_device.values():
         marks = [run.case.case_key for run in runs if run.run_pass is Pass.SENTINEL]
