@@ -208,6 +208,11 @@ class FaultTable:
         with self._lock:
             return [waiting.fault for waiting in self._waiting]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing can fire."""
+        return not self._waiting
+
     def active(self, kind: FaultKind, subject: str = "") -> Fault | None:
         """Return a fault of this kind that waits for no moment, without counting it as fired."""
         if not self._waiting:  # the usual case, and cheap: no lock for a look at whether a list is empty

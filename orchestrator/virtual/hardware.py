@@ -94,6 +94,8 @@ class VirtualHardware:
         self._lock = threading.RLock()
         self._clusters = [_ClusterState(spec, profile.governors[-1]) for spec in profile.clusters]
         self._works: dict[int, Work] = {}
+        #: The shares of the cores' time that they ask for, all together; cores without any aren't in it.
+        self._wanted: dict[int, float] = {}
         self._work_ids = itertools.count(1)
         self._process_numbers = itertools.count(1)
         self._gpu_steps_down = 0
@@ -135,6 +137,7 @@ class VirtualHardware:
                 accelerator_watts=accelerator_watts, cpu_share=cpu_share, pid=pid,
             )  # fmt: skip
             self._works[work.work_id] = work
+            self._count_wanted()
             return work
 
     def end_work(self, work: Work) -> None:
@@ -142,6 +145,7 @@ class VirtualHardware:
         with self._lock:
             self._advance()
             self._works.pop(work.work_id, None)
+            self._count_wanted()
 
     def core_shares(self, work: Work | None = None) -> dict[int, float]:
         """Return, per core, its speed under load as a share of its highest, divided among those who use it."""
@@ -329,6 +333,7 @@ class VirtualHardware:
         with self._lock:
             self._advance()
             self._works.clear()
+            self._count_wanted()
             self._fixed = False
             self._gpu_least_khz = 0
             self._has_thermal_control = True
@@ -351,7 +356,7 @@ class VirtualHardware:
         return self._body_c + self._soc_rise_c
 
     def _busy(self, state: _ClusterState) -> bool:
-        return any(cpu in work.cpus for work in self._works.values() for cpu in state.spec.cpus)
+        return not self._wanted.keys().isdisjoint(state.spec.cpus)
 
     def _gpu_speed(self) -> float:
         gpu = self.profile.gpu
@@ -374,7 +379,7 @@ class VirtualHardware:
         watts = self.profile.thermal.idle_watts
         if not self._works:
             return watts
-        wanted = self._wanted()
+        wanted = self._wanted
         for state in self._clusters:
             busy = sum(min(1.0, wanted.get(cpu, 0.0)) for cpu in state.spec.cpus)
             if not busy:
@@ -439,19 +444,18 @@ class VirtualHardware:
             return
         if any(state.steps_down or state.held_steps for state in self._clusters):
             self._throttled_s += step_s
-        wanted = self._wanted()
+        wanted = self._wanted
         self._busy_s += step_s * sum(min(1.0, share) for share in wanted.values())
         for work in self._works.values():
             used = sum(work.cpu_share / max(1.0, wanted[cpu]) for cpu in work.cpus)
             self._cpu_s[work.pid] = self._cpu_s.get(work.pid, 0.0) + step_s * used
 
-    def _wanted(self) -> dict[int, float]:
-        """Return the shares of the cores' time that loads ask for, all together; cores without any aren't in it."""
-        wanted: dict[int, float] = {}
+    def _count_wanted(self) -> None:
+        """Take note of other loads than before."""
+        self._wanted = {}
         for work in self._works.values():
             for cpu in work.cpus:
-                wanted[cpu] = wanted.get(cpu, 0.0) + work.cpu_share
-        return wanted
+                self._wanted[cpu] = self._wanted.get(cpu, 0.0) + work.cpu_share
 
     def _govern(self, step_s: float) -> None:
         trip_c = self.profile.thermal.soc_trip_c

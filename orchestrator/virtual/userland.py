@@ -161,7 +161,11 @@ def build_userland(
     mounts: dict[str, Callable[[], Node]] = {}
     files = PhoneTree(
         folder, mounts=mounts, storage=storage, app_uid=packages.uid_of,
-        denied=lambda operation, path: _denied(faults, operation, path) or _denied_by_selinux(parts[0], faults, path),
+        denied=lambda operation, path: (
+            0
+            if faults.is_empty
+            else _denied(faults, operation, path) or _denied_by_selinux(parts[0], faults, path)
+        ),
         passing=lambda path, size: faults.advance(FaultKind.NO_SPACE, size, subject=path)[0],
     )  # fmt: skip
     activities = ActivityService()

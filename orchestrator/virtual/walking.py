@@ -19,7 +19,7 @@ from typing import Final
 from orchestrator.virtual.access import allowed, file_error, no_new_names
 from orchestrator.virtual.kept_folder import FOLDER_FLAGS, KeptFolders, OpenFolder
 from orchestrator.virtual.ownership import Ownership
-from orchestrator.virtual.trees.node import DeviceNode, FileNode, LinkNode, Node
+from orchestrator.virtual.trees.node import DeviceNode, DictFolder, FileNode, LinkNode, Node
 
 _MAX_LINKS: Final = 40
 _MAX_PATH_BYTES: Final = 4096
@@ -27,7 +27,7 @@ _MAX_NAME_BYTES: Final = 255
 _NO_NAMES: Final = frozenset({"", ".", ".."})
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a path leads: a computed node, or a name (perhaps of nothing yet) in a real folder."""
 
@@ -55,13 +55,19 @@ class PathWalker:
         self._mounts = mounts
         self._ownership = ownership
         self._kept = kept
+        #: What lies in folders that stay as they are, by its path.
+        self._fixed: dict[str, Place] = {}
 
     def find(self, path: str, uid: int, *, follow: bool = True, creating: bool = False) -> Place:
         """Return where a path leads for a user; ``creating``: its last name may be a new one."""
         if "\0" in path or _longer(path, _MAX_PATH_BYTES - 1):
             raise file_error(errno.EINVAL if "\0" in path else errno.ENAMETOOLONG)
-        place = self._find_straight(path, uid, follow=follow) or self._find_computed(path, uid, creating=creating)
-        return place or self._walk(path, uid, follow=follow, creating=creating)
+        return (
+            self._fixed.get(path)
+            or self._find_straight(path, uid, follow=follow)
+            or self._find_computed(path, uid, creating=creating)
+            or self._walk(path, uid, follow=follow, creating=creating)
+        )
 
     def _find_straight(self, path: str, uid: int, *, follow: bool) -> Place | None:
         """Return a place in a folder that is kept open; None when it takes a walk."""
@@ -84,8 +90,10 @@ class PathWalker:
             return None
         node = make()
         last = len(names) - 1
+        is_fixed = True
         for depth in range(1, len(names)):
             name = names[depth]
+            is_fixed = is_fixed and isinstance(node, DictFolder) and node.mode & 0o111 == 0o111
             if name in _NO_NAMES or isinstance(node, FileNode | LinkNode | DeviceNode):
                 return None
             child = _child(node, name, uid)
@@ -94,7 +102,12 @@ class PathWalker:
                     return None
                 raise file_error(no_new_names(names[:depth]) if creating and depth == last else errno.ENOENT)
             node = child
-        return None if isinstance(node, LinkNode) else Place(tuple(names), node, self._root)
+        if isinstance(node, LinkNode):
+            return None
+        place = Place(tuple(names), node, self._root)
+        if is_fixed:
+            self._fixed[path] = place
+        return place
 
     def _walk(self, path: str, uid: int, *, follow: bool, creating: bool, from_root: bool = False) -> Place:
         todo = deque(part for part in path.split("/") if part not in {"", "."})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from orchestrator.virtual.commands.invocation import CommandFaultError, Invocation, decoded, encoded
 from orchestrator.virtual.commands.listing import tree
@@ -39,8 +39,9 @@ def _grep(call: Invocation) -> int:
     recursive = bool({"r", "R"} & options.flags)
     named = ("H" in options or len(options.args) > 1 or recursive) and "h" not in options
     found = False
+    search = _Search(call, options, expressions, named=named)
     for path, source in _grep_inputs(call, options, recursive=recursive):
-        found = _grep_file(call, options, expressions, path, source, named=named) or found
+        found = search.look(path, source) or found
         if found and "q" in options:
             return 0
     return 0 if found else 2 if call.failed else 1
@@ -75,59 +76,71 @@ def _grep_inputs(call: Invocation, options: Options, *, recursive: bool) -> Iter
                     call.complain(f"{file}: {exc}")
 
 
-def _grep_file(
-    call: Invocation,
-    options: Options,
-    expressions: list[re.Pattern[str]],
-    path: str,
-    source: ByteSource,
-    *,
-    named: bool,
-) -> bool:
-    count, limit = 0, int(options.last("m", "0") or 0)
-    before = int(options.last("B", options.last("C", "0")) or 0)
-    after = int(options.last("A", options.last("C", "0")) or 0)
-    shown_name = "(standard input)" if path == "-" else path
-    waiting: list[tuple[int, bytes]] = []
-    trailing = last_shown = 0
-    quiet = bool({"q", "c", "l", "L"} & options.flags)
-    inverted, only_matches, numbered = "v" in options, "o" in options, "n" in options
-    heads = {mark: encoded(shown_name + mark) if named else b"" for mark in (":", "-")}
+class _Search:
+    """What is looked for in each file, and what is shown of it."""
 
-    def show(number: int, data: bytes, mark: str) -> None:
-        nonlocal last_shown
-        head = heads[mark] + (encoded(f"{number}{mark}") if numbered else b"")
-        if (before or after) and last_shown and number > last_shown + 1:
-            call.out.line("--")
-        call.out.write(head + data + b"\n")
-        last_shown = number
+    def __init__(
+        self, call: Invocation, options: Options, expressions: Sequence[re.Pattern[str]], *, named: bool
+    ) -> None:
+        self._call = call
+        self._expressions = expressions
+        self._named = named
+        self._limit = int(options.last("m", "0") or 0)
+        self._before = int(options.last("B", options.last("C", "0")) or 0)
+        self._after = int(options.last("A", options.last("C", "0")) or 0)
+        self._inverted, self._numbered, self._counted = "v" in options, "n" in options, "c" in options
+        self._quiet = bool({"q", "c", "l", "L"} & options.flags)
+        self._only_matches = "o" in options and not self._quiet
+        self._one_is_enough = bool({"q", "l"} & options.flags)
+        self._lists_with, self._lists_without = "l" in options, "L" in options
+        #: In front of lines that match, and of those around them.
+        self._heads = {":": b"", "-": b""}
+        self._last_shown = 0
 
-    for number, raw in enumerate(call.lines(source), 1):
-        line = decoded(raw)
-        if any(expression.search(line) for expression in expressions) != inverted:
-            count += 1
-            if only_matches and not quiet:
-                matches = [match for expression in expressions for match in expression.finditer(line)]
-                for match in sorted(matches, key=lambda found: found.start()):
-                    if match.group():
-                        show(number, encoded(match.group()), ":")
-            elif not quiet:
-                for earlier, data in waiting:
-                    show(earlier, data, "-")
-                waiting.clear()
-                show(number, raw, ":")
-                trailing = after
-            if call.stdin_handle is not None and path == "-":
-                call.out.flush()
-            if {"q", "l"} & options.flags or (limit and count >= limit):
-                break
-        elif trailing:
-            show(number, raw, "-")
-            trailing -= 1
-        elif before:
-            waiting = [*waiting, (number, raw)][-before:]
-    if "c" in options:
-        call.out.line(f"{shown_name}:{count}" if named else count)
-    if ("l" in options and count) or ("L" in options and not count):
-        call.out.line(shown_name)
-    return bool(count)
+    def look(self, path: str, source: ByteSource) -> bool:
+        """Look through a file, and say whether anything was found."""
+        shown_name = "(standard input)" if path == "-" else path
+        if self._named:
+            self._heads = {mark: encoded(shown_name + mark) for mark in (":", "-")}
+        self._last_shown = 0
+        count = trailing = 0
+        waiting: list[tuple[int, bytes]] = []
+        for number, raw in enumerate(self._call.lines(source), 1):
+            line = decoded(raw)
+            if any(expression.search(line) for expression in self._expressions) != self._inverted:
+                count += 1
+                if self._only_matches:
+                    self._show_matches(number, line)
+                elif not self._quiet:
+                    for earlier, data in waiting:
+                        self._show(earlier, data, "-")
+                    waiting.clear()
+                    self._show(number, raw, ":")
+                    trailing = self._after
+                if path == "-":
+                    self._call.out.flush()
+                if self._one_is_enough or (self._limit and count >= self._limit):
+                    break
+            elif trailing:
+                self._show(number, raw, "-")
+                trailing -= 1
+            elif self._before:
+                waiting = [*waiting, (number, raw)][-self._before :]
+        if self._counted:
+            self._call.out.line(f"{shown_name}:{count}" if self._named else count)
+        if self._lists_with if count else self._lists_without:
+            self._call.out.line(shown_name)
+        return bool(count)
+
+    def _show_matches(self, number: int, line: str) -> None:
+        matches = [match for expression in self._expressions for match in expression.finditer(line)]
+        for match in sorted(matches, key=lambda found: found.start()):
+            if match.group():
+                self._show(number, encoded(match.group()), ":")
+
+    def _show(self, number: int, data: bytes, mark: str) -> None:
+        out = self._call.out
+        if (self._before or self._after) and self._last_shown and number > self._last_shown + 1:
+            out.line("--")
+        out.write(self._heads[mark] + (encoded(f"{number}{mark}") if self._numbered else b"") + data + b"\n")
+        self._last_shown = number

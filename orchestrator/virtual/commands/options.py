@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -33,9 +34,9 @@ def read_options(
     ``stop_early``: what follows the first argument belongs to another command. Raises CommandFaultError.
     """
     found = Options()
-    todo = list(call.args if args is None else args)
+    todo = deque(call.args if args is None else args)
     while todo:
-        arg = todo.pop(0)
+        arg = todo.popleft()
         if arg == "--":
             found.args += todo
             break
@@ -45,7 +46,7 @@ def read_options(
             if letter is None:
                 call.fail(f"Unknown option '{name}' (see \"{call.name} --help\")")
             if letter in values:
-                found.values.setdefault(letter, []).append(value if equals or not todo else todo.pop(0))
+                found.values.setdefault(letter, []).append(value if equals or not todo else todo.popleft())
             else:
                 found.flags.add(letter)
         elif arg.startswith("-") and len(arg) > 1:
@@ -58,13 +59,13 @@ def read_options(
     return found
 
 
-def _read_letters(call: Invocation, letters: str, flags: str, values: str, todo: list[str], found: Options) -> None:
+def _read_letters(call: Invocation, letters: str, flags: str, values: str, todo: deque[str], found: Options) -> None:
     while letters:
         letter, letters = letters[0], letters[1:]
         if letter in values:
             if not letters and not todo:
                 call.fail(f'Missing argument to -{letter} (see "{call.name} --help")')
-            found.values.setdefault(letter, []).append(letters or todo.pop(0))
+            found.values.setdefault(letter, []).append(letters or todo.popleft())
             return
         if letter not in flags:
             call.fail(f"Unknown option '{letter}' (see \"{call.name} --help\")")

@@ -62,7 +62,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class DictFolder:
-    """A folder whose names are known; its nodes are made when somebody looks."""
+    """A folder whose names and kinds of nodes stay as they are; its nodes are made when somebody looks."""
 
     nodes: Mapping[str, Callable[[], Node]]
     mode: int = 0o555
