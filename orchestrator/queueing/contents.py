@@ -127,8 +127,8 @@ class Contents:
     def clean(self, *, older_than_s: float, is_trial: bool = False) -> Cleaned:
         """Forget jobs that ended so long ago, and the contents that no job needs any more; a trial changes nothing.
 
-        Contents in a place that isn't this host's stay, and those that were brought within the last day, however young
-        the jobs may be: a submission may be on its way.
+        What a submission that was killed left half written goes too. Contents in a place that isn't this host's stay,
+        and those that were brought within the last day, however young the jobs may be: a submission may be on its way.
         """
         with self._queue.connection() as connection, connection.transaction(force_rollback=is_trial):
             jobs = connection.execute(
@@ -159,7 +159,9 @@ class Contents:
                 # While the rows are locked: whoever wants to keep one of them waits, and then brings it again.
                 for sha256, _ in files:
                     self._place.remove(sha256)
-        return Cleaned(jobs=len(jobs), files=len(files), size_bytes=sum(size for _, size in files))
+        drafts = self._place.remove_drafts(older_than_s=GRACE_S, is_trial=is_trial)
+        sizes = [*(size for _, size in files), *drafts]
+        return Cleaned(jobs=len(jobs), files=len(sizes), size_bytes=sum(sizes))
 
     def clean_copies(self, *, older_than_s: float = CACHED_S, is_trial: bool = False) -> Cleaned:
         """Take this host's copies away that weren't used for so long; raises HostStorageError."""

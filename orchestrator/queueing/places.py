@@ -6,6 +6,7 @@ import functools
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -15,6 +16,8 @@ from orchestrator.errors import StoreError, UsageError
 from orchestrator.queueing.database import QueueDatabase
 
 _PART_BYTES: Final = 4 << 20
+#: What is still being written is named so.
+_DRAFT: Final = ".part"
 
 
 class Place(Protocol):
@@ -34,6 +37,9 @@ class Place(Protocol):
 
     def remove(self, sha256: str) -> None:
         """Take a content away, if it is there."""
+
+    def remove_drafts(self, *, older_than_s: float, is_trial: bool) -> list[int]:
+        """Take away what somebody left who died while it was written; return the sizes in bytes."""
 
 
 class DatabasePlace:
@@ -78,6 +84,10 @@ class DatabasePlace:
         """See Place."""
         self._database.rows("DELETE FROM farm_file_parts WHERE sha256 = %s", sha256)
 
+    def remove_drafts(self, *, older_than_s: float, is_trial: bool) -> list[int]:
+        """See Place. A transaction leaves none."""
+        return []
+
 
 class FolderPlace:
     """A folder by its URL, a file for each content: whatever fsspec has a driver for."""
@@ -94,6 +104,11 @@ class FolderPlace:
                 f"BENCHFARM_ARTIFACTS={url}: {error}", hint="for example file:///srv/benchfarm or s3://bucket/benchfarm"
             ) from error
         self._root = str(root).rstrip("/")
+        protocol = self._files.protocol
+        #: Where paths begin with a bucket there are no folders, and making one would make a bucket of a wrong name.
+        self._has_folders = self._root.startswith("/") or "file" in (
+            (protocol,) if isinstance(protocol, str) else protocol
+        )
 
     def _path(self, sha256: str) -> str:
         return f"{self._root}/{sha256[:2]}/{sha256}"
@@ -102,6 +117,16 @@ class FolderPlace:
     def _told(self) -> Iterator[None]:
         try:
             yield
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"{self.name}: {str(error) or 'there is no such place'}",
+                hint="make the bucket or folder, or put BENCHFARM_ARTIFACTS right",
+            ) from error
+        except PermissionError as error:
+            raise StoreError(
+                f"{self.name}: {str(error) or 'no permission'}",
+                hint="give this host credentials that may read, write, list and delete there",
+            ) from error
         except Exception as error:
             # Each driver has its own errors, and this program may know none of them.
             raise StoreError(f"{self.name}: {str(error) or type(error).__name__}") from error
@@ -119,9 +144,10 @@ class FolderPlace:
     def write(self, sha256: str, path: Path) -> str:
         """See Place."""
         digest, kept = _digest(), self._path(sha256)
-        draft = f"{kept}.{secrets.token_hex(4)}.part"
+        draft = f"{kept}.{secrets.token_hex(4)}{_DRAFT}"
         with self._told():
-            self._files.makedirs(kept.rpartition("/")[0], exist_ok=True)
+            if self._has_folders:
+                self._files.makedirs(kept.rpartition("/")[0], exist_ok=True)
             try:
                 with path.open("rb") as file, self._files.open(draft, "wb") as out:
                     for part in iter(functools.partial(file.read, _PART_BYTES), b""):
@@ -156,6 +182,26 @@ class FolderPlace:
         with self._told():
             if self._files.exists(self._path(sha256)):
                 self._files.rm_file(self._path(sha256))
+
+    def remove_drafts(self, *, older_than_s: float, is_trial: bool) -> list[int]:
+        """See Place."""
+        sizes: list[int] = []
+        with self._told():
+            self._files.invalidate_cache()
+            for path in self._files.find(self._root):
+                if (
+                    not path.endswith(_DRAFT)
+                    or (datetime.now(UTC) - self._changed_at(path)).total_seconds() < older_than_s
+                ):
+                    continue
+                sizes.append(int(self._files.size(path) or 0))
+                if not is_trial:
+                    self._files.rm_file(path)
+        return sizes
+
+    def _changed_at(self, path: str) -> datetime:
+        changed_at: datetime = self._files.modified(path)
+        return changed_at if changed_at.tzinfo is not None else changed_at.replace(tzinfo=UTC)
 
 
 def _digest() -> Any:  # noqa: ANN401 - hashlib's type has no public name

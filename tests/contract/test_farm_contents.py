@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import fsspec
 import psycopg
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.queueing.contents import Contents
@@ -228,3 +231,47 @@ def test_a_content_that_is_wanted_by_many_at_once_is_kept_whole(host: Callable[[
 def test_no_connection_stays_open_after_a_damaged_file(queue: FarmQueue) -> None:
     with queue.connection() as connection:
         assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_what_a_killed_submission_left_half_written_goes_when_it_is_old(queue: FarmQueue, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    farm = Contents(queue, tmp_path / "one", place=shared.as_uri())
+    (shared / SHA256[:2]).mkdir(parents=True)
+    drafts = [shared / SHA256[:2] / f"{SHA256}.{name}.part" for name in ("aa", "bb")]
+    for draft in drafts:
+        draft.write_bytes(b"half")
+    os.utime(drafts[0], (time.time() - 2 * 86400,) * 2)
+    assert farm.clean(older_than_s=0, is_trial=True).files == 1
+    assert drafts[0].exists()
+    cleaned = farm.clean(older_than_s=0)
+    assert (cleaned.files, cleaned.size_bytes) == (1, 4)
+    assert [draft.exists() for draft in drafts] == [False, True]
+
+
+class Buckets(MemoryFileSystem):  # type: ignore[misc]
+    """Files by a bucket's name and a key, as S3, GCS and Azure have them: only what makes folders makes buckets."""
+
+    protocol = "buckets"
+    root_marker = ""
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path.removeprefix("buckets://").strip("/")
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        self.pseudo_dirs.append(path.partition("/")[0])
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        if path.partition("/")[0] not in self.pseudo_dirs:
+            raise FileNotFoundError("The specified bucket does not exist")
+        return super()._open(path, mode, **options)
+
+
+def test_a_bucket_of_a_wrong_name_is_told_and_never_made(queue: FarmQueue, source: Path, tmp_path: Path) -> None:
+    fsspec.register_implementation("buckets", Buckets, clobber=True)
+    with pytest.raises(StoreError, match="The specified bucket does not exist") as caught:
+        Contents(queue, tmp_path / "one", place="buckets://misspelt/benchfarm").keep(source, SHA256)
+    assert "BENCHFARM_ARTIFACTS" in caught.value.hint
+    assert Buckets.pseudo_dirs == [""]
