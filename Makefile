@@ -25,13 +25,13 @@ test: install
 
 # A night of many virtual phones with faults from a seed: what is stored must be as without faults.
 soak: install
-	SOAK_PHONES=$${SOAK_PHONES:-50} SOAK_CASES=$${SOAK_CASES:-2000} $(BIN)/python -m pytest -q -s --reruns 0 tests/e2e/test_soak.py
+	SOAK_PHONES=$${SOAK_PHONES:-50} SOAK_CASES=$${SOAK_CASES:-2000} $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_soak.py
 
 # Every fault of a virtual phone at every phase of a run, the run and the adb server killed, a full disk, a clock that
 # jumps; prints how often each happened and what was lost (nothing, or it fails). `make test` draws a few of them.
 # The same for a farm of many hosts on PostgreSQL.
 fault-matrix: install
-	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_farm_matrix.py
+	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_fault_deaths.py tests/e2e/test_farm_matrix.py
 
 check: install
 	$(BIN)/ruff format --check .

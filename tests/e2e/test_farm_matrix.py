@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import secrets
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from orchestrator.store.opening import open_store
@@ -278,6 +281,53 @@ def test_disk_full(cell: Cell, phase: str) -> None:
     finally:
         resource.prlimit(one.worker.pid, resource.RLIMIT_FSIZE, unlimited)
     cell.check()
+
+
+@contextmanager
+def on_a_small_disk(database: Database) -> Iterator[Path]:
+    """Move the database's tables to a disk of 24 MB; skips the test where none can be mounted."""
+    disk = Path(tempfile.mkdtemp(prefix="benchfarm-disk-"))
+    try:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", disk], capture_output=True).returncode:
+            pytest.skip("no small disk can be mounted here")
+        try:
+            tables = disk / "tables"
+            tables.mkdir()
+            if database.user is not None:
+                shutil.chown(disk, database.user)
+                shutil.chown(tables, database.user)
+            # All of them are there then.
+            open_store(database.url).close()
+            with psycopg.connect(database.url, autocommit=True) as connection:
+                connection.execute(f"CREATE TABLESPACE small LOCATION '{tables}'".encode())
+                connection.execute(b"ALTER TABLE ALL IN TABLESPACE pg_default SET TABLESPACE small")
+            try:
+                yield disk
+            finally:
+                (disk / "filler").unlink(missing_ok=True)
+                with psycopg.connect(database.url, autocommit=True) as connection:
+                    connection.execute(b"ALTER TABLE ALL IN TABLESPACE small SET TABLESPACE pg_default")
+                    connection.execute(b"DROP TABLESPACE small")
+        finally:
+            subprocess.run(["umount", disk], check=True)
+    finally:
+        disk.rmdir()
+
+
+@pytest.mark.parametrize("phase", ["claimed", "running"])
+def test_disk_of_the_database_full(cell: Cell, phase: str) -> None:
+    one = cell.farm.one
+    told = len(one.log())
+    with on_a_small_disk(cell.farm.database) as disk:
+        cell.farm.until_announced(one)
+        cell.submit()
+        with cell.at(phase), contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        cell.farm.until(lambda: re.search("No space left on device|disk is full", one.log()[told:]) is not None)
+        (disk / "filler").unlink()
+        cell.check()
+        one.rest()
 
 
 @pytest.mark.parametrize("jump_s", [-86400, 86400])

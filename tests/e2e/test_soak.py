@@ -1,6 +1,6 @@
 """A night in little: many phones, many cases, faults on the way from a seed; what is stored is as without faults.
 
-The same plan is run without faults first. ``make soak`` runs both with 50 phones and 2,000 cases (SOAK_PHONES,
+The same plan is run without faults afterwards. ``make soak`` runs both with 50 phones and 2,000 cases (SOAK_PHONES,
 SOAK_CASES), SOAK_SEED chooses other faults.
 """
 
@@ -11,7 +11,6 @@ import os
 import random
 import re
 import resource
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,11 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import BenchfarmError
-from orchestrator.virtual.faults import parse_fault
-from orchestrator.virtual.lab import lab_request
 from tests.e2e.conftest import SPEED, Cli, Lab
-from tests.e2e.test_fault_matrix import changed, clear
+from tests.samples.faulty_lab import ask, changed, clear, give, watched
 
 pytestmark = pytest.mark.xdist_group("e2e")
 
@@ -78,14 +74,6 @@ def plan_text(model: Path) -> str:
     )
 
 
-def give(lab: Lab, serial: str, words: tuple[str, ...]) -> None:
-    try:
-        fault = parse_fault(words[0], words[1:]).to_json()
-        lab_request(lab.cli.home / "state" / "lab", {"request": "fault", "serial": serial, "fault": fault})
-    except BenchfarmError as error:
-        pytest.fail(f"{words}: {error}")
-
-
 def ran(lab: Lab, plan: Path, *, share: float) -> tuple[str, Counter[str]]:
     """Run the plan, with faults at a share of its steps; return what was told and the faults given.
 
@@ -93,26 +81,18 @@ def ran(lab: Lab, plan: Path, *, share: float) -> tuple[str, Counter[str]]:
     """
     chance = random.Random(SEED)
     given: Counter[str] = Counter()
-    process = lab.cli.start("run", plan)
-    assert process.stderr is not None
-    timer = threading.Timer(HANGS_S, process.kill)
-    timer.start()
-    told = []
-    for line in process.stderr:
-        told.append(line)
+
+    def on_line(line: str) -> None:
         stored = re.match(r"\S+ (\S+): \d+/\d+ ", line)
         if stored and chance.random() < share * STEPS:
             words = chance.choice(FAULTS)
             given[" ".join(words)] += 1
-            give(lab, stored[1], words)
+            give(lab, stored[1], *words)
         elif (trouble := re.match(r"\S+ (\S+): problem: ", line)) and trouble[1] in lab.serials:
             # What would last for ever is taken back: somebody has looked at the phone.
-            lab_request(lab.cli.home / "state" / "lab", {"request": "clear", "serial": trouble[1]})
-    process.communicate()
-    hung = not timer.is_alive()
-    timer.cancel()
-    log = "".join(told)
-    assert not hung, f"it hangs: {log[-3000:]}"
+            ask(lab, request="clear", serial=trouble[1])
+
+    log = watched(lab.cli.start("run", plan), on_line, hangs_s=HANGS_S)
     assert "Traceback" not in log
     clear(lab)
     return log, given

@@ -1,0 +1,180 @@
+"""Four virtual phones that get faults while a campaign runs on them, and the count of what that cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.virtual.faults import parse_fault
+from orchestrator.virtual.lab import lab_request
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Lab
+
+WHOLE = os.environ.get("FAULT_MATRIX") == "all"
+SEED = int(os.environ.get("FAULT_MATRIX_SEED", "1"))
+#: A campaign that takes longer hangs.
+HANGS_S = 1800.0 if WHOLE else 400.0
+#: Of different speed, so that a figure tells whose it is.
+PROFILES = ("pixel-3", "pixel-4", "redmi-note-9", "pixel-8")
+
+
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """What must be nought."""
+
+    lost: int = 0
+    doubled: int = 0
+    taken_for_anothers: int = 0
+    not_restored: int = 0
+
+
+def ask(lab: Lab, **request: object) -> dict[str, Any]:
+    """Ask the lab's process."""
+    return lab_request(lab.cli.home / "state" / "lab", request)
+
+
+def phones_of(lab: Lab) -> list[dict[str, Any]]:
+    """The phones with the faults that wait."""
+    phones: list[dict[str, Any]] = ask(lab, request="list")["phones"]
+    return phones
+
+
+def faults_of(lab: Lab, serial: str) -> list[dict[str, Any]]:
+    """The faults that wait for one phone, or last."""
+    faults: list[dict[str, Any]] = next(phone["faults"] for phone in phones_of(lab) if phone["serial"] == serial)
+    return faults
+
+
+def give(lab: Lab, serial: str, *words: str) -> None:
+    """Give a phone a fault, in the words of ``benchfarm lab fault``; no process is started for it."""
+    ask(lab, request="fault", serial=serial, fault=parse_fault(words[0], words[1:]).to_json())
+
+
+def clear(lab: Lab) -> None:
+    """Take all faults back."""
+    for serial in lab.serials:
+        ask(lab, request="clear", serial=serial)
+
+
+def reached(lab: Lab, serial: str, moment: str, process: subprocess.Popen[str]) -> bool:
+    """Wait until a phone passes a moment, by a fault that does nothing and is gone then.
+
+    False when the process ended before.
+    """
+    give(lab, serial, "clock-jump", "seconds=0", f"moment={moment}")
+    while process.poll() is None:
+        if not faults_of(lab, serial):
+            return True
+        threading.Event().wait(0.01)
+    return False
+
+
+def plan_of(model: Path, path: Path, *, cases: int, min_secs: float = 0.2, tool: str = "native") -> Path:
+    """A plan of so many cases on each phone, one invocation each, each of a model that has to be pushed first."""
+    copies = [path / f"model-{number}.tflite" for number in range(1, cases + 1)]
+    for copied in copies:
+        copied.write_bytes(model.read_bytes() + f"{path.name} {copied.name}".encode())
+    plan = path / "plan.yaml"
+    plan.write_text(
+        f"models: {json.dumps([str(copied) for copied in copies])}\n"
+        f"matrix: {{delegates: [xnnpack], threads: 2, tools: [{tool}]}}\n"
+        f"devices: {{where: virtual}}\nsettings: {{min_secs: {min_secs}, warmup_min_secs: 0.1, max_secs: 4}}\n"
+        "timeout: 4 s\nlimits: {wait: 20 s}\ninvocations: 1\nsentinel: false\n"
+    )
+    return plan
+
+
+def watched(
+    process: subprocess.Popen[str], on_line: Callable[[str], None] = lambda line: None, *, hangs_s: float = HANGS_S
+) -> str:
+    """Return what a process tells; one that takes too long is killed, and the test fails."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    # A large table fills its pipe, and the process would wait for a reader.
+    threading.Thread(target=process.stdout.read, daemon=True).start()
+    timer = threading.Timer(hangs_s, process.kill)
+    timer.start()
+    told = []
+    try:
+        for line in process.stderr:
+            told.append(line)
+            on_line(line)
+        process.wait()
+    finally:
+        hung = not timer.is_alive()
+        timer.cancel()
+    assert not hung, f"it hangs: {''.join(told)[-3000:]}"
+    return "".join(told)
+
+
+def changed(lab: Lab) -> dict[str, str]:
+    """What preparing and running changes on the phones."""
+    # A server that was started anew gets its phones back by any command.
+    lab.cli("devices").ok()
+    status = lab.cli("adb", "status", "--json").ok().json
+    port = next(item["address"] for item in status["servers"] if item["for"] == "virtual lab").rpartition(":")[2]
+    command = (
+        "settings get global stay_on_while_plugged_in; settings get global window_animation_scale; "
+        "cd /data/local/tmp/benchfarm 2>/dev/null && ls -d undo owner runs/* 2>/dev/null; "
+        "pidof benchmark_model org.tensorflow.lite.benchmark"
+    )
+    told = {}
+    for phone in phones_of(lab):
+        asked = subprocess.run(
+            [status["binary"], "-P", port, "-s", phone["address"], "shell", command], capture_output=True, text=True,
+            timeout=60, check=False, env={**os.environ, "HOME": str(lab.cli.home)},
+        )  # fmt: skip
+        told[phone["serial"]] = asked.stdout.strip() or asked.stderr
+    return told
+
+
+def finished(lab: Lab, log: str, **environ: str) -> list[dict[str, Any]]:
+    """Have what the faults left open finished without faults, as the log advises; return the campaign's runs."""
+    clear(lab)
+    # By its name: the newest isn't the last when the clock went back.
+    named = re.search(r"campaign (\S+) '", log)
+    assert named is not None, f"no campaign was begun: {log}"
+
+    def campaign_now() -> dict[str, Any]:
+        listed: list[dict[str, Any]] = lab.cli("campaigns", "--json", **environ).ok().json
+        return next(item for item in listed if item["campaign_id"] == named[1])
+
+    campaign = campaign_now()
+    if campaign["status"] != "finished":
+        for serial in lab.cli("status", "--json", **environ).ok().json["quarantine"]:
+            lab.cli("device", "release", serial, **environ).ok()
+        lab.cli("run", "--resume", "--campaign", campaign["campaign_id"], timeout_s=HANGS_S, **environ)
+        campaign = campaign_now()
+    for serial in dict.fromkeys(re.findall(r"'benchfarm restore (\S+)' tries again", log)):
+        lab.cli("restore", serial, **environ).ok()
+    assert campaign["status"] == "finished", log[-6000:]
+    runs: list[dict[str, Any]] = lab.cli("runs", campaign["campaign_id"], "--json", **environ).ok().json
+    return [run for run in runs if run["outcome"] != "unfit"]
+
+
+def counts_of(lab: Lab, runs: Sequence[dict[str, Any]], cases: int, before: dict[str, str]) -> Counts:
+    """Count everything but what is taken for another's."""
+    keys = Counter((run["case"]["serial"], run["case"]["model_name"]) for run in runs)
+    now = changed(lab)
+    for serial in (serial for serial in lab.serials if before[serial] != now[serial]):
+        print(f"{serial} isn't as before: {now[serial]!r} instead of {before[serial]!r}")
+    return Counts(
+        lost=cases * len(lab.serials) - len(keys),
+        doubled=sum(keys.values()) - len(keys),
+        not_restored=sum(before[serial] != now[serial] for serial in lab.serials),
+    )
+
+
+def server_pid(lab: Lab) -> int:
+    """The lab's own adb server, as benchfarm remembers it."""
+    (record,) = (path for path in (lab.cli.home / "state" / "lab").glob("adb*.json"))
+    return int(json.loads(record.read_text("utf-8"))["pid"])
