@@ -48,12 +48,16 @@ _FORMS: Final[Sequence[Callable[[float], bytes]]] = (
 
 def in_form(figure: bytes, form: int) -> bytes:
     """Return a figure, as text wrote it, in one of the binary forms; raises ValueError when it has none there."""
-    if len(figure) > _MOST_DIGITS:
-        raise ValueError("no figure is as long")
     try:
-        return _FORMS[form](float(figure))
+        return _FORMS[form](_value(figure))
     except (OverflowError, struct.error) as error:
         raise ValueError(str(error)) from error
+
+
+def _value(figure: bytes) -> float:
+    if len(figure) > _MOST_DIGITS:
+        raise ValueError("no figure is as long")
+    return float(figure)
 
 
 def may_repeat(content: bytes) -> bool:
@@ -92,11 +96,15 @@ def _forms_of(figures: Iterable[bytes]) -> dict[bytes, tuple[int, int]]:
     """Return (form, number) by what each figure looks like in each form; the first figure of several is taken."""
     known: dict[bytes, tuple[int, int]] = {}
     for number, figure in enumerate(islice(figures, _FIGURES)):
-        for form in range(len(_FORMS)):
+        try:
+            value = _value(figure)
+        except ValueError:
+            continue
+        for form, write in enumerate(_FORMS):
             try:
-                encoded = in_form(figure, form)
-            except ValueError:
+                encoded = write(value)
+            except (ValueError, OverflowError, struct.error):
                 continue
-            if len(encoded) >= _LEAST_BYTES and any(encoded):
+            if len(encoded) >= _LEAST_BYTES and encoded.strip(b"\x00"):
                 known.setdefault(encoded, (form, number))
     return known
