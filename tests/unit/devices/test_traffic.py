@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -36,9 +37,15 @@ class Part:
         self.done.result(DEADLINE_S)
 
 
+@pytest.fixture(params=["alone", "beside others"])
+def traffic(request: pytest.FixtureRequest, tmp_path: Path) -> HubTraffic:
+    return HubTraffic(None if request.param == "alone" else tmp_path / "hubs")
+
+
 @pytest.fixture
-def traffic() -> HubTraffic:
-    return HubTraffic()
+def two(tmp_path: Path) -> tuple[HubTraffic, HubTraffic]:
+    """As of two processes: a lock on a file belongs to whoever opened it."""
+    return HubTraffic(tmp_path / "hubs"), HubTraffic(tmp_path / "hubs")
 
 
 @contextmanager
@@ -62,6 +69,15 @@ def parts(traffic: HubTraffic) -> Iterator[Callable[..., Part]]:
             return part
 
         yield make
+
+
+def until(what: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(int(DEADLINE_S / 0.005)):
+        if what():
+            return
+        pause.wait(0.005)
+    raise AssertionError("it doesn't come")
 
 
 def waiting(traffic: HubTraffic) -> int:
@@ -183,3 +199,118 @@ def test_a_crowd_of_pushes_and_measurements_gets_through(traffic: HubTraffic) ->
             one.result(DEADLINE_S)
     assert worst == [0]
     assert (traffic._hubs, traffic._pushing) == ({}, 0)
+
+
+def test_another_processes_push_waits_for_a_hubs_measurements_and_goes_before_later_ones(
+    two: tuple[HubTraffic, HubTraffic],
+) -> None:
+    one, other = two
+    with parts(one) as mine, parts(other) as theirs:
+        measurement = mine("measure", "1-2").entered()
+        theirs("measure", "1-2").entered().leave()
+        push = theirs("push", "1-2")
+        theirs("push", "1-3").entered()
+        later = mine("measure", "1-2")
+        assert not push.is_in.is_set()
+        assert not later.is_in.is_set()
+        measurement.leave()
+        push.entered()
+        assert not later.is_in.is_set()
+        until(lambda: other._locks.is_awaited("1-2"))
+        second_push = theirs("push", "1-2")
+        assert not second_push.is_in.is_set()
+        push.leave()
+        later.entered()
+        later.leave()
+        second_push.entered()
+
+
+def test_limits_hold_for_the_pushes_of_all_processes(two: tuple[HubTraffic, HubTraffic]) -> None:
+    limits = PushLimits(per_hub=1, per_host=2)
+    with parts(two[0]) as mine, parts(two[1]) as theirs:
+        one = mine("push", "1-2", limits).entered()
+        same_hub = theirs("push", "1-2", limits)
+        two_at_most = theirs("push", "1-3", limits).entered()
+        third = mine("push", "", limits)
+        assert not same_hub.is_in.is_set()
+        assert not third.is_in.is_set()
+        two_at_most.leave()
+        third.entered()
+        one.leave()
+        third.leave()
+        same_hub.entered()
+
+
+def test_who_waits_for_another_process_goes_away_when_all_is_cancelled_and_leaves_the_hub(
+    two: tuple[HubTraffic, HubTraffic],
+) -> None:
+    cancelled = threading.Event()
+    with parts(two[0]) as mine, parts(two[1]) as theirs:
+        mine("measure", "1-2").entered()
+        push = theirs("push", "1-2", cancelled=cancelled)
+        assert two[0]._locks.is_awaited("1-2")
+        cancelled.set()
+        with pytest.raises(InterruptedByUserError):
+            push.done.result(DEADLINE_S)
+        assert not two[0]._locks.is_awaited("1-2")
+        mine("measure", "1-2").entered()
+
+
+def test_measurements_of_one_process_that_never_end_all_at_once_do_not_starve_anothers_push(
+    two: tuple[HubTraffic, HubTraffic],
+) -> None:
+    stopped, begun = threading.Event(), threading.Barrier(3)
+
+    def measure() -> None:
+        begun.wait(DEADLINE_S)
+        while not stopped.is_set():
+            with two[0].measuring("1-2"):
+                # There is always another one in.
+                stopped.wait(0.05)
+
+    with ThreadPoolExecutor(4) as pool:
+        measurements = [pool.submit(measure) for _ in range(2)]
+        begun.wait(DEADLINE_S)
+        try:
+            for _ in range(5):
+                with two[1].pushing("1-2", PushLimits()):
+                    pass
+        finally:
+            stopped.set()
+        for one in measurements:
+            one.result(DEADLINE_S)
+
+
+def test_a_crowd_of_two_processes_gets_through_and_keeps_to_turns_and_limits(
+    two: tuple[HubTraffic, HubTraffic],
+) -> None:
+    lock, now, worst = threading.Lock(), {"measure": 0, "push": 0}, [0]
+
+    def go(traffic: HubTraffic, kind: str, hub: str) -> None:
+        limits = PushLimits(per_hub=2, per_host=3)
+        with traffic.measuring(hub) if kind == "measure" else traffic.pushing(hub, limits):
+            with lock:
+                now[kind] += hub == "1-1"
+                worst[0] = max(worst[0], min(now.values()), now["push"] - 2)
+            with lock:
+                now[kind] -= hub == "1-1"
+
+    with ThreadPoolExecutor(24) as pool:
+        work = [
+            pool.submit(go, traffic, kind, hub)
+            for _ in range(5)
+            for traffic in two
+            for kind in ("measure", "push")
+            for hub in ("1-1", "1-2", "")
+        ]
+        for one in work:
+            one.result(DEADLINE_S)
+    assert worst == [0]
+    assert [(traffic._hubs, traffic._pushing) for traffic in two] == [({}, 0)] * 2
+
+
+def test_a_folder_that_can_not_be_written_to_limits_nothing(tmp_path: Path) -> None:
+    (tmp_path / "hubs").write_text("no folder")
+    with parts(HubTraffic(tmp_path / "hubs")) as mine, parts(HubTraffic(tmp_path / "hubs")) as theirs:
+        mine("measure", "1-2").entered()
+        theirs("push", "1-2").entered()
