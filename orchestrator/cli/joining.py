@@ -88,17 +88,24 @@ class PluggedIn:
         plan = self._plan
         if plan is None:
             return None
-        with self._lock:
-            others = {known: facts for known, facts in self._present.items() if known != serial}
-            spares = {facts.serial: (device, facts) for device, facts in self._spares if is_free(facts.serial)}
-            every = [*others.values(), *(facts for _, facts in spares.values())]
-            choice = choose(plan.devices, every, self._farm.inventory, kept=others)
-            found = next((spares[item] for item in choice.chosen if item in spares), None)
-            if found is None:
-                return None
-            self._spares = [item for item in self._spares if item[1].serial != found[1].serial]
-            self._present = {**others, found[1].serial: found[1]}
-        return self._arrival(*found)
+        while True:
+            with self._lock:
+                others = {known: facts for known, facts in self._present.items() if known != serial}
+                spares = {facts.serial: (device, facts) for device, facts in self._spares if is_free(facts.serial)}
+                every = [*others.values(), *(facts for _, facts in spares.values())]
+                choice = choose(plan.devices, every, self._farm.inventory, kept=others)
+                found = next((spares[item] for item in choice.chosen if item in spares), None)
+                if found is None:
+                    return None
+                self._spares = [item for item in self._spares if item[1].serial != found[1].serial]
+            arrival = self._arrival(*found)
+            if arrival is not None:
+                with self._lock:
+                    self._present = {
+                        **{known: facts for known, facts in self._present.items() if known != serial},
+                        arrival.facts.serial: arrival.facts,
+                    }
+                return arrival
 
     def _watch(self, server: AdbServer) -> None:
         while not self._stopped.is_set():

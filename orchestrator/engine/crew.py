@@ -46,6 +46,8 @@ class Crew:
         self._facts = {facts.serial: facts for facts in devices}
         #: Devices that are to begin, with the lost one that each stands in for.
         self._waiting: list[tuple[Arrival, Serial | None]] = []
+        #: Lost devices, with those that were last chosen to stand in for them.
+        self._chosen: dict[Serial, Serial] = {}
 
     @property
     def campaign(self) -> Campaign:
@@ -72,16 +74,21 @@ class Crew:
             self._facts |= {arrival.facts.serial: arrival.facts for arrival, _ in new}
         return [(arrival.device, self._work_of_newcomer(arrival, known, replaced)) for arrival, replaced in new]
 
-    def stand_in(self, serial: Serial, is_free: Callable[[Serial], bool]) -> bool:
-        """Have another device that is free measure all that a lost one was to; False when there is none now."""
+    def stand_in(self, serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
+        """Have another device that is free measure all that a lost one was to, and return it; None for none now.
+
+        Asked again for the same one: the device that was returned is lost too, before it began.
+        """
         if self._arrivals is None:
-            return False
-        spare = self._arrivals.spare_for(serial, is_free)
+            return None
+        gone = self._chosen.get(serial, serial)
+        spare = self._arrivals.spare_for(gone, is_free)
         if spare is None:
-            return False
+            return None
         with self._lock:
+            self._chosen[serial] = spare.facts.serial
             self._waiting.append((spare, serial))
-        return True
+        return spare.facts.serial
 
     def _queue(self, device: Device, facts: DeviceFacts, workload: Workload) -> DeviceQueue:
         return DeviceQueue(device, facts, workload, self._services, roster=self._roster, shares=self._shares)

@@ -30,8 +30,9 @@ RESTORES_MAX: Final = 3
 _RESTORE_READY_S: Final = 20.0
 
 
-#: Has another device measure what a lost one was to; only one that is free by the second argument.
-StandIn = Callable[[Serial, Callable[[Serial], bool]], bool]
+#: Has another device measure what a lost one was to and returns it, None for none now; only one that is free by the
+#: second argument. Asked again when that one couldn't begin.
+StandIn = Callable[[Serial, Callable[[Serial], bool]], Serial | None]
 
 
 class Work(Protocol):
@@ -66,8 +67,10 @@ class Turns:
         self._quarantine = quarantine
         self._may_reboot = False
         self._stand_in: StandIn | None = None
-        #: Lost devices that another one stands in for.
-        self._replaced: set[Serial] = set()
+        #: Lost devices, with those that stand in for them.
+        self._replaced: dict[Serial, Serial] = {}
+        #: Held while one is looked for: a lost device's own thread and that of one that can't begin may both ask.
+        self._replacing = threading.RLock()
         #: Devices that work, or are about to; one that is waited for isn't among them.
         self._working: set[Serial] = set()
         self._lock = threading.Lock()
@@ -85,7 +88,7 @@ class Turns:
 
         ``newcomers`` is asked for devices that have come since; one that somebody else uses doesn't join. ``stand_in``
         is told of a device that can't be got back for now, or is given up, and how to know whether nobody uses another
-        one; when it returns True, the lost one isn't waited for.
+        one; when there is one, the lost one isn't waited for.
 
         Raises what the executor raises: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
         """
@@ -123,9 +126,10 @@ class Turns:
                 reason = str(error).removeprefix(f"{device.serial}: ")
                 if not is_in:
                     self._note(device, f"doesn't join: {reason}")
+                    self._replace_again(device.serial)
                 else:
                     lost[device.serial] = reason
-                    self._is_replaced(device)
+                    self._is_replaced(device.serial)
                     self._keep_out(device, quarantine_reason(error))
             finally:
                 self._is_working(device.serial, False)
@@ -165,7 +169,7 @@ class Turns:
         self._is_working(device.serial, False)
         is_back = self._rescuer.rescue(
             device,
-            keep_waiting=lambda: not self._is_replaced(device) and bool(self._working),
+            keep_waiting=lambda: not self._is_replaced(device.serial) and bool(self._working),
             may_reboot=self._may_reboot,
             on_note=lambda text: self._note(device, text),
             cancelled=self._services.cancelled,
@@ -175,11 +179,20 @@ class Turns:
             self._note(device, "is back", is_away=False)
         return is_back
 
-    def _is_replaced(self, device: Device) -> bool:
-        serial = device.serial
-        if self._stand_in is not None and serial not in self._replaced and self._stand_in(serial, self._is_free):
-            self._replaced.add(serial)
-        return serial in self._replaced
+    def _is_replaced(self, serial: Serial) -> bool:
+        with self._replacing:
+            if self._stand_in is not None and serial not in self._replaced:
+                spare = self._stand_in(serial, self._is_free)
+                if spare is not None:
+                    self._replaced[serial] = spare
+            return serial in self._replaced
+
+    def _replace_again(self, spare: Serial) -> None:
+        """Look for another device in the place of one that was to stand in and couldn't begin."""
+        with self._replacing:
+            for serial in [serial for serial, chosen in self._replaced.items() if chosen == spare]:
+                del self._replaced[serial]
+                self._is_replaced(serial)
 
     def _is_free(self, serial: Serial) -> bool:
         """Whether nobody else uses a device: one that couldn't join would stand in for nothing."""

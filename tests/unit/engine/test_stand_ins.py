@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 from orchestrator.devices.lease import FileLease
+from orchestrator.engine.crew import Crew
 from orchestrator.engine.recovery import Turns
 from orchestrator.errors import LinkLostError
 from orchestrator.executors.local import ThreadExecutor
@@ -28,6 +30,21 @@ class Gone:
         return 1
 
 
+def phone(serial: Serial) -> Any:
+    return SimpleNamespace(serial=serial, kind=DeviceKind.ANDROID)
+
+
+def turns_with(lease: FileLease, rescue: Callable[..., bool] | None = None) -> Turns:
+    cancelled = threading.Event()
+    services = SimpleNamespace(
+        observer=SimpleNamespace(on_event=lambda event: None),
+        conditioner=SimpleNamespace(restore=lambda device, on_note: ()),
+        cancelled=cancelled,
+    )
+    rescuer = cast(Any, SimpleNamespace(rescue=rescue)) if rescue is not None else None
+    return Turns(cast(Any, services), lease, ThreadExecutor(cancelled), rescuer=rescuer)
+
+
 def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tmp_path: Path) -> None:
     lease = FileLease(tmp_path)
     held = lease.acquire(SPARE)
@@ -44,9 +61,9 @@ def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tm
         def left(self) -> int:
             return 0
 
-    def stand_in(serial: Serial, is_free: Callable[[Serial], bool]) -> bool:
+    def stand_in(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
         asked.append(is_free(SPARE))
-        return asked[-1]
+        return SPARE if asked[-1] else None
 
     def rescue(device: object, *, keep_waiting: Callable[[], bool], **others: object) -> bool:
         waited.append(keep_waiting())
@@ -55,17 +72,70 @@ def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tm
         is_over.set()
         return False
 
-    cancelled = threading.Event()
-    services = SimpleNamespace(
-        observer=SimpleNamespace(on_event=lambda event: None),
-        conditioner=SimpleNamespace(restore=lambda device, on_note: ()),
-        cancelled=cancelled,
-    )
-    rescuer = SimpleNamespace(rescue=rescue)
-    turns = Turns(cast(Any, services), lease, ThreadExecutor(cancelled), rescuer=cast(Any, rescuer))
+    turns = turns_with(lease, rescue)
     lost: dict[Serial, str] = {}
-    devices = [SimpleNamespace(serial=serial, kind=DeviceKind.ANDROID) for serial in (LOST, Serial("OTHER"))]
     held.__enter__()
-    turns.run([(cast(Any, devices[0]), Gone), (cast(Any, devices[1]), Long)], lost, stand_in=stand_in)
+    turns.run([(phone(LOST), Gone), (phone(Serial("OTHER")), Long)], lost, stand_in=stand_in)
     assert (asked, waited) == ([False, True], [True, False])
     assert list(lost) == [LOST]
+
+
+def test_another_one_is_looked_for_when_the_stand_in_is_lost_before_its_turn(tmp_path: Path) -> None:
+    lease, second = FileLease(tmp_path), Serial("SECOND")
+    # Somebody takes it after it was found to be free.
+    taken = lease.acquire(SPARE)
+    waiting: list[Serial] = []
+    chosen, done = iter((SPARE, second)), []
+
+    def stand_in(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
+        spare = next(chosen, None)
+        if spare is not None:
+            assert (serial, is_free(spare)) == (LOST, True)
+            waiting.append(spare)
+        if spare == SPARE:
+            taken.__enter__()
+        return spare
+
+    class Done:
+        def __init__(self, serial: Serial) -> None:
+            self._serial = serial
+
+        def run(self) -> None:
+            done.append(self._serial)
+
+        def left(self) -> int:
+            return 0
+
+    def newcomers() -> list[tuple[Any, Callable[[], Done]]]:
+        return [(phone(serial), partial(Done, serial)) for serial in [waiting.pop()]] if waiting else []
+
+    lost: dict[Serial, str] = {}
+    try:
+        turns_with(lease).run([(phone(LOST), Gone)], lost, newcomers=newcomers, stand_in=stand_in)
+    finally:
+        taken.__exit__(None, None, None)
+    assert (done, list(lost)) == ([second], [LOST])
+
+
+def test_a_stand_in_that_is_lost_before_its_turn_makes_room_for_the_next_in_the_place_of_the_first_one() -> None:
+    asked: list[Serial] = []
+    spares = iter((SPARE, Serial("SECOND")))
+
+    def spare_for(serial: Serial, is_free: object) -> Any:
+        asked.append(serial)
+        return SimpleNamespace(device=phone(next_one := next(spares)), facts=SimpleNamespace(serial=next_one))
+
+    campaign = SimpleNamespace(terms=SimpleNamespace(shards=()))
+    crew = Crew(
+        cast(Any, SimpleNamespace(campaign=campaign)),
+        [],
+        cast(Any, SimpleNamespace(store=None)),
+        cast(Any, SimpleNamespace(spare_for=spare_for, take=lambda: ())),
+        [],
+        {},
+    )
+    assert crew.stand_in(LOST, lambda serial: True) == SPARE
+    assert crew.stand_in(LOST, lambda serial: True) == "SECOND"
+    # Who is gone the second time is the one that was chosen: it takes no place any more.
+    assert asked == [LOST, SPARE]
+    assert [device.serial for device, _ in crew.newcomers()] == [SPARE, "SECOND"]
