@@ -128,10 +128,12 @@ class LadderConditioner:
         if device.kind is not DeviceKind.ANDROID:
             return self._undo_all(device)
         try:
-            standing = self._claims.take(device, by_force=take)
+            standing = self._claims.take(device, by_force=take, then=self._look_for_ours(device))
             self._identify(device, standing)
             # A foreign program that runs is no reason not to put a setting back; a foreign owner is.
             check_free(replace(standing, strays=()), device.serial)
+            # A process that was killed left its run, and one that lost the phone the folders of its runs.
+            self._end_ours(device, standing)
             restored = self._undo_all(device)
             for difference in self.audit(device, settle=True):
                 (on_note or _nobody)(f"not as before: {difference.text}")
@@ -165,23 +167,29 @@ class LadderConditioner:
         if result.exit_code != 0:
             raise DeviceCommandError(f"{command!r} failed: {said(result)}", serial=device.serial)
 
-    # Clean ------------------------------------------------------------------------------------------------------------
-
-    def _clean(self, device: Device, tell: _Tell, cancelled: threading.Event | None) -> str:
-        """Take the phone, refuse it when somebody else has it, end what is ours; return its boot id."""
+    def _look_for_ours(self, device: Device) -> str:
+        """Return a script that ends our app and tells of our runs, for the round trip that takes the phone."""
         stop = ""
         if self._stray_apps:
             apps = " ".join(map(shlex.quote, self._stray_apps))
             stop = f'for app in {apps}; do [ -z "$(pidof $app)" ] || am force-stop $app; done\n'
-        look = device.stray_look if isinstance(device, AdbDevice) else ""
-        standing = self._claims.take_over(device, tell=tell, then=stop + look, cancelled=cancelled)
+        return stop + (device.stray_look if isinstance(device, AdbDevice) else "")
+
+    @staticmethod
+    def _end_ours(device: Device, standing: Standing) -> Sequence[str]:
+        """End the runs of a phone that is ours now, and remove their folders; return those that were alive."""
+        if isinstance(device, AdbDevice) and standing.then is not None:
+            return device.end_strays(standing.then)
+        return device.kill_strays()
+
+    # Clean ------------------------------------------------------------------------------------------------------------
+
+    def _clean(self, device: Device, tell: _Tell, cancelled: threading.Event | None) -> str:
+        """Take the phone, refuse it when somebody else has it, end what is ours; return its boot id."""
+        standing = self._claims.take_over(device, tell=tell, then=self._look_for_ours(device), cancelled=cancelled)
         self._identify(device, standing)
         check_free(replace(standing, strays=()), device.serial)
-        told = standing.then
-        if isinstance(device, AdbDevice) and told is not None:
-            killed = device.end_strays(told)
-        else:
-            killed = device.kill_strays()
+        killed = self._end_ours(device, standing)
         if standing.strays and killed:
             # What ran may have been our own stray, which is gone now.
             standing = self._claims.take(device)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import poll_until
 from tests.e2e.conftest import BENCHFARM, SPEED, Cli, Lab
 from tests.samples.faulty_lab import (
     PROFILES,
@@ -27,6 +28,7 @@ from tests.samples.faulty_lab import (
     changed,
     clear,
     counts_of,
+    faults_of,
     finished,
     give,
     plan_of,
@@ -123,6 +125,21 @@ def test_a_run_killed_at_any_phase_is_finished_by_a_resume(matrix_lab: Lab, mode
     print(f"\nkilled before all, at {', '.join(killed)}, while phones are put back: {counts}")
     assert counts == Counts(), (counts, "".join(told))
     assert {run["outcome"] for run in runs} == {"completed"}
+
+
+@pytest.mark.parametrize("tool", ["native", "apk"])
+def test_what_a_killed_run_left_on_a_phone_is_ended_by_restore(
+    matrix_lab: Lab, model: Path, tmp_path: Path, tool: str
+) -> None:
+    lab, serial = matrix_lab, matrix_lab.serials[0]
+    before = changed(lab)[serial]
+    give(lab, serial, "program-hang")
+    process = lab.cli.start("bench", model, "-s", serial, "--tool", tool, "-n", "1", "--min-secs", "0.1")
+    poll_until(lambda: not faults_of(lab, serial), "the program hangs", timeout_s=60)
+    ended(process)
+    assert "benchmark" in changed(lab)[serial], "nothing was left"
+    lab.cli("restore", serial).ok()
+    assert changed(lab)[serial] == before
 
 
 def test_the_adb_server_killed_at_any_phase_costs_nothing(matrix_lab: Lab, model: Path, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def changed(lab: Lab) -> dict[str, str]:
     command = (
         "settings get global stay_on_while_plugged_in; settings get global window_animation_scale; "
         "cd /data/local/tmp/benchfarm 2>/dev/null && ls -d undo owner runs/* 2>/dev/null; "
-        "pidof benchmark_model org.tensorflow.lite.benchmark"
+        "ps -A -o ARGS | grep -e benchmark_model -e org.tensorflow.lite.benchmark | grep -v grep"
     )
     told = {}
     for phone in phones_of(lab):
