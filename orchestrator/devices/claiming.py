@@ -8,9 +8,10 @@ from typing import Final
 
 from orchestrator.clock import Clock
 from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.failures import writing_failure
 from orchestrator.devices.heartbeat import LEASE_S, Heart
 from orchestrator.devices.owner_note import OwnerNote, Standing, parse_standing
-from orchestrator.errors import DeviceCommandError, DeviceStorageError, InterruptedByUserError
+from orchestrator.errors import DeviceCommandError, InterruptedByUserError
 from orchestrator.ports import Device, ShellResult
 from orchestrator.records.device import DeviceFacts
 
@@ -90,9 +91,10 @@ def must(device: Device, script: str) -> ShellResult:
     result = device.shell(script)
     if result.exit_code != 0:
         text = said(result)
-        if "No space left" in text:
-            raise DeviceStorageError(text, serial=device.serial, hint="free some on the phone")
-        raise DeviceCommandError(f"our folder {device.work_folder} can't be used: {text}", serial=device.serial)
+        what = f"our folder {device.work_folder} can't be used"
+        raise writing_failure(text, serial=device.serial, what=what) or DeviceCommandError(
+            f"{what}: {text}", serial=device.serial
+        )
     return result
 
 

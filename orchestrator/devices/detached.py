@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.bundle import FileBundle
+from orchestrator.devices.failures import writing_failure
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.processes import LIST_COMMAND, PhoneProcess, family, parse_processes
 from orchestrator.devices.run_folder import folder_name
@@ -22,7 +23,6 @@ from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
     DeviceError,
-    DeviceStorageError,
     DeviceTimeoutError,
     InterruptedByUserError,
     LinkLostError,
@@ -130,7 +130,7 @@ class DetachedRuns:
         if look.word == "running":
             self._insist(lambda: self.kill([folder]))
         elif look.word == "gone":
-            self._check_space(folder)
+            self._check_writing(folder, what="the run's output")
             raise DeviceCommandError(
                 f"the run in {folder} ended without an exit code: its shell was killed",
                 serial=self._link.serial,
@@ -152,14 +152,13 @@ class DetachedRuns:
         read = self._insist(lambda: self._link.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES))
         return {name: data for name, data in zip(names, read, strict=True) if data is not None}
 
-    def _check_space(self, folder: str) -> None:
-        """Raise DeviceStorageError when nothing can be written: such a run ends without an exit code too."""
-        probe = f"cd {quote(folder)} && echo x >probe && rm probe"
+    def _check_writing(self, folder: str, *, what: str) -> None:
+        """Raise what keeps a run's folder from being written: a run fails in many ways then, few of which say so."""
+        probe = f"cd {quote(folder)} 2>/dev/null || cd {quote(self.folder)} && echo x >probe && rm probe"
         result = self._insist(lambda: self._link.shell(probe, what="writing on the phone"))
-        if result.exit_code != 0 and b"space" in result.stderr + result.stdout:
-            raise DeviceStorageError(
-                "there is no space left for the run's output", serial=self._link.serial, hint="free some on the phone"
-            )
+        said = (result.stderr or result.stdout).decode("utf-8", "replace")
+        if result.exit_code != 0 and (error := writing_failure(said, serial=self._link.serial, what=what)) is not None:
+            raise error
 
     def discard(self, run_id: RunId) -> None:
         """Remove a run's folder, with the next command if nothing can run there any more.
@@ -307,6 +306,9 @@ class DetachedRuns:
         if len(told) < 4 or not words:
             said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
             what = "starting a run failed" if start else f"{folder} is gone"
+            if (why := writing_failure(said, serial=self._link.serial, what=what)) is not None:
+                raise why
+            self._check_writing(folder, what=what)
             raise DeviceCommandError(f"{what}: {said[-400:] or 'no reason given'}", serial=self._link.serial)
         rebooted = bool(told[1]) and bool(told[2]) and told[1] != told[2]
         if words[0] != "done" or len(words) < 2:

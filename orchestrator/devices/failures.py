@@ -10,6 +10,7 @@ from typing import Final
 from orchestrator.errors import (
     AdbUnavailableError,
     BenchfarmError,
+    DeviceCommandError,
     DeviceError,
     DeviceStorageError,
     DeviceTimeoutError,
@@ -64,6 +65,28 @@ SERVER_FAILURES: Final[tuple[tuple[re.Pattern[str], type[DeviceError], str], ...
     ),
 )
 
+#: Why a phone's folder of ours can't be written: pattern, what it means, the cause for people, what to do.
+WRITING_FAILURES: Final[tuple[tuple[re.Pattern[str], type[DeviceError], str, str], ...]] = (
+    (
+        re.compile(r"no space left|quota exceeded", re.I),
+        DeviceStorageError,
+        "there is no space left on the phone",
+        "free some space on the phone or lower the blob budget",
+    ),
+    (
+        re.compile(r"read-only file system", re.I),
+        DeviceUnusableError,
+        "the phone's storage is read-only",
+        "boot the phone anew; when it stays read-only, its storage is damaged",
+    ),
+    (
+        re.compile(r"permission denied|operation not permitted", re.I),
+        DeviceCommandError,
+        "the phone's shell user may not write there",
+        "remove /data/local/tmp/benchfarm on the phone as who made it (root, after 'adb root'), then try again",
+    ),
+)
+
 
 def server_failure(message: str, *, serial: str = "", what: str = "") -> DeviceError:
     """Return the error for a FAIL answer of the adb server (or of a phone's service)."""
@@ -76,10 +99,18 @@ def server_failure(message: str, *, serial: str = "", what: str = "") -> DeviceE
 
 def sync_failure(message: str, *, serial: str, path: str) -> DeviceError:
     """Return the error for a FAIL answer of the phone's file service."""
-    text = f"{path}: the phone says {message!r}"
-    if re.search(r"no space left|quota exceeded", message, re.I):
-        return DeviceStorageError(text, serial=serial, hint="free some space on the phone or lower the blob budget")
-    return TransferError(text, serial=serial)
+    return writing_failure(message, serial=serial, what=path) or TransferError(
+        f"{path}: the phone says {message!r}", serial=serial
+    )
+
+
+def writing_failure(message: str, *, serial: str, what: str) -> DeviceError | None:
+    """Return the error for what the phone says when our folder can't be written; None when it says something else."""
+    found = next((entry for entry in WRITING_FAILURES if entry[0].search(message)), None)
+    if found is None:
+        return None
+    _, kind, cause, hint = found
+    return kind(f"{what}: {cause}: the phone says {message.strip()[-300:]!r}", serial=serial, hint=hint)
 
 
 def error_of_ours(error: Exception, *, serial: str = "", what: str = "") -> BenchfarmError:

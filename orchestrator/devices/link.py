@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices import sync
 from orchestrator.devices.connection import Connection
+from orchestrator.devices.failures import writing_failure
 from orchestrator.devices.heartbeat import HeldNote
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.server import AdbServer
@@ -138,7 +139,7 @@ class PhoneLink:
         result = self.shell(command, timeout_s=timeout_s, what=what)
         if result.exit_code != 0:
             said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
-            raise DeviceCommandError(
+            raise writing_failure(said, serial=self.serial, what=what) or DeviceCommandError(
                 f"{what} failed with exit code {result.exit_code}: {said[-400:] or 'no reason given'}",
                 serial=self.serial,
             )

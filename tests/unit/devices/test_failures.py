@@ -9,9 +9,11 @@ from orchestrator.devices.failures import (
     error_of_ours,
     server_failure,
     sync_failure,
+    writing_failure,
 )
 from orchestrator.errors import (
     AdbUnavailableError,
+    DeviceCommandError,
     DeviceError,
     DeviceStorageError,
     DeviceTimeoutError,
@@ -105,4 +107,25 @@ def test_what_the_server_refuses_with_is_understood(message: str, kind: type[Dev
 
 def test_a_full_phone_is_told_from_another_failed_push() -> None:
     assert type(sync_failure("couldn't write: No space left on device", serial="", path="/a")) is DeviceStorageError
-    assert type(sync_failure("couldn't create file: Permission denied", serial="", path="/a")) is TransferError
+    assert type(sync_failure("couldn't create file: Is a directory", serial="", path="/a")) is TransferError
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "cause", "hint"),
+    [
+        ("mkdir: 'runs/1': No space left on device", DeviceStorageError, "no space left on the phone", "free some"),
+        ("write: Disk quota exceeded", DeviceStorageError, "no space left on the phone", "free some"),
+        ("sh: can't create boot: Read-only file system", DeviceUnusableError, "storage is read-only", "boot the phone"),
+        ("mkdir: 'runs/1': Permission denied", DeviceCommandError, "may not write there", "remove /data/local/tmp"),
+        ("chmod: Operation not permitted", DeviceCommandError, "may not write there", "remove /data/local/tmp"),
+    ],
+)
+def test_what_keeps_our_folder_from_being_written_is_told_by_its_cause(
+    said: str, kind: type[DeviceError], cause: str, hint: str
+) -> None:
+    error = writing_failure(said, serial="S1", what="starting a run")
+    assert type(error) is kind
+    assert cause in str(error)
+    assert said in str(error)
+    assert hint in error.hint
+    assert writing_failure("mkdir: 'runs/1': File exists", serial="S1", what="starting a run") is None
