@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import pytest
 from orchestrator.queueing.schedule import Schedules
 from orchestrator.store.opening import open_store
 from orchestrator.virtual.samples import benchmark_elf
-from tests.samples.farm_hosts import Counts, Database, FarmOfHosts, changes, private_database, running_farm
+from tests.samples.farm_hosts import Counts, Database, FarmOfHosts, changes, private_database, running_farm, stored
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
@@ -144,6 +145,75 @@ def test_a_schedule_is_submitted_once_by_two_hosts_and_its_jobs_end_with_its_win
         terms = [store.campaign(job["campaign_id"]).terms for job in jobs]
     assert {(item.until.hour, item.until.minute, item.phone_time_s) for item in terms} == {(23, 59, 5 * 3600.0)}
     farm.one("farm", "schedule", "remove", "nightly")
+
+
+def meaning(path: Path, devices: str) -> Path:
+    """Let a plan mean other devices."""
+    path.write_text(re.sub(r"devices: .*", f"devices: {{{devices}}}", path.read_text()))
+    return path
+
+
+def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+) -> None:
+    farm.until_announced(farm.one)
+    farm.two.rest()
+    # Else its job might be over before the other host has come.
+    farm.one("farm", "pause", f"phone:{farm.one.serial}")
+    plan = meaning(plan_file((), invocations=1), "where: virtual")
+    sent = farm.one("farm", "submit", plan, "--name", "late")
+    assert [job["serial"] for job in sent["jobs"]] == [farm.one.serial]
+    plan.unlink()
+    farm.until_announced(farm.two)
+    farm.until(lambda: len(farm.jobs("late")) > 1)
+    farm.one("farm", "go-on", f"phone:{farm.one.serial}")
+    jobs = farm.until_ended("late")
+    assert {job["serial"]: (job["host"], job["came_later"]) for job in jobs} == {
+        farm.one.serial: ("one", False),
+        farm.two.serial: ("two", True),
+    }
+    assert farm.counts("late", 4, before) == Counts(), farm.one.log() + farm.two.log()
+    said = f"late: {farm.two.serial} came and is measured too"
+    assert (farm.one.log() + farm.two.log()).count(said) == 1
+    assert re.search(rf"{farm.two.serial}\s+done\s.*came later; ", farm.one.text("farm", "status", "late"))
+
+
+def test_a_phone_that_was_not_needed_stands_in_for_one_whose_host_is_gone(
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+) -> None:
+    farm.until_announced(*farm.hosts)
+    # The first by its serial number is taken.
+    lost, other = sorted(farm.hosts, key=lambda host: host.serial)
+    plan = meaning(plan_file((), invocations=3, min_secs=10), "where: virtual, any: 1, replace_lost: true")
+    lost("farm", "submit", plan, "--name", "gone")
+    (job,) = farm.jobs("gone")
+    assert job["serial"] == lost.serial
+    farm.until_stored(job["campaign_id"], 1)
+    lost.kill()
+    farm.until(lambda: [row["status"] for row in farm.jobs("gone")] == ["waits"])
+    measured = stored(farm.one.url, job["campaign_id"])
+    with psycopg.connect(farm.database.url) as connection:
+        # As a long silence leaves it.
+        connection.execute("UPDATE benchfarm_queue.farm_hosts SET seen_at = now() - interval '1 hour'"
+                           " WHERE name = %s", (lost.name,))  # fmt: skip
+        connection.execute("UPDATE benchfarm_queue.farm_jobs SET away_since = now() - interval '1 hour'"
+                           " WHERE job_id = %s", (job["job_id"],))  # fmt: skip
+    jobs = farm.until_ended("gone")
+    assert [(row["serial"], row["status"], row["stands_in_for"], row["stood_in_by"]) for row in jobs] == [
+        (lost.serial, "replaced", "", other.serial),
+        (other.serial, "done", lost.serial, ""),
+    ], farm.one.log() + farm.two.log()
+    # What was measured stays, and all of it is measured anew on the other one.
+    assert stored(farm.one.url, job["campaign_id"]) == measured
+    assert len(stored(farm.one.url, jobs[1]["campaign_id"])) == 12
+    told = other.text("farm", "status", "gone")
+    assert f"stands in for {lost.serial}" in told
+    assert f"{other.serial} stands in for it" in told
+    # The phone is put back by whoever uses it next.
+    farm.until_announced(lost)
+    lost("farm", "submit", plan_file((lost.serial,), invocations=1), "--name", "afterwards")
+    farm.until_ended("afterwards")
+    assert farm.counts("afterwards", 4, before) == Counts(), lost.log()
 
 
 def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_drain_ends_the_worker(

@@ -159,3 +159,23 @@ def test_a_phone_that_comes_and_is_not_needed_stands_in_for_one_that_is_given_up
     assert (done.json["status"], done.json["left"]) == ("finished", 0)
     completed = Counter(run["case"]["serial"] for run in stored(lab, done) if run["outcome"] == "completed")
     assert completed[LATE] == 8
+
+
+def test_a_spare_that_somebody_else_uses_is_passed_over(
+    lab: Lab, model: Path, tmp_path: Path, late: Callable[[], None]
+) -> None:
+    late()
+    third = f"{LATE}-C"
+    plug(lab, third)
+    rest = "limits: {wait: 0}\n"
+    plan = write(
+        tmp_path, model, "where: profile = pixel-3, any: 1, replace_lost: true", invocations=4, min_secs=20, rest=rest
+    )
+    try:
+        with Farm(settings_of(lab)) as farm, farm.lease.acquire(Serial(LATE)):
+            done = run_and_act(lab, plan, (rf" {A}: 1/8 ", lambda: lab.fault(A, "battery-low")))
+    finally:
+        unplug(lab, third)
+    assert f"{third}: joins the campaign in the place of {A}" in done.stderr
+    assert f"{LATE}: doesn't join" not in done.stderr
+    assert (done.json["status"], done.json["left"]) == ("finished", 0)

@@ -142,6 +142,10 @@ class Host:
     def __call__(self, *words: object) -> Any:
         return self.cli(*words, "--json", **self.environ()).ok().json
 
+    def text(self, *words: object) -> str:
+        """Return what a command says to people."""
+        return str(self.cli(*words, **self.environ()).stdout)
+
     def work(self, **environ: str) -> subprocess.Popen[str]:
         log = (self.cli.home.parent / f"{self.name}.log").open("a")
         words = ("farm", "worker", "--name", self.name, "--dead-after", str(DEAD_AFTER_S), "--every", "0.3")
