@@ -52,6 +52,10 @@ Devices = Annotated[
 ]
 Profiles = Annotated[list[str] | None, typer.Option("--profile", help="Profile of phones, for example pixel-4.")]
 Where = Annotated[list[str] | None, typer.Option("--where", help="Rule on facts, for example 'android >= 13'.")]
+OneOfEach = Annotated[
+    str, typer.Option("--one-of-each", help="Of the phones that fit, one for each value of a fact: profile, soc ...")
+]
+AtMost = Annotated[int | None, typer.Option("--any", min=1, help="So many of the phones that fit; all if left out.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="File to write.")]
 Campaigns = Annotated[
     list[str] | None, typer.Argument(help="Campaign id or its beginning; the newest campaign when left out.")

@@ -54,6 +54,8 @@ class BenchRequest:
     serials: tuple[str, ...]
     profiles: tuple[str, ...]
     where: tuple[str, ...]
+    one_of_each: str
+    at_most: int | None
     host: bool
     flags: tuple[str, ...]
     modes: tuple[str, ...]
@@ -114,6 +116,8 @@ def plan_of(request: BenchRequest) -> Plan:
         serials=request.serials,
         profiles=request.profiles,
         where=request.where,
+        one_of_each=request.one_of_each,
+        at_most=request.at_most,
         host=request.host,
         passes=request.passes or (("sustained",) if request.sustained else ()),
         builds=builds,
@@ -201,6 +205,7 @@ def _newest_open(farm: Farm) -> Campaign:
     A search and a trace are left to whoever names them: they answered somebody who was waiting.
     """
     others = []
+    end_cut_off(farm.store, farm.clock.now())
     for known in farm.store.campaigns():
         if known.status is CampaignStatus.FINISHED:
             continue

@@ -61,6 +61,8 @@ class AbRequest:
     serials: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
+    one_of_each: str = ""
+    at_most: int | None = None
     flags: tuple[str, ...] = ()
     #: As what the program runs; its usual way when empty.
     modes: tuple[str, ...] = ()
@@ -327,6 +329,8 @@ def _plan(request: AbRequest, side: Side) -> Plan:
         serials=request.serials,
         profiles=request.profiles,
         where=request.where,
+        one_of_each=request.one_of_each,
+        at_most=request.at_most,
         settings=request.settings,
         invocations=1,
         timeout=request.timeout_s,

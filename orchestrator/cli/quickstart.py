@@ -48,6 +48,8 @@ def _request(models: tuple[Path, ...], serials: tuple[str, ...]) -> BenchRequest
         serials=serials,
         profiles=(),
         where=(),
+        one_of_each="",
+        at_most=None,
         host=True,
         flags=(),
         modes=(),

@@ -38,6 +38,8 @@ class TuneRequest:
     serials: tuple[str, ...]
     profiles: tuple[str, ...]
     where: tuple[str, ...]
+    one_of_each: str
+    at_most: int | None
     delegates: tuple[str, ...]
     threads: tuple[str, ...]
     #: None: the usual ones.
@@ -63,6 +65,8 @@ def tune(settings: Settings, request: TuneRequest) -> CommandResult:
         serials=request.serials,
         profiles=request.profiles,
         where=request.where,
+        one_of_each=request.one_of_each,
+        at_most=request.at_most,
         host="host" in request.serials,
         settings={"min_secs": request.min_secs, "num_runs": 10},
         invocations=1,

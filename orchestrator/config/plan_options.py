@@ -65,6 +65,8 @@ def plan_from_options(
     pools: Sequence[str] = (),
     tags: Sequence[str] = (),
     where: Sequence[str] = (),
+    one_of_each: str = "",
+    at_most: int | None = None,
     host: bool = False,
     passes: Sequence[str] = (),
     builds: Mapping[str, str] | None = None,
@@ -96,6 +98,8 @@ def plan_from_options(
         pools: Names of pools.
         tags: Tags.
         where: Predicates on a device's facts.
+        one_of_each: A fact: of the phones that fit, one for each of its values.
+        at_most: So many of the phones that fit; None: all.
         host: Also measure on this computer.
         passes: Passes, ``timing`` when empty.
         builds: Tool -> name of a build or path of a file.
@@ -128,6 +132,8 @@ def plan_from_options(
         "pools": list(pools),
         "tags": list(tags),
         "where": list(where),
+        "one_of_each": one_of_each,
+        "any": _text(at_most),
         "host": "true" if host else "",
     }
     value: dict[str, Value] = {

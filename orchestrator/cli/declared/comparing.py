@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Devices, Json, Out, Profiles, Where, app, show, split
+from orchestrator.cli.frame import AtMost, Devices, Json, OneOfEach, Out, Profiles, Where, app, show, split
 
 Form = Annotated[str, typer.Option("--format", "-f", help="text, markdown, json, junit, github or html.")]
 FailOn = Annotated[
@@ -57,6 +57,8 @@ def _compare(
     device: Devices = None,
     profile: Profiles = None,
     where: Where = None,
+    one_of_each: OneOfEach = "",
+    at_most: AtMost = None,
     delegate: Delegates = None,
     threads: Threads = None,
     tool: Tools = None,
@@ -97,6 +99,8 @@ def _compare(
         serials=tuple(device or ()),
         profiles=tuple(profile or ()),
         where=tuple(where or ()),
+        one_of_each=one_of_each,
+        at_most=at_most,
         flags=tuple(flag or ()),
         settings={"num_runs": num_runs, "min_secs": min_secs, "max_secs": max_secs, "affinity": affinity},
         detect=comparing.share_of(detect, "--detect", most=0.5),

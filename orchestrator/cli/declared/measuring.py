@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Devices, Json, Profiles, Where, app, group, show, split
+from orchestrator.cli.frame import AtMost, Devices, Json, OneOfEach, Profiles, Where, app, group, show, split
 from orchestrator.errors import UsageError
 
 plan_app = group("plan", "Look at plans without running them.")
@@ -37,6 +37,8 @@ def _bench(
     device: Devices = None,
     profile: Profiles = None,
     where: Where = None,
+    one_of_each: OneOfEach = "",
+    at_most: AtMost = None,
     host: Annotated[bool, typer.Option("--host", help="Measure on this computer too.")] = False,
     flag: Annotated[
         list[str] | None, typer.Option("--flag", help="Further flag of the program, name=value; may be given again.")
@@ -92,6 +94,8 @@ def _bench(
         serials=tuple(device or ()),
         profiles=tuple(profile or ()),
         where=tuple(where or ()),
+        one_of_each=one_of_each,
+        at_most=at_most,
         host=host,
         flags=tuple(flag or ()),
         modes=split(mode),

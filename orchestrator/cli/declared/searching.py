@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, Profiles, Where, app, show, split
+from orchestrator.cli.frame import AtMost, Json, OneOfEach, Profiles, Where, app, show, split
 from orchestrator.errors import UsageError
 
 
@@ -19,6 +19,8 @@ def _tune(
     ] = None,
     profile: Profiles = None,
     where: Where = None,
+    one_of_each: OneOfEach = "",
+    at_most: AtMost = None,
     delegate: Annotated[
         list[str] | None,
         typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu ... (a,b); cpu,xnnpack,gpu,nnapi,hexagon else."),
@@ -60,6 +62,8 @@ def _tune(
         serials=tuple(device or ()),
         profiles=tuple(profile or ()),
         where=tuple(where or ()),
+        one_of_each=one_of_each,
+        at_most=at_most,
         delegates=split(delegate),
         threads=split(threads),
         flag_sets=tuple(flags) if flags is not None else None,

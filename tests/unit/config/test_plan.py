@@ -170,6 +170,8 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder)
         flags=["gpu_backend=cl", "delegate_serialize_dir=/data/local/tmp/a b=c"],
         serials=["0123", "emulator-5554"],
         where=["android >= 9"],
+        one_of_each="soc",
+        at_most=2,
         host=True,
         settings={"num_runs": 5, "min_secs": "200 ms"},
         limits={"wait": 0},
@@ -182,7 +184,9 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder)
     )
     assert plan.matrix.delegates == (DelegateName.XNNPACK, DelegateName.GPU)
     assert plan.matrix.threads == (1, 4)
-    assert plan.devices == DeviceSelection(serials=("0123", "emulator-5554"), where=("android >= 9",), host=True)
+    assert plan.devices == DeviceSelection(
+        serials=("0123", "emulator-5554"), where=("android >= 9",), one_of_each="soc", most=2, host=True
+    )
     assert plan.settings.min_secs == 0.2
     assert plan.limits.wait_s == 0
     assert (plan.invocations, plan.order, plan.timeout_s) == (2, Order.SEQUENTIAL, 120.0)
@@ -217,6 +221,10 @@ def test_faults_of_options_name_the_option(folder):
         assert part in text
     with pytest.raises(PlanError, match="--flag: 'allow_fp16' lacks a value"):
         plan_from_options(models=[folder / "a.tflite"], flags=["allow_fp16"])
+    with pytest.raises(PlanError, match="--one-of-each: .*sok"):
+        plan_from_options(models=[folder / "a.tflite"], one_of_each="sok")
+    with pytest.raises(PlanError, match="--any: "):
+        plan_from_options(models=[folder / "a.tflite"], at_most=0)
     with pytest.raises(PlanError, match="--flag: x is given twice"):
         plan_from_options(models=[folder / "a.tflite"], flags=["x=1", "x=2"])
     with pytest.raises(PlanError, match="model: must not be empty"):
