@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import product
@@ -24,10 +24,11 @@ from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass
 from orchestrator.store import admission, history, retention, rows
 from orchestrator.store.activity import read_activity, read_reason_counts
-from orchestrator.store.appending import append_run, ready_run
+from orchestrator.store.appending import ReadyRun, append_run, ready_run
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
 from orchestrator.store.held_patterns import HeldPatterns
+from orchestrator.store.joint_work import JointWork
 from orchestrator.store.marks import read_marks
 from orchestrator.store.points import read_points, read_series
 from orchestrator.store.recent import read_recent_runs
@@ -62,6 +63,7 @@ class SqlStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._held = HeldPatterns()
+        self._appending = JointWork(self._append_waiting)
 
     def begin_campaign(
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
@@ -112,9 +114,29 @@ class SqlStore:
         this returns.
         """
         # Packed before the store is locked, so that others' runs are written meanwhile.
-        ready = ready_run(run, self._held)
-        with self._writing_bodies() as (connection, packer):
-            return append_run(connection, packer, ready)
+        return self._appending.do(ready_run(run, self._held))
+
+    def _append_waiting(self, take: Callable[[], Sequence[ReadyRun]]) -> list[bool | Exception]:
+        """Append the runs that wait by then, all in one transaction; each by itself when one of them can't be kept."""
+        runs: Sequence[ReadyRun] = ()
+        try:
+            with self._writing_bodies() as (connection, packer):
+                runs = take()
+                return [append_run(connection, packer, run) for run in runs]
+        except Exception as error:
+            if not runs:
+                # The store couldn't be locked: the others try themselves.
+                raise
+            if len(runs) == 1:
+                return [error]
+        return [self._append_alone(run) for run in runs]
+
+    def _append_alone(self, run: ReadyRun) -> bool | Exception:
+        try:
+            with self._writing_bodies() as (connection, packer):
+                return append_run(connection, packer, run)
+        except Exception as error:  # noqa: BLE001 - raised in the thread whose run it is
+            return error
 
     @contextmanager
     def _writing_bodies(self) -> Iterator[tuple[Connection, Packer]]:

@@ -477,6 +477,39 @@ def test_runs_appended_from_many_threads_are_all_kept_once(reopen: Callable[[], 
     assert len(list(stores[1].runs(with_attachments=True))) == 36
 
 
+def test_one_that_is_refused_takes_no_other_run_of_its_moment_with_it(store: Store, samples) -> None:
+    samples.begin(store)
+    first = samples.run(0, attachments=())
+    store.append_run(first)
+    good = [samples.run(number, attachments=()) for number in range(1, 20)]
+    refused = [
+        samples.run(50, campaign_id=CampaignId("unknown")),
+        samples.run(51, case=samples.case(model_sha256=ModelSha("cc" * 32))),
+        samples.run(52, run_id=first.run_id),
+        samples.run(53, is_virtual=True),
+    ]
+    go = threading.Barrier(len(good) + len(refused) + 1)
+
+    def append(run: RunRecord) -> bool | str:
+        go.wait()
+        try:
+            return store.append_run(run)
+        except StoreError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(go.parties) as pool:
+        answers = list(pool.map(append, [*good, *refused, first]))
+
+    assert answers[:19] == [True] * 19
+    assert answers[-1] is False
+    for run, answer in zip(refused, answers[19:-1], strict=True):
+        assert isinstance(answer, str)
+        assert run.run_id in answer or run.campaign_id in answer
+    stored = list(store.runs(with_attachments=True))
+    assert stored[0] == first
+    assert sorted(stored, key=lambda run: run.invocation) == [first, *good]
+
+
 def test_a_closed_store_refuses_any_use(store: Store, samples) -> None:
     samples.begin(store)
     store.close()

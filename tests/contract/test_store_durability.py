@@ -13,11 +13,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.pool import Pool
 
 from orchestrator.errors import HostStorageError, StoreError
@@ -29,7 +30,7 @@ REPO = Path(__file__).parents[2]
 
 APPEND_UNTIL_A_STATEMENT = """
 import os, pickle, signal, sys
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 from orchestrator.store.opening import open_store
 
 path, fatal = sys.argv[1:]
@@ -60,6 +61,22 @@ run = pickle.load(sys.stdin.buffer)
 for number in itertools.count():
     store.append_run(dataclasses.replace(run, run_id=f"run-{number}", invocation=number))
     print(number, flush=True)
+"""
+
+APPEND_FROM_MANY_THREADS = """
+import dataclasses, itertools, os, pickle, sys, threading
+from orchestrator.store.opening import open_store
+
+store = open_store(sys.argv[1])
+run = pickle.load(sys.stdin.buffer)
+
+def append(thread):
+    for number in itertools.count():
+        store.append_run(dataclasses.replace(run, run_id=f"run-{thread}-{number}", invocation=1000 * thread + number))
+        os.write(1, f"run-{thread}-{number}\\n".encode())
+
+for thread in range(12):
+    threading.Thread(target=append, args=(thread,)).start()
 """
 
 FILL_A_SMALL_DISK = """
@@ -182,6 +199,63 @@ def test_every_run_that_was_acknowledged_is_there_after_a_kill(path: Path, sampl
     # At most one was committed and not yet told of.
     assert len(stored) - len(acknowledged) in (0, 1)
     assert all(item == dataclasses.replace(run, run_id=item.run_id, invocation=item.invocation) for item in stored)
+    store.close()
+
+
+def test_runs_that_were_stored_together_were_on_the_disk_before_one_was_acknowledged(path: Path, samples) -> None:
+    run = samples.run(case=samples.case(threads=7))
+    process = child(APPEND_FROM_MANY_THREADS, str(path))
+    process.stdin.write(pickle.dumps(run))
+    process.stdin.close()
+
+    acknowledged = [process.stdout.readline() for _ in range(150)]
+    process.kill()
+    acknowledged += process.stdout.read().splitlines()
+    end(process)
+
+    check_whole(path)
+    store = open_store(path)
+    stored = [item.run_id for item in store.runs(with_attachments=True)][1:]
+    assert {line.decode().strip() for line in acknowledged} <= set(stored)
+    # At most one of each thread was committed and not yet told of.
+    assert len(stored) - len(acknowledged) in range(13)
+    store.close()
+
+
+@pytest.mark.parametrize("refused", [None, 3])
+def test_runs_that_end_at_the_same_moment_share_a_commit_and_no_failure(
+    path: Path, samples, refused: int | None
+) -> None:
+    store = open_store(path)
+    commits: list[Connection] = []
+
+    def count(connection: Connection) -> None:
+        commits.append(connection)
+
+    kept = [samples.run(number) for number in range(1, 9) if number != refused]
+    with closing(sqlite3.connect(path, isolation_level=None)) as other, ThreadPoolExecutor(8) as pool:
+        when = f"WHEN new.invocation = {refused}" if refused else "WHEN 0"
+        other.execute(f"CREATE TRIGGER refuse AFTER INSERT ON runs {when} BEGIN SELECT RAISE(ABORT, 'no more'); END")
+        other.execute("BEGIN IMMEDIATE")
+        event.listen(Engine, "commit", count)
+        try:
+            waiting = [pool.submit(store.append_run, samples.run(number)) for number in range(1, 9)]
+            while store._appending.waiting < len(waiting):
+                wait(waiting, timeout=0.001)
+            other.execute("ROLLBACK")
+            answers = [future.exception() or future.result() for future in waiting]
+        finally:
+            event.remove(Engine, "commit", count)
+
+    assert [answer for answer in answers if answer is not True] == ([] if refused is None else [answers[refused - 1]])
+    if refused is None:
+        assert len(commits) == 1
+    else:
+        assert isinstance(answers[refused - 1], StoreError)
+        assert "no more" in str(answers[refused - 1])
+    check_whole(path)
+    stored = list(store.runs(with_attachments=True))[1:]
+    assert sorted(stored, key=lambda run: run.invocation) == kept
     store.close()
 
 

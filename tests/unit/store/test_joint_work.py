@@ -1,0 +1,149 @@
+"""What several threads want is done together by one of them, and each gets its own answer."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from orchestrator.store.joint_work import JointWork
+
+
+class Desk:
+    """Answers a number with its double, an odd one with an error, and works only when it is let."""
+
+    def __init__(self) -> None:
+        self.done: list[list[int]] = []
+        self.may_take, self.may_end, self.has_taken = threading.Event(), threading.Event(), threading.Event()
+        self.failures: list[BaseException] = []
+        self.joint = JointWork(self._work)
+
+    def _work(self, take: Callable[[], Sequence[int]]) -> list[int | Exception]:
+        self.may_take.wait()
+        if self.failures:
+            raise self.failures.pop()
+        items = list(take())
+        self.has_taken.set()
+        self.may_end.wait()
+        self.done.append(items)
+        return [2 * item if item % 2 == 0 else ValueError(item) for item in items]
+
+    def begin(self, item: int, answers: dict[int, object]) -> threading.Thread:
+        """Start a thread that wants an item done, and return when it waits."""
+        before = self.joint.waiting
+
+        def want() -> None:
+            try:
+                answers[item] = self.joint.do(item)
+            except BaseException as error:
+                answers[item] = error
+
+        thread = threading.Thread(target=want, daemon=True)
+        thread.start()
+        while self.joint.waiting == before:
+            thread.join(0.001)
+        return thread
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_who_comes_while_something_is_done_is_done_together_with_the_others_by_the_first_of_them(desk: Desk) -> None:
+    answers: dict[int, object] = {}
+    threads = [desk.begin(0, answers)]
+    desk.may_take.set()
+    desk.has_taken.wait()
+    threads += [desk.begin(item, answers) for item in (2, 4, 6, 8)]
+    desk.may_end.set()
+    for thread in threads:
+        thread.join()
+
+    assert desk.done == [[0], [2, 4, 6, 8]]
+    assert answers == {0: 0, 2: 4, 4: 8, 6: 12, 8: 16}
+    assert desk.joint.do(10) == 20
+
+
+def test_each_gets_the_error_of_its_own_item(desk: Desk) -> None:
+    answers: dict[int, object] = {}
+    threads = [desk.begin(item, answers) for item in (0, 1, 2, 3)]
+    desk.may_take.set()
+    desk.may_end.set()
+    for thread in threads:
+        thread.join()
+
+    assert desk.done == [[0, 1, 2, 3]]
+    assert (answers[0], answers[2]) == (0, 4)
+    assert [str(answers[item]) for item in (1, 3)] == ["1", "3"]
+
+
+def test_what_the_work_raises_is_for_who_does_it_and_the_others_go_on(desk: Desk) -> None:
+    answers: dict[int, object] = {}
+    failure = OSError("no lock")
+    desk.failures = [failure]
+    threads = [desk.begin(item, answers) for item in (0, 2, 4)]
+    desk.may_take.set()
+    desk.may_end.set()
+    for thread in threads:
+        thread.join()
+
+    assert answers == {0: failure, 2: 4, 4: 8}
+    assert desk.done == [[2, 4]]
+
+
+def test_who_is_interrupted_while_waiting_takes_nothing_with_it(desk: Desk) -> None:
+    answers: dict[int, object] = {}
+    threads = [desk.begin(0, answers)]
+    desk.may_take.set()
+    desk.has_taken.wait()
+
+    def interrupt() -> None:
+        while not desk.joint.waiting:
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        desk.joint.do(2)
+    threads.append(desk.begin(4, answers))
+    desk.may_end.set()
+    for thread in threads:
+        thread.join()
+
+    assert desk.done == [[0], [4]]
+
+
+def test_who_is_interrupted_while_working_leaves_the_others_theirs(desk: Desk) -> None:
+    answers: dict[int, object] = {}
+    desk.failures = [KeyboardInterrupt()]
+    threads = [desk.begin(item, answers) for item in (0, 2)]
+    desk.may_take.set()
+    desk.may_end.set()
+    for thread in threads:
+        thread.join()
+
+    assert isinstance(answers[0], KeyboardInterrupt)
+    assert answers[2] == 4
+
+
+def test_a_forked_process_waits_for_nobody_of_its_parent(desk: Desk) -> None:
+    answers: dict[int, object] = {}
+    thread = desk.begin(0, answers)
+
+    def want() -> None:
+        desk.may_take.set()
+        desk.may_end.set()
+        os._exit(0 if desk.joint.do(2) == 4 else 1)
+
+    forked = multiprocessing.get_context("fork").Process(target=want)
+    forked.start()
+    forked.join(timeout=60)
+
+    assert forked.exitcode == 0
+    desk.may_take.set()
+    desk.may_end.set()
+    thread.join()
+    assert desk.done == [[0]]
