@@ -19,6 +19,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.cli.retention import file_of
 from orchestrator.devices.lease import FileLease
+from orchestrator.engine.importing import end_cut_off
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import Serial
@@ -238,6 +239,7 @@ def _holder(farm: Farm, serial: Serial) -> str:
 
 
 def _campaigns(farm: Farm) -> list[Finding]:
+    end_cut_off(farm.store, farm.clock.now())
     progress = farm.store.progress()
     busy = any(_holder(farm, serial) for serial in _noted(farm))
     found = []

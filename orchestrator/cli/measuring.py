@@ -25,6 +25,7 @@ from orchestrator.cli.stored import find_campaign
 from orchestrator.clock import SystemClock
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
 from orchestrator.engine.events import DeviceNote, FileMoving
+from orchestrator.engine.importing import end_cut_off
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.rounds import open_works
 from orchestrator.engine.workload import Services, Workload

@@ -7,6 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
@@ -14,7 +15,9 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.board import Shown, doing_of, read_boards
 from orchestrator.cli.picture import PhoneRow, Standing, campaign_eta_s, pace_of, picture
 from orchestrator.cli.result import CommandResult, one_line
+from orchestrator.engine.importing import end_cut_off
 from orchestrator.engine.rounds import OpenWork, open_works, slim
+from orchestrator.errors import StoreError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import RunRecord
@@ -29,6 +32,9 @@ def status(settings: Settings, *, width: int | None = None, height: int | None =
     campaign gets so many columns and lines; None is as many as it takes.
     """
     with Farm(settings) as farm:
+        with suppress(StoreError):
+            # A store that can't be written is shown all the same.
+            end_cut_off(farm.store, farm.clock.now())
         # The list is without invocations.
         listed = [item.campaign_id for item in farm.store.campaigns() if item.status is not CampaignStatus.FINISHED]
         boards = read_boards(settings.state_folder / "boards")

@@ -6,16 +6,23 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
 
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.quality import judge
 from orchestrator.clock import Clock
 from orchestrator.ports import Store, Tool
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CaseKey, RunId
+from orchestrator.records.identity import CampaignId, CaseKey, RunId
 from orchestrator.records.run import Attachment, RawOutput, RunRecord
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+
+#: Apps that are started by others; runs of theirs in a campaign without terms of its own were imported.
+_READ_ONLY: Final = frozenset({ToolName.FIREBASE, ToolName.DELEGATE_PERFORMANCE, ToolName.IOS_APP})
+#: No import takes as long.
+_LONGEST: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +86,28 @@ def import_runs(
     store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, finished_at)
     ended = replace(whole, finished_at=finished_at)
     return ImportResult(campaign=ended, runs=tuple(records), known=len(runs) - len(fresh))
+
+
+def end_cut_off(store: Store, now: datetime) -> list[CampaignId]:
+    """Say of imports that they are over which an older benchfarm left as running; return which. Raises StoreError.
+
+    No process goes on with an import: what a killed one lacks comes by importing again. One that is younger than an
+    hour may be at it still.
+    """
+    ended = []
+    for listed in store.campaigns():
+        if listed.status is not CampaignStatus.RUNNING or listed.terms != Terms() or now - listed.created_at < _LONGEST:
+            continue
+        campaign = store.campaign(listed.campaign_id)
+        if (
+            campaign is None
+            or not campaign.invocations
+            or any(item.case.tool not in _READ_ONLY for item in campaign.invocations)
+        ):
+            continue
+        store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, campaign.created_at)
+        ended.append(campaign.campaign_id)
+    return ended
 
 
 def _unknown(store: Store, runs: Sequence[ForeignRun]) -> list[ForeignRun]:
