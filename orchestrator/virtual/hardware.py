@@ -69,7 +69,9 @@ class _ClusterState:
         """Return the highest clock that it may have now."""
         available = self.spec.available_khz
         down = max(self.steps_down, self.held_steps)
-        top = available[max(0, len(available) - 1 - down)] if down else available[-1]
+        if not down and not fixed:
+            return self.max_khz
+        top = available[max(0, len(available) - 1 - down)]
         if fixed:
             top = min(top, max(f for f in available if f <= max(available[0], available[-1] * _FIXED_SHARE)))
         return max(available[0], min(top, self.max_khz))

@@ -28,6 +28,12 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+def _packed(values: tuple[int, ...]) -> bytes:
+    if 0 <= min(values) and max(values) < 0x80:
+        return bytes(values)
+    return b"".join(map(_varint, values))
+
+
 @dataclass(slots=True)
 class Message:
     """A message being built, field by field."""
@@ -88,7 +94,7 @@ class Message:
                 case "float", float() | int():
                     out += _varint(number << 3 | 5) + struct.pack("<f", value)
                 case "packed", tuple():
-                    out += _delimited(number, b"".join(_varint(v) for v in value))
+                    out += _delimited(number, _packed(value))
                 case "packed_float", tuple():
                     out += _delimited(number, struct.pack(f"<{len(value)}f", *value))
                 case "string", str():

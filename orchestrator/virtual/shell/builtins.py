@@ -13,6 +13,7 @@ from orchestrator.virtual.shell.flow import ExitError, LeaveLoopError, ReturnErr
 from orchestrator.virtual.shell.interpreter import Shell
 from orchestrator.virtual.shell.job_builtins import jobs_builtin, kill_builtin, trap_builtin, wait_builtin
 from orchestrator.virtual.shell.printing import PrintfFaultError, echoed, printed
+from orchestrator.virtual.shell.simple_commands import external
 from orchestrator.virtual.shell.variable_builtins import (
     export_builtin,
     getopts_builtin,
@@ -166,7 +167,7 @@ def _command(shell: Shell, args: Sequence[str]) -> int:
     if not args:
         return 0
     builtin = BUILTINS.get(args[0])
-    return builtin.run(shell, args) if builtin is not None else shell.external(args, {})
+    return builtin.run(shell, args) if builtin is not None else external(shell, args, {})
 
 
 def _type(shell: Shell, args: Sequence[str]) -> int:

@@ -5,48 +5,26 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator.virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError
 from orchestrator.virtual.files import PhoneTree
 from orchestrator.virtual.handles import CollectHandle, Handle, HandleSink
-from orchestrator.virtual.launching import DEFAULT_PATH, Launch, LaunchFaultError, launch
+from orchestrator.virtual.launching import DEFAULT_PATH, Launch
 from orchestrator.virtual.processes import SIGNAL_WORDS, Process
 from orchestrator.virtual.shell.arithmetic import ArithmeticFaultError, Calculator
-from orchestrator.virtual.shell.conditions import ConditionFaultError, holds_extended
 from orchestrator.virtual.shell.expansion import Expander, ExpansionFaultError
 from orchestrator.virtual.shell.flow import ExitError, LeaveLoopError, ReturnError, ShellKilledError
 from orchestrator.virtual.shell.grammar import parse_script
-from orchestrator.virtual.shell.jobs import run_pipe, start_job
-from orchestrator.virtual.shell.patterns import matches
+from orchestrator.virtual.shell.jobs import start_job
 from orchestrator.virtual.shell.redirection import RedirectFaultError, redirected, release_all, retained
+from orchestrator.virtual.shell.simple_commands import run_simple
 from orchestrator.virtual.shell.spans import ShellSyntaxError
-from orchestrator.virtual.shell.syntax import (
-    AndOr,
-    Block,
-    Calculation,
-    Case,
-    Condition,
-    For,
-    Function,
-    Group,
-    If,
-    Loop,
-    Pipeline,
-    Redirect,
-    Redirected,
-    Simple,
-    Statement,
-    Subshell,
-    Word,
-)
-from orchestrator.virtual.shell.variables import OPTION_LETTERS, Variables, quoted
+from orchestrator.virtual.shell.statements import execute, fails_shell
+from orchestrator.virtual.shell.syntax import Block, Redirect, Redirected, Simple, Statement, Subshell
+from orchestrator.virtual.shell.variables import OPTION_LETTERS, Variables
 from orchestrator.virtual.system import PhoneSystem
 
-if TYPE_CHECKING:
-    from orchestrator.virtual.shell.builtins import Builtin
-
-_MAX_CALLS: Final = 120
 _SPECIAL: Final = frozenset("?$!#-")
 
 
@@ -72,7 +50,8 @@ class Shell:
         self.options: set[str] = set()
         self.traps: dict[int, str] = {}
         self.status = 0
-        self._has_substituted = False
+        #: Whether a command was substituted since that was last asked for.
+        self.has_substituted = False
         self.last_background = 0
         self.jobs: list[Process] = []
         self.umask = 0o022
@@ -80,8 +59,9 @@ class Shell:
         self.expander = Expander(self)
         self.calculator = Calculator(lambda variable: self.lookup(variable) or "", self.assign)
         self.locals: list[dict[str, str | None]] = []
-        self._calls = 0
-        self._conditions = 0
+        #: How deep functions are nested, and how deep what is run to see whether it fails.
+        self.calls = 0
+        self.conditions = 0
 
     @classmethod
     def from_launch(cls, request: Launch, *, name: str, positional: Sequence[str]) -> Shell:
@@ -158,7 +138,7 @@ class Shell:
         collected = CollectHandle()
         child = self.fork({**self.fds, 1: collected})
         self.status = child.run_as_subshell(lambda: child.run_text(script))
-        self._has_substituted = True
+        self.has_substituted = True
         child.close()
         self.system.processes.end(child.process, self.status)
         return collected.collected.rstrip(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape")
@@ -173,7 +153,7 @@ class Shell:
             if exec_last and len(block.statements) == 1 and not block.statements[0][1]:
                 only = block.statements[0][0]
                 if isinstance(only, Simple):
-                    return self.simple(only, replace=True)
+                    return run_simple(self, only, replace=True)
             return self.block(block)
 
         return self.run_as_subshell(whole)
@@ -236,8 +216,8 @@ class Shell:
             if background:
                 self.status = start_job(self, statement)
             else:
-                self.status = self.execute(statement)
-                if self.status and "errexit" in self.options and not self._conditions and _fails_shell(statement):
+                self.status = execute(self, statement)
+                if self.status and "errexit" in self.options and not self.conditions and fails_shell(statement):
                     raise ExitError(self.status)
         self.check_signals()
         return self.status
@@ -253,105 +233,9 @@ class Shell:
 
     def execute(self, statement: Statement) -> int:
         """Run one statement and return its status."""
-        match statement:
-            case Simple():
-                return self.simple(statement)
-            case AndOr():
-                status = self._condition(lambda: self.execute(statement.left))
-                self.status = status
-                if (status == 0) == (statement.operator == "&&"):
-                    return self.execute(statement.right)
-                return status
-            case Pipeline():
-                return self._pipeline(statement)
-            case Redirected():
-                return self._with_redirects(statement.redirects, lambda: self.execute(statement.body))
-            case Group():
-                return self.block(statement.body)
-            case If():
-                return self._if(statement)
-            case Loop():
-                return self._loop(statement)
-            case For():
-                return self._for(statement)
-            case Case():
-                return self._case(statement)
-            case Subshell():
-                return self._subshell(lambda shell: shell.block(statement.body))
-            case Function():
-                self.functions[statement.name] = statement.body
-                return 0
-            case Calculation():
-                return self._with_redirects(statement.redirects, lambda: self._calculate(statement.expression))
-            case Condition():
-                return self._with_redirects(statement.redirects, lambda: self._extended(statement.words))
+        return execute(self, statement)
 
-    def _condition(self, body: Callable[[], int]) -> int:
-        """Run something whose failure ``set -e`` doesn't mind."""
-        self._conditions += 1
-        try:
-            return body()
-        finally:
-            self._conditions -= 1
-
-    def _tested(self, condition: Block) -> int:
-        return self._condition(lambda: self.block(condition))
-
-    def _calculate(self, expression: Word) -> int:
-        return 0 if self.calculator.value(self.expander.text(expression)) else 1
-
-    def _extended(self, words: Sequence[Word]) -> int:
-        try:
-            return 0 if holds_extended(self, words) else 1
-        except ConditionFaultError as exc:
-            self.complain(f"[[: {exc}")
-            return 2
-
-    def _if(self, statement: If) -> int:
-        for condition, body in statement.branches:
-            if self._tested(condition) == 0:
-                return self.block(body)
-        self.status = 0
-        return self.block(statement.otherwise) if statement.otherwise is not None else 0
-
-    def _loop(self, statement: Loop) -> int:
-        status = 0
-        while True:
-            try:
-                if (self._tested(statement.condition) == 0) == statement.until:
-                    return status
-                status = self.block(statement.body)
-            except LeaveLoopError as exc:
-                if exc.levels > 1:
-                    raise LeaveLoopError(exc.levels - 1, again=exc.again) from None
-                status = 0
-                if not exc.again:
-                    return 0
-
-    def _for(self, statement: For) -> int:
-        values = self.positional if statement.words is None else self.expander.arguments(statement.words)
-        status = 0
-        for value in list(values):
-            self.assign(statement.name, value)
-            try:
-                status = self.block(statement.body)
-            except LeaveLoopError as exc:
-                if exc.levels > 1:
-                    raise LeaveLoopError(exc.levels - 1, again=exc.again) from None
-                status = 0
-                if not exc.again:
-                    return 0
-        return status
-
-    def _case(self, statement: Case) -> int:
-        value = self.expander.text(statement.value)
-        for patterns, body in statement.items:
-            if any(matches(self.expander.pieces(pattern), value) for pattern in patterns):
-                self.status = 0
-                return self.block(body)
-        return 0
-
-    # Subshells, pipelines, background
+    # Subshells and what they end with
 
     def fork(self, fds: Mapping[int, Handle], *, uid: int | None = None) -> Shell:
         """Return a subshell in a process of its own; the open files are only borrowed."""
@@ -370,7 +254,7 @@ class Shell:
         child.last_background = self.last_background
         child.umask = self.umask
         child.shell_pid = self.shell_pid
-        child._conditions = self._conditions
+        child.conditions = self.conditions
         return child
 
     def close(self) -> None:
@@ -381,16 +265,6 @@ class Shell:
         elif self.surrender is not None:
             self.surrender()
             self.surrender = None
-
-    def _subshell(self, body: Callable[[Shell], int]) -> int:
-        child = self.fork(self.fds)
-        status = 1
-        try:
-            status = child.run_as_subshell(lambda: body(child))
-        finally:
-            child.close()
-            self.system.processes.end(child.process, status)
-        return self.ended(child.process, status)
 
     def alone(self, statement: Statement) -> int:
         """Run the only statement of a subshell: what it redirects, the whole process redirects.
@@ -405,8 +279,8 @@ class Shell:
             case Subshell():
                 return self.block(statement.body)
             case Simple():
-                return self.simple(statement, replace=True)
-        return self.execute(statement)
+                return run_simple(self, statement, replace=True)
+        return execute(self, statement)
 
     def take_redirects(self, redirects: Sequence[Redirect]) -> None:
         """Redirect the shell's own open files for good; a failure ends the shell."""
@@ -420,17 +294,6 @@ class Shell:
             handle.release()
         self.close()
         self.fds, self.owns_fds = held, True
-
-    def _pipeline(self, pipeline: Pipeline) -> int:
-        if len(pipeline.commands) == 1:
-            status = (
-                self._condition(lambda: self.execute(pipeline.commands[0]))
-                if pipeline.negated
-                else self.execute(pipeline.commands[0])
-            )
-        else:
-            status = run_pipe(self, pipeline.commands)
-        return (0 if status else 1) if pipeline.negated else status
 
     def wait_for(self, process: Process) -> bool:
         """Wait until a process has ended; False when a caught signal came first. Raises ShellKilledError."""
@@ -457,137 +320,6 @@ class Shell:
             self.error(f"{words} ")
         return status
 
-    # Simple commands
-
-    def simple(self, command: Simple, *, replace: bool = False) -> int:
-        """Run a simple command. ``replace``: it is the shell's last, so a program takes over the shell's process."""
-        self.check_signals()
-        arguments = self.expander.arguments(command.words)
-        if not arguments:
-            return self._assignments_only(command)
-        name = arguments[0]
-        builtin = _builtins().get(name)
-        if "xtrace" in self.options:
-            self.error("+ " + " ".join(quoted(argument) for argument in arguments))
-        if name == "exec":
-            return self._exec(command, arguments[1:])
-        if name in self.functions and not (builtin and builtin.special):
-            return self._with_assignments(command, lambda: self._function(name, arguments))
-        if builtin is not None:
-            return self._with_assignments(
-                command, lambda: builtin.run(self, arguments), keep=builtin.special and bool(command.assignments)
-            )
-        if replace and not self.traps:
-            assigned = self._assigned(command)
-            self.take_redirects(command.redirects)
-            return self.external(arguments, assigned, replace=True)
-        return self._with_redirects(command.redirects, lambda: self.external(arguments, self._assigned(command)))
-
-    def _assigned(self, command: Simple) -> dict[str, str]:
-        return {name: self._assigned_value(name, word, append) for name, word, append in command.assignments}
-
-    def _assigned_value(self, name: str, word: Word, append: bool) -> str:
-        value = self.expander.text(word)
-        return (self.lookup(name) or "") + value if append else value
-
-    def _assignments_only(self, command: Simple) -> int:
-        # ``$?`` in a value is still that of the command before; a substitution in one is what the whole ends with.
-        before, self._has_substituted = self.status, False
-        for name, word, append in command.assignments:
-            self.assign(name, self._assigned_value(name, word, append))
-        status = self.status if self._has_substituted else 0
-        self.status = before
-        if command.redirects:
-            return self._with_redirects(command.redirects, lambda: status)
-        return status
-
-    def _with_assignments(self, command: Simple, body: Callable[[], int], *, keep: bool = False) -> int:
-        assigned = self._assigned(command)
-        before = {name: self.variables.values.get(name) for name in assigned}
-        for name, value in assigned.items():
-            self.assign(name, value)
-        try:
-            return self._with_redirects(command.redirects, body)
-        finally:
-            if not keep:
-                for name, old in before.items():
-                    if old is None:
-                        self.variables.values.pop(name, None)
-                    else:
-                        self.variables.values[name] = old
-
-    def _with_redirects(self, redirects: Sequence[Redirect], body: Callable[[], int]) -> int:
-        if not redirects:
-            return body()
-        try:
-            fds, opened = redirected(self, redirects)
-        except RedirectFaultError as exc:
-            self.complain(str(exc))
-            return 1
-        before, self.fds = self.fds, fds
-        try:
-            return body()
-        finally:
-            if self.fds is fds:
-                self.fds = before
-            for handle in opened:
-                handle.release()
-
-    def _exec(self, command: Simple, arguments: list[str]) -> int:
-        for name, value in self._assigned(command).items():
-            self.assign(name, value)
-        self.take_redirects(command.redirects)
-        if arguments:
-            self.traps.clear()
-            raise ExitError(self.external(arguments, {}, replace=True))
-        return 0
-
-    def _function(self, name: str, arguments: list[str]) -> int:
-        if self._calls >= _MAX_CALLS:
-            raise ExpansionFaultError(f"{name}: functions are nested too deeply")
-        before, self.positional = self.positional, arguments[1:]
-        self._calls += 1
-        self.locals.append({})
-        try:
-            return self.execute(self.functions[name])
-        except ReturnError as exc:
-            return exc.status
-        finally:
-            self._calls -= 1
-            self.positional = before
-            for variable, value in self.locals.pop().items():
-                if value is None:
-                    self.variables.values.pop(variable, None)
-                else:
-                    self.variables.values[variable] = value
-
-    def external(self, arguments: Sequence[str], assigned: Mapping[str, str], *, replace: bool = False) -> int:
-        """Run a program: in a child process, or in the shell's own."""
-        process = (
-            self.process
-            if replace
-            else self.system.processes.spawn(arguments, uid=self.uid, parent=self.process, group=self.process.group)
-        )
-        if replace:
-            process.is_shell = False
-            process.caught.clear()
-        else:
-            process.ignored |= {signal for signal, script in self.traps.items() if not script}
-        request = Launch(
-            system=self.system, process=process, argv=arguments, env={**self.variables.environment(), **assigned},
-            cwd=self.cwd, fds=self.fds, surrender=self.close if replace else None,
-        )  # fmt: skip
-        status = 1
-        try:
-            status = launch(request)
-        except LaunchFaultError as exc:
-            self.complain(str(exc))
-            status = exc.code
-        finally:
-            if not replace:
-                self.system.processes.end(process, status)
-        return status if replace else self.ended(process, status)
-
     # Messages
 
     def write(self, descriptor: int, data: bytes) -> None:
@@ -606,18 +338,3 @@ class Shell:
     def complain(self, message: str) -> None:
         """Write a line to stderr after the shell's name."""
         self.error(f"{self.name}: {message}")
-
-
-def _builtins() -> Mapping[str, Builtin]:
-    from orchestrator.virtual.shell.builtins import BUILTINS
-
-    return BUILTINS
-
-
-def _fails_shell(statement: Statement) -> bool:
-    """Whether ``set -e`` ends the shell when this statement fails (not for ``!`` and the left of ``&&``)."""
-    if isinstance(statement, Pipeline):
-        return not statement.negated
-    if isinstance(statement, AndOr):
-        return False
-    return not isinstance(statement, If | Loop | For | Case)
