@@ -7,7 +7,7 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from orchestrator.clock import Deadline
@@ -41,6 +41,8 @@ _BUNDLE_BYTES: Final = 256 << 10
 _LONGEST_WAIT_S: Final = 5.0
 #: What a round trip may take beside the wait itself.
 _ANSWER_S: Final = 15.0
+#: A phone that is busy takes its time for the first step of a run's shell.
+_BEGIN_S: Final = 20.0
 _RECONNECT_STEP_S: Final = 5.0
 _RETRY_PAUSE_S: Final = 0.1
 #: After the run's own deadline: for getting the phone back and stopping what runs there.
@@ -68,7 +70,8 @@ _WAIT: Final = (
     "fi 2>/dev/null\n"
     # The exit code appears before its writer ends: one who looks for the process first can't miss both.
     'a=; p=; [ -s pid ] && read p <pid; [ -n "$p" ] && [ -d /proc/$p ] && a=1\n'
-    'if [ -f rc ]; then read r <rc; echo done $r; elif [ -n "$a" ]; then echo running; else echo gone; fi\n'
+    'if [ -f rc ]; then read r <rc; echo done $r; elif [ -n "$a" ]; then echo running\n'
+    'elif [ -z "$p" ]; then echo begins; else echo gone; fi\n'
     "b=; read b <boot; echo $b; cat /proc/sys/kernel/random/boot_id\n"
     "[ -f rc ] || exit 0\n"
 )
@@ -76,7 +79,10 @@ _WAIT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """What a wait on the phone ended with: ``done``, ``running``, ``gone`` (no such process, no exit code)."""
+    """What a wait on the phone ended with.
+
+    ``done``, ``running``, ``begins`` (its shell hasn't told its number yet), ``gone`` (no such process, no exit code).
+    """
 
     word: str
     exit_code: int | None = None
@@ -127,7 +133,7 @@ class DetachedRuns:
             raise
         duration_s = clock.monotonic_s() - begun_s
         was_cancelled = cancelled is not None and cancelled.is_set()
-        if look.word == "running":
+        if look.word in {"running", "begins"}:
             self._insist(lambda: self.kill([folder]))
         elif look.word == "gone":
             self._check_writing(folder, what="the run's output")
@@ -142,7 +148,7 @@ class DetachedRuns:
             exit_code=look.exit_code,
             stdout=found.pop("out", b""),
             stderr=found.pop("err", b""),
-            timed_out=look.word == "running" and not was_cancelled,
+            timed_out=look.word in {"running", "begins"} and not was_cancelled,
             duration_s=duration_s,
             files=found,
         )
@@ -261,6 +267,7 @@ class DetachedRuns:
     ) -> _Look:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
         start: tuple[str, str] | None = self._start_script(command, folder)
+        begins: Deadline | None = None
         while True:
             try:
                 look = self._look(folder, bundle, start=start, span_s=deadline.remaining_s, cancelled=cancelled)
@@ -273,7 +280,11 @@ class DetachedRuns:
             start = None
             if look.rebooted:
                 raise DeviceChangedError("the phone was booted anew in mid-run", serial=self._link.serial)
-            if look.word != "running" or deadline.expired:
+            if look.word == "begins":
+                begins = begins or Deadline(_BEGIN_S, self._link.clock)
+                if begins.expired:
+                    return replace(look, word="gone")
+            if look.word not in {"running", "begins"} or deadline.expired:
                 return look
 
     def _look(

@@ -154,8 +154,11 @@ class _Watch:
                     return
             elif self._is_over_in_silence():
                 return
-            if self.deadline.expired or (self.cancelled is not None and self.cancelled.is_set()):
-                self.timed_out = self.deadline.expired
+            if self.cancelled is not None and self.cancelled.is_set():
+                return
+            if self.deadline.expired:
+                # Its last lines don't come when the phone's clock went back meanwhile.
+                self.timed_out = not self._has_ended()
                 return
 
     def _take(self, line: bytes) -> bool:
@@ -189,11 +192,14 @@ class _Watch:
         if quiet_s < (_SILENCE_AFTER_ERROR_S if self._saw_error else _SILENCE_S):
             return False
         self._quiet_since_s = self.deadline.remaining_s
-        alive = self.device.shell(f"pidof {PACKAGE}").stdout.strip()
-        if not alive:
+        return self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Ask the phone whether the process has died, or its activity has gone, which it outlives."""
+        if not self.device.shell(f"pidof {PACKAGE}").stdout.strip():
             return True
         activities = self.device.shell("dumpsys activity activities")
-        return self._saw_error and activities.exit_code == 0 and b"BenchmarkModelActivity" not in activities.stdout
+        return activities.exit_code == 0 and b"BenchmarkModelActivity" not in activities.stdout
 
 
 def _names_pid(text: bytes, pid: bytes) -> bool:
