@@ -179,23 +179,33 @@ class Phone:
         if left:
             ask(self.lab, request="clear", serial=self.serial)
 
-    def strangers(self, runs: Sequence[dict[str, Any]]) -> int:
-        """Return how many of its runs can't be what it and its faults made of them, and how many faults left none."""
+    def strangers(self, runs: Sequence[dict[str, Any]]) -> list[str]:
+        """Tell of runs that can't be what the phone and its faults made of them, and of faults that show nowhere."""
         completed = [run for run in runs if run["outcome"] == "completed"]
         middle_us = statistics.median(latency_us(run) for run in completed)
         # What heats or slows a phone does so for longer than one run.
         most = 4.0 if SLOWING & {cell.kind for cell in self.given} else 1.4
-        found = sum(not middle_us / 1.5 < latency_us(run) < middle_us * most for run in completed)
+        odd = [
+            f"{run['case']['model_name']} took {latency_us(run):.0f} µs, not about {middle_us:.0f}"
+            for run in completed
+            if not middle_us / 1.5 < latency_us(run) < middle_us * most
+        ]
         ends: dict[int, set[str]] = {}
         for run in runs:
             met = self.during.get(run["case"]["model_name"], set(range(len(self.given))[-2:]))
             kinds = {self.given[number].kind for number in met}
             allowed = {ending for kind in kinds for ending in ENDINGS.get(kind, ())}
-            found += run["outcome"] != "completed" and run["outcome"] not in allowed
+            if run["outcome"] not in {"completed", *allowed}:
+                met_cells = [self.given[number] for number in sorted(met)]
+                odd.append(f"{run['case']['model_name']} {run['outcome']} ({run['reason']}) after {met_cells}")
             for number in met:
                 ends.setdefault(number, set()).add(run["outcome"])
-        fatal = {number for number in self.happened if self.given[number].kind in FATAL}
-        return found + sum(not ends.get(number, set()) & ENDINGS[self.given[number].kind] for number in fatal)
+        odd += [
+            f"{self.given[number]} happened, and its run ended {ends.get(number)}"
+            for number in self.happened
+            if self.given[number].kind in FATAL and not ends.get(number, set()) & ENDINGS[self.given[number].kind]
+        ]
+        return [f"{self.serial}: {text}" for text in odd]
 
 
 def latency_us(run: dict[str, Any]) -> float:
@@ -253,10 +263,11 @@ def test_no_fault_at_any_phase_costs_a_result(matrix_lab: Lab, model: Path, tmp_
     runs = finished(lab, log)
     counts = counts_of(lab, runs, cases, before)
     of_each = {serial: [run for run in runs if run["case"]["serial"] == serial] for serial in lab.serials}
-    counts.taken_for_anothers = sum(phone.strangers(of_each[serial]) for serial, phone in phones.items())
+    strangers = [text for serial, phone in phones.items() for text in phone.strangers(of_each[serial])]
+    counts.taken_for_anothers = len(strangers)
     tell(tool, phones, runs, counts)
     if counts != Counts():
-        print(log, changed(lab), before, _odd(runs), sep="\n")
+        print(log, *strangers, sep="\n")
     assert "Traceback" not in log
     assert counts == Counts(), counts
     fired = sum(len(phone.fired) for phone in phones.values())
@@ -264,14 +275,6 @@ def test_no_fault_at_any_phase_costs_a_result(matrix_lab: Lab, model: Path, tmp_
         phone.serial: [cell for number, cell in enumerate(phone.given) if number not in phone.happened]
         for phone in phones.values()
     }
-
-
-def _odd(runs: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
-    return [
-        (run["case"]["serial"], run["case"]["model_name"], run["outcome"], run["reason_code"], run["reason"])
-        for run in runs
-        if run["outcome"] != "completed"
-    ]
 
 
 def tell(tool: str, phones: dict[str, Phone], runs: Sequence[dict[str, Any]], counts: Counts) -> None:
