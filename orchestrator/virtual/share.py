@@ -128,6 +128,8 @@ def serve_share(settings: LabSettings) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
     token = sys.stdin.readline().strip()
+    if not token:
+        return  # the leader has ended already
     with open_lab(settings) as lab:
         control = ControlServer(PhoneDesk(lab), token)
         sys.stdout.write(json.dumps({"control_port": control.port}) + "\n")

@@ -24,8 +24,8 @@ from orchestrator.virtual.spec import PhoneSpec
 
 #: So many phones a process runs before another one is worth its start and memory.
 _PHONES_EACH: Final = 5
-#: More processes than cores still help: the kernel shares out cores in a fairer way than threads do a lock.
-_PROCESSES_PER_CORE: Final = 2
+#: More processes than cores gain next to nothing, and each takes memory and a start.
+_LEAST_OF_MANY: Final = 2
 _MOST_PROCESSES: Final = 8
 _END_S: Final = 3.0
 _AGAIN: Final = "'benchfarm lab add' plugs it in anew, 'benchfarm lab remove' forgets it"
@@ -35,7 +35,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 def processes_for(phones: int, *, cores: int) -> int:
     """Return over how many processes so many phones are spread."""
-    most = min(_MOST_PROCESSES, _PROCESSES_PER_CORE * cores)
+    most = min(_MOST_PROCESSES, max(_LEAST_OF_MANY, cores))
     return max(1, min(most, math.ceil(phones / _PHONES_EACH)))
 
 
@@ -99,9 +99,10 @@ class SpreadLab:
             case "list":
                 return self._list()
             case "add":
+                spec = spec_of(request)
                 with self._adding:
                     self._make_room(len(self.phones) + 1)
-                    about = self._add(spec_of(request))
+                    about = self._add(spec)
                 self.changed()
                 return {"phone": about}
             case "remove":
