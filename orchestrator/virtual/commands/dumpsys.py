@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from orchestrator.virtual.activities import short_component
 from orchestrator.virtual.commands.invocation import Invocation
 from orchestrator.virtual.commands.package_commands import dump_package
 from orchestrator.virtual.commands.registry import command
@@ -223,7 +224,10 @@ def _activity(call: Invocation, args: Sequence[str]) -> int:
         "ACTIVITY MANAGER ACTIVITIES (dumpsys activity activities)\nDisplay #0 (activities from top to bottom):"
     )
     for process in reversed(_apps(call)):
-        call.out.line(f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {process.argv[0]} t{process.pid}}}")
+        found = call.system.packages.get(process.argv[0])
+        names = found.info.activities if found is not None else ()
+        shown = short_component(process.argv[0], names[0]) if names else process.argv[0]
+        call.out.line(f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {shown} t{process.pid}}}")
     call.out.line("ACTIVITY MANAGER RUNNING PROCESSES (dumpsys activity processes)")
     for process in _apps(call):
         record = f"{process.pid:x} {process.pid}:{process.argv[0]}/u0a{process.uid - 10000}"
