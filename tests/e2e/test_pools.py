@@ -90,6 +90,14 @@ def test_the_plan_tells_which_phones_it_takes_and_why_not_the_others(lab: Lab, m
         (lab.cli.home / "devices.yaml").unlink()
 
 
+def test_bench_takes_so_many_of_the_phones_that_fit(lab: Lab, model: Path) -> None:
+    words = ("bench", model, "-d", "xnnpack", "-t", "1", "-n", "1", "--min-secs", "0.2", "--where", "virtual")
+    done = lab.cli(*words, "--any", "1", "--one-of-each", "profile", "--json").ok()
+    assert {run["case"]["serial"] for run in stored(lab, done)} == {A}
+    refused = lab.cli(*words, "--one-of-each", "shoe")
+    assert (refused.exit_code, "--one-of-each" in refused.stderr) == (2, True)
+
+
 def test_a_phones_hub_is_that_of_its_usb_path_or_what_the_inventory_says(lab: Lab, late: Callable[[], None]) -> None:
     late()
     inventory = lab.cli.home / "devices.yaml"
