@@ -212,7 +212,7 @@ def _quarantine(farm: Farm) -> list[Finding]:
 
 def _journals(farm: Farm) -> list[Finding]:
     """Find phones that a process of ours left changed: held ones are being measured, and changed on purpose."""
-    left = [serial for serial in farm.conditioner.unrestored() if not _holder(farm, serial)]
+    left = [serial for serial in farm.conditioner.unrestored() if not holder_of(farm, serial)]
     found = [
         problem("journals", f"{serial} was left changed by a process that is gone", f"benchfarm restore {serial}")
         for serial in left
@@ -221,7 +221,7 @@ def _journals(farm: Farm) -> list[Finding]:
 
 
 def _leases(farm: Farm) -> list[Finding]:
-    held = {serial: holder for serial in _noted(farm) if (holder := _holder(farm, serial))}
+    held = {serial: holder for serial in _noted(farm) if (holder := holder_of(farm, serial))}
     stale = [serial for serial in _noted(farm) if serial not in held]
     found = [ok("leases", f"{serial}: {holder}") for serial, holder in held.items()]
     if stale:
@@ -234,14 +234,15 @@ def _noted(farm: Farm) -> list[Serial]:
     return farm.lease.noted() if isinstance(farm.lease, FileLease) else []
 
 
-def _holder(farm: Farm, serial: Serial) -> str:
+def holder_of(farm: Farm, serial: Serial) -> str:
+    """Return which process of this host uses a phone now, empty for none."""
     return farm.lease.live_holder(serial) if isinstance(farm.lease, FileLease) else ""
 
 
 def _campaigns(farm: Farm) -> list[Finding]:
     end_cut_off(farm.store, farm.clock.now())
     progress = farm.store.progress()
-    busy = any(_holder(farm, serial) for serial in _noted(farm))
+    busy = any(holder_of(farm, serial) for serial in _noted(farm))
     found = []
     for campaign in farm.store.campaigns():
         if campaign.status is CampaignStatus.FINISHED:

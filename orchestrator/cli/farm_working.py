@@ -7,12 +7,15 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TextIO, cast
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
+from orchestrator.cli.doctor import holder_of
+from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.cli.farm_job import run_job
 from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import CommandResult
@@ -34,6 +37,7 @@ def work(
     dead_after_s: float,
     look_s: float,
     until_empty: bool,
+    idle_look_s: float,
     metrics: Listening | None = None,
 ) -> CommandResult:
     """Do the queue's jobs on this host's phones, and submit what schedules want; numbers are served on ``metrics``.
@@ -55,6 +59,7 @@ def work(
         _clean_copies(settings, contents)
 
         asked = KnownPhones()
+        idle = IdlePhones(asked, every_s=idle_look_s, say=lambda text: say(f"farm: {text}"))
 
         def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
             ended = run_job(settings, contents, claimed, host, cancelled, asked, store)
@@ -64,7 +69,7 @@ def work(
             return ended
 
         def look(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
-            return _look(settings, known, busy, asked)
+            return _look(settings, known, busy, asked, idle)
 
         hands = Hands(run=run, look=look, say=lambda text: say(f"farm: {text}"))
         newcomers = Newcomers(queue, partial(meant, store))
@@ -136,7 +141,7 @@ def _clean_copies(settings: Settings, contents: Contents) -> None:
 
 
 def _look(
-    settings: Settings, known: Mapping[str, Announced], busy: Collection[str], asked: KnownPhones
+    settings: Settings, known: Mapping[str, Announced], busy: Collection[str], asked: KnownPhones, idle: IdlePhones
 ) -> Mapping[str, Announced] | None:
     """Return this host's phones by serial number; facts are probed when a phone comes, and when it comes back.
 
@@ -145,13 +150,19 @@ def _look(
     """
     try:
         with Farm(settings, known=asked) as farm:
+            idle.have_asked(known, in_use=lambda serial: serial in busy or bool(holder_of(farm, Serial(serial))))
             found: dict[str, Announced] = {}
-            for attached in farm.attached():
+            phones = farm.attached()
+            for attached in phones:
                 serial = attached.seen.serial
                 phone = _announced(farm, attached, known.get(serial), is_busy=serial in busy) if serial else None
                 if phone is not None and not (serial in found and phone.unusable):
                     found[serial] = phone
-            return found
+            away = idle.wake(phones, busy, cycle_port=farm.rescuer.cycle_port)
+            # Also when its server lists it no more: it mustn't look as if somebody had unplugged it.
+            return found | {
+                serial: replace(known[serial], unusable=reason) for serial, reason in away.items() if serial in known
+            }
     except BenchfarmError as error:
         _say(settings, f"the phones can't be looked at: {error}")
     except Exception as error:  # noqa: BLE001 - the next look may go better

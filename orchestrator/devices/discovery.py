@@ -87,6 +87,11 @@ class Seen:
     advice: str = ""
     boot_id: str = ""
 
+    @property
+    def hangs(self) -> bool:
+        """Whether the server takes the phone for sound and it doesn't answer."""
+        return self.state == "device" and not self.usable and not self.boot_id
+
 
 def parse_devices(text: str) -> list[Transport]:
     """Read ``adb devices -l`` of any version, with or without its headline."""
@@ -125,6 +130,8 @@ class KnownPhones:
 
     def __init__(self) -> None:
         self._seen: dict[str, Mapping[tuple[str, int], Seen]] = {}
+        #: Server and its name for a phone -> who the phone said last that it is.
+        self._names: dict[tuple[str, str], str] = {}
 
     def get(self, server: AdbServer, transport: Transport) -> Seen | None:
         """Return what a phone told on the very connection that it has now."""
@@ -141,6 +148,11 @@ class KnownPhones:
         self._seen[str(server.address)] = {
             (one.address, one.transport_id): one for one in seen if one.usable and one.transport_id is not None
         }
+        self._names |= {(str(server.address), one.address): one.serial for one in seen if one.usable}
+
+    def name(self, server: AdbServer, seen: Seen) -> Seen:
+        """Return what was seen of a phone, by its serial number also when it hangs and can't tell it."""
+        return replace(seen, serial=self._names.get((str(server.address), seen.address), "")) if seen.hangs else seen
 
     def forget(self, serial: str) -> None:
         """Have a phone asked at the next look: it may not answer any more."""
@@ -168,7 +180,7 @@ def list_devices(
         return ()
 
     def look(transport: Transport) -> Seen:
-        return known.get(server, transport) or _look_at(server, transport, timeout_s)
+        return known.get(server, transport) or known.name(server, _look_at(server, transport, timeout_s))
 
     with ThreadPoolExecutor(max_workers=min(_PROBES_AT_ONCE, len(transports))) as pool:
         seen = list(pool.map(look, transports))

@@ -37,6 +37,9 @@ def _worker(
     ] = 30.0,
     look_s: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two looks at the queue.")] = 2.0,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing waits for this host.")] = False,
+    idle_look_s: Annotated[
+        float, typer.Option("--idle-every", min=0, help="Seconds between two looks at a phone without a job; 0: none.")
+    ] = 180.0,
     metrics_port: Annotated[
         int | None, typer.Option("--metrics-port", help="Serve numbers for Prometheus here.", min=0, max=65535)
     ] = None,
@@ -64,6 +67,7 @@ def _worker(
             dead_after_s=dead_after_s,
             look_s=look_s,
             until_empty=until_empty,
+            idle_look_s=idle_look_s,
             metrics=metrics,
         ),
         as_json=as_json,
