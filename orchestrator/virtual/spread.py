@@ -24,8 +24,10 @@ from orchestrator.virtual.spec import PhoneSpec
 
 #: So many phones a process runs before another one is worth its start and memory.
 _PHONES_EACH: Final = 5
-#: More processes than cores gain next to nothing, and each takes memory and a start.
+#: More processes than cores gain little, and each takes memory and a start ...
 _LEAST_OF_MANY: Final = 2
+#: ... as long as no process has more phones than this.
+_CROWD: Final = 25
 _MOST_PROCESSES: Final = 8
 _END_S: Final = 3.0
 _AGAIN: Final = "'benchfarm lab add' plugs it in anew, 'benchfarm lab remove' forgets it"
@@ -35,7 +37,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 def processes_for(phones: int, *, cores: int) -> int:
     """Return over how many processes so many phones are spread."""
-    most = min(_MOST_PROCESSES, max(_LEAST_OF_MANY, cores))
+    most = min(_MOST_PROCESSES, max(_LEAST_OF_MANY, cores, math.ceil(phones / _CROWD)))
     return max(1, min(most, math.ceil(phones / _PHONES_EACH)))
 
 

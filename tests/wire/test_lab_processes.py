@@ -217,3 +217,4 @@ def test_few_phones_are_one_process_and_many_are_not_one_each():
         counts = [processes_for(phones, cores=cores) for phones in range(200)]
         assert counts == sorted(counts)
         assert 1 < max(counts) <= 8
+    assert [processes_for(phones, cores=2) for phones in (20, 100, 1000)] == [2, 4, 8]
