@@ -6,6 +6,9 @@ Both databases lie in one folder, use the same journal and the same ``synchronou
 so that a busy computer slows both. The plain side writes what our rows hold, packed already, and one commit per run:
 it is the floor under any store that is durable, not a store. The listing is measured against reading the same rows
 with sqlite3 and parsing their documents with json.
+
+The burst is what a farm does: so many threads store a run at the same moment, against as many plain commits one after
+the other, again in turns.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +46,8 @@ from orchestrator.store.blobs import pack
 from orchestrator.store.opening import open_store
 from orchestrator.store.rows import documents_of, run_to_row
 
+#: Threads that store a run at the same moment, and how often they do.
+BURST, BURSTS = 20, 30
 START = datetime(2026, 3, 1, tzinfo=UTC)
 PHONE = DeviceFacts(serial=Serial("VIRTUAL-1"), kind=DeviceKind.ANDROID, is_virtual=True)
 MODEL = Model(name="mobilenet.tflite", sha256=ModelSha("aa" * 32), size_bytes=1)
@@ -159,6 +165,16 @@ def measure_appends(store: Store, plain: PlainTables, count: int) -> Iterator[tu
         yield ours, took_ms(lambda values=values, blobs=blobs: plain.append(values, blobs))  # type: ignore[misc]
 
 
+def measure_bursts(store: Store, plain: PlainTables, first: int, count: int) -> Iterator[tuple[float, float]]:
+    """Yield the times of a burst each, ours and plain, in turns."""
+    with ThreadPoolExecutor(BURST) as threads:
+        for number in range(first, first + count * BURST, BURST):
+            runs = [made_run(number + place) for place in range(BURST)]
+            rows = [(tuple(row.values()), blobs) for row, blobs in map(plain_row, runs)]
+            ours = took_ms(lambda runs=runs: list(threads.map(store.append_run, runs)))  # type: ignore[misc]
+            yield ours, took_ms(lambda rows=rows: [plain.append(*row) for row in rows])  # type: ignore[misc]
+
+
 def list_plain(path: Path) -> int:
     """Read all rows and parse all their documents; return how many there were."""
     with closing(sqlite3.connect(path)) as connection:
@@ -184,7 +200,8 @@ def main() -> None:
         store.begin_campaign(CAMPAIGN, devices=[PHONE], models=[MODEL], builds=[BUILD])
         plain = PlainTables(Path(folder) / "plain.sqlite", tuple(plain_row(made_run(0))[0]))
         times = list(measure_appends(store, plain, options.runs))
-        for number in range(options.runs, options.listed):
+        bursts = list(measure_bursts(store, plain, options.runs, BURSTS))
+        for number in range(options.runs + BURSTS * BURST, options.listed):
             run = made_run(number)
             store.append_run(run)
             row, blobs = plain_row(run)
@@ -196,11 +213,16 @@ def main() -> None:
         size_bytes = path.stat().st_size
     append_ms = statistics.median(ours for ours, _ in times)
     insert_ms = statistics.median(theirs for _, theirs in times)
-    listed = max(options.runs, options.listed)
+    burst_ms = statistics.median(ours for ours, _ in bursts)
+    plain_burst_ms = statistics.median(theirs for _, theirs in bursts)
+    listed = max(options.runs + BURSTS * BURST, options.listed)
     figures = {
         "append_run_ms": round(append_ms, 3),
         "plain_insert_ms": round(insert_ms, 3),
         "append_ratio": round(append_ms / insert_ms, 2),
+        "burst_ms": round(burst_ms, 3),
+        "plain_burst_ms": round(plain_burst_ms, 3),
+        "burst_ratio": round(burst_ms / plain_burst_ms, 2),
         "listing_us_per_run": round(listing_ms * 1000 / listed, 1),
         "plain_listing_us_per_run": round(plain_listing_ms * 1000 / listed, 1),
         "listing_ratio": round(listing_ms / plain_listing_ms, 2),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from itertools import product
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, delete, func, literal_column, select, update
@@ -41,9 +39,10 @@ from orchestrator.store.registry import (
     read_cases,
     read_plan,
 )
+from orchestrator.store.run_numbers import read_run_numbers
 from orchestrator.store.run_rows import read_attachments, read_outputs, read_runs, read_whole_runs, replace_reading
 from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
-from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, MODELS, PLANS, RUNS, SERIES, SKIPS
+from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, MODELS, PLANS, RUNS, SKIPS
 
 #: Runs whose output is read in one transaction: each may have several attachments of up to 64 KiB.
 _OUTPUT_PAGE: Final = 100
@@ -216,7 +215,8 @@ class SqlStore:
         transaction stays open between two of them and the store may be written meanwhile.
         """
         cases: dict[int, Case] = {}
-        numbers = self._run_numbers(campaign_ids, case_keys, series_keys, serials)
+        with self._database.reading() as connection:
+            numbers = read_run_numbers(connection, campaign_ids, case_keys, series_keys, serials)
         if not with_attachments:
             for page in pages(numbers):
                 with self._reading_bodies() as (connection, packer):
@@ -390,39 +390,6 @@ class SqlStore:
         """Let go of the database."""
         self._database.close()
 
-    def _run_numbers(
-        self,
-        campaign_ids: Sequence[CampaignId],
-        case_keys: Sequence[CaseKey],
-        series_keys: Sequence[SeriesKey],
-        serials: Sequence[Serial],
-    ) -> array[int]:
-        """Return the numbers of the runs that fit, in their order: 8 bytes a run."""
-        numbers = array("q")
-        with self._database.reading() as connection:
-            for conditions in product(
-                _filters(CAMPAIGNS.c.campaign_id, campaign_ids),
-                _filters(CASES.c.case_key, case_keys),
-                _filters(SERIES.c.series_key, series_keys),
-                _filters(DEVICES.c.serial, serials),
-            ):
-                in_campaigns, of_cases, of_series, of_devices = conditions
-                query = select(RUNS.c.run_no)
-                if in_campaigns is not None:
-                    query = query.join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no).where(in_campaigns)
-                if of_cases is not None or of_series is not None or of_devices is not None:
-                    query = query.join(CASES, RUNS.c.case_no == CASES.c.case_no)
-                if of_cases is not None:
-                    query = query.where(of_cases)
-                if of_series is not None or of_devices is not None:
-                    query = query.join(SERIES, CASES.c.series_no == SERIES.c.series_no)
-                if of_series is not None:
-                    query = query.where(of_series)
-                if of_devices is not None:
-                    query = query.join(DEVICES, SERIES.c.device_no == DEVICES.c.device_no).where(of_devices)
-                numbers.extend(connection.scalars(query))
-        return array("q", sorted(numbers))
-
 
 def _keep_referred(
     connection: Connection,
@@ -451,11 +418,3 @@ def _keep_referred(
 
 def _campaign_no(connection: Connection, campaign_id: CampaignId) -> int | None:
     return connection.scalar(select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.campaign_id == campaign_id))
-
-
-def _filters(column: ColumnElement[str], values: Sequence[str]) -> Iterator[ColumnElement[bool] | None]:
-    """Yield conditions that together, without overlap, let through what is wanted; None when all is."""
-    if not values:
-        yield None
-    for page in pages(list(dict.fromkeys(values))):
-        yield column.in_(page)
