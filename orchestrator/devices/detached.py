@@ -26,6 +26,7 @@ from orchestrator.errors import (
     DeviceTimeoutError,
     InterruptedByUserError,
     LinkLostError,
+    TransferError,
 )
 from orchestrator.ports import ProcessResult
 from orchestrator.records.identity import RunId
@@ -43,6 +44,8 @@ _LONGEST_WAIT_S: Final = 5.0
 _ANSWER_S: Final = 15.0
 #: A phone that is busy takes its time for the first step of a run's shell.
 _BEGIN_S: Final = 20.0
+#: Who starts a run again over a new link finds its folder without its mark: the first one was cut off, or is slow.
+_HALF: Final = "half"
 _RECONNECT_STEP_S: Final = 5.0
 _RETRY_PAUSE_S: Final = 0.1
 #: After the run's own deadline: for getting the phone back and stopping what runs there.
@@ -253,7 +256,9 @@ class DetachedRuns:
                 " n=$(command -v nohup); s=$(command -v setsid)\n"
                 f' {{ exec $n $s sh -c {quote(_WRAPPER)} "{LABEL}$d" "$x" '
                 ">/dev/null 2>&1 </dev/null; } &\n"
-                'elif [ "$(cat "$d/token" 2>/dev/null)" != $k ]; then exit 1; fi\n'
+                'elif [ "$(cat "$d/token" 2>/dev/null)" != $k ]; then\n'
+                f' [ ! -d "$d" ] || [ -s "$d/token" ] || echo {_HALF}\n'
+                " exit 1\nfi\n"
             ),
         )
 
@@ -314,6 +319,9 @@ class DetachedRuns:
             raise DeviceCommandError(f"waiting for a run: {error} came", serial=self._link.serial) from error
         told = result.stdout.split(b"\n", 3)
         words = told[0].decode("utf-8", "replace").split()
+        if words == [_HALF]:
+            # How far it comes yet isn't known; another try has a folder of its own.
+            raise TransferError("the run's start was cut off halfway", serial=self._link.serial)
         if len(told) < 4 or not words:
             said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
             what = "starting a run failed" if start else f"{folder} is gone"

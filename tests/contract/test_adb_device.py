@@ -256,6 +256,14 @@ def test_questions_survive_a_cut_link(device: AdbDevice, phone: "Phone", model: 
         assert ask() is not None
 
 
+def test_a_run_whose_start_was_cut_off_halfway_may_be_tried_again(device: AdbDevice, run_id: RunId) -> None:
+    # What the first of two starts had done when its link was lost.
+    device.shell(f"mkdir -p {device.run_folder(run_id)}")
+    with pytest.raises(TransferError, match="halfway") as caught:
+        device.run_detached("true", run_id=run_id, timeout_s=30)
+    assert caught.value.transient
+
+
 def test_waiting_for_a_run_costs_the_phone_hardly_a_process_and_leaves_none(device: AdbDevice, run_id: RunId) -> None:
     device.state()
     before = device.state().processes_started
