@@ -29,7 +29,7 @@ def _varint(value: int) -> bytes:
 
 
 def _packed(values: tuple[int, ...]) -> bytes:
-    if 0 <= min(values) and max(values) < 0x80:
+    if min(values) >= 0 and max(values) < 0x80:
         return bytes(values)
     return b"".join(map(_varint, values))
 
