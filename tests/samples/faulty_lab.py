@@ -137,40 +137,57 @@ def changed(lab: Lab) -> dict[str, str]:
     return told
 
 
-def finished(lab: Lab, log: str, **environ: str) -> list[dict[str, Any]]:
-    """Have what the faults left open finished without faults, as the log advises; return the campaign's runs."""
-    clear(lab)
+def status_of(lab: Lab, log: str, **environ: str) -> tuple[str, str]:
+    """Return the name and the status of the campaign that a log tells of."""
     # By its name: the newest isn't the last when the clock went back.
     named = re.search(r"campaign (\S+) '", log)
     assert named is not None, f"no campaign was begun: {log}"
+    listed: list[dict[str, Any]] = lab.cli("campaigns", "--json", **environ).ok().json
+    return named[1], next(item["status"] for item in listed if item["campaign_id"] == named[1])
 
-    def campaign_now() -> dict[str, Any]:
-        listed: list[dict[str, Any]] = lab.cli("campaigns", "--json", **environ).ok().json
-        return next(item for item in listed if item["campaign_id"] == named[1])
 
-    campaign = campaign_now()
-    if campaign["status"] != "finished":
-        for serial in lab.cli("status", "--json", **environ).ok().json["quarantine"]:
-            lab.cli("device", "release", serial, **environ).ok()
-        lab.cli("run", "--resume", "--campaign", campaign["campaign_id"], timeout_s=HANGS_S, **environ)
-        campaign = campaign_now()
+def release(lab: Lab, **environ: str) -> None:
+    """Do what people do with phones in trouble: mend what ails them, and let them in again."""
+    clear(lab)
+    for serial in lab.cli("status", "--json", **environ).ok().json["quarantine"]:
+        lab.cli("device", "release", serial, **environ).ok()
+
+
+def restore_as_told(lab: Lab, log: str, **environ: str) -> None:
+    """Put the phones back of which a log says that they aren't yet, and how to."""
     for serial in dict.fromkeys(re.findall(r"'benchfarm restore (\S+)' tries again", log)):
         lab.cli("restore", serial, **environ).ok()
-    assert campaign["status"] == "finished", log[-6000:]
-    runs: list[dict[str, Any]] = lab.cli("runs", campaign["campaign_id"], "--json", **environ).ok().json
+
+
+def finished(lab: Lab, log: str, **environ: str) -> list[dict[str, Any]]:
+    """Have what the faults left open finished without faults, as the log advises; return the campaign's runs."""
+    clear(lab)
+    campaign, status = status_of(lab, log, **environ)
+    if status != "finished":
+        release(lab, **environ)
+        lab.cli("run", "--resume", "--campaign", campaign, timeout_s=HANGS_S, **environ)
+        campaign, status = status_of(lab, log, **environ)
+    restore_as_told(lab, log, **environ)
+    assert status == "finished", log[-6000:]
+    runs: list[dict[str, Any]] = lab.cli("runs", campaign, "--json", **environ).ok().json
     return [run for run in runs if run["outcome"] != "unfit"]
+
+
+def not_as_before(lab: Lab, before: dict[str, str]) -> list[str]:
+    """Return the phones that aren't as they were, and print how they are."""
+    now = changed(lab)
+    for serial in (unlike := [serial for serial in lab.serials if before[serial] != now[serial]]):
+        print(f"{serial} isn't as before: {now[serial]!r} instead of {before[serial]!r}")
+    return unlike
 
 
 def counts_of(lab: Lab, runs: Sequence[dict[str, Any]], cases: int, before: dict[str, str]) -> Counts:
     """Count everything but what is taken for another's."""
     keys = Counter((run["case"]["serial"], run["case"]["model_name"]) for run in runs)
-    now = changed(lab)
-    for serial in (serial for serial in lab.serials if before[serial] != now[serial]):
-        print(f"{serial} isn't as before: {now[serial]!r} instead of {before[serial]!r}")
     return Counts(
         lost=cases * len(lab.serials) - len(keys),
         doubled=sum(keys.values()) - len(keys),
-        not_restored=sum(before[serial] != now[serial] for serial in lab.serials),
+        not_restored=len(not_as_before(lab, before)),
     )
 
 
