@@ -48,6 +48,8 @@ _BEGIN_S: Final = 20.0
 _HALF: Final = "half"
 _RECONNECT_STEP_S: Final = 5.0
 _RETRY_PAUSE_S: Final = 0.1
+#: Until a run whose process has gone is looked at again.
+_GONE_PAUSE_S: Final = 1.0
 #: After the run's own deadline: for getting the phone back and stopping what runs there.
 _CLEANUP_S: Final = 30.0
 
@@ -273,6 +275,7 @@ class DetachedRuns:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
         start: tuple[str, str] | None = self._start_script(command, folder)
         begins: Deadline | None = None
+        was_gone = False
         while True:
             try:
                 look = self._look(folder, bundle, start=start, span_s=deadline.remaining_s, cancelled=cancelled)
@@ -289,6 +292,11 @@ class DetachedRuns:
                 begins = begins or Deadline(_BEGIN_S, self._link.clock)
                 if begins.expired:
                     return replace(look, word="gone")
+            if look.word == "gone" and not was_gone:
+                # A phone that goes down ends its processes before its link: a moment later it is known to have done so.
+                was_gone = True
+                self._link.clock.wait(_GONE_PAUSE_S, cancelled)
+                continue
             if look.word not in {"running", "begins"} or deadline.expired:
                 return look
 
