@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from contextlib import ExitStack, contextmanager
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import psycopg
 import psycopg_pool
@@ -14,6 +15,10 @@ from procrastinate import exceptions
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.queueing.schema import SCHEMA, make_tables
 
+# Each error that matters is raised too, and told once, in the form that logs have here.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+#: Seconds.
+_CONNECT_S: Final = 5
 _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
 _Self = TypeVar("_Self")
@@ -44,9 +49,10 @@ class QueueDatabase:
                 "a farm of many hosts needs a store on PostgreSQL",
                 hint="--store postgresql://user@host/database, or $BENCHFARM_STORE; one host needs no farm commands",
             )
+        self._url = f"postgresql://{rest}"
         self._pool: psycopg_pool.ConnectionPool[Any] = psycopg_pool.ConnectionPool(
-            f"postgresql://{rest}",
-            kwargs={"options": f"-c search_path={SCHEMA}", "connect_timeout": 5},
+            self._url,
+            kwargs={"options": f"-c search_path={SCHEMA}", "connect_timeout": _CONNECT_S},
             min_size=1,
             max_size=4,
             # Fifty hosts are to fit into what a database takes by default.
@@ -58,9 +64,10 @@ class QueueDatabase:
 
     @told
     def __enter__(self) -> Self:
-        # Else the first question would open a second connection.
-        self._pool.open(wait=True, timeout=10.0)
         try:
+            with self._with_reason():
+                # Waiting, or the first question would open a second connection.
+                self._pool.open(wait=True, timeout=10.0)
             with self._pool.connection() as connection:
                 make_tables(connection)
         except BaseException:
@@ -74,8 +81,19 @@ class QueueDatabase:
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Give a connection; what was done with it is committed at the end, undone after an error."""
-        with self._pool.connection() as connection:
+        with ExitStack() as stack:
+            with self._with_reason():
+                connection = stack.enter_context(self._pool.connection())
             yield connection
+
+    @contextmanager
+    def _with_reason(self) -> Iterator[None]:
+        """Say why no connection could be had: the pool tells only how long it waited."""
+        try:
+            yield
+        except psycopg_pool.PoolTimeout:
+            psycopg.connect(self._url, connect_timeout=_CONNECT_S).close()
+            raise
 
     def rows(self, query: str, *values: object) -> list[dict[str, Any]]:
         """Do one statement by itself; return its rows by column names."""
