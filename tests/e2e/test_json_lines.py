@@ -39,7 +39,7 @@ def lines_of(stderr: str) -> list[dict[str, Any]]:
         (["report", "nothing"], 2, "nothing"),
         (["farm", "worker"], 2, "PostgreSQL"),
         (["farm", "worker", "--store", NO_DATABASE], 2, "--store"),
-        (["--store", NO_DATABASE, "farm", "worker"], 5, "the farm's queue"),
+        (["--store", NO_DATABASE, "farm", "worker"], 5, "the farm's queue: connection failed"),
         (["serve", "--host", "0.0.0.0"], 2, "token"),
         (["--debug", "run", "missing.yaml"], 2, "missing.yaml: can't be read"),
     ],
