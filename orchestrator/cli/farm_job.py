@@ -10,8 +10,9 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import nights
 from orchestrator.cli.beginning import begin, named_paths, prepare
 from orchestrator.cli.farm_parcel import Unpacked, unpack
-from orchestrator.cli.measuring import equipment, reopen, turns_of
+from orchestrator.cli.measuring import equipment, turns_of
 from orchestrator.cli.result import one_line
+from orchestrator.cli.resuming import reopen
 from orchestrator.config.farm_documents import read_parcel, read_plan
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.engine.campaign import CampaignRunner

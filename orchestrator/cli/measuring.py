@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from orchestrator.analysis.rounds import standings
-from orchestrator.bootstrap import Farm, Settings, litert_build, this_computer
+from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli import nights
 from orchestrator.cli.beginning import begin, identify, prepare
 from orchestrator.cli.campaigns import new_campaign_id
-from orchestrator.cli.devices import put_back
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import host_files
-from orchestrator.cli.joining import PluggedIn, again
-from orchestrator.cli.log_lines import tell
+from orchestrator.cli.joining import PluggedIn
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.reports import report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult, one_line
-from orchestrator.cli.stored import find_campaign
 from orchestrator.clock import SystemClock
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
 from orchestrator.engine.events import DeviceNote, FileMoving
-from orchestrator.engine.importing import end_cut_off
 from orchestrator.engine.recovery import Turns
-from orchestrator.engine.rounds import open_works
 from orchestrator.engine.workload import Services, Workload
-from orchestrator.errors import DeviceBusyError, DeviceError, HostStorageError, UsageError
+from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.executors.local import ThreadExecutor
 from orchestrator.ports import Device
-from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.night import OUT_OF_TIME
-from orchestrator.records.plan import DeviceSelection, Plan
+from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
-
-_Known = TypeVar("_Known", Model, Build)
+from orchestrator.records.workload import Build, Model, Pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,147 +154,10 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
             host=this_computer(),
         )
         arrivals = PluggedIn(farm, campaign, devices, plan=plan, models=models, named=named)
-        return _run(farm, campaign, beginning.models, beginning.builds, devices, out, arrivals)
+        return measure(farm, campaign, beginning.models, beginning.builds, devices, out, arrivals)
 
 
-def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
-    """Go on with a campaign that was cut off; raises UsageError when there is none, or when its files have gone."""
-    if out is not None:
-        check_writable(out)
-    with Farm(settings) as farm:
-        campaign = find_campaign(farm.store, prefix, only_open=True) if prefix else _newest_open(farm)
-        if campaign.terms.pairing is not None:
-            from orchestrator.cli.pairing import resume_pairs
-
-            return resume_pairs(farm, campaign)
-        works = open_works(campaign, list(farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
-        busy = {serial for serial, work in works.items() if work.invocations}
-        _put_back_left(farm, works.keys() - busy)
-        cases = [item.case for work in works.values() for item in work.invocations] + [
-            item.case for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial in busy
-        ]
-        sharing = {serial for shard in campaign.terms.shards if busy & set(shard.serials) for serial in shard.serials}
-        models, builds, devices = reopen(farm, campaign, cases, beside=sharing)
-        return _run(farm, campaign, models, builds, devices, out, again(farm, campaign, devices))
-
-
-def _put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
-    """Put back those phones that a killed process left changed; nothing is open on them, so nobody else would."""
-    for serial in sorted(set(serials) & set(farm.conditioner.unrestored())):
-        try:
-            put_back(farm, serial)
-        except DeviceBusyError:
-            # Whoever uses it now puts it back.
-            continue
-        except DeviceError as error:
-            text = f"{error}; it isn't put back yet: 'benchfarm restore {serial}' tries again"
-            tell(farm.settings.log_format, "resume", text, level="warning", device=serial)
-
-
-def _newest_open(farm: Farm) -> Campaign:
-    """Return the newest open campaign that measures what a plan asks for, and say which; raises UsageError for none.
-
-    A search and a trace are left to whoever names them: they answered somebody who was waiting.
-    """
-    others = []
-    end_cut_off(farm.store, farm.clock.now())
-    for known in farm.store.campaigns():
-        if known.status is CampaignStatus.FINISHED:
-            continue
-        campaign = farm.store.campaign(known.campaign_id)
-        assert campaign is not None
-        kind = _kind_of(campaign)
-        if not kind:
-            begun = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
-            text = f"resumes campaign {campaign.campaign_id} ({campaign.name}, begun {begun})"
-            tell(
-                farm.settings.log_format,
-                "campaign-resumed",
-                text,
-                campaign_id=campaign.campaign_id,
-                campaign=campaign.name,
-            )
-            return campaign
-        others.append(f"{campaign.campaign_id} ({kind})")
-    named = f"; open, but resumed by name only: {', '.join(others)}" if others else ""
-    way = "'benchfarm run --resume --campaign ID' goes on with one" if others else "'benchfarm campaigns' lists them"
-    raise UsageError(f"there is no campaign that could be resumed{named}", hint=way)
-
-
-def _kind_of(campaign: Campaign) -> str:
-    """Return what a campaign is that isn't a plan's measurement, empty for one that is."""
-    if campaign.terms.search is not None:
-        return "a search"
-    passes = {item.run_pass for item in campaign.invocations}
-    return "a trace" if passes == {Pass.TRACE} else ""
-
-
-def reopen(
-    farm: Farm, campaign: Campaign, cases: Sequence[Case], *, beside: Collection[Serial] = ()
-) -> tuple[list[Model], list[Build], list[tuple[Device, DeviceFacts]]]:
-    """Return what is needed to go on with some cases of a campaign, whose status is RUNNING again.
-
-    ``beside`` are devices that are opened too, where they are there: they may take over from the cases' own.
-
-    Raises:
-        UsageError: a file has gone or changed.
-        NoDeviceError: none of the cases' devices is there.
-    """
-    known_models, known_builds = farm.store.models(), farm.store.builds()
-    models = [_with_file(known_models[sha256], campaign) for sha256 in {case.model_sha256 for case in cases}]
-    builds = [_with_file(known_builds[sha256], campaign) for sha256 in {case.build_sha256 for case in cases}]
-    for name, sha256 in {file for case in cases for file in case.files}:
-        _unchanged_file(name, sha256, campaign)
-    serials = {case.serial for case in cases} | set(beside)
-    devices = _reachable(farm, serials) if serials else []
-    farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
-    return models, builds, devices
-
-
-def _with_file(known: _Known, campaign: Campaign) -> _Known:
-    """Return a stored model or build with its file, which must be there and unchanged."""
-    if isinstance(known, Build) and known.tool is ToolName.LITERT:
-        installed = litert_build()
-        if installed.sha256 != known.sha256:
-            raise UsageError(f"{known.name} isn't installed any more, but {installed.name}", hint="install it again")
-        return replace(known, path=installed.path)
-    return replace(known, path=_unchanged_file(known.name, known.sha256, campaign))
-
-
-def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
-    """Return where a campaign's file is; raises UsageError when it is gone or has another content."""
-    path = Path(campaign.terms.files.get(sha256, ""))
-    if not path.is_file():
-        raise UsageError(f"{name}: its file {path} is gone", hint="put it back, then resume")
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-            raise UsageError(f"{name}: {path} has another content now", hint="put the old file back, then resume")
-    return path
-
-
-def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFacts]]:
-    """Open those of a campaign's devices that are there; raises NoDeviceError when none is."""
-    from orchestrator.errors import NoDeviceError
-
-    phones = serials - {HOST_SERIAL}
-    attached = farm.attached(serials=sorted(phones)) if phones else []
-    seen = {
-        item.seen.serial
-        for item in attached
-        if item.seen.usable and not farm.quarantine.reason(Serial(item.seen.serial))
-    }
-    selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host=HOST_SERIAL in serials)
-    if not selection.serials and not selection.host:
-        kept_out = [f"\n  {serial}: in quarantine: {reason}" for serial in sorted(phones)
-                    if (reason := farm.quarantine.reason(serial))]  # fmt: skip
-        raise NoDeviceError(
-            f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}{''.join(kept_out)}",
-            hint="'benchfarm device release SERIAL' ends a quarantine" if kept_out else "",
-        )
-    return farm.open_devices(selection, despite_losses=True)
-
-
-def _run(
+def measure(
     farm: Farm,
     campaign: Campaign,
     models: Sequence[Model],
@@ -312,6 +166,7 @@ def _run(
     out: Path | None,
     arrivals: PluggedIn,
 ) -> CommandResult:
+    """Run what is open of a campaign on opened devices, and return what came of it with its report."""
     services, workload = equipment(farm, campaign, models, builds)
     with arrivals.listening(services.observer):
         result = CampaignRunner(services, turns_of(farm, services)).run(workload, devices, arrivals=arrivals)

@@ -17,8 +17,9 @@ from orchestrator.cli.beginning import expansion_of, identify
 from orchestrator.cli.campaigns import files_of, new_campaign_id, terms_of
 from orchestrator.cli.comparing import Output, load_measured, rendered
 from orchestrator.cli.host_files import host_files
-from orchestrator.cli.measuring import equipment, reopen, turns_of
+from orchestrator.cli.measuring import equipment, turns_of
 from orchestrator.cli.result import CommandResult, one_line
+from orchestrator.cli.resuming import reopen
 from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.errors import PlanError, UsageError
@@ -205,7 +206,7 @@ def measure(farm: Farm, prepared: Prepared) -> CampaignResult:
 
 
 def go_on(farm: Farm, campaign: Campaign) -> CampaignResult:
-    """Run what a stored A/B campaign still lacks; raises as ``measuring.reopen``."""
+    """Run what a stored A/B campaign still lacks; raises as ``resuming.reopen``."""
     cases = {item.case.case_key: item.case for item in campaign.invocations}
     models, builds, devices = reopen(farm, campaign, list(cases.values()))
     return _run(farm, campaign, models, builds, devices)

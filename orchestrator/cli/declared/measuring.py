@@ -136,7 +136,7 @@ def _run(
     as_json: Json = False,
 ) -> None:
     """Run a whole plan, or go on with one that was cut off."""
-    from orchestrator.cli import measuring
+    from orchestrator.cli import measuring, resuming
 
     if resume == (plan is not None):
         raise UsageError("give either a plan file or --resume", hint="benchfarm run plan.yaml | benchfarm run --resume")
@@ -146,7 +146,7 @@ def _run(
     elif budget or until:
         raise UsageError("a campaign keeps the time that it began with", hint="leave out --budget and --until")
     else:
-        show(lambda settings: measuring.resume(settings, campaign, out), as_json=as_json)
+        show(lambda settings: resuming.resume(settings, campaign, out), as_json=as_json)
 
 
 @plan_app.command("show")
