@@ -142,8 +142,9 @@ def campaign_html(farm: Farm, campaign_id: CampaignId) -> str:
 
     campaign = farm.store.campaign(campaign_id)
     assert campaign is not None
-    library = f"../{site_pages.library_file(farm.settings.cache_folder).path}"
-    return render_html(report_data(farm, [campaign]), title=campaign.name or campaign.campaign_id, library=library)
+    cache_folder, title = farm.settings.cache_folder, campaign.name or campaign.campaign_id
+    library = f"../{site_pages.library_file(cache_folder).path}"
+    return render_html(report_data(farm, [campaign]), title=title, cache_folder=cache_folder, library=library)
 
 
 def gather(

@@ -6,41 +6,20 @@ Every chart reads the data set ``rows`` (report/chart_rows.py). What the page ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import altair as alt
+
+from orchestrator.report.chart_specs import ChartSpec
 
 #: Okabe and Ito's colours, which people with any kind of colour vision tell apart; the black of the eight is a grey
 #: here, so that it is seen on dark ground too.
 PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B3A125", "#8A8F98")
 _SHAPES: Final = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
-#: Pixels of one line, and the least height of a chart; the page's script has the same.
-_STEP: Final = 14
-_LEAST_HEIGHT: Final = 70
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChartSpec:
-    """One chart."""
-
-    name: str
-    title: str
-    #: What it shows, for those who don't see it, and as the text under it.
-    description: str
-    #: Which data set of report/chart_rows.py it draws.
-    dataset: str
-    #: The field that one drawing shows one value of; empty when a drawing shows all rows.
-    by: str
-    spec: Mapping[str, Any]
-    #: Fields without which a row can't be drawn.
-    needs: tuple[str, ...] = ()
-
-
-@cache
-def chart_specs() -> tuple[ChartSpec, ...]:
+def make_charts() -> tuple[ChartSpec, ...]:
     """Return all charts, in the page's order."""
     return (
         _latency(),
@@ -86,17 +65,6 @@ def _finish(
     for name in ("config", "$schema"):
         spec.pop(name, None)
     return spec | {"usermeta": {"measure": measure, "lines": list(lines)}}
-
-
-def drawn_height(chart: ChartSpec, rows: Sequence[Mapping[str, object]]) -> int | None:
-    """Return the height in pixels of a chart whose height follows its rows; None for any other."""
-    lines = chart.spec["usermeta"]["lines"]
-    if not lines:
-        return None
-    count = 1
-    for field in lines:
-        count *= max(1, len({row[field] for row in rows}))
-    return max(_LEAST_HEIGHT, count * _STEP)
 
 
 def _x(field: str, title: str, *, zero: bool = True) -> alt.X:

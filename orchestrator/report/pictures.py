@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,8 +14,9 @@ import vl_convert
 
 from orchestrator.errors import HostStorageError
 from orchestrator.report.chart_rows import ChartRow, chart_rows
-from orchestrator.report.charts import ChartSpec, chart_specs, drawn_height
+from orchestrator.report.chart_specs import ChartSpec, chart_specs, drawn_height
 from orchestrator.report.data import ReportData
+from orchestrator.report.kept_text import kept_text
 from orchestrator.report.packing import pack_bytes
 
 #: Vega-Embed alone: it holds Vega and Vega-Lite, which this bundle doesn't hand out under names of their own.
@@ -36,25 +35,8 @@ def packed_runtime(cache_folder: Path | None = None) -> str:
     Putting it together takes more than a second; with a folder, it is kept there for the next report. Nothing is
     downloaded. A folder that can't be read or written is passed over.
     """
-    if cache_folder is None:
-        return _bundle()
-    path = cache_folder / f"vega-{version('vl-convert-python')}.js.gz.txt"
-    try:
-        kept = path.read_text("ascii")
-    except (OSError, UnicodeDecodeError):
-        kept = ""
-    if kept.startswith("H4sI") and kept.endswith("\n"):
-        return kept.strip()
-    packed = _bundle()
-    try:
-        cache_folder.mkdir(parents=True, exist_ok=True)
-        # Another report may be made at the same time: whole under its name, or not at all.
-        with tempfile.NamedTemporaryFile("w", dir=cache_folder, encoding="ascii", delete=False) as stream:
-            stream.write(f"{packed}\n")
-        os.replace(stream.name, path)  # noqa: PTH105
-    except OSError:
-        return packed
-    return packed
+    name = f"vega-{version('vl-convert-python')}.js.gz.txt"
+    return kept_text(cache_folder, name, is_whole=lambda text: text.startswith("H4sI"), make=_bundle)
 
 
 @cache

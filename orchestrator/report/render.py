@@ -19,7 +19,7 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
 from orchestrator.report.advice import advice_of
 from orchestrator.report.chart_rows import ChartRow, chart_rows
-from orchestrator.report.charts import ChartSpec, chart_specs
+from orchestrator.report.chart_specs import ChartSpec, chart_specs
 from orchestrator.report.collector import without_collector
 from orchestrator.report.data import BestMark, FindingRow, ReportData, ResultRow
 from orchestrator.report.escapes import visible
@@ -84,12 +84,13 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     """Return the report as one HTML file: no reference to anything outside of it, styles and scripts inside.
 
     The same data and title give the same bytes. Every text is escaped; controls and direction marks are made visible.
-    The charts' library is kept in ``cache_folder`` for the next report. As a page of a site it names the site's own
-    copy of that library, by its relative address in ``library``, and links to the site's other pages.
+    The charts and their library are kept in ``cache_folder`` for the next report. As a page of a site it names the
+    site's own copy of that library, by its relative address in ``library``, and links to the site's other pages.
     """
     is_laid_out = len(data.results) <= _LAID_OUT_CASES
     grids, sets = grids_of(data), chart_rows(data)
-    charts = {chart.name: chart for chart in chart_specs() if has_chart_data(chart, sets.get(chart.dataset, ()))}
+    made = chart_specs(cache_folder)
+    charts = {chart.name: chart for chart in made if has_chart_data(chart, sets.get(chart.dataset, ()))}
     decimals = _decimals(data.results)
     folds = _data_folds(grids, sets, charts)
     blocks = list(_matrix_blocks(data, folds, decimals=decimals, is_laid_out=is_laid_out))

@@ -29,6 +29,7 @@ from orchestrator.records.verdict import Grade
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
+from orchestrator.report.chart_specs import chart_specs
 from orchestrator.report.curves import worst_grade
 from orchestrator.report.pictures import packed_runtime, pictures_of, write_pictures
 from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
@@ -128,6 +129,20 @@ def test_library_is_put_together_once_and_a_broken_copy_is_passed_over(tmp_path:
     kept.write_text("half")
     assert packed_runtime(tmp_path) == first
     assert kept.read_text().strip() == first
+
+
+def test_charts_are_kept_and_made_anew_when_what_is_kept_is_damaged(tmp_path: Path) -> None:
+    # Each call as a process of its own would make it.
+    specs = chart_specs.__wrapped__
+    made = specs(None)
+    assert specs(tmp_path) == made
+    (kept,) = tmp_path.glob("charts-*.json")
+    text = kept.read_text("ascii")
+    kept.write_text(text.replace('"title": "Latency', '"title": "Kept latency'), encoding="ascii")
+    assert specs(tmp_path) != made
+    kept.write_text(text[: len(text) // 2], encoding="ascii")
+    assert specs(tmp_path) == made
+    assert kept.read_text("ascii") == text
 
 
 @pytest.mark.parametrize(
