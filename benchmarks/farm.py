@@ -11,7 +11,7 @@ Processor time is told apart by who spends it: benchfarm's own process (by hand:
 adb server, and the lab, whose interpreter of shell scripts stands in for phones that have cores of their own. Where the
 three together keep this computer's cores busy, the wall time says how fast the lab is, not how fast benchfarm is.
 
-    python benchmarks/farm.py [--invocations 5] [--seconds 2] [PHONES...]
+    python benchmarks/farm.py [--invocations 12] [--seconds 2] [PHONES...]
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("phones", nargs="*", type=int, default=[1, 5, 20, 100])
-    parser.add_argument("--invocations", type=int, default=5)
+    parser.add_argument("--invocations", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
     for phones in options.phones:
