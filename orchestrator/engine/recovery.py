@@ -28,6 +28,9 @@ RETURNS_MAX: Final = 3
 RESTORES_MAX: Final = 3
 #: ... after it has had so long to answer again: a phone that is gone mustn't hold the others' end.
 _RESTORE_READY_S: Final = 20.0
+#: After so long another device is asked for again in the place of a lost one; each time later, up to the longest.
+_SHORTEST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 10.0
 
 
 #: Has another device measure what a lost one was to and returns it, None for none now; only one that is free by the
@@ -73,7 +76,8 @@ class Turns:
         self._replacing = threading.RLock()
         #: Devices that work, or are about to; one that is waited for isn't among them.
         self._working: set[Serial] = set()
-        self._lock = threading.Lock()
+        #: Notified when one of them ends.
+        self._work = threading.Condition()
 
     def run(
         self,
@@ -88,7 +92,7 @@ class Turns:
 
         ``newcomers`` is asked for devices that have come since; one that somebody else uses doesn't join. ``stand_in``
         is told of a device that can't be got back for now, or is given up, and how to know whether nobody uses another
-        one; when there is one, the lost one isn't waited for.
+        one; when there is one, the lost one isn't waited for. While there is none and others work, it is told again.
 
         Raises what the executor raises: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
         """
@@ -115,6 +119,7 @@ class Turns:
     ) -> Callable[[], None]:
         def turn() -> None:
             reason, is_in = "", not is_new
+            open_places: Sequence[Serial] = ()
             try:
                 with self._lease.acquire(device.serial):
                     is_in = True
@@ -126,10 +131,14 @@ class Turns:
                 reason = str(error).removeprefix(f"{device.serial}: ")
                 if not is_in:
                     self._note(device, f"doesn't join: {reason}")
-                    self._replace_again(device.serial)
+                    # One that isn't given up yet looks for another one itself.
+                    places = [serial for serial in self._give_back(device.serial) if serial in lost]
                 else:
                     lost[device.serial] = reason
-                    self._is_replaced(device.serial)
+                    places = [device.serial]
+                # While this one still counts as working, so that those who wait for others don't stop in between.
+                open_places = [serial for serial in places if not self._is_replaced(serial)]
+                if is_in:
                     self._keep_out(device, quarantine_reason(error))
             finally:
                 self._is_working(device.serial, False)
@@ -137,6 +146,7 @@ class Turns:
                     self._services.observer.on_event(
                         DeviceFinished(serial=device.serial, left=begin().left(), reason=reason)
                     )
+            self._fill(open_places)
 
         return turn
 
@@ -187,12 +197,23 @@ class Turns:
                     self._replaced[serial] = spare
             return serial in self._replaced
 
-    def _replace_again(self, spare: Serial) -> None:
-        """Look for another device in the place of one that was to stand in and couldn't begin."""
+    def _give_back(self, spare: Serial) -> list[Serial]:
+        """Return the lost devices that one which couldn't begin was to stand in for: they have none any more."""
         with self._replacing:
-            for serial in [serial for serial, chosen in self._replaced.items() if chosen == spare]:
+            places = [serial for serial, chosen in self._replaced.items() if chosen == spare]
+            for serial in places:
                 del self._replaced[serial]
-                self._is_replaced(serial)
+            return places
+
+    def _fill(self, places: Sequence[Serial]) -> None:
+        """Look for devices in the places of lost ones while others work: one that is in use now may be free later."""
+        pause_s = _SHORTEST_PAUSE_S
+        while places and self._stand_in is not None and not self._services.cancelled.is_set():
+            with self._work:
+                if self._work.wait_for(lambda: not self._working, timeout=pause_s):
+                    return
+            pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
+            places = [serial for serial in places if not self._is_replaced(serial)]
 
     def _is_free(self, serial: Serial) -> bool:
         """Whether nobody else uses a device: one that couldn't join would stand in for nothing."""
@@ -203,11 +224,12 @@ class Turns:
             return False
 
     def _is_working(self, serial: Serial, is_so: bool) -> None:
-        with self._lock:
+        with self._work:
             if is_so:
                 self._working.add(serial)
             else:
                 self._working.discard(serial)
+                self._work.notify_all()
 
     def _keep_out(self, device: Device, reason: str) -> None:
         if reason and self._quarantine is not None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from orchestrator.devices.lease import FileLease
 from orchestrator.engine.crew import Crew
 from orchestrator.engine.recovery import Turns
@@ -115,6 +117,88 @@ def test_another_one_is_looked_for_when_the_stand_in_is_lost_before_its_turn(tmp
     finally:
         taken.__exit__(None, None, None)
     assert (done, list(lost)) == ([second], [LOST])
+
+
+@pytest.mark.parametrize("is_first_taken", [True, False])
+def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_work(
+    tmp_path: Path, *, is_first_taken: bool
+) -> None:
+    lease, second, other = FileLease(tmp_path), Serial("SECOND"), Serial("OTHER")
+    first_taken, second_taken = lease.acquire(SPARE), lease.acquire(second)
+    spares = [SPARE, second] if is_first_taken else [second]
+    waiting: list[Serial] = []
+    refused: list[Serial] = []
+    done: list[Serial] = []
+    has_stood_in = threading.Event()
+
+    def stand_in(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
+        assert serial == LOST
+        spare = next((item for item in spares if is_free(item)), None)
+        if spare is None:
+            refused.append(serial)
+            second_taken.__exit__(None, None, None)
+            return None
+        spares.remove(spare)
+        if spare == SPARE:
+            # Somebody takes it after it was found to be free.
+            first_taken.__enter__()
+        waiting.append(spare)
+        return spare
+
+    class Done:
+        """Work that the campaign's other device outlasts."""
+
+        def __init__(self, serial: Serial) -> None:
+            self._serial = serial
+
+        def run(self) -> None:
+            if self._serial == other:
+                assert has_stood_in.wait(60)
+            else:
+                has_stood_in.set()
+            done.append(self._serial)
+
+        def left(self) -> int:
+            return 0
+
+    def newcomers() -> list[tuple[Any, Callable[[], Done]]]:
+        return [(phone(serial), partial(Done, serial)) for serial in [waiting.pop()]] if waiting else []
+
+    lost: dict[Serial, str] = {}
+    second_taken.__enter__()
+    try:
+        turns_with(lease).run(
+            [(phone(LOST), Gone), (phone(other), partial(Done, other))], lost, newcomers=newcomers, stand_in=stand_in
+        )
+    finally:
+        if is_first_taken:
+            first_taken.__exit__(None, None, None)
+    assert (sorted(done), list(lost), len(refused)) == ([other, second], [LOST], 1)
+
+
+def test_nobody_is_asked_for_any_more_once_all_others_are_done(tmp_path: Path) -> None:
+    asked: list[Serial] = []
+    is_asked = threading.Event()
+
+    class Short:
+        """Work that ends right after another device was asked for."""
+
+        def run(self) -> None:
+            assert is_asked.wait(60)
+
+        def left(self) -> int:
+            return 0
+
+    def stand_in(serial: Serial, is_free: object) -> None:
+        asked.append(serial)
+        is_asked.set()
+
+    lost: dict[Serial, str] = {}
+    turns_with(FileLease(tmp_path)).run(
+        [(phone(LOST), Gone), (phone(Serial("OTHER")), Short)], lost, newcomers=list, stand_in=stand_in
+    )
+    assert set(asked) == {LOST}
+    assert list(lost) == [LOST]
 
 
 def test_a_stand_in_that_is_lost_before_its_turn_makes_room_for_the_next_in_the_place_of_the_first_one() -> None:
