@@ -51,6 +51,8 @@ class Farm(Adapters):
         self.cancelled = threading.Event()
         #: Told how far a push is: serial number, file, bytes sent, bytes in all.
         self.on_push: Callable[[str, str, int, int], None] = lambda serial, name, sent_bytes, size_bytes: None
+        #: Told what phone waits for other processes of this computer: serial number, text.
+        self.on_wait: Callable[[str, str], None] = lambda serial, text: None
         #: Attached phones that can't be used, with the reason, as of the last opening.
         self.left_out: dict[str, str] = {}
         #: How many files may be on their way to phones, and where.
@@ -276,7 +278,14 @@ class Farm(Adapters):
         self._opened.append(device)
         facts = device.facts()
         hub, traffic = self._hub_of(attached, facts), traffic_in(self.settings.state_folder / "hubs")
-        device.take_lane(Lane(hub, lambda: self.pushes, traffic=traffic, cancelled=self.cancelled))
+        lane = Lane(
+            hub,
+            lambda: self.pushes,
+            traffic=traffic,
+            cancelled=self.cancelled,
+            on_note=lambda text: self.on_wait(facts.serial, text),
+        )
+        device.take_lane(lane)
         return device, facts
 
     def _hub_of(self, attached: Attached, facts: DeviceFacts) -> str:

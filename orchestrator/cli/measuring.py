@@ -181,6 +181,7 @@ def equipment(
     farm.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
         FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
     )
+    farm.on_wait = lambda serial, text: observer.on_event(DeviceNote(serial=Serial(serial), text=text, is_problem=True))
     services = Services(
         store=farm.store,
         tools=farm.tools,

@@ -1,10 +1,16 @@
 """Files on their way beside measurements: who waits for whom."""
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +19,9 @@ from orchestrator.errors import InterruptedByUserError
 from orchestrator.records.plan import PushLimits
 
 DEADLINE_S = 30.0
+ROOT = Path(__file__).parents[3]
+#: Of two processes that are to notice soon that one is stopped.
+SOON_S = 2.0
 
 
 class Part:
@@ -52,7 +61,7 @@ def two(tmp_path: Path) -> tuple[HubTraffic, HubTraffic]:
 def parts(traffic: HubTraffic) -> Iterator[Callable[..., Part]]:
     with ThreadPoolExecutor(32) as pool, ExitStack() as ends:
 
-        def make(kind: str, hub: str, limits: PushLimits | None = None, **more: threading.Event) -> Part:
+        def make(kind: str, hub: str, limits: PushLimits | None = None, **more: Any) -> Part:
             enter = {
                 "measure": lambda: traffic.measuring(hub, **more),
                 "push": lambda: traffic.pushing(hub, limits or PushLimits(), **more),
@@ -314,3 +323,104 @@ def test_a_folder_that_can_not_be_written_to_limits_nothing(tmp_path: Path) -> N
     with parts(HubTraffic(tmp_path / "hubs")) as mine, parts(HubTraffic(tmp_path / "hubs")) as theirs:
         mine("measure", "1-2").entered()
         theirs("push", "1-2").entered()
+
+
+@contextmanager
+def hub_user(folder: Path, kind: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that uses hub 1-2 as soon as it may; it has said that it begins to."""
+    words = [sys.executable, "-m", "tests.samples.hub_user", str(folder), kind, "1-2", str(SOON_S)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begins\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+
+
+@pytest.mark.parametrize("kind", ["measure", "push"])
+def test_a_stopped_process_that_only_waits_holds_up_nobody_for_long(tmp_path: Path, kind: str) -> None:
+    traffic, notes = HubTraffic(tmp_path / "hubs", silent_s=SOON_S, told_s=0.0), list[str]()
+    with parts(traffic) as part:
+        mine = part({"measure": "push", "push": "measure"}[kind], "1-2").entered()
+        with hub_user(tmp_path / "hubs", kind) as other:
+            until(lambda: traffic._locks.is_awaited("1-2"))
+            stop(other)
+            mine.leave()
+            for follower in ("measure", "push"):
+                part(follower, "1-2", on_note=notes.append).entered().leave()
+            assert f"process {other.pid} measures, sends files or waits to; after 2.0 s" in notes[0]
+            assert f"process {other.pid} has the turn and gave no sign of life for 2.0 s" in notes[1]
+            assert len(notes) == 2
+
+
+@pytest.mark.parametrize(("kind", "mine"), [("measure", "push"), ("push", "measure")])
+def test_a_stopped_process_that_has_the_hub_holds_up_nobody_for_long_and_takes_turns_again_when_it_goes_on(
+    tmp_path: Path, kind: str, mine: str
+) -> None:
+    traffic, notes = HubTraffic(tmp_path / "hubs", silent_s=SOON_S, told_s=0.0), list[str]()
+    with parts(traffic) as part, hub_user(tmp_path / "hubs", kind) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "in\n"
+        stop(other)
+        # The only place for pushes is among what it keeps.
+        waits = part(mine, "1-2", PushLimits(per_host=1), on_note=notes.append).entered()
+        assert any(f"process {other.pid} has the turn" in note for note in notes)
+        os.kill(other.pid, signal.SIGCONT)
+        other.stdin.write("\n")
+        other.stdin.flush()
+        until(lambda: traffic._locks.is_awaited("1-2"))
+        waits.leave()
+        assert other.stdout.readline() == "in\n"
+
+
+def test_a_process_that_lives_is_waited_for_however_long_its_run_takes(tmp_path: Path) -> None:
+    traffic, notes = HubTraffic(tmp_path / "hubs", silent_s=SOON_S, told_s=0.0), list[str]()
+    with parts(traffic) as part, hub_user(tmp_path / "hubs", "measure") as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "in\n"
+        push = part("push", "1-2", on_note=notes.append)
+        end_s = time.monotonic() + 2 * SOON_S
+        until(lambda: time.monotonic() > end_s)
+        assert not push.is_in.is_set()
+        other.kill()
+        push.entered()
+        assert len(notes) == 1
+
+
+def test_a_push_that_has_no_place_keeps_nobody_from_its_hub(tmp_path: Path) -> None:
+    limits = PushLimits(per_host=1)
+    first, second, third = (HubTraffic(tmp_path / "hubs") for _ in range(3))
+    with parts(first) as mine, parts(second) as theirs, parts(third) as elsewhere:
+        measurement = mine("measure", "1-2").entered()
+        push = theirs("push", "1-2", limits)
+        until(lambda: first._locks.is_awaited("1-2"))
+        place = elsewhere("push", "1-3", limits).entered()
+        measurement.leave()
+        mine("measure", "1-2").entered().leave()
+        # Those of its own process go on before it, too.
+        theirs("measure", "1-2").entered().leave()
+        assert not push.is_in.is_set()
+        place.leave()
+        push.entered()
+
+
+def test_a_push_that_has_no_place_for_long_has_its_hub_kept_free_in_its_own_process(tmp_path: Path) -> None:
+    limits = PushLimits(per_host=1)
+    first, second = HubTraffic(tmp_path / "hubs"), HubTraffic(tmp_path / "hubs")
+    with parts(first) as mine, parts(second) as elsewhere:
+        place = elsewhere("push", "1-3", limits).entered()
+        push = mine("push", "1-2", limits)
+        for _ in range(3):
+            mine("measure", "1-2").entered().leave()
+        late = mine("measure", "1-2")
+        assert not late.is_in.is_set()
+        place.leave()
+        push.entered().leave()
+        late.entered()
