@@ -35,6 +35,8 @@ class Cut:
     wanted_s: float
     #: What is kept takes.
     kept_s: float
+    #: The time between two runs that this reckons with.
+    pause_s: float
     #: Case -> why it is left out, as a sentence.
     left_out: Mapping[CaseKey, str] = field(default_factory=dict)
 
@@ -74,7 +76,8 @@ def cut(
         before: the runs that tell how long cases weren't measured; ``recent`` when left out.
         pause_s: the time between two runs; as ``recent`` tells it when left out.
     """
-    costs = _costs(queue, recent, least_s, usual_pause_s(recent) if pause_s is None else pause_s)
+    pause_s = usual_pause_s(recent) if pause_s is None else pause_s
+    costs = _costs(queue, recent, least_s, pause_s)
     before = recent if before is None else before
     units: dict[str, list[Case]] = {}
     cases = {item.case.case_key: item.case for item in queue}
@@ -84,7 +87,7 @@ def cut(
     unit_costs = {name: max(costs[case.case_key] for case in unit) for name, unit in units.items()}
     wanted_s = sum(unit_costs.values())
     if wanted_s <= left_s:
-        return Cut(wanted_s=wanted_s, kept_s=wanted_s)
+        return Cut(wanted_s=wanted_s, kept_s=wanted_s, pause_s=pause_s)
 
     def rank(name: str) -> tuple[float, float, str]:
         found = [
@@ -104,7 +107,7 @@ def cut(
             left_out[case.case_key] = _reason(
                 unit_costs[name], left_s, importance_of(rules, case), before.get(case.series_key, ()), now
             )
-    return Cut(wanted_s=wanted_s, kept_s=kept_s, left_out=left_out)
+    return Cut(wanted_s=wanted_s, kept_s=kept_s, pause_s=pause_s, left_out=left_out)
 
 
 def usual_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
@@ -143,7 +146,10 @@ def _costs(
 
 
 def usual_pause_s(recent: Recent) -> float:
-    """Return the mean time between two runs of a device on its last day; 0 when nothing is known."""
+    """Return the mean time between two runs of a device on its last day; 0 when nothing is known.
+
+    ``recent`` must hold all series that the device measured in turns: those of others would count as pause.
+    """
     runs = [run for own in recent.values() for run in own]
     if not runs:
         return 0.0

@@ -205,6 +205,7 @@ class PluggedIn:
             facts=facts,
             invocations=beginning.invocations,
             skipped=beginning.expansion.skipped,
+            pauses_s=beginning.expansion.pauses_s,
             models=beginning.models,
             builds=builds,
             flex_builds=twins,

@@ -24,6 +24,8 @@ class Arrival:
     facts: DeviceFacts
     invocations: tuple[Invocation, ...] = ()
     skipped: tuple[SkippedCase, ...] = ()
+    #: See Terms.pauses_s.
+    pauses_s: Mapping[Serial, float] = field(default_factory=dict)
     models: tuple[Model, ...] = ()
     #: Those of the cases, and what stands in for them when TensorFlow's operators are needed.
     builds: tuple[Build, ...] = ()
@@ -57,6 +59,7 @@ def joined(campaign: Campaign, arrival: Arrival, *, equals: Sequence[DeviceFacts
     terms = replace(
         campaign.terms,
         files={**campaign.terms.files, **arrival.files},
+        pauses_s={**campaign.terms.pauses_s, **arrival.pauses_s},
         fingerprints={**campaign.terms.fingerprints, arrival.facts.serial: arrival.facts.fingerprint},
     )
     equality = equality_of(arrival.facts)

@@ -51,7 +51,7 @@ def left_s(until: datetime | None, phone_time_s: float | None, now: datetime) ->
 def cut_to_time(
     store: Store, tools: Mapping[ToolName, Tool], plan: Plan, expansion: Expansion, now: datetime, *, sentinel: bool
 ) -> Expansion:
-    """Return what a plan has time for; the rest is skipped, each case with its reason.
+    """Return what a plan has time for, and the pauses reckoned with; the rest is skipped, each case with its reason.
 
     ``sentinel``: the reference workload will bracket it, and takes its part of the time. Raises StoreError.
     """
@@ -59,8 +59,9 @@ def cut_to_time(
     if total_s is None:
         return expansion
     skips: dict[CaseKey, Skip] = {}
+    pauses_s: dict[Serial, float] = {}
     usable_s = max(0.0, total_s - (_CHECK_S * (2 + total_s // _CHECK_EVERY_S) if sentinel else 0.0))
-    for queue in expansion.invocations.values():
+    for serial, queue in expansion.invocations.items():
         recent = store.recent_runs(list(dict.fromkeys(item.case.series_key for item in queue)))
         chosen = cut(
             queue,
@@ -71,8 +72,9 @@ def cut_to_time(
             least_s=lambda item: least_duration_s(item, sustained_s=plan.sustained_s),
             unit_of=lambda case: session_of(tools, case),
         )
+        pauses_s[serial] = chosen.pause_s
         skips |= {key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in chosen.left_out.items()}
-    return without(expansion, skips)
+    return replace(without(expansion, skips), pauses_s=pauses_s)
 
 
 class TimeLeft:
@@ -85,10 +87,14 @@ class TimeLeft:
         clock: Clock,
         recent: Recent,
         unit_of: Callable[[Case], str] = lambda case: "",
+        *,
+        pause_s: float | None = None,
     ) -> None:
         """``runs`` are the device's of this campaign so far; the campaign has an end or a most time.
 
         ``recent`` are the last runs of its series, of any campaign; ``unit_of`` says what one process measures.
+        ``pause_s`` is the time between two runs before this campaign, as the cut to its time knew it: what the runs of
+        series that were left out took would be pause between those of ``recent``, which tell it otherwise.
         """
         terms = campaign.terms
         self._campaign = campaign
@@ -98,6 +104,7 @@ class TimeLeft:
             series_key: [run for run in found if run.started_at < campaign.created_at] or found
             for series_key, found in recent.items()
         }
+        self._pause_before_s = usual_pause_s(self._before) if pause_s is None else pause_s
         #: What they take in this campaign.
         self._own: dict[SeriesKey, list[RecentRun]] = {}
         #: What the last run of a series took, in one pass.
@@ -195,11 +202,14 @@ class TimeLeft:
             least_s=self._least_s,
             unit_of=self._unit_of,
             before=self._before,
-            pause_s=usual_pause_s(self._own if is_known else self._before),
+            pause_s=usual_pause_s(self._own) if is_known else self._pause_before_s,
         )
         self._goes_last = chosen.left_out
         kept_s = sum(self._least_s(item) for item in self._later if item.case.case_key not in chosen.left_out)
         self._later_s = kept_s if chosen.kept_s <= usable_s else 0.0
+        if not usable_s:
+            # Nothing begins any more: what is left says for itself why, one by one.
+            return
         cases = {item.case.case_key: item.case for item in rest if item.case.case_key in chosen.left_out}
         if new := [case for key, case in cases.items() if key not in self._told]:
             self._told |= cases.keys()
@@ -225,7 +235,8 @@ def time_left(
         return None
     series = dict.fromkeys(item.case.series_key for item in campaign.invocations if item.case.serial == serial)
     recent = store.recent_runs(list(series))
-    return TimeLeft(campaign, runs, clock, recent, lambda case: session_of(tools, case))
+    pause_s = terms.pauses_s.get(serial)
+    return TimeLeft(campaign, runs, clock, recent, lambda case: session_of(tools, case), pause_s=pause_s)
 
 
 def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:

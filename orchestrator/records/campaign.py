@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.night import ImportanceRule
 from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import FitLimits, PushLimits, Quiet, Shard, StoppingRule
@@ -52,6 +52,8 @@ class Terms:
     until: datetime | None = None
     #: How much cases matter when the time doesn't reach for all.
     importance: tuple[ImportanceRule, ...] = ()
+    #: Serial number -> the time between two of its runs that the cut to this time reckoned with.
+    pauses_s: Mapping[Serial, float] = field(default_factory=dict)
     quiet: Quiet = field(default_factory=Quiet)
     sustained_s: float = 1800.0
     #: Whether a phone whose reference workload moved may be booted anew.

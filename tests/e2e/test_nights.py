@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
 from collections.abc import Callable
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from orchestrator.records.identity import CampaignId
+from orchestrator.store.opening import open_store
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Lab
@@ -39,6 +43,8 @@ def test_a_night_that_is_too_short_measures_what_matters_and_says_what_it_left_o
     assert all(
         "its last run is 0.0 days old" in item["reason"] for item in told["no_time_for"] if not item["invocations"]
     )
+    # What it reckons with from the first invocation on, where nothing tells how the cases were mixed before.
+    assert stored_pauses_s(lab, told["campaign_id"]) == {serial: pytest.approx(mean_pause_s(runs), abs=0.01)}
     assert "it would take about" in report.read_text()
     lines = [json.loads(line) for line in cut.stderr.splitlines()]
     assert {"campaign-started", "run-stored", "campaign-ended"} <= {line["event"] for line in lines}
@@ -48,8 +54,19 @@ def test_a_night_that_is_too_short_measures_what_matters_and_says_what_it_left_o
     check_raw_output_is_deleted(lab, tmp_path)
 
 
+def stored_pauses_s(lab: Lab, campaign_id: str) -> dict[str, float]:
+    with contextlib.closing(open_store(lab.cli.home / "store.sqlite")) as store:
+        campaign = store.campaign(CampaignId(campaign_id))
+        assert campaign is not None
+        return dict(campaign.terms.pauses_s)
+
+
 def wanted_s(runs: list[dict[str, Any]]) -> float:
     """What these runs, one of each case, are thought to take again."""
+    return sum(run["duration_s"] for run in runs) + len(runs) * mean_pause_s(runs)
+
+
+def mean_pause_s(runs: list[dict[str, Any]]) -> float:
     runs = sorted(runs, key=lambda run: run["started_at"])
     begins = [datetime.fromisoformat(run["started_at"]) for run in runs]
     pauses = [
@@ -57,7 +74,7 @@ def wanted_s(runs: list[dict[str, Any]]) -> float:
         for before, after, run in zip(begins, begins[1:], runs, strict=False)
     ]
     own = [pause_s for pause_s in pauses if pause_s >= 0]
-    return sum(run["duration_s"] for run in runs) + len(runs) * (statistics.fmean(own) if own else 0.0)
+    return statistics.fmean(own) if own else 0.0
 
 
 def check_raw_output_is_deleted(lab: Lab, tmp_path: Path) -> None:

@@ -6,18 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 from orchestrator.clock import ManualClock
+from orchestrator.engine.joining import Arrival, joined
 from orchestrator.engine.night import TimeLeft, bounded, busy_s, cut_to_time, left_s, time_left
 from orchestrator.engine.rounds import open_work
 from orchestrator.planning import Expansion
+from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial, SeriesKey
 from orchestrator.records.night import OUT_OF_TIME, ImportanceRule, RecentRun, parse_window
 from orchestrator.records.plan import Plan, PlanModel, StoppingRule
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
-from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.memory import MemoryStore
 from orchestrator.tools.native import NativeTool
 
@@ -26,6 +30,9 @@ CASE = Case(
     serial=Serial("A"), model_sha256=ModelSha("aa" * 32), model_name="m", delegate=DelegateName.XNNPACK, threads=4,
     tool=ToolName.NATIVE, build_sha256=BuildSha("bb" * 32),
 )  # fmt: skip
+PHONE = DeviceFacts(serial=CASE.serial, kind=DeviceKind.ANDROID, is_virtual=False)
+MODEL = Model(name=CASE.model_name, sha256=CASE.model_sha256, size_bytes=1)
+BUILD = Build(name="b", tool=ToolName.NATIVE, sha256=CASE.build_sha256, abi="")
 PLAN = Plan(name="p", models=(PlanModel(name="m", path=Path("m.tflite")),))
 TOOLS = {ToolName.NATIVE: NativeTool()}
 
@@ -167,6 +174,56 @@ def test_when_a_night_turns_out_too_short_what_matters_least_is_left_out() -> No
     (told,) = night.told
     assert "what matters least goes last: m (xnnpack, 1 thread" in told
     assert "2 threads" not in told
+
+
+def last_night(cases: Sequence[Case], *, rounds: int, taken_s: float, pause_s: float) -> MemoryStore:
+    """Return a store with a campaign of the day before that measured the cases in turns."""
+    store, before = MemoryStore(), timedelta(days=1)
+    begun = replace(campaign(), campaign_id=CampaignId("before"), created_at=START - before)
+    store.begin_campaign(begun, devices=[PHONE], models=[MODEL], builds=[BUILD])
+    for place, (number, case) in enumerate((number, case) for number in range(rounds) for case in cases):
+        begins_s = place * (taken_s + pause_s) - before.total_seconds()
+        changes = {"run_id": RunId(f"b{place}"), "campaign_id": begun.campaign_id, "case": case}
+        store.append_run(run(number, begins_s, taken_s, **changes))
+    return store
+
+
+def test_what_was_left_out_before_the_night_is_no_pause_between_the_others() -> None:
+    cases = [replace(CASE, threads=threads) for threads in range(1, 21)]
+    store = last_night(cases, rounds=8, taken_s=10.0, pause_s=1.0)
+    queue = tuple(Invocation(case=case, run_pass=Pass.TIMING, number=number) for number in range(8) for case in cases)
+    plan = replace(PLAN, phone_time_s=500.0)
+    kept = cut_to_time(
+        store, TOOLS, plan, Expansion(invocations={CASE.serial: queue}, skipped=()), START, sentinel=False
+    )
+    invocations = kept.invocations[CASE.serial]
+    assert [case.threads for case in kept.cases] == [1, 2, 3, 4, 5]
+    begun = replace(campaign(phone_time_s=500.0, pauses_s=kept.pauses_s), invocations=invocations)
+    time = time_left(begun, [], ManualClock(START), store, CASE.serial, TOOLS)
+    assert time is not None
+    told: list[str] = []
+    # All of it fits, 8 times 11 s for each of the five.
+    assert tuple(time.by_importance(invocations, told.append)) == invocations
+    assert told == []
+
+
+def test_a_device_that_joins_brings_the_pause_that_its_cut_reckoned_with() -> None:
+    other = replace(PHONE, serial=Serial("B"))
+    # The campaign is only told who came, nothing is run.
+    arrival = Arrival(device=cast(Device, None), facts=other, pauses_s={other.serial: 2.5})
+    assert joined(campaign(pauses_s={"A": 1.0}), arrival).terms.pauses_s == {"A": 1.0, "B": 2.5}
+
+
+def test_nothing_is_announced_once_the_time_is_over() -> None:
+    queue = interleaved(2, 1, 2)
+    begun = replace(campaign(phone_time_s=30.0), invocations=queue)
+    # All of it was thought to fit, and the first run takes all of the time.
+    night = Night(begun, lambda case: 60.0)
+    night.spend(queue)
+    assert (len(night.done), len(night.left_out)) == (1, 3)
+    assert night.told == []
+    # The reason says what the case was worth all the same.
+    assert all("its importance is 1, it was never run" in reason for reason in night.left_out.values())
 
 
 def test_when_a_night_turns_out_too_short_the_freshest_is_left_out() -> None:
