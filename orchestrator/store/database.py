@@ -13,11 +13,17 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from orchestrator.store import admission
 from orchestrator.store.failures import locked, told
+from orchestrator.store.patience import Patience
 from orchestrator.store.turns import Turns
 
 #: Name of PostgreSQL's advisory lock that a writer holds; any constant that others are unlikely to use ("bfar").
 _WRITER_LOCK: Final = 0x62666172
-_WRITES: Final = "benchfarm_writes"
+#: Option of a writer's connection: for how many seconds it waits for the write lock.
+_LOCK_S: Final = "benchfarm_lock_s"
+#: Connections to PostgreSQL that a process keeps, and those that it opens for a moment: a farm has many hosts, each
+#: with many threads that read. Nobody who holds one asks for a second.
+_KEPT: Final = 2
+_MORE: Final = 3
 
 
 class Database:
@@ -32,13 +38,14 @@ class Database:
         self.name = name
         #: The file of an SQLite store, None for a server.
         self.path = path
-        self._busy_timeout_s = busy_timeout_s
+        #: Of all writers of this process together.
+        self.patience = Patience(busy_timeout_s)
+        self._engine = engine
         self._reader = engine
         if path is None:
             # All that one call reads is of one moment, as it is on SQLite.
             self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
-        self._writer = engine.execution_options(**{_WRITES: True})
-        self._turns = Turns()
+        self._turns = Turns(self.patience)
         self._is_open = True
         self._pid = os.getpid()
 
@@ -50,14 +57,27 @@ class Database:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """Hold the write lock and a connection; commit durably at the end, roll all back when anything is raised."""
+    def writing(self, *, since_s: float | None = None) -> Iterator[Connection]:
+        """Hold the write lock and a connection; commit durably at the end, roll all back when anything is raised.
+
+        Args:
+            since_s: the moment of ``patience`` since when the lock is waited for; now, when not given.
+        """
         self._check()
-        if not self._turns.take(patience_s=self._busy_timeout_s):
+        since_s = self.patience.now_s() if since_s is None else since_s
+        if not self._turns.take(since_s):
             raise locked(self.name)
         try:
-            with told(self.name, path=self.path), self._writer.begin() as connection:
+            if not self.patience.left_s(since_s):
+                raise locked(self.name)
+            with (
+                told(self.name, path=self.path),
+                self._engine.connect() as connection,
+                connection.execution_options(**{_LOCK_S: self.patience.left_s(since_s)}).begin(),
+            ):
+                self.patience.note_done()
                 yield connection
+            self.patience.note_done()
         finally:
             self._turns.end()
 
@@ -65,15 +85,15 @@ class Database:
         """Close all connections; any further use is refused."""
         self._is_open = False
         with told(self.name, path=self.path):
-            self._writer.dispose()
+            self._engine.dispose()
 
     def _check(self) -> None:
         if not self._is_open:
             raise admission.closed()
         if self._pid != os.getpid():
             # A forked child must not speak over its parent's connections, nor wait for a thread that it hasn't got.
-            self._writer.dispose(close=False)
-            self._turns = Turns()
+            self._engine.dispose(close=False)
+            self._turns = Turns(self.patience)
             self._pid = os.getpid()
 
 
@@ -87,15 +107,22 @@ def sqlite_engine(path: Path, *, busy_timeout_s: float, checks_references: bool 
     def _prepare(connection: sqlite3.Connection, _record: object) -> None:
         # The driver's own implicit BEGIN comes too late, and never for a read: transactions are begun below.
         connection.isolation_level = None
-        connection.execute(f"PRAGMA busy_timeout = {round(busy_timeout_s * 1000)}")
+        connection.execute(f"PRAGMA busy_timeout = {_milliseconds(busy_timeout_s)}")
         connection.execute(f"PRAGMA foreign_keys = {'ON' if checks_references else 'OFF'}")
         # A commit returns when it is on the disk. NORMAL would lose the newest runs when the power fails.
         connection.execute("PRAGMA synchronous = FULL")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get(_WRITES, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        lock_s = connection.get_execution_options().get(_LOCK_S)
+        if lock_s is None:
+            connection.exec_driver_sql("BEGIN")
+            return
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {_milliseconds(lock_s)}")
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        finally:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {_milliseconds(busy_timeout_s)}")
 
     return engine
 
@@ -106,20 +133,31 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
     Raises:
         ModuleNotFoundError: psycopg isn't installed.
     """
-    options = f"-c timezone=UTC -c lock_timeout={round(busy_timeout_s * 1000)}"
+    options = f"-c timezone=UTC -c lock_timeout={_milliseconds(busy_timeout_s)}"
     given = url.query.get("options")
     engine = create_engine(
         url.set(drivername="postgresql+psycopg").difference_update_query(["options"]),
         connect_args={"options": f"{given} {options}" if isinstance(given, str) else options},
-        max_overflow=-1,
-        # One writes at a time and few read; each of a farm's hosts keeps as many open.
-        pool_size=2,
+        pool_size=_KEPT,
+        max_overflow=_MORE,
+        pool_timeout=busy_timeout_s,
         pool_pre_ping=True,
     )
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        if connection.get_execution_options().get(_WRITES, False):
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
+        lock_s = connection.get_execution_options().get(_LOCK_S)
+        if lock_s is not None:
+            # In this order, and in one question: what comes after the lock waits in full again.
+            connection.exec_driver_sql(
+                f"SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock({_WRITER_LOCK}),"
+                f" set_config('lock_timeout', '{_milliseconds(busy_timeout_s)}', true)",
+                (str(_milliseconds(lock_s)),),
+            )
 
     return engine
+
+
+def _milliseconds(seconds: float) -> int:
+    # At least one: none is no limit to PostgreSQL.
+    return max(1, round(seconds * 1000))

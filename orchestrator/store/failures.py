@@ -51,7 +51,10 @@ def told(name: str, *, path: Path | None = None) -> Iterator[None]:
     except OverflowError as error:
         raise StoreError(f"{name}: a number is too large to be stored: {error}") from error
     except PoolTimeoutError as error:
-        raise StoreError(f"{name}: no connection to the database came free; try again") from error
+        raise StoreError(
+            f"{name}: this process waited for too long for one of its connections to the database, all in use",
+            hint="see whether the database server still answers (pg_stat_activity shows what it is at), and try again",
+        ) from error
     except NoSuchModuleError as error:
         raise StoreError(f"{name}: this kind of database isn't supported; use SQLite or PostgreSQL") from error
 
@@ -91,6 +94,14 @@ def _of_sqlite(error: sqlite3.Error, name: str, path: Path | None) -> BenchfarmE
 def locked(name: str) -> StoreError:
     """Return the error for a store whose lock didn't come free in time."""
     return StoreError(f"{name}: another process kept the store locked for too long; try again when it is done")
+
+
+def unanswered(name: str) -> StoreError:
+    """Return the error for a run that is being stored for so long that nobody waits any more."""
+    return StoreError(
+        f"{name}: didn't answer for too long; whether the run was stored isn't known",
+        hint="see whether the disk or the database server still answers, and resume: what was stored isn't run again",
+    )
 
 
 def _is_full(path: Path | None) -> bool:

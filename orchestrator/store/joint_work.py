@@ -8,11 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from orchestrator.store.patience import Patience
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-#: Is given what takes all that waits by then, and returns for each an answer, or the error that it ended with.
-Work = Callable[[Callable[[], Sequence[Item]]], Sequence[Answer | Exception]]
+#: Is given what takes all that waits by then, and since when whoever does it has waited; returns for each an answer, or
+#: the error that it ended with.
+Work = Callable[[Callable[[], Sequence[Item]], float], Sequence[Answer | Exception]]
+#: Makes the error for who waited for too long, given whether the item was begun with, so that it may yet be done.
+Late = Callable[[bool], Exception]
 
 
 @dataclass(eq=False)
@@ -20,20 +25,25 @@ class _Entry(Generic[Item, Answer]):
     """What one thread wants done."""
 
     item: Item
+    since_s: float
     #: Set when it is done, and when it is this thread's turn to do what waits.
     woken: threading.Event = field(default_factory=threading.Event)
     answers: list[Answer | Exception] = field(default_factory=list)
+    #: Nobody waits for it any more.
+    is_left: bool = False
 
 
 class JointWork(Generic[Item, Answer]):
     """Does one thing after the other, each with all that came while the one before was done.
 
     Whoever comes first does it, for those that come meanwhile the first of them, and so on: nobody waits for more than
-    what is being done and what is done next.
+    what is being done and what is done next. Who waits gives up when its patience is over.
     """
 
-    def __init__(self, work: Work[Item, Answer]) -> None:
+    def __init__(self, work: Work[Item, Answer], patience: Patience, late: Late) -> None:
         self._work = work
+        self._patience = patience
+        self._late = late
         self._begin()
 
     def _begin(self) -> None:
@@ -56,15 +66,16 @@ class JointWork(Generic[Item, Answer]):
         if self._pid != os.getpid():
             # A forked child hasn't got the threads that its parent waits for.
             self._begin()
-        entry: _Entry[Item, Answer] = _Entry(item)
+        entry: _Entry[Item, Answer] = _Entry(item, self._patience.now_s())
         with self._lock:
             self._waiting.append(entry)
             must_wait, self._is_led = self._is_led, True
         if must_wait:
             try:
-                entry.woken.wait()
+                self._wait(entry)
             except BaseException:
-                self._leave(entry)
+                with self._lock:
+                    self._take_back(entry)
                 raise
         if not entry.answers:
             self._lead(entry)
@@ -72,6 +83,15 @@ class JointWork(Generic[Item, Answer]):
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def _wait(self, entry: _Entry[Item, Answer]) -> None:
+        """Wait until an entry is done or has the lead; raise the error for who is late."""
+        while not entry.woken.wait(self._patience.left_s(entry.since_s)):
+            with self._lock:
+                if not entry.woken.is_set() and not self._patience.left_s(entry.since_s):
+                    is_begun = entry not in self._waiting
+                    self._take_back(entry)
+                    raise self._late(is_begun)
 
     def _lead(self, leader: _Entry[Item, Answer]) -> None:
         """Do what waits, and hand the lead on."""
@@ -83,24 +103,24 @@ class JointWork(Generic[Item, Answer]):
             return [entry.item for entry in taken]
 
         try:
-            for entry, answer in zip(taken, self._work(take), strict=True):
+            for entry, answer in zip(taken, self._work(take, leader.since_s), strict=True):
                 entry.answers.append(answer)
         finally:
             with self._lock:
-                undone = [entry for entry in (*taken, *self._waiting) if not entry.answers]
-                self._waiting = [entry for entry in undone if entry is not leader]
+                leader.is_left = True
+                self._waiting = [entry for entry in (*taken, *self._waiting) if not entry.answers and not entry.is_left]
                 self._hand_on()
             for entry in taken:
                 if entry.answers:
                     entry.woken.set()
 
-    def _leave(self, entry: _Entry[Item, Answer]) -> None:
-        """Take back what was not begun with."""
-        with self._lock:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-                if entry.woken.is_set():
-                    self._hand_on()
+    def _take_back(self, entry: _Entry[Item, Answer]) -> None:
+        """Have nobody begin with an entry, nor anew when it was begun with; needs the lock."""
+        entry.is_left = True
+        if entry in self._waiting:
+            self._waiting.remove(entry)
+            if entry.woken.is_set():
+                self._hand_on()
 
     def _hand_on(self) -> None:
         """Have the first of those that wait do what waits; needs the lock."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, delete, func, literal_column, select, update
 
+from orchestrator.errors import StoreError
 from orchestrator.records.activity import Activity
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
@@ -25,6 +26,7 @@ from orchestrator.store.activity import read_activity, read_reason_counts
 from orchestrator.store.appending import ReadyRun, append_run, ready_run
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
+from orchestrator.store.failures import locked, unanswered
 from orchestrator.store.held_patterns import HeldPatterns
 from orchestrator.store.joint_work import JointWork
 from orchestrator.store.marks import read_marks
@@ -62,7 +64,7 @@ class SqlStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._held = HeldPatterns()
-        self._appending = JointWork(self._append_waiting)
+        self._appending = JointWork(self._append_waiting, database.patience, self._late)
 
     def begin_campaign(
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
@@ -115,31 +117,34 @@ class SqlStore:
         # Packed before the store is locked, so that others' runs are written meanwhile.
         return self._appending.do(ready_run(run, self._held))
 
-    def _append_waiting(self, take: Callable[[], Sequence[ReadyRun]]) -> list[bool | Exception]:
+    def _append_waiting(self, take: Callable[[], Sequence[ReadyRun]], since_s: float) -> list[bool | Exception]:
         """Append the runs that wait by then, all in one transaction; each by itself when one of them can't be kept."""
         runs: Sequence[ReadyRun] = ()
         try:
-            with self._writing_bodies() as (connection, packer):
+            with self._writing_bodies(since_s=since_s) as (connection, packer):
                 runs = take()
                 return [append_run(connection, packer, run) for run in runs]
         except Exception as error:
             if not runs:
-                # The store couldn't be locked: the others try themselves.
+                # The store couldn't be locked: the others try themselves, for as long as they have patience.
                 raise
             if len(runs) == 1:
                 return [error]
-        return [self._append_alone(run) for run in runs]
+        return [self._append_alone(run, since_s) for run in runs]
 
-    def _append_alone(self, run: ReadyRun) -> bool | Exception:
+    def _append_alone(self, run: ReadyRun, since_s: float) -> bool | Exception:
         try:
-            with self._writing_bodies() as (connection, packer):
+            with self._writing_bodies(since_s=since_s) as (connection, packer):
                 return append_run(connection, packer, run)
         except Exception as error:  # noqa: BLE001 - raised in the thread whose run it is
             return error
 
+    def _late(self, is_begun: bool) -> StoreError:
+        return unanswered(self._database.name) if is_begun else locked(self._database.name)
+
     @contextmanager
-    def _writing_bodies(self) -> Iterator[tuple[Connection, Packer]]:
-        with self._database.writing() as connection:
+    def _writing_bodies(self, *, since_s: float | None = None) -> Iterator[tuple[Connection, Packer]]:
+        with self._database.writing(since_s=since_s) as connection:
             packer = Packer(connection, self._held)
             yield connection, packer
         # Not when it failed: a pattern that was made then isn't there, and its number will be another's.

@@ -5,20 +5,17 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+from orchestrator.store.patience import Patience
+
 
 class Turns:
-    """A lock that is handed on in order. A plain one may pass over whoever waits, again and again.
+    """A lock that is handed on in order. A plain one may pass over whoever waits, again and again."""
 
-    Who waits gives up when nobody's turn has ended for too long, not when there are many before him: a hundred phones
-    may end a run in the same second.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
         self._lock = threading.Lock()
         self._is_taken = False
         self._waiting: deque[threading.Event] = deque()
-        #: How many turns have ended.
-        self._ended = 0
 
     @property
     def waiting(self) -> int:
@@ -26,8 +23,8 @@ class Turns:
         with self._lock:
             return len(self._waiting)
 
-    def take(self, *, patience_s: float) -> bool:
-        """Wait for one's turn; False when no turn has ended for that long.
+    def take(self, since_s: float) -> bool:
+        """Wait for one's turn, as somebody who has waited since a moment; False when the patience is over.
 
         Who is interrupted (Ctrl-C) leaves the queue; a turn that has come meanwhile is handed on.
         """
@@ -37,16 +34,14 @@ class Turns:
                 self._is_taken = True
                 return True
             self._waiting.append(turn)
-            ended = self._ended
         try:
-            while not turn.wait(patience_s):
+            while not turn.wait(self._patience.left_s(since_s)):
                 with self._lock:
                     if turn.is_set():
                         return True
-                    if ended == self._ended:
+                    if not self._patience.left_s(since_s):
                         self._waiting.remove(turn)
                         return False
-                    ended = self._ended
         except BaseException:
             with self._lock:
                 if turn in self._waiting:
@@ -59,7 +54,6 @@ class Turns:
     def end(self) -> None:
         """End one's turn."""
         with self._lock:
-            self._ended += 1
             self._hand_on()
 
     def _hand_on(self) -> None:

@@ -5,28 +5,35 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.farm_job import run_job
 from orchestrator.devices.journal import Change
 from orchestrator.errors import StoreError
+from orchestrator.ports import Store
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Worker
-from orchestrator.records.identity import Serial
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.identity import CampaignId, Serial
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Cluster
 
 pytestmark = pytest.mark.xdist_group("postgresql")
 PHONES = {"A": Announced(facts="{}", labels='{"pools": ["nightly"]}'), "B": Announced(facts="{}", unusable="offline")}
+#: As docs/many-hosts.md has it.
+STORE_CONNECTIONS, STORE_CONNECTIONS_KEPT = 5, 2
 Run = Callable[[Claimed, threading.Event], Ended]
 
 
@@ -260,25 +267,63 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_put_back(queue: FarmQueue
             assert "put back" not in note(changed)
 
 
-def test_a_hosts_jobs_hold_few_connections_to_the_store(postgresql: Cluster, tmp_path: Path) -> None:
-    """One after the other: a job that ends leaves the store to the others, and takes no connection with it."""
+@pytest.fixture
+def store_connections() -> Iterator[list[int]]:
+    """Collects how many connections all stores of this process have, at each that is opened or closed."""
+    counts, lock = [0], threading.Lock()
+
+    def note(change: int) -> None:
+        with lock:
+            counts.append(counts[-1] + change)
+
+    def on_connect(*_: object) -> None:
+        note(1)
+
+    def on_close(*_: object) -> None:
+        note(-1)
+
+    listeners = {"connect": on_connect, "close": on_close}
+    for name, listener in listeners.items():
+        event.listen(Pool, name, listener)
+    yield counts
+    for name, listener in listeners.items():
+        event.remove(Pool, name, listener)
+
+
+def test_a_hosts_jobs_hold_few_connections_to_the_store(
+    postgresql: Cluster, tmp_path: Path, store_connections: list[int]
+) -> None:
+    """However many threads read and write at once; a job that ends leaves the store to the others."""
     url = postgresql.url(postgresql.create())
     settings = Settings.from_environment({}, home=tmp_path, store=url)
+    phones = 24
+    together, asking = threading.Barrier(phones), list[int]()
 
-    def connections() -> int:
-        with psycopg.connect(url) as connection:
-            row = connection.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            ).fetchone()
-        assert row is not None
-        return int(row[0])
+    def job(store: Store, number: int) -> None:
+        with Farm(settings, store=store) as farm:
+            together.wait()
+            asking.append(number)
+            if number % 3:
+                assert list(farm.store.campaigns()) == []
+            else:
+                with pytest.raises(StoreError, match="no such campaign"):
+                    farm.store.set_status(CampaignId("none"), CampaignStatus.RUNNING, None)
 
-    with Farm(settings) as host:
+    with Farm(settings) as host, psycopg.connect(url, autocommit=True) as watcher, ThreadPoolExecutor(phones) as pool:
         host.store.campaigns()
-        alone = connections()
-        with ExitStack() as stack:
-            jobs = [stack.enter_context(Farm(settings, store=host.store)) for _ in range(8)]
-            for job in jobs:
-                assert list(job.store.campaigns()) == []
-            assert connections() == alone
+
+        def held_up() -> int:
+            return len(watcher.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall())
+
+        with psycopg.connect(url) as other:
+            # Whoever has a connection keeps it until all have asked for one.
+            other.execute("LOCK TABLE campaigns")
+            jobs = [pool.submit(job, host.store, number) for number in range(phones)]
+            until(lambda: len(asking) == phones and held_up() == STORE_CONNECTIONS)
+        for ended in jobs:
+            ended.result()
+
+        assert max(store_connections) == STORE_CONNECTIONS
+        assert store_connections[-1] == STORE_CONNECTIONS_KEPT
         assert list(host.store.campaigns()) == []
+    assert store_connections[-1] == 0

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,8 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.pool import Pool
 
 from orchestrator.errors import HostStorageError, StoreError
-from orchestrator.records.identity import RunId
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.store.opening import open_store
 
@@ -320,6 +321,63 @@ def test_a_store_that_is_locked_for_too_long_is_told_and_works_afterwards(path: 
         assert [run.invocation for run in store.runs()] == [0]
         other.execute("ROLLBACK")
     assert store.append_run(samples.run(1))
+    store.close()
+
+
+def lock_it(where: str) -> AbstractContextManager[object]:
+    """Hold a store's write lock, as another process does."""
+    if "://" not in where:
+        other = sqlite3.connect(where, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        return closing(other)
+    import psycopg
+
+    server = psycopg.connect(where)
+    server.execute("SELECT pg_advisory_xact_lock(x'62666172'::int)")
+    return server
+
+
+@contextmanager
+def waits_for_the_lock() -> Iterator[list[int]]:
+    """Collect for how many milliseconds each try for the write lock may wait."""
+    waits: list[int] = []
+
+    def note(_connection: object, _cursor: object, statement: str, parameters: object, *_: object) -> None:
+        if statement.startswith("PRAGMA busy_timeout"):
+            latest[threading.get_ident()] = int(statement.rpartition("=")[2])
+        elif statement == "BEGIN IMMEDIATE":
+            waits.append(latest[threading.get_ident()])
+        elif "pg_advisory_xact_lock" in statement:
+            waits.append(int(parameters[0]))  # type: ignore[index]
+
+    latest: dict[int, int] = {}
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield waits
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def test_all_that_wait_for_a_locked_store_wait_at_the_same_time(unused_database: str, samples) -> None:
+    store = open_store(unused_database, busy_timeout_s=1.0)
+    samples.begin(store)
+    together = threading.Barrier(16)
+
+    def write(number: int) -> object:
+        together.wait()
+        if number % 4 == 0:
+            return store.set_status(CampaignId("night-1"), CampaignStatus.RUNNING, None)
+        return store.append_run(samples.run(number))
+
+    with lock_it(unused_database), waits_for_the_lock() as waits, ThreadPoolExecutor(16) as pool:
+        failures = [future.exception() for future in [pool.submit(write, number) for number in range(16)]]
+
+    assert [type(failure) for failure in failures] == [StoreError] * 16
+    assert all("kept the store locked for too long" in str(failure) for failure in failures)
+    # One after the other they had waited for sixteen seconds.
+    assert sum(waits) < 2000
+    assert list(store.runs()) == []
+    assert store.append_run(samples.run(0))
     store.close()
 
 

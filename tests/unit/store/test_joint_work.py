@@ -9,24 +9,32 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from orchestrator.store.joint_work import JointWork
+from orchestrator.store.patience import Patience
+
+
+class LateError(Exception):
+    """Somebody's patience was over."""
 
 
 class Desk:
     """Answers a number with its double, an odd one with an error, and works only when it is let."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = 60.0) -> None:
         self.done: list[list[int]] = []
         self.may_take, self.may_end, self.has_taken = threading.Event(), threading.Event(), threading.Event()
         self.failures: list[BaseException] = []
-        self.joint = JointWork(self._work)
+        self.failures_at_end: list[BaseException] = []
+        self.joint = JointWork(self._work, Patience(patience_s), LateError)
 
-    def _work(self, take: Callable[[], Sequence[int]]) -> list[int | Exception]:
+    def _work(self, take: Callable[[], Sequence[int]], _since_s: float) -> list[int | Exception]:
         self.may_take.wait()
         if self.failures:
             raise self.failures.pop()
         items = list(take())
         self.has_taken.set()
         self.may_end.wait()
+        if self.failures_at_end:
+            raise self.failures_at_end.pop()
         self.done.append(items)
         return [2 * item if item % 2 == 0 else ValueError(item) for item in items]
 
@@ -114,6 +122,39 @@ def test_who_is_interrupted_while_waiting_takes_nothing_with_it(desk: Desk) -> N
         thread.join()
 
     assert desk.done == [[0], [4]]
+
+
+def test_who_waits_for_what_does_not_end_gives_up_and_nobody_begins_with_it() -> None:
+    impatient, answers = Desk(patience_s=0.05), dict[int, object]()
+    leader = impatient.begin(0, answers)
+    for thread in [impatient.begin(item, answers) for item in (2, 4)]:
+        thread.join()
+
+    assert [repr(answers[item]) for item in (2, 4)] == ["LateError(False)"] * 2
+    impatient.may_take.set()
+    impatient.may_end.set()
+    leader.join()
+    assert impatient.done == [[0]]
+    assert impatient.joint.do(6) == 12
+
+
+def test_who_gives_up_what_was_begun_with_is_told_that_it_may_yet_be_done_and_it_is_done_once() -> None:
+    impatient, answers = Desk(patience_s=0.05), dict[int, object]()
+    begun = [impatient.begin(item, answers) for item in (0, 2)]
+    impatient.may_take.set()
+    impatient.has_taken.wait()
+    begun[1].join()
+    assert isinstance(answers[2], LateError)
+    assert answers[2].args == (True,)
+
+    # What was begun with fails as a whole: it isn't begun with anew, since nobody waits.
+    impatient.failures_at_end = [OSError("gone")]
+    impatient.may_end.set()
+    begun[0].join()
+    assert isinstance(answers[0], OSError)
+    assert impatient.joint.waiting == 0
+    assert impatient.joint.do(4) == 8
+    assert impatient.done == [[4]]
 
 
 def test_who_is_interrupted_while_working_leaves_the_others_theirs(desk: Desk) -> None:

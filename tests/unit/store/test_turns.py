@@ -3,13 +3,23 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
+from orchestrator.store.patience import Patience
 from orchestrator.store.turns import Turns
 
 PATIENT_S = 60.0
+
+
+def patient() -> Turns:
+    return Turns(Patience(PATIENT_S))
+
+
+def take(turns: Turns) -> bool:
+    return turns.take(time.monotonic())
 
 
 def queued(turns: Turns, body: Callable[[], None]) -> threading.Thread:
@@ -23,33 +33,33 @@ def queued(turns: Turns, body: Callable[[], None]) -> threading.Thread:
 
 
 def test_turns_come_in_the_order_of_asking() -> None:
-    turns, order = Turns(), list[int]()
+    turns, order = patient(), list[int]()
 
     def write(number: int) -> None:
-        assert turns.take(patience_s=PATIENT_S)
+        assert take(turns)
         order.append(number)
         turns.end()
 
-    assert turns.take(patience_s=0)
+    assert take(turns)
     threads = [queued(turns, lambda number=number: write(number)) for number in range(20)]  # type: ignore[misc]
     turns.end()
     for thread in threads:
         thread.join()
     assert order == list(range(20))
-    assert turns.take(patience_s=0)
+    assert take(turns)
 
 
 def test_who_waits_gives_up_when_no_turn_ends_and_takes_nobodys_turn_with_it() -> None:
-    turns = Turns()
-    assert turns.take(patience_s=0)
-    assert not turns.take(patience_s=0.01)
+    turns = Turns(Patience(0.01))
+    assert take(turns)
+    assert not take(turns)
     turns.end()
-    assert turns.take(patience_s=0)
+    assert take(turns)
 
 
 def test_who_is_interrupted_while_waiting_leaves_the_queue() -> None:
-    turns = Turns()
-    assert turns.take(patience_s=0)
+    turns = patient()
+    assert take(turns)
 
     def interrupt() -> None:
         while not turns.waiting:
@@ -58,7 +68,7 @@ def test_who_is_interrupted_while_waiting_leaves_the_queue() -> None:
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        turns.take(patience_s=PATIENT_S)
+        take(turns)
     assert turns.waiting == 0
     turns.end()
-    assert turns.take(patience_s=0)
+    assert take(turns)
