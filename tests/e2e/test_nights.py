@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ def test_a_night_that_is_too_short_measures_what_matters_and_says_what_it_left_o
     check_raw_output_is_deleted(lab, tmp_path)
 
 
-def stored_pauses_s(lab: Lab, campaign_id: str) -> dict[str, float]:
+def stored_pauses_s(lab: Lab, campaign_id: str) -> Mapping[Serial, float]:
     with contextlib.closing(open_store(lab.cli.home / "store.sqlite")) as store:
         campaign = store.campaign(CampaignId(campaign_id))
         assert campaign is not None
-        return dict(campaign.terms.pauses_s)
+        return campaign.terms.pauses_s
 
 
 def wanted_s(runs: list[dict[str, Any]]) -> float:
@@ -74,7 +74,7 @@ def mean_pause_s(runs: list[dict[str, Any]]) -> float:
         for before, after, run in zip(begins, begins[1:], runs, strict=False)
     ]
     own = [pause_s for pause_s in pauses if pause_s >= 0]
-    return statistics.fmean(own) if own else 0.0
+    return float(statistics.fmean(own)) if own else 0.0
 
 
 def check_raw_output_is_deleted(lab: Lab, tmp_path: Path) -> None:
