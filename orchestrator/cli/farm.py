@@ -110,8 +110,10 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> Comma
         if unknown:
             raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
         stopped = queue.cancel(submission, list(serials) or None)
-    running = sum(status == "doing" for status in stopped.values())
-    text = f"{submission}: {len(stopped) - running} jobs cancelled, {running} are being stopped"
+    waiting, running, given_up = (list(stopped.values()).count(status) for status in ("todo", "doing", "failed"))
+    text = f"{submission}: {waiting} jobs cancelled, {running} are being stopped"
+    if given_up:
+        text += f"; nothing stands in any more for {given_up} that failed"
     return CommandResult(text=text, data={"submission": submission, "jobs": sorted(stopped), "running": running})
 
 

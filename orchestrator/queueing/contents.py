@@ -127,15 +127,28 @@ class Contents:
     def clean(self, *, older_than_s: float, is_trial: bool = False) -> Cleaned:
         """Forget jobs that ended so long ago, and the contents that no job needs any more; a trial changes nothing.
 
+        A job of a submission that is open stays: by it, its phone keeps its place there.
+
         What a submission that was killed left half written goes too. Contents in a place that isn't this host's stay,
         and those that were brought within the last day, however young the jobs may be: a submission may be on its way.
         """
         with self._queue.connection() as connection, connection.transaction(force_rollback=is_trial):
-            jobs = connection.execute(
-                "DELETE FROM farm_jobs f USING procrastinate_jobs j WHERE j.id = f.job_id"
-                " AND j.status NOT IN ('todo', 'doing') AND (SELECT max(e.at) FROM procrastinate_events e"
-                " WHERE e.job_id = j.id) < now() - make_interval(secs => %s) RETURNING f.job_id",
+            ended = connection.execute(
+                "SELECT f.job_id, f.submission FROM farm_jobs f WHERE (SELECT max(e.at) FROM procrastinate_events e"
+                " WHERE e.job_id = f.job_id) < now() - make_interval(secs => %s)"
+                " AND NOT EXISTS (SELECT 1 FROM farm_jobs o JOIN procrastinate_jobs j ON j.id = o.job_id"
+                " WHERE o.submission = f.submission AND j.status IN ('todo', 'doing'))",
                 (older_than_s,),
+            ).fetchall()
+            numbers = [row[0] for row in ended]
+            # In the order of QueueDatabase.brief. A submission whose every job has ended is never open again.
+            connection.execute(
+                "SELECT 1 FROM farm_submissions WHERE submission = ANY(%s) ORDER BY submission FOR UPDATE",
+                (sorted({row[1] for row in ended}),),
+            )
+            connection.execute("SELECT 1 FROM procrastinate_jobs WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (numbers,))
+            jobs = connection.execute(
+                "DELETE FROM farm_jobs WHERE job_id = ANY(%s) RETURNING job_id", (numbers,)
             ).fetchall()
             connection.execute(
                 "DELETE FROM procrastinate_jobs j WHERE j.id = ANY(%s)"

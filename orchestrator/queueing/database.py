@@ -19,6 +19,11 @@ from orchestrator.queueing.schema import SCHEMA, make_tables
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 #: Seconds.
 _CONNECT_S: Final = 5
+#: A host that freezes inside a transaction loses it after so long, and its locks with it.
+_FROZEN: Final = "60s"
+#: The same where others want the rows at once, and how long is waited for one there: longer than a frozen host has it.
+_FROZEN_BRIEF: Final = "2s"
+_LOCKED_BRIEF: Final = "4s"
 _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
 _Self = TypeVar("_Self")
@@ -31,6 +36,10 @@ def told(work: Callable[Concatenate[_Self, _Given], _Returned]) -> Callable[Conc
     def tell(self: _Self, /, *given: _Given.args, **named: _Given.kwargs) -> _Returned:
         try:
             return work(self, *given, **named)
+        except psycopg.errors.LockNotAvailable as error:
+            raise StoreError(
+                "the farm's queue: another process holds what is asked for", hint="ask again in some seconds"
+            ) from error
         except (psycopg.Error, psycopg_pool.PoolTimeout, exceptions.ConnectorException) as error:
             cause = error.__cause__ or error
             raise StoreError(f"the farm's queue: {str(cause).strip()}") from error
@@ -52,7 +61,10 @@ class QueueDatabase:
         self._url = f"postgresql://{rest}"
         self._pool: psycopg_pool.ConnectionPool[Any] = psycopg_pool.ConnectionPool(
             self._url,
-            kwargs={"options": f"-c search_path={SCHEMA}", "connect_timeout": _CONNECT_S},
+            kwargs={
+                "options": f"-c search_path={SCHEMA} -c idle_in_transaction_session_timeout={_FROZEN}",
+                "connect_timeout": _CONNECT_S,
+            },
             min_size=1,
             max_size=4,
             # Fifty hosts are to fit into what a database takes by default.
@@ -84,6 +96,20 @@ class QueueDatabase:
         with ExitStack() as stack:
             with self._with_reason():
                 connection = stack.enter_context(self._pool.connection())
+            yield connection
+
+    @contextmanager
+    def brief(self) -> Iterator[psycopg.Connection[Any]]:
+        """Give a transaction for rows that others want too: statements only, nothing that takes time between them.
+
+        Rows are locked in one order everywhere: a submission's, its jobs' by number, what the farm keeps of these.
+        """
+        with self.connection() as connection, connection.transaction():
+            connection.execute(
+                "SELECT set_config('idle_in_transaction_session_timeout', %s, true),"
+                " set_config('lock_timeout', %s, true)",
+                (_FROZEN_BRIEF, _LOCKED_BRIEF),
+            )
             yield connection
 
     @contextmanager

@@ -1,27 +1,24 @@
 """Phones that are announced after a submission, and those that stand in for lost ones: each gets its job once.
 
-Every worker looks, and each change is made by one of them: in one transaction, with the submission's row locked.
-A phone is lost when all its tries are used up, or when for ``GONE_S`` no host could use it while its job waited.
+Every worker looks and chooses for itself, which takes time, with nothing locked. A change is made by one of them, in a
+brief transaction with the submission's row locked, and only when what was chosen from is still so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import psycopg
 
-from orchestrator.errors import BenchfarmError
+from orchestrator.errors import BenchfarmError, StoreError
+from orchestrator.queueing.absence import GONE_S, Lost, lost_phones, note_away
 from orchestrator.queueing.database import QueueDatabase, told
 from orchestrator.queueing.messages import PhoneJob
-from orchestrator.queueing.submissions import Submission, enqueue, read_locked
+from orchestrator.queueing.submissions import Submission, enqueue, read, read_locked
 
-#: What nobody could use for so long is lost; phones of a host that is silent for so long aren't chosen.
-GONE_S: Final = 900.0
-#: A host that wasn't heard for so long can't use its phones now.
-_SILENT_S: Final = 60.0
 _PHONES: Final = (
     " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host"
     " CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - h.seen_at)::float AS silent_s) s ORDER BY p.serial, p.host"
@@ -31,10 +28,10 @@ _SIGHT: Final = (
     "SELECT p.serial, p.host, md5(p.facts) AS facts, p.labels, p.unusable, h.protocol,"
     " s.silent_s > %s AS is_silent" + _PHONES
 )
-_IS_OPEN: Final = (
-    "EXISTS (SELECT 1 FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
-    " WHERE f.submission = %s AND j.status IN ('todo', 'doing'))"
-)
+#: By what is chosen, of the jobs that are there: each change of them is made under the submission's lock.
+_JOBS: Final = "SELECT serial, facts, stood_in_by FROM farm_jobs WHERE submission = %s ORDER BY job_id"
+#: So often a choice is made again because phones or jobs changed meanwhile.
+_CHOICES: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +51,60 @@ class Added:
 Choose = Callable[[Submission, Mapping[str, str], Sequence[Mapping[str, Any]], datetime], Sequence[Added]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Addition:
+    added: Added
+    #: In whose place it is; None: beside the others.
+    instead_of: Lost | None = None
+
+
+class _Choice:
+    """What is chosen for a submission, made on one state of its jobs and of the announced phones."""
+
+    def __init__(self, database: QueueDatabase, choose: Choose, submission: Submission) -> None:
+        self.submission = submission
+        self._choose = choose
+        with database.connection() as connection, connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            self._sight = _sight(connection)
+            self._jobs = cursor.execute(_JOBS.encode(), (submission.name,)).fetchall()
+            self._phones = cursor.execute(
+                ("SELECT p.serial, p.host, p.facts, p.labels, p.unusable, h.protocol, s.silent_s" + _PHONES).encode()
+            ).fetchall()
+            self._now = _now(connection)
+        self._kept = {row["serial"]: row["facts"] for row in self._jobs if not row["stood_in_by"]}
+        self._had = {row["serial"] for row in self._jobs}
+        self.additions: list[_Addition] = []
+
+    def stand_in(self, lost: Lost) -> None:
+        """Choose who stands in for a lost phone, if one fits."""
+        kept = {serial: facts for serial, facts in self._kept.items() if serial != lost.serial}
+        for added in self._chosen(kept)[:1]:
+            self._kept.pop(lost.serial, None)
+            self._take(_Addition(added, lost))
+
+    def join(self) -> None:
+        """Choose the phones that come beside the others."""
+        for added in self._chosen(self._kept):
+            self._take(_Addition(added))
+
+    def _chosen(self, kept: Mapping[str, str]) -> Sequence[Added]:
+        free = [row for row in self._phones if row["serial"] not in self._had]
+        return self._choose(self.submission, kept, free, self._now) if free else ()
+
+    def _take(self, addition: _Addition) -> None:
+        self.additions.append(addition)
+        serial = str(addition.added.job.serial)
+        self._kept[serial] = addition.added.facts
+        self._had.add(serial)
+
+    def still_holds(self, connection: psycopg.Connection[Any]) -> bool:
+        """Whether the jobs, and the phones that were chosen, are as they were; the submission's row is locked."""
+        chosen = {str(addition.added.job.serial) for addition in self.additions}
+        with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            jobs = cursor.execute(_JOBS.encode(), (self.submission.name,)).fetchall()
+        return jobs == self._jobs and _of(_sight(connection), chosen) == _of(self._sight, chosen)
+
+
 class Newcomers:
     """Adds phones to the open submissions of a farm."""
 
@@ -70,43 +121,99 @@ class Newcomers:
         self._considered = {name: seen for name, seen in self._considered.items() if name in names}
         if not names:
             return []
-        sight = tuple(tuple(row.values()) for row in self._database.rows(_SIGHT, GONE_S))
+        with self._database.connection() as connection:
+            sight = _sight(connection)
         lines: list[str] = []
         for name in names:
             try:
-                with self._database.connection() as connection, connection.transaction():
-                    lines += self._look_at(connection, name, sight)
+                lines += self._look_at(name, sight)
+            except psycopg.errors.LockNotAvailable:
+                # Whoever has it is at work on it; the next look comes soon.
+                continue
             except BenchfarmError as error:
                 # One submission that can't be read here mustn't hide the others.
                 lines.append(f"{name}: no phone can be added: {error}")
         return lines
 
-    def _look_at(self, connection: psycopg.Connection[Any], name: str, sight: object) -> list[str]:
-        submission = read_locked(connection, name, skip=True)
-        if submission is None:
-            return []
-        lost = self._lost(connection, submission)
+    def _look_at(self, name: str, sight: object) -> list[str]:
+        with self._database.brief() as connection:
+            submission = read_locked(connection, name, skip=True)
+            if submission is None:
+                return []
+            lost: list[Lost] = []
+            if submission.replaces_lost and submission.opens_at <= _now(connection):
+                note_away(connection, name)
+                lost = lost_phones(connection, name)
         if self._considered.get(name) == (sight, lost):
             return []
-        lines = [self._replace(connection, submission, *item) for item in lost]
-        lines += self._join(connection, submission) if submission.joins else []
+        choice = _Choice(self._database, self._choose, submission)
+        for item in lost:
+            choice.stand_in(item)
+        if submission.joins:
+            choice.join()
+        lines = self._add_all(choice)
+        if lines is None:
+            return []
         self._considered[name] = (sight, lost)
-        return [line for line in lines if line]
+        return lines
+
+    def _add_all(self, choice: _Choice) -> list[str] | None:
+        """Add what was chosen, all of it; None when something changed meanwhile or is at work: another look shows."""
+        if not choice.additions:
+            return []
+        name = choice.submission.name
+        with self._database.brief() as connection:
+            if read_locked(connection, name, skip=True) is None or not choice.still_holds(connection):
+                return None
+            replaced = {addition.instead_of for addition in choice.additions} - {None}
+            if replaced and not replaced <= set(lost_phones(connection, name, lock=True)):
+                return None
+            # Kept from ending meanwhile: nothing is added to a submission whose every job has ended.
+            held = connection.execute(
+                "SELECT j.id FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
+                " WHERE f.submission = %s AND j.status IN ('todo', 'doing') LIMIT 1 FOR SHARE OF j SKIP LOCKED",
+                (name,),
+            ).fetchone()
+            if held is None:
+                return None
+            return [self._add(connection, choice.submission, addition) for addition in choice.additions]
 
     @told
     def give_up(self, worker_id: int, job_id: int, note: str) -> tuple[bool, str]:
         """End a job whose phone can't be got; another phone stands in for it when the plan wants that and one fits.
 
         Returns whether the worker held it (else nothing is changed), and a line for people, empty when none stands in.
+        Raises StoreError, nothing changed, when others have what is needed for it; to be asked again later.
         """
-        with self._database.connection() as connection, connection.transaction():
-            known = connection.execute(
-                "SELECT submission, serial FROM farm_jobs WHERE job_id = %s", (job_id,)
-            ).fetchone()
-            if known is None:
-                return False, ""
-            # Before the job's row, as everywhere: two that lock both never wait for each other.
-            submission = read_locked(connection, known[0])
+        known = self._database.rows("SELECT submission, serial FROM farm_jobs WHERE job_id = %s", job_id)
+        if not known:
+            return False, ""
+        lost = Lost(job_id, known[0]["serial"], waits=False)
+        for _ in range(_CHOICES):
+            choice, trouble = self._instead_of(known[0]["submission"], lost)
+            ended = self._end(worker_id, lost, note, choice, trouble)
+            if ended is not None:
+                return ended
+        raise StoreError(f"job {job_id}: phones come and go while one is chosen that stands in for {lost.serial}")
+
+    def _instead_of(self, name: str, lost: Lost) -> tuple[_Choice | None, str]:
+        """Choose who stands in, None where none ever does; and say why it can't be chosen."""
+        with self._database.connection() as connection:
+            submission = read(connection, name)
+        if submission is None or not submission.replaces_lost:
+            return None, ""
+        choice = _Choice(self._database, self._choose, submission)
+        try:
+            choice.stand_in(lost)
+        except BenchfarmError as error:
+            return choice, f"{name}: no phone stands in for {lost.serial}: {error}"
+        return choice, ""
+
+    def _end(self, worker_id: int, lost: Lost, note: str, choice: _Choice | None, line: str) -> tuple[bool, str] | None:
+        """End a job, with the one that stands in queued; None, nothing done, when another choice is to be made."""
+        job_id = lost.job_id
+        with self._database.brief() as connection:
+            is_open = choice is not None and read_locked(connection, choice.submission.name) is not None
             held = connection.execute(
                 "SELECT abort_requested FROM procrastinate_jobs WHERE id = %s AND worker_id = %s AND status = 'doing'"
                 " FOR UPDATE",
@@ -114,13 +221,14 @@ class Newcomers:
             ).fetchone()
             if held is None:
                 return False, ""
-            line = ""
-            if submission is not None and submission.replaces_lost and not held[0]:
+            if choice is not None and is_open and not held[0]:
+                if not choice.still_holds(connection):
+                    return None
                 connection.execute("UPDATE farm_jobs SET is_lost = true WHERE job_id = %s", (job_id,))
-                try:
-                    line = self._stand_in(connection, submission, known[1])
-                except BenchfarmError as error:
-                    line = f"{submission.name}: no phone stands in for {known[1]}: {error}"
+                for addition in choice.additions:
+                    line = self._add(connection, choice.submission, addition)
+            else:
+                line = ""
             connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (job_id,))
             connection.execute("UPDATE farm_jobs SET note = %s, tries = tries + 1 WHERE job_id = %s", (note, job_id))
         return True, line
@@ -135,92 +243,33 @@ class Newcomers:
         )
         return [row["submission"] for row in rows]
 
-    def _join(self, connection: psycopg.Connection[Any], submission: Submission) -> list[str]:
-        # Kept from ending meanwhile: nothing is added to a submission whose every job has ended.
-        held = connection.execute(
-            "SELECT j.id FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
-            " WHERE f.submission = %s AND j.status IN ('todo', 'doing') LIMIT 1 FOR SHARE OF j",
-            (submission.name,),
-        ).fetchone()
-        if held is None:
-            return []
-        lines = []
-        for added in self._chosen(connection, submission, without=""):
-            number = self._add(connection, submission, added)
-            connection.execute("UPDATE farm_jobs SET came_later = true WHERE job_id = %s", (number,))
-            lines.append(f"{submission.name}: {added.job.serial} came and is measured too: job {number}")
-        return lines
-
-    def _lost(self, connection: psycopg.Connection[Any], submission: Submission) -> list[tuple[int, str, str]]:
-        """Return the jobs for whose phones others are wanted: number, serial number, status; locked."""
-        if not submission.replaces_lost or submission.opens_at > _now(connection):
-            return []
-        self._note_away(connection, submission)
-        return connection.execute(
-            "SELECT j.id, f.serial, j.status::text FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
-            " WHERE f.submission = %s AND f.stood_in_by = ''"
-            " AND ((j.status = 'todo' AND f.away_since < now() - make_interval(secs => %s))"
-            " OR (j.status = 'failed' AND f.is_lost)) ORDER BY j.id FOR UPDATE OF j SKIP LOCKED",
-            (submission.name, GONE_S),
-        ).fetchall()
-
-    def _replace(
-        self, connection: psycopg.Connection[Any], submission: Submission, job_id: int, serial: str, status: str
-    ) -> str:
-        line = self._stand_in(connection, submission, serial)
-        if line and status == "todo":
-            connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (job_id,))
-            connection.execute(
-                "UPDATE farm_jobs SET note = 'no host could use it for too long' WHERE job_id = %s", (job_id,)
-            )
-        return line
-
-    def _note_away(self, connection: psycopg.Connection[Any], submission: Submission) -> None:
-        """Note since when no host can use a phone whose job waits."""
-        connection.execute(
-            "WITH seen AS (SELECT f.job_id, j.status = 'doing' OR EXISTS (SELECT 1 FROM farm_phones p"
-            " JOIN farm_hosts h ON h.name = p.host WHERE p.serial = f.serial AND p.unusable = ''"
-            " AND h.seen_at > now() - make_interval(secs => %s)) AS is_there"
-            " FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
-            " WHERE f.submission = %s AND j.status IN ('todo', 'doing'))"
-            " UPDATE farm_jobs f SET away_since = CASE WHEN seen.is_there THEN NULL ELSE now() END FROM seen"
-            " WHERE seen.job_id = f.job_id AND seen.is_there = (f.away_since IS NOT NULL)",
-            (_SILENT_S, submission.name),
-        )
-
-    def _stand_in(self, connection: psycopg.Connection[Any], submission: Submission, lost: str) -> str:
-        """Queue a lost phone's part for another one; return a line for people, empty when none fits."""
-        added = next(iter(self._chosen(connection, submission, without=lost)), None)
-        if added is None:
-            return ""
-        number = self._add(connection, submission, added)
-        connection.execute("UPDATE farm_jobs SET stands_in_for = %s WHERE job_id = %s", (lost, number))
-        connection.execute(
-            "UPDATE farm_jobs SET stood_in_by = %s WHERE submission = %s AND serial = %s",
-            (added.job.serial, submission.name, lost),
-        )
-        return f"{submission.name}: {added.job.serial} stands in for {lost}: job {number}"
-
-    def _chosen(self, connection: psycopg.Connection[Any], submission: Submission, *, without: str) -> Sequence[Added]:
-        """Return the phones that have no job of the submission and that it means now, were ``without`` not there."""
-        with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-            jobs = cursor.execute(
-                "SELECT serial, facts, stood_in_by FROM farm_jobs WHERE submission = %s", (submission.name,)
-            ).fetchall()
-            phones = cursor.execute(
-                ("SELECT p.serial, p.host, p.facts, p.labels, p.unusable, h.protocol, s.silent_s" + _PHONES).encode()
-            ).fetchall()
-        kept = {row["serial"]: row["facts"] for row in jobs if not row["stood_in_by"] and row["serial"] != without}
-        had = {row["serial"] for row in jobs}
-        free = [row for row in phones if row["serial"] not in had]
-        return self._choose(submission, kept, free, _now(connection)) if free else ()
-
-    def _add(self, connection: psycopg.Connection[Any], submission: Submission, added: Added) -> int:
+    def _add(self, connection: psycopg.Connection[Any], submission: Submission, addition: _Addition) -> str:
+        """Queue a phone's job, and end that of the one in whose place it is; return a line for people."""
+        added, lost = addition.added, addition.instead_of
         number = enqueue(
             connection, added.job, plan_name=submission.plan_name, priority=submission.priority, files=added.files
         )
-        connection.execute("UPDATE farm_jobs SET facts = %s WHERE job_id = %s", (added.facts, number))
-        return number
+        connection.execute(
+            "UPDATE farm_jobs SET facts = %s, came_later = %s, stands_in_for = %s WHERE job_id = %s",
+            (added.facts, lost is None, lost.serial if lost else "", number),
+        )
+        if lost is None:
+            return f"{submission.name}: {added.job.serial} came and is measured too: job {number}"
+        if lost.waits:
+            connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (lost.job_id,))
+            connection.execute(
+                "UPDATE farm_jobs SET note = 'no host could use it for too long' WHERE job_id = %s", (lost.job_id,)
+            )
+        connection.execute("UPDATE farm_jobs SET stood_in_by = %s WHERE job_id = %s", (added.job.serial, lost.job_id))
+        return f"{submission.name}: {added.job.serial} stands in for {lost.serial}: job {number}"
+
+
+def _sight(connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
+    return connection.execute(_SIGHT.encode(), (GONE_S,)).fetchall()
+
+
+def _of(sight: Sequence[tuple[Any, ...]], serials: Set[str]) -> list[tuple[Any, ...]]:
+    return [row for row in sight if row[0] in serials]
 
 
 def _now(connection: psycopg.Connection[Any]) -> datetime:

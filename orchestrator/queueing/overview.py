@@ -81,19 +81,27 @@ class Overview(QueueDatabase):
 
     @told
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
-        """Cancel what waits of a submission, ask for the end of what runs; return job number -> ``todo``/``doing``.
+        """Cancel what waits of a submission, ask for the end of what runs; return job number -> what it was.
 
+        That is ``todo``, ``doing``, or ``failed`` for a phone that was given up: none stands in for it any more.
         ``serials`` narrows it to some phones; without, no phone that comes later is added to it any more.
         """
-        with self.connection() as connection, connection.transaction():
-            if serials is None:
-                # Before the jobs' rows, as everywhere; from now on no phone is added.
-                connection.execute("UPDATE farm_submissions SET cancelled = true WHERE submission = %s", (submission,))
-            rows = connection.execute(
-                "SELECT j.id, j.status::text, procrastinate_cancel_job_v1(j.id, true, false)"
-                " FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
+        with self.brief() as connection:
+            connection.execute(
+                "UPDATE farm_submissions SET cancelled = cancelled OR %s WHERE submission = %s",
+                (serials is None, submission),
+            )
+            jobs = connection.execute(
+                "SELECT j.id, j.status::text FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
                 " WHERE f.submission = %s AND j.status IN ('todo', 'doing')"
-                " AND (%s::text[] IS NULL OR f.serial = ANY(%s))",
+                " AND (%s::text[] IS NULL OR f.serial = ANY(%s)) ORDER BY j.id FOR UPDATE OF j",
                 (submission, serials, serials),
             ).fetchall()
-        return {row[0]: row[1] for row in rows}
+            for number, _ in jobs:
+                connection.execute("SELECT procrastinate_cancel_job_v1(%s, true, false)", (number,))
+            given_up = connection.execute(
+                "UPDATE farm_jobs SET is_lost = false WHERE submission = %s AND is_lost AND stood_in_by = ''"
+                " AND (%s::text[] IS NULL OR serial = ANY(%s)) RETURNING job_id, 'failed'",
+                (submission, serials, serials),
+            ).fetchall()
+        return dict([*jobs, *given_up])

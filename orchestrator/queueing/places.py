@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from orchestrator.queueing.database import QueueDatabase
 _PART_BYTES: Final = 4 << 20
 #: What is still being written is named so.
 _DRAFT: Final = ".part"
+#: Below the root; whatever else lies there is other people's.
+_OWN_DRAFT: Final = re.compile(r"(?P<two>[0-9a-f]{2})/(?P=two)[0-9a-f]{62}\.[0-9a-f]{8}" + re.escape(_DRAFT))
 
 
 class Place(Protocol):
@@ -188,9 +191,9 @@ class FolderPlace:
         sizes: list[int] = []
         with self._told():
             self._files.invalidate_cache()
-            for path in self._files.find(self._root):
+            for path in self._files.find(self._root, maxdepth=2):
                 if (
-                    not path.endswith(_DRAFT)
+                    not _OWN_DRAFT.fullmatch(path.removeprefix(f"{self._root}/"))
                     or (datetime.now(UTC) - self._changed_at(path)).total_seconds() < older_than_s
                 ):
                     continue

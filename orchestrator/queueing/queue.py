@@ -128,10 +128,9 @@ class FarmQueue(Overview):
             row = connection.execute("INSERT INTO procrastinate_workers DEFAULT VALUES RETURNING id").fetchone()
             assert row is not None, "an insert returns its row"
             worker_id = int(row[0])
-            connection.execute(
-                "DELETE FROM procrastinate_workers WHERE id = (SELECT worker_id FROM farm_hosts WHERE name = %s)",
-                (host,),
-            )
+            before = connection.execute("SELECT worker_id FROM farm_hosts WHERE name = %s", (host,)).fetchone()
+            if before is not None:
+                _forget_worker(connection, before[0])
             connection.execute(
                 "INSERT INTO farm_hosts (name, worker_id, benchfarm_version, protocol) VALUES (%s, %s, %s, %s)"
                 " ON CONFLICT (name) DO UPDATE SET worker_id = excluded.worker_id, started_at = now(), seen_at = now(),"
@@ -144,7 +143,8 @@ class FarmQueue(Overview):
     def unregister(self, host: str, worker_id: int) -> None:
         """Take a worker that ends out of the list, with its phones."""
         self.rows("DELETE FROM farm_hosts WHERE name = %s AND worker_id = %s", host, worker_id)
-        self.rows("DELETE FROM procrastinate_workers WHERE id = %s", worker_id)
+        with self.connection() as connection, connection.transaction():
+            _forget_worker(connection, worker_id)
 
     @told
     def beat(self, host: str, worker_id: int) -> Beat:
@@ -233,7 +233,7 @@ class FarmQueue(Overview):
     def _if_held(
         self, call: str, values: tuple[object, ...], worker_id: int, job_id: int, note: str, *, tries: int = 0
     ) -> bool:
-        with self.connection() as connection, connection.transaction():
+        with self.brief() as connection:
             held = connection.execute(
                 "SELECT id FROM procrastinate_jobs WHERE id = %s AND worker_id = %s AND status = 'doing' FOR UPDATE",
                 (job_id, worker_id),
@@ -254,7 +254,7 @@ class FarmQueue(Overview):
         Every host may ask; one at a time does it, and asked twice it does nothing the second time. A job at which
         ``DEATHS_MAX`` workers died is ended instead: it may well be what kills them.
         """
-        with self.connection() as connection, connection.transaction():
+        with self.brief() as connection:
             # By itself: what the next statement sees is then what the one elected before has done.
             elected = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_REAPING,)).fetchone()
             if not elected or not elected[0]:
@@ -278,3 +278,9 @@ class FarmQueue(Overview):
             connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (job_id,))
             note = f"its host died {deaths} times"
         connection.execute("UPDATE farm_jobs SET deaths = %s, note = %s WHERE job_id = %s", (deaths, note, job_id))
+
+
+def _forget_worker(connection: psycopg.Connection[Any], worker_id: int) -> None:
+    """Take a worker away; its jobs lose its number by that, so they are locked in the order of all others."""
+    connection.execute("SELECT 1 FROM procrastinate_jobs WHERE worker_id = %s ORDER BY id FOR UPDATE", (worker_id,))
+    connection.execute("DELETE FROM procrastinate_workers WHERE id = %s", (worker_id,))

@@ -28,6 +28,7 @@ CREATE TABLE farm_submissions (
     replaces_lost boolean NOT NULL,
     opens_at timestamptz NOT NULL,
     until timestamptz,
+    looked_at timestamptz,
     cancelled boolean NOT NULL DEFAULT false
 );
 CREATE TABLE farm_submission_files (
@@ -99,12 +100,17 @@ def keep(connection: psycopg.Connection[Any], submission: Submission) -> None:
     )
 
 
-def read_locked(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) -> Submission | None:
-    """Return a submission that phones may be added to, locked for the transaction; None when it is over for them.
+def read(connection: psycopg.Connection[Any], name: str) -> Submission | None:
+    """Return a submission that phones may be added to; None when it is over for them."""
+    return _read(connection, name, "")
 
-    ``skip``: None too when another process has it locked.
-    """
-    lock = "FOR UPDATE SKIP LOCKED" if skip else "FOR UPDATE"
+
+def read_locked(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) -> Submission | None:
+    """Do as ``read``, and lock it for the transaction. ``skip``: None too when another process has it locked."""
+    return _read(connection, name, "FOR UPDATE SKIP LOCKED" if skip else "FOR UPDATE")
+
+
+def _read(connection: psycopg.Connection[Any], name: str, lock: str) -> Submission | None:
     with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
         row = cursor.execute(f"{_OPEN} {lock}".encode(), (name,)).fetchone()
     return Submission(**row) if row is not None else None

@@ -178,6 +178,9 @@ def test_cleaning_takes_what_no_job_needs_and_nothing_else(
         if claimed.job_id == first:
             queue.finish(worker, first, "succeeded", "")
     old(queue)
+    # The submission isn't over: A's job keeps its place in it.
+    assert contents.clean(older_than_s=3600).jobs == 0
+    queue.finish(worker, claimed.job_id, "succeeded", "")
     assert (contents.clean(older_than_s=3600).jobs, contents.clean(older_than_s=3600).files) == (1, 0)
     assert [row["serial"] for row in queue.jobs()] == ["B"]
     assert host("three").fetch(SHA256, "m.tflite").read_bytes() == CONTENT
@@ -237,7 +240,7 @@ def test_what_a_killed_submission_left_half_written_goes_when_it_is_old(queue: F
     shared = tmp_path / "shared"
     farm = Contents(queue, tmp_path / "one", place=shared.as_uri())
     (shared / SHA256[:2]).mkdir(parents=True)
-    drafts = [shared / SHA256[:2] / f"{SHA256}.{name}.part" for name in ("aa", "bb")]
+    drafts = [shared / SHA256[:2] / f"{SHA256}.{name}.part" for name in ("0a1b2c3d", "4e5f6a7b")]
     for draft in drafts:
         draft.write_bytes(b"half")
     os.utime(drafts[0], (time.time() - 2 * 86400,) * 2)
@@ -246,6 +249,24 @@ def test_what_a_killed_submission_left_half_written_goes_when_it_is_old(queue: F
     cleaned = farm.clean(older_than_s=0)
     assert (cleaned.files, cleaned.size_bytes) == (1, 4)
     assert [draft.exists() for draft in drafts] == [False, True]
+
+
+def test_files_of_others_at_the_same_place_are_never_taken_away(queue: FarmQueue, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    theirs = [
+        shared / "users/ann/film.mkv.part",
+        shared / f"{SHA256}.0a1b2c3d.part",
+        shared / f"other/{SHA256[:2]}/{SHA256}.0a1b2c3d.part",
+        shared / f"00/{SHA256}.0a1b2c3d.part",
+        shared / f"{SHA256[:2]}/{SHA256}.part",
+        shared / f"{SHA256[:2]}/notes.0a1b2c3d.part",
+    ]
+    for path in theirs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"theirs")
+        os.utime(path, (1, 1))
+    assert Contents(queue, tmp_path / "one", place=shared.as_uri()).clean(older_than_s=0).files == 0
+    assert all(path.exists() for path in theirs)
 
 
 class Buckets(MemoryFileSystem):  # type: ignore[misc]

@@ -226,6 +226,60 @@ def test_a_phone_that_is_there_again_or_not_wanted_yet_is_not_lost(queue: FarmQu
     assert [status for status, _ in rows(queue).values()] == ["runs" if why == "works" else "waits"]
 
 
+def rest(queue: FarmQueue) -> None:
+    """Let hours go by in which nobody does anything."""
+    for row in queue.rows(
+        "SELECT table_name, column_name FROM information_schema.columns c JOIN information_schema.tables t"
+        " USING (table_schema, table_name) WHERE c.table_schema = 'benchfarm_queue' AND t.table_type = 'BASE TABLE'"
+        " AND c.data_type = 'timestamp with time zone'"
+    ):
+        table, column = row["table_name"], row["column_name"]
+        queue.rows(f"UPDATE {table} SET {column} = {column} - interval '12 hours'")
+
+
+def test_a_time_in_which_nobody_looked_makes_no_phone_lost(queue: FarmQueue) -> None:
+    submit(queue, "A", replaces_lost=True)
+    announce(queue, "B")
+    assert Newcomers(queue, Most(1)).look() == []
+    rest(queue)
+    # In the morning the host of B is the first one that works again.
+    queue.register("one", benchfarm_version="1")
+    announce(queue, "B")
+    newcomers = Newcomers(queue, Most(1))
+    assert newcomers.look() == []
+    assert newcomers.look() == []
+    age(queue, "farm_jobs.away_since")
+    assert newcomers.look() == ["night: B stands in for A: job 2"]
+
+
+def test_a_phone_whose_job_ended_keeps_its_place_in_an_open_submission_whatever_is_cleaned(
+    queue: FarmQueue, tmp_path: Path
+) -> None:
+    submit(queue, "A", "B")
+    worker = queue.register("one", benchfarm_version="1")
+    claimed = queue.claim("one", worker, ["A"])
+    assert claimed is not None
+    queue.finish(worker, claimed.job_id, "succeeded", "")
+    contents, newcomers = Contents(queue, tmp_path / "here"), Newcomers(queue, Most(2))
+    assert contents.clean(older_than_s=-1).jobs == 0
+    announce(queue, "C")
+    assert newcomers.look() == []
+    queue.cancel("night")
+    assert contents.clean(older_than_s=-1).jobs == 2
+
+
+def test_nothing_stands_in_for_a_phone_that_was_given_up_once_it_is_cancelled(queue: FarmQueue) -> None:
+    submit(queue, "A", "Z", replaces_lost=True)
+    newcomers = Newcomers(queue, Most(2))
+    announce(queue, "A", "Z")
+    assert lose(queue, newcomers) == ""
+    assert queue.cancel("night", ["A"]) == {1: "failed"}
+    assert queue.cancel("night", ["A"]) == {}
+    announce(queue, "A", "B", "Z")
+    assert newcomers.look() == []
+    assert rows(queue) == {"A": ("failed", ""), "Z": ("waits", "")}
+
+
 def test_a_worker_hands_the_job_of_a_phone_that_it_can_not_get_to_another_phone(queue: FarmQueue) -> None:
     submit(queue, "A", replaces_lost=True)
     queue.rows("UPDATE farm_jobs SET tries = %s", TRIES_MAX)

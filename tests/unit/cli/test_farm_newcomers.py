@@ -14,8 +14,9 @@ import pytest
 from orchestrator.cli.farm_newcomers import kept_for_newcomers, meant
 from orchestrator.cli.farm_parcel import Packed, by_phone_and_kind
 from orchestrator.config.farm_documents import PhoneLabels, dump, read_parcel, read_plan
+from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.messages import PROTOCOL
-from orchestrator.queueing.newcomers import GONE_S, Added
+from orchestrator.queueing.newcomers import Added
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.night import parse_window

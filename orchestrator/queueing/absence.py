@@ -1,0 +1,66 @@
+"""Which phones of a submission are lost: given up after all their tries, or away for long while somebody looked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+
+#: What nobody could use for so long is lost; phones of a host that is silent for so long aren't chosen.
+GONE_S: Final = 900.0
+#: A host that wasn't heard for so long can't use its phones now.
+_SILENT_S: Final = 60.0
+#: Where nobody looked for so long, phones may have been there meanwhile: their absence is counted anew.
+_UNSEEN_S: Final = 60.0
+#: A look is noted again after so long, not each time: every worker looks every few seconds.
+_NOTED_S: Final = 15.0
+_LOST: Final = (
+    "SELECT j.id, f.serial, j.status = 'todo' FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
+    " WHERE f.submission = %s AND f.stood_in_by = ''"
+    " AND ((j.status = 'todo' AND f.away_since < now() - make_interval(secs => %s))"
+    " OR (j.status = 'failed' AND f.is_lost)) ORDER BY j.id"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A job for whose phone another one is wanted."""
+
+    job_id: int
+    serial: str
+    #: Nobody could use the phone; else the job has failed.
+    waits: bool
+
+
+def lost_phones(connection: psycopg.Connection[Any], submission: str, *, lock: bool = False) -> list[Lost]:
+    """Return the lost ones by job number. ``lock``: those whose jobs no other process has locked, locked now."""
+    query = f"{_LOST} FOR UPDATE OF j SKIP LOCKED" if lock else _LOST
+    return [Lost(*row) for row in connection.execute(query.encode(), (submission, GONE_S)).fetchall()]
+
+
+def note_away(connection: psycopg.Connection[Any], submission: str) -> None:
+    """Note since when no host can use a phone whose job waits; the submission's row is locked."""
+    look = connection.execute(
+        "SELECT looked_at IS NULL OR age > %s OR age < 0, age BETWEEN 0 AND %s"
+        " FROM (SELECT looked_at, extract(epoch FROM now() - looked_at) AS age FROM farm_submissions"
+        " WHERE submission = %s) s",
+        (_UNSEEN_S, _NOTED_S, submission),
+    ).fetchone()
+    assert look is not None, "its row is locked"
+    is_anew, is_noted = look
+    connection.execute(
+        "WITH seen AS (SELECT f.job_id, j.status = 'doing' OR EXISTS (SELECT 1 FROM farm_phones p"
+        " JOIN farm_hosts h ON h.name = p.host WHERE p.serial = f.serial AND p.unusable = ''"
+        " AND h.seen_at > now() - make_interval(secs => %s)) AS is_there"
+        " FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
+        " WHERE f.submission = %s AND j.status IN ('todo', 'doing')),"
+        " changed AS (SELECT f.job_id, seen.is_there FROM farm_jobs f JOIN seen ON seen.job_id = f.job_id"
+        " WHERE seen.is_there = (f.away_since IS NOT NULL) OR (%s AND NOT seen.is_there)"
+        " ORDER BY f.job_id FOR UPDATE OF f)"
+        " UPDATE farm_jobs f SET away_since = CASE WHEN changed.is_there THEN NULL ELSE now() END FROM changed"
+        " WHERE changed.job_id = f.job_id",
+        (_SILENT_S, submission, is_anew),
+    )
+    if not is_noted:
+        connection.execute("UPDATE farm_submissions SET looked_at = now() WHERE submission = %s", (submission,))
