@@ -221,7 +221,7 @@ def _journals(farm: Farm) -> list[Finding]:
 
 
 def _leases(farm: Farm) -> list[Finding]:
-    held = {serial: holder for serial in _noted(farm) if (holder := holder_of(farm, serial))}
+    held = holders(farm)
     stale = [serial for serial in _noted(farm) if serial not in held]
     found = [ok("leases", f"{serial}: {holder}") for serial, holder in held.items()]
     if stale:
@@ -234,6 +234,11 @@ def _noted(farm: Farm) -> list[Serial]:
     return farm.lease.noted() if isinstance(farm.lease, FileLease) else []
 
 
+def holders(farm: Farm) -> dict[Serial, str]:
+    """Return the phones that processes of this host use now, each with its process."""
+    return {serial: holder for serial in _noted(farm) if (holder := holder_of(farm, serial))}
+
+
 def holder_of(farm: Farm, serial: Serial) -> str:
     """Return which process of this host uses a phone now, empty for none."""
     return farm.lease.live_holder(serial) if isinstance(farm.lease, FileLease) else ""
@@ -242,7 +247,7 @@ def holder_of(farm: Farm, serial: Serial) -> str:
 def _campaigns(farm: Farm) -> list[Finding]:
     end_cut_off(farm.store, farm.clock.now())
     progress = farm.store.progress()
-    busy = any(holder_of(farm, serial) for serial in _noted(farm))
+    busy = bool(holders(farm))
     found = []
     for campaign in farm.store.campaigns():
         if campaign.status is CampaignStatus.FINISHED:

@@ -42,32 +42,55 @@ class IdlePhones:
                 self._asked.forget(serial)
 
     def wake(
-        self, attached: Sequence[Attached], busy: Collection[str], *, cycle_port: Callable[[str], bool]
+        self,
+        attached: Sequence[Attached],
+        *,
+        used: Callable[[], Collection[str]],
+        elsewhere: Callable[[], Collection[str]],
+        cycle_port: Callable[[str], bool],
     ) -> Mapping[str, str]:
         """Connect those anew that hang, all at once and again and again; return who is away, with the reason.
 
-        ``cycle_port`` powers a USB port off and on: it is asked for only while no phone of this host does a job.
+        ``used`` are those that do a job or that any process of this host uses: they are left alone. ``elsewhere`` are
+        those that other hosts can use: one of them that this host has no more is forgotten. ``cycle_port`` powers a
+        USB port off and on, and with it maybe others of its hub: it is asked for only while no phone is used.
         """
-        now_s = time.monotonic()
+        # One that works by one of its transports isn't away.
+        usable = {item.seen.serial for item in attached if item.seen.usable}
+        for serial in usable & self._away.keys():
+            del self._away[serial]
+            self._say(f"{serial} answers again")
+        self._forget_moved(attached, elsewhere)
+        in_use = used()
         for item in attached:
             serial = item.seen.serial
-            if item.seen.usable and self._away.pop(serial, None) is not None:
-                self._say(f"{serial} answers again")
-            elif serial and item.seen.hangs and serial not in busy and self._every_s:
+            if serial and item.seen.hangs and serial not in usable and serial not in in_use and self._every_s:
                 self._away.setdefault(serial, item)
+        now_s = time.monotonic()
         due = [
             item
             for serial, item in self._away.items()
-            if serial not in busy and now_s - self._woken_at.get(serial, -self._every_s) >= self._every_s
+            if serial not in in_use and now_s - self._woken_at.get(serial, -self._every_s) >= self._every_s
         ]
         self._woken_at |= {item.seen.serial: now_s for item in due}
         if due:
             with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(due))) as pool:
-                list(pool.map(lambda item: self._connect_anew(item, None if busy else cycle_port), due))
+                list(pool.map(lambda item: self._connect_anew(item, used, cycle_port), due))
         return dict.fromkeys(self._away, _REASON)
 
-    def _connect_anew(self, item: Attached, cycle_port: Callable[[str], bool] | None) -> None:
+    def _forget_moved(self, attached: Sequence[Attached], elsewhere: Callable[[], Collection[str]]) -> None:
+        """Forget those that were plugged into another host."""
+        gone = self._away.keys() - {item.seen.serial for item in attached}
+        for serial in gone.intersection(elsewhere()) if gone else ():
+            del self._away[serial]
+            self._say(f"{serial} is at another host now")
+
+    def _connect_anew(
+        self, item: Attached, used: Callable[[], Collection[str]], cycle_port: Callable[[str], bool]
+    ) -> None:
         name = item.seen.serial
+        if name in used():
+            return
         self._say(f"{name} has no job and doesn't answer; it is connected anew")
         try:
             item.server.reconnect(item.seen.address, Deadline(_ANSWER_S), anew=True)
@@ -75,5 +98,6 @@ class IdlePhones:
         except BenchfarmError as error:
             self._say(f"{name} is still away: {error}")
             return
-        if seen is not None and seen.hangs and cycle_port is not None and cycle_port(item.seen.usb):
+        # Whoever began to use a phone meanwhile is seen, too.
+        if seen is not None and seen.hangs and not used() and cycle_port(item.seen.usb):
             self._say(f"{name}: its USB port was powered off and on")

@@ -14,7 +14,7 @@ from typing import TextIO, cast
 from orchestrator import __version__
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
-from orchestrator.cli.doctor import holder_of
+from orchestrator.cli.doctor import holder_of, holders
 from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.cli.farm_job import run_job
 from orchestrator.cli.log_lines import tell
@@ -24,7 +24,7 @@ from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError, HostStorageError
 from orchestrator.ports import Store
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.newcomers import Newcomers
+from orchestrator.queueing.newcomers import GONE_S, Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.worker import Ended, Hands, Worker
 from orchestrator.records.identity import Serial
@@ -68,8 +68,12 @@ def work(
                 asked.forget(claimed.serial)
             return ended
 
+        def usable_elsewhere() -> Collection[str]:
+            rows = [row for row in queue.phones() if row["host"] != host and row["silent_s"] <= GONE_S]
+            return {row["serial"] for row in rows if not row["unusable"]}
+
         def look(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
-            return _look(settings, known, busy, asked, idle)
+            return _look(settings, known, busy, asked, idle, usable_elsewhere)
 
         hands = Hands(run=run, look=look, say=lambda text: say(f"farm: {text}"))
         newcomers = Newcomers(queue, partial(meant, store))
@@ -141,7 +145,12 @@ def _clean_copies(settings: Settings, contents: Contents) -> None:
 
 
 def _look(
-    settings: Settings, known: Mapping[str, Announced], busy: Collection[str], asked: KnownPhones, idle: IdlePhones
+    settings: Settings,
+    known: Mapping[str, Announced],
+    busy: Collection[str],
+    asked: KnownPhones,
+    idle: IdlePhones,
+    usable_elsewhere: Callable[[], Collection[str]],
 ) -> Mapping[str, Announced] | None:
     """Return this host's phones by serial number; facts are probed when a phone comes, and when it comes back.
 
@@ -158,7 +167,12 @@ def _look(
                 phone = _announced(farm, attached, known.get(serial), is_busy=serial in busy) if serial else None
                 if phone is not None and not (serial in found and phone.unusable):
                     found[serial] = phone
-            away = idle.wake(phones, busy, cycle_port=farm.rescuer.cycle_port)
+            away = idle.wake(
+                phones,
+                used=lambda: {*busy, *holders(farm)},
+                elsewhere=usable_elsewhere,
+                cycle_port=farm.rescuer.cycle_port,
+            )
             # Also when its server lists it no more: it mustn't look as if somebody had unplugged it.
             return found | {
                 serial: replace(known[serial], unusable=reason) for serial, reason in away.items() if serial in known

@@ -219,6 +219,8 @@ def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None
     """Do a command, print its result as text or JSON, and exit with its code."""
     from orchestrator.bootstrap import Settings
 
+    if _options.log_format not in {None, "text", "json"}:
+        raise UsageError(f"--log-format is {_options.log_format!r}, neither text nor json")
     settings = Settings.from_environment(home=_options.home, store=_options.store)
     if _options.log_format is not None:
         settings = replace(settings, environ={**settings.environ, "BENCHFARM_LOG": _options.log_format})

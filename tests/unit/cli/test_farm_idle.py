@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
+from orchestrator.bootstrap import Attached
 from orchestrator.cli.farm_idle import IdlePhones
+from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import KnownPhones, Seen, Transport
 from orchestrator.devices.server import AdbServer
 
@@ -53,3 +57,62 @@ def test_a_phone_that_hangs_keeps_its_name() -> None:
     # Another phone may have the address by then.
     assert known.name(SERVER, Seen(address="at-S1", serial="", state="offline", usable=False)).serial == ""
     assert not seen("S1", usable=False).hangs
+
+
+class Host:
+    """A worker's host without an adb server, whose idle phones are looked at by hand."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.server = AdbServer(ServerAddress(port=1))
+        self._idle = IdlePhones(KnownPhones(), every_s=AT_ONCE_S, say=self.said.append)
+
+    def look(
+        self, *phones: Seen, used: Collection[str] = (), elsewhere: Collection[str] = ()
+    ) -> Mapping[str, str]:  # fmt: skip
+        return self._idle.wake(
+            [Attached(server=self.server, seen=phone) for phone in phones],
+            used=lambda: used,
+            elsewhere=lambda: elsewhere,
+            cycle_port=lambda path: False,
+        )
+
+
+def test_a_phone_that_works_by_one_transport_is_not_away_when_its_other_one_hangs() -> None:
+    host = Host()
+    works, hangs = seen("S1"), seen("S1", usable=False, boot_id="")
+    for phones in ((works, hangs), (hangs, works), (works, hangs)):
+        assert host.look(*phones) == {}
+    assert host.said == []
+
+
+def test_a_phone_that_hung_is_away_until_one_of_its_transports_works() -> None:
+    host = Host()
+    hangs = seen("S1", usable=False, boot_id="")
+    assert list(host.look(hangs)) == ["S1"]
+    assert host.look(hangs, seen("S1")) == {}
+    assert [text for text in host.said if "answers again" in text] == ["S1 answers again"]
+
+
+def test_a_phone_that_another_process_uses_is_not_connected_anew() -> None:
+    host = Host()
+    hangs = seen("S1", usable=False, boot_id="")
+    assert host.look(hangs, used=["S1"]) == {}
+    assert host.said == []
+    host.look(hangs)
+    said = list(host.said)
+    assert said[0] == "S1 has no job and doesn't answer; it is connected anew"
+    assert list(host.look(hangs, used=["S1"])) == ["S1"]
+    assert host.said == said
+
+
+def test_a_phone_that_hung_and_was_moved_to_another_host_is_forgotten() -> None:
+    host = Host()
+    hangs = seen("S1", usable=False, boot_id="")
+    host.look(hangs)
+    assert list(host.look()) == ["S1"]
+    # Here it still hangs, whoever else has it.
+    assert list(host.look(hangs, elsewhere=["S1"])) == ["S1"]
+    assert host.look(elsewhere=["S1"]) == {}
+    assert host.said[-1] == "S1 is at another host now"
+    assert host.look() == {}
