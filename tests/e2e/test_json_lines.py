@@ -71,6 +71,11 @@ def test_the_option_counts_before_it_is_read(cli: Cli) -> None:
     assert refused.json["error"]["message"] == lines_of(refused.stderr)[0]["text"]
 
 
+def test_a_format_that_is_none_is_refused_by_the_name_of_where_it_was_given(cli: Cli) -> None:
+    assert "error: --log-format is 'bogus', neither text nor json" in cli("--log-format", "bogus", "devices").stderr
+    assert "error: BENCHFARM_LOG is 'bogus'" in cli("devices", BENCHFARM_LOG="bogus").stderr
+
+
 def test_all_that_is_told_while_phones_are_worked_with_is_json(lab: Lab, plan_file: Callable[..., Path]) -> None:
     serial = lab.serials[0]
     plan = plan_file((serial,), invocations=2)
