@@ -74,7 +74,7 @@ def mean_pause_s(runs: list[dict[str, Any]]) -> float:
         for before, after, run in zip(begins, begins[1:], runs, strict=False)
     ]
     own = [pause_s for pause_s in pauses if pause_s >= 0]
-    return float(statistics.fmean(own)) if own else 0.0
+    return statistics.fmean(own) if own else 0.0
 
 
 def check_raw_output_is_deleted(lab: Lab, tmp_path: Path) -> None:
