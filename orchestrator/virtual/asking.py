@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
-from orchestrator.errors import BenchfarmError, DeviceError, DeviceTimeoutError, UsageError
+from orchestrator.errors import BenchfarmError, DeviceError, DeviceTimeoutError, LinkLostError, UsageError
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -17,8 +17,9 @@ def ask_control(
 ) -> dict[str, Any]:  # fmt: skip
     """Send a request to the control channel on a port and return its answer; ``who`` is for messages.
 
-    Raises UsageError when the request is wrong, DeviceTimeoutError when no answer comes in time, DeviceError for what
-    went wrong on the other side.
+    Raises UsageError when the request is wrong, DeviceTimeoutError when no answer comes in time and LinkLostError when
+    none comes at all, after which nobody knows whether the request was done; DeviceError for what went wrong on the
+    other side.
     """
     line = json.dumps({**request, "token": token}).encode() + b"\n"
     try:
@@ -29,9 +30,9 @@ def ask_control(
     except TimeoutError:
         raise DeviceTimeoutError(f"{who} didn't answer within {timeout_s:g} s") from None
     except (OSError, ValueError) as fault:
-        raise DeviceError(f"{who} can't be asked: {fault}") from None
+        raise LinkLostError(f"{who} can't be asked: {fault}") from None
     if not isinstance(answer, dict):
-        raise DeviceError(f"{who} ended before it answered")
+        raise LinkLostError(f"{who} ended before it answered")
     if not answer.get("ok"):
         kind: type[BenchfarmError] = UsageError if answer.get("error") == "usage" else DeviceError
         raise kind(str(answer.get("message", "")), hint=str(answer.get("hint", "")))

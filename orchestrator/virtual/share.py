@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from orchestrator.errors import DeviceError
+from orchestrator.errors import DeviceError, DeviceTimeoutError, LinkLostError
 from orchestrator.virtual.asking import ask_control
 from orchestrator.virtual.control import Answer, ControlServer, PhoneDesk, Request
 from orchestrator.virtual.farm import open_lab
@@ -28,9 +28,13 @@ from orchestrator.virtual.loop import take_short_turns
 
 #: Less than those who ask the leader have patience for.
 _ANSWER_S: Final = 5.0
+#: ... and for what changes something, after which it is ended.
+_DONE_S: Final = 10.0
 _START_S: Final = 25.0
 #: So long after it has gone silent a share may be known to have ended.
 _NOTICE_S: Final = 1.0
+#: What to do about the phones of one that has ended.
+AGAIN: Final = "'benchfarm lab add' plugs it in anew, 'benchfarm lab remove' forgets it"
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -48,6 +52,7 @@ class Share:
         self._port = 0
         self._on_end = on_end
         self._ended = threading.Event()
+        self._hung = False
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "orchestrator.virtual", "share", *settings.to_arguments()],
@@ -70,6 +75,8 @@ class Share:
     @property
     def ending(self) -> str:
         """How its process ended."""
+        if self._hung:
+            return f"process {self.pid} of the virtual lab hung and was ended"
         code = self._process.returncode
         how = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else "has ended"
         return f"process {self.pid} of the virtual lab {how}"
@@ -86,18 +93,26 @@ class Share:
                 return
         except (OSError, ValueError):
             pass  # it has ended; its own words are in the log
-        self._process.kill()
+        self.end()
         raise DeviceError("a process of the virtual lab didn't start; its log says more")
 
-    def ask(self, request: Request, *, timeout_s: float = _ANSWER_S) -> Answer:
-        """Have it answer a request about its phones; raises what it raises, DeviceError when it has ended or hangs."""
-        who = f"process {self.pid} of the virtual lab"
+    def ask(self, request: Request) -> Answer:
+        """Have it answer a request about its phones; raises what it raises, DeviceError when it has ended or hangs.
+
+        One that doesn't say whether it did what changes something is ended: it might do that at any time later, and
+        nobody would know of it.
+        """
+        who, is_look = f"process {self.pid} of the virtual lab", request.get("request") == "list"
         try:
+            timeout_s = _ANSWER_S if is_look else _DONE_S
             return ask_control(self._port, self._token, request, timeout_s=timeout_s, who=who)
-        except DeviceError:
-            if self._ended.wait(_NOTICE_S):
-                raise DeviceError(self.ending) from None
-            raise
+        except (DeviceTimeoutError, LinkLostError):
+            if not self._ended.wait(_NOTICE_S):
+                if is_look:
+                    raise
+                self._hung = True
+                self.end()
+            raise DeviceError(f"{self.ending}, and its phones with it", hint=AGAIN) from None
 
     def release(self) -> None:
         """Tell it to end."""
@@ -112,8 +127,12 @@ class Share:
         self.release()
         if not self._ended.wait(max(0.0, end_s - time.monotonic())):
             _LOG.warning("process %d of the virtual lab didn't end and was killed", self.pid)
-            self._process.kill()
-            self._ended.wait()
+            self.end()
+
+    def end(self) -> None:
+        """Kill it, and return when it has ended."""
+        self._process.kill()
+        self._ended.wait()
 
     def _wait_for_end(self) -> None:
         self._process.wait()

@@ -19,7 +19,7 @@ from typing import Final
 
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.virtual.control import Answer, Desk, PhoneDesk, Request, spec_of
-from orchestrator.virtual.share import Share
+from orchestrator.virtual.share import AGAIN, Share
 from orchestrator.virtual.spec import PhoneSpec
 
 #: So many phones a process runs before another one is worth its start and memory.
@@ -30,7 +30,6 @@ _LEAST_OF_MANY: Final = 2
 _CROWD: Final = 25
 _MOST_PROCESSES: Final = 8
 _END_S: Final = 3.0
-_AGAIN: Final = "'benchfarm lab add' plugs it in anew, 'benchfarm lab remove' forgets it"
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -113,7 +112,7 @@ class SpreadLab:
                 return {}
             case "fault" | "clear":
                 serial, home = self._find(str(request.get("serial", "")))
-                return home.desk.ask({**request, "serial": serial})
+                return self._ask(home.desk, {**request, "serial": serial})
             case "stop":
                 self._stop()
                 return {}
@@ -138,15 +137,24 @@ class SpreadLab:
     # Phones
 
     def _make_room(self, phones: int) -> None:
-        """Start the processes that so many phones want: all at once, since each takes a while."""
+        """Start the processes that so many phones want: all at once, since each takes a while.
+
+        Raises DeviceError when one doesn't start; none of them is there then.
+        """
         wanted = min(phones, self._processes) if self._processes else processes_for(phones, cores=os.cpu_count() or 1)
-        fresh = []
-        for _ in range(wanted - len(self.pids)):
-            fresh.append(self._start_share(self._lose))
-            with self._lock:
-                self._shares.append(fresh[-1])
-        for share in fresh:
-            share.wait_until_ready()
+        fresh: list[Share] = []
+        try:
+            for _ in range(wanted - len(self.pids)):
+                fresh.append(self._start_share(self._lose))
+                with self._lock:
+                    self._shares.append(fresh[-1])
+            for share in fresh:
+                share.wait_until_ready()
+        except BaseException:
+            for share in fresh:
+                share.end()
+                self._lose(share)
+            raise
 
     def _add(self, spec: PhoneSpec) -> Answer:
         with self._lock:
@@ -155,7 +163,7 @@ class SpreadLab:
             running = [home.desk for home in self._homes.values()]
             desks: list[Desk] = [self._here, *self._shares]
         desk = min(desks, key=running.count)
-        about: Answer = desk.ask({"request": "add", "phone": spec.to_json()})["phone"]
+        about: Answer = self._ask(desk, {"request": "add", "phone": spec.to_json()})["phone"]
         with self._lock:
             self._homes[spec.serial] = _Home(desk=desk, about=about)
             self._lost.pop(spec.serial, None)
@@ -168,9 +176,18 @@ class SpreadLab:
             if self._lost.pop(named, None) is not None:
                 return
         serial, home = self._find(named)
-        home.desk.ask({"request": "remove", "serial": serial})
+        self._ask(home.desk, {"request": "remove", "serial": serial})
         with self._lock:
             self._homes.pop(serial, None)
+
+    def _ask(self, desk: Desk, request: Request) -> Answer:
+        """Ask for something that changes a phone: a process that ended over it is known to have when this returns."""
+        try:
+            return desk.ask(request)
+        except DeviceError:
+            if isinstance(desk, Share) and desk.ended:
+                self._lose(desk)
+            raise
 
     def _find(self, named: str) -> tuple[str, _Home]:
         """Return a phone by its serial number or its address; raise UsageError when there is none."""
@@ -178,7 +195,7 @@ class SpreadLab:
             if named in self._homes:
                 return named, self._homes[named]
             if named in self._lost:
-                raise DeviceError(f"gone: {self._lost[named]}", serial=named, hint=_AGAIN)
+                raise DeviceError(f"gone: {self._lost[named]}", serial=named, hint=AGAIN)
         self._list()  # an address may have changed
         with self._lock:
             for serial, home in self._homes.items():
@@ -216,12 +233,15 @@ class SpreadLab:
         with self._lock:
             if self._closing:
                 return
-            if share in self._shares:
+            is_news = share in self._shares
+            if is_news:
                 self._shares.remove(share)
             lost = [serial for serial, home in self._homes.items() if home.desk is share]
             for serial in lost:
                 del self._homes[serial]
                 self._lost[serial] = share.ending
+        if not is_news and not lost:
+            return
         _LOG.warning("%s; its phones are gone: %s", share.ending, ", ".join(lost) or "none")
         self.changed()
 

@@ -2,14 +2,19 @@
 
 import os
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import DeviceError, UsageError
+from orchestrator.virtual.control import PhoneDesk
+from orchestrator.virtual.farm import open_lab
 from orchestrator.virtual.lab import lab_request, read_lab, start_lab, stop_lab
+from orchestrator.virtual.lab_settings import LabSettings
+from orchestrator.virtual.share import Share
 from orchestrator.virtual.spec import PhoneSpec
-from orchestrator.virtual.spread import processes_for
+from orchestrator.virtual.spread import SpreadLab, processes_for
 
 SERIALS = ["A", "B", "C", "D", "E"]
 
@@ -184,6 +189,59 @@ def test_process_that_hangs_is_told_and_ended_with_the_lab(running, state_dir, l
     assert f"process {running.pids[2]} of the virtual lab didn't answer" in told["lost"][0]["reason"]
     assert stop_lab(state_dir) is True
     assert all(process_is_gone(pid) for pid in running.pids)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [{"request": "remove", "serial": "E"}, {"request": "add", "phone": {"profile": "pixel-4", "serial": "N"}}],
+)
+def test_process_that_hangs_over_a_change_is_ended_so_that_no_phone_is_half_there(
+    running, state_dir, listed, add, request_
+):  # fmt: skip
+    # It has the fewest phones then, so it gets the next one.
+    for serial in ("E", "B") if request_["request"] == "add" else ():
+        lab_request(state_dir, {"request": "remove", "serial": serial})
+    left = [phone["serial"] for phone in listed()["phones"] if phone["serial"] in "BE"]
+    os.kill(running.pids[1], signal.SIGSTOP)
+    hung = f"process {running.pids[1]} of the virtual lab hung and was ended"
+    with pytest.raises(DeviceError, match=hung):
+        lab_request(state_dir, request_)
+    assert process_is_gone(running.pids[1])
+    told = listed()
+    assert [phone["serial"] for phone in told["phones"]] == ["A", "C", "D"]
+    assert [(part["serials"], part["reason"]) for part in told["lost"]] == ([(left, hung)] if left else [])
+    for serial in (*left, "N"):
+        add(serial)
+        lab_request(state_dir, {"request": "remove", "serial": serial})
+    assert len(read_lab(state_dir).pids) == 3
+
+
+def test_process_that_does_not_start_takes_those_with_it_that_were_started_beside_it(tmp_path):
+    settings = LabSettings(state_dir=tmp_path, adb_keys=[])
+    started = []
+
+    def start_share(on_end):
+        with (tmp_path / "lock").open("w") as lock:
+            started.append(Share(settings, lock=lock.fileno(), on_end=on_end))
+        if len(started) == 1:
+            os.kill(started[0].pid, signal.SIGKILL)
+        return started[-1]
+
+    def add(serial):
+        return spread.ask({"request": "add", "phone": {"profile": "pixel-3", "serial": serial}})
+
+    with (
+        open_lab(settings) as lab,
+        closing(SpreadLab(PhoneDesk(lab), start_share, processes=3, stop=lambda: None)) as spread,
+    ):
+        with pytest.raises(DeviceError, match="didn't start"):
+            spread.add_all([PhoneSpec(profile="pixel-3", serial=serial) for serial in "ABC"])
+        assert spread.pids == [os.getpid()]
+        assert all(process_is_gone(share.pid) for share in started)
+        for serial in "ABC":
+            add(serial)
+        assert len(spread.pids) == 3
+        assert sorted(phone["serial"] for phone in spread.ask({"request": "list"})["phones"]) == ["A", "B", "C"]
 
 
 def test_what_hangs_after_the_leader_was_killed_is_ended(running, state_dir):
