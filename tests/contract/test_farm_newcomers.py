@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.bootstrap import Settings
+from orchestrator.cli.farm import cancel
 from orchestrator.errors import PlanError
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.messages import PhoneJob
@@ -268,13 +270,17 @@ def test_a_phone_whose_job_ended_keeps_its_place_in_an_open_submission_whatever_
     assert contents.clean(older_than_s=-1).jobs == 2
 
 
-def test_nothing_stands_in_for_a_phone_that_was_given_up_once_it_is_cancelled(queue: FarmQueue) -> None:
+def test_nothing_stands_in_for_a_phone_that_was_given_up_once_it_is_cancelled(
+    queue: FarmQueue, url: str, tmp_path: Path
+) -> None:
+    settings = Settings.from_environment({}, home=tmp_path, store=url)
     submit(queue, "A", "Z", replaces_lost=True)
     newcomers = Newcomers(queue, Most(2))
     announce(queue, "A", "Z")
     assert lose(queue, newcomers) == ""
-    assert queue.cancel("night", ["A"]) == {1: "failed"}
-    assert queue.cancel("night", ["A"]) == {}
+    nothing = "night: 0 jobs cancelled, 0 are being stopped"
+    assert cancel(settings, "night", ["A"]).text == f"{nothing}; nothing stands in any more for 1 that failed"
+    assert cancel(settings, "night", ["A"]).text == nothing
     announce(queue, "A", "B", "Z")
     assert newcomers.look() == []
     assert rows(queue) == {"A": ("failed", ""), "Z": ("waits", "")}
