@@ -23,8 +23,9 @@ from orchestrator.config.farm_documents import dump
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError, HostStorageError
 from orchestrator.ports import Store
+from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.newcomers import GONE_S, Newcomers
+from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.worker import Ended, Hands, Worker
 from orchestrator.records.identity import Serial
