@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.bootstrap import Settings
+from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.cli.farm_working import _look as look_at_phones
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
@@ -34,6 +35,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
+from orchestrator.queueing.queue import Announced
 from orchestrator.records.identity import RunId
 from orchestrator.virtual.faults import parse_fault
 from orchestrator.virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
@@ -200,12 +202,17 @@ def test_a_worker_asks_nothing_of_a_phone_that_is_busy(bench: Bench, phone: "Pho
         {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
     )
     asked = KnownPhones()
-    first = look_at_phones(here, {}, (), asked)
+    idle = IdlePhones(asked, every_s=0.0, say=lambda text: None)
+
+    def look(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
+        return look_at_phones(here, known, busy, asked, idle, tuple)
+
+    first = look({}, ())
     assert first is not None
     assert not first[phone.serial].unusable
     fault(phone, "hang")
     away = {phone.serial: replace(first[phone.serial], unusable="offline")}
-    assert look_at_phones(here, away, [phone.serial], asked) == {phone.serial: first[phone.serial]}
+    assert look(away, [phone.serial]) == {phone.serial: first[phone.serial]}
 
 
 def test_phones_coming_and_going_are_watched(bench: Bench, phone: "Phone") -> None:
