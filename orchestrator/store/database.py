@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
@@ -24,6 +24,11 @@ _LOCK_S: Final = "benchfarm_lock_s"
 #: with many threads that read. Nobody who holds one asks for a second.
 _KEPT: Final = 2
 _MORE: Final = 3
+#: Option of a writer's connection: whether one statement may take as long as it likes.
+_IS_LONG: Final = "benchfarm_is_long"
+#: Seconds for a server to take a connection, and for its answer to one question of a reader.
+_CONNECT_S: Final = 10
+_READ_S: Final = 900.0
 
 
 class Database:
@@ -57,11 +62,12 @@ class Database:
             yield connection
 
     @contextmanager
-    def writing(self, *, since_s: float | None = None) -> Iterator[Connection]:
+    def writing(self, *, since_s: float | None = None, is_long: bool = False) -> Iterator[Connection]:
         """Hold the write lock and a connection; commit durably at the end, roll all back when anything is raised.
 
         Args:
             since_s: the moment of ``patience`` since when the lock is waited for; now, when not given.
+            is_long: whether a server may work on one statement for as long as it takes.
         """
         self._check()
         since_s = self.patience.now_s() if since_s is None else since_s
@@ -73,7 +79,7 @@ class Database:
             with (
                 told(self.name, path=self.path),
                 self._engine.connect() as connection,
-                connection.execution_options(**{_LOCK_S: self.patience.left_s(since_s)}).begin(),
+                connection.execution_options(**{_LOCK_S: self.patience.left_s(since_s), _IS_LONG: is_long}).begin(),
             ):
                 self.patience.note_done()
                 yield connection
@@ -133,21 +139,39 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
     Raises:
         ModuleNotFoundError: psycopg isn't installed.
     """
+    from orchestrator.store.answering import PROMPT_S, AnsweringConnection
+
     options = f"-c timezone=UTC -c lock_timeout={_milliseconds(busy_timeout_s)}"
     given = url.query.get("options")
+    limits = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_S}
     engine = create_engine(
         url.set(drivername="postgresql+psycopg").difference_update_query(["options"]),
-        connect_args={"options": f"{given} {options}" if isinstance(given, str) else options},
+        connect_args={"options": f"{given} {options}" if isinstance(given, str) else options, **limits},
         pool_size=_KEPT,
         max_overflow=_MORE,
         pool_timeout=busy_timeout_s,
         pool_pre_ping=True,
     )
 
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: object, _record: object, _given: object, named: dict[str, Any]) -> AnsweringConnection:
+        return AnsweringConnection.connect(**named)
+
+    @event.listens_for(engine, "checkin")
+    def _prepare(connection: AnsweringConnection | None, _record: object) -> None:
+        if connection is not None:
+            # For the question whether it still lives, before it is used again.
+            connection.answer_s = PROMPT_S
+
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        lock_s = connection.get_execution_options().get(_LOCK_S)
+        options = connection.get_execution_options()
+        lock_s = options.get(_LOCK_S)
+        driver = cast("AnsweringConnection", connection.connection.dbapi_connection)
+        driver.answer_s = _READ_S
         if lock_s is not None:
+            # The server itself ends the waiting for a lock.
+            driver.answer_s = None if options.get(_IS_LONG) else busy_timeout_s + PROMPT_S
             # In this order, and in one question: what comes after the lock waits in full again.
             connection.exec_driver_sql(
                 f"SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock({_WRITER_LOCK}),"

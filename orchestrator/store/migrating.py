@@ -51,7 +51,7 @@ class Migrations:
         Raises:
             StoreError: a newer benchfarm made the database, or a migration failed (and was rolled back).
         """
-        with database.writing() as connection:
+        with database.writing(is_long=True) as connection:
             if self._is_newest(connection, database.name):
                 return
             revision = current_revision(connection)

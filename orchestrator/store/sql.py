@@ -130,14 +130,18 @@ class SqlStore:
                 raise
             if len(runs) == 1:
                 return [error]
-        return [self._append_alone(run, since_s) for run in runs]
+            failure = error
+        return [self._append_alone(run, since_s, failure) for run in runs]
 
-    def _append_alone(self, run: ReadyRun, since_s: float) -> bool | Exception:
+    def _append_alone(self, run: ReadyRun, since_s: float, failure: Exception) -> bool | Exception:
+        """Append one run of those that failed together; that failure is its own when the store can't be locked now."""
+        has_lock = False
         try:
             with self._writing_bodies(since_s=since_s) as (connection, packer):
+                has_lock = True
                 return append_run(connection, packer, run)
         except Exception as error:  # noqa: BLE001 - raised in the thread whose run it is
-            return error
+            return error if has_lock else failure
 
     def _late(self, is_begun: bool) -> StoreError:
         return unanswered(self._database.name) if is_begun else locked(self._database.name)

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -394,6 +394,60 @@ def test_a_server_whose_lock_is_held_for_too_long_is_told(postgresql, postgresql
             samples.begin(store)
 
     samples.begin(store)
+    store.close()
+
+
+@pytest.fixture
+def stop() -> Iterator[Callable[[int], None]]:
+    """Stops a process of a server; all go on in the end."""
+    stopped: list[int] = []
+
+    def stop_one(pid: int) -> None:
+        stopped.append(pid)
+        os.kill(pid, signal.SIGSTOP)
+
+    yield stop_one
+    for pid in stopped:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.xdist_group("postgresql")
+@pytest.mark.parametrize("statement", ["", "INSERT INTO runs", "COMMIT"])
+def test_a_server_that_answers_no_more_holds_nobody_for_ever(
+    postgresql, postgresql_template: str, samples, monkeypatch: pytest.MonkeyPatch, stop, statement: str
+) -> None:
+    import psycopg
+
+    monkeypatch.setattr("orchestrator.store.answering.PROMPT_S", 0.5)
+    monkeypatch.setattr("orchestrator.store.answering.AnsweringConnection.answer_s", 0.5)
+    url = postgresql.url(postgresql.create(postgresql_template))
+    store = open_store(url, busy_timeout_s=1.0)
+    samples.begin(store)
+
+    def stop_writer(connection: Connection) -> None:
+        stop(connection.connection.dbapi_connection.info.backend_pid)
+
+    def stop_before(connection: Connection, _cursor: object, text: str, *_: object) -> None:
+        if text.startswith(statement):
+            stop_writer(connection)
+
+    if not statement:
+        with psycopg.connect(url) as other:
+            others = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            for (pid,) in other.execute(others).fetchall():
+                stop(pid)
+        assert all(store.append_run(samples.run(number)) for number in range(2))
+    else:
+        name, listener = ("commit", stop_writer) if statement == "COMMIT" else ("before_cursor_execute", stop_before)
+        event.listen(Engine, name, listener)
+        with ThreadPoolExecutor(8) as pool:
+            waiting = [pool.submit(store.append_run, samples.run(number)) for number in range(8)]
+            failures = [future.exception() for future in waiting]
+        event.remove(Engine, name, listener)
+        # What isn't known is never told as stored.
+        assert [type(failure) for failure in failures] == [StoreError] * 8
+        assert any("no answer within" in str(failure) for failure in failures)
     store.close()
 
 
