@@ -327,15 +327,15 @@ class DetachedRuns:
             raise DeviceCommandError(f"waiting for a run: {error} came", serial=self._link.serial) from error
         told = result.stdout.split(b"\n", 3)
         words = told[0].decode("utf-8", "replace").split()
-        if words == [_HALF]:
-            # How far it comes yet isn't known; another try has a folder of its own.
-            raise TransferError("the run's start was cut off halfway", serial=self._link.serial)
         if len(told) < 4 or not words:
             said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
             what = "starting a run failed" if start else f"{folder} is gone"
             if (why := writing_failure(said, serial=self._link.serial, what=what)) is not None:
                 raise why
             self._check_writing(folder, what=what)
+            if words == [_HALF]:
+                # How far it comes yet isn't known; another try has a folder of its own.
+                raise TransferError("the run's start was cut off halfway", serial=self._link.serial)
             raise DeviceCommandError(f"{what}: {said[-400:] or 'no reason given'}", serial=self._link.serial)
         rebooted = bool(told[1]) and bool(told[2]) and told[1] != told[2]
         if words[0] != "done" or len(words) < 2:
