@@ -21,11 +21,19 @@ SIDES = {
 }
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("home")
+    yield folder
+    # Looking for the phone may have started an adb server.
+    subprocess.run([BENCHFARM, "--home", folder, "adb", "stop"], check=True, capture_output=True, timeout=60)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_side_is_understood(tmp_path, kind):
+def test_every_kind_of_side_is_understood(home, kind):
     model = () if kind == "model" else ("-m", MODEL)
     done = subprocess.run(
-        [BENCHFARM, "--home", tmp_path, "compare", "--ab", *SIDES[kind], *model, "-s", "VIRTUAL-NOT-THERE"],
+        [BENCHFARM, "--home", home, "compare", "--ab", *SIDES[kind], *model, "-s", "VIRTUAL-NOT-THERE"],
         capture_output=True,
         text=True,
         check=False,
