@@ -17,11 +17,12 @@ $(VENV)/installed: requirements/pinned.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
+# A file's tests go to one worker, so that what they share is made once.
 # What tests use beside Python packages: Debian's adb (an old server), Chromium, PostgreSQL. Tests that need one that
 # is missing are skipped on a laptop and fail where CI is set.
 test: install
 	sh tests/system_packages.sh
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # A night of many virtual phones with faults from a seed: what is stored must be as without faults.
 soak: install

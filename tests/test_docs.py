@@ -19,10 +19,6 @@ def test_links_lead_to_files_that_are_there(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-#: Both ask every command for its help: a process each, so once is enough.
-ASKS_ALL = pytest.mark.xdist_group("help")
-
-
 @functools.cache
 def help_of(*words: str) -> str:
     done = subprocess.run([BENCHFARM, *words, "--help"], capture_output=True, text=True, check=False)
@@ -49,8 +45,6 @@ def all_commands() -> dict[str, str]:
     return found
 
 
-@pytest.mark.xdist_group("commands")
-@ASKS_ALL
 def test_every_command_is_on_some_page_and_has_json() -> None:
     text = "\n".join(page.read_text("utf-8") for page in PAGES)
     commands = all_commands()
@@ -59,8 +53,6 @@ def test_every_command_is_on_some_page_and_has_json() -> None:
     assert [name for name, shown in commands.items() if "--json" not in shown] == []
 
 
-@pytest.mark.xdist_group("commands")
-@ASKS_ALL
 def test_commands_and_options_on_the_pages_exist() -> None:
     commands = all_commands()
     for page in PAGES:

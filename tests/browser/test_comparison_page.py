@@ -25,8 +25,6 @@ SIDES = {
     "hostile": (hostile_lab, _request(("gpu", "nnapi"), "delegate")),
 }
 
-pytestmark = pytest.mark.xdist_group("comparison-page")
-
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):

@@ -15,8 +15,6 @@ expect = pytest.importorskip("playwright.sync_api").expect
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 AXE = Path(str(resources.files("axe_core_python") / "axe.min.js"))
 
-pytestmark = pytest.mark.xdist_group("site-pages")
-
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):

@@ -115,7 +115,7 @@ def postgresql_template(postgresql: Cluster) -> str:
     return name
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.xdist_group("postgresql"))])
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
     """Opens one empty store of each kind; called again, it opens the same one once more."""
     from orchestrator.store.memory import MemoryStore
@@ -141,7 +141,7 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
         store.close()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.xdist_group("postgresql"))])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def unused_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where no store has ever been: the path of a file, or the URL of a database without tables."""
     if request.param == "sqlite":

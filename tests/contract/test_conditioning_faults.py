@@ -27,7 +27,6 @@ from orchestrator.virtual.faults import parse_fault
 if TYPE_CHECKING:
     from orchestrator.virtual.phone import Phone
 
-pytestmark = pytest.mark.xdist_group("conditioning-faults")
 
 ANY = FitLimits(battery_percent_min=0, battery_heat_c_max=200.0, thermal_status_max=6, wait_s=0.0)
 EVERYTHING = Quiet(

@@ -23,7 +23,6 @@ from orchestrator.records.identity import Serial
 if TYPE_CHECKING:
     from tests.contract.conftest import Cluster
 
-pytestmark = pytest.mark.xdist_group("postgresql")
 #: More than one part of the database's.
 CONTENT = bytes(range(256)) * 20_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -24,7 +24,6 @@ from orchestrator.records.identity import Serial
 if TYPE_CHECKING:
     from tests.contract.conftest import Cluster
 
-pytestmark = pytest.mark.xdist_group("postgresql")
 NIGHT = "night"
 #: Seconds; whoever takes longer hangs.
 HANGS = 30

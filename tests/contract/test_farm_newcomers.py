@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from tests.contract.conftest import Cluster
 
-pytestmark = pytest.mark.xdist_group("postgresql")
 NOW = datetime.now(UTC)
 
 

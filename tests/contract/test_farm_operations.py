@@ -25,8 +25,6 @@ from orchestrator.serve.metrics import render
 if TYPE_CHECKING:
     from tests.contract.conftest import Cluster
 
-pytestmark = pytest.mark.xdist_group("postgresql")
-
 
 @pytest.fixture
 def settings(postgresql: Cluster, postgresql_template: str, tmp_path: Path) -> Settings:

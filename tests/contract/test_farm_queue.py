@@ -19,7 +19,6 @@ from orchestrator.records.identity import Serial
 if TYPE_CHECKING:
     from tests.contract.conftest import Cluster
 
-pytestmark = pytest.mark.xdist_group("postgresql")
 #: Nothing counts as dead in such a test unless its worker was taken out.
 LONG_S = 3600.0
 

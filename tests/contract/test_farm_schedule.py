@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tests.contract.conftest import Cluster
 
-pytestmark = pytest.mark.xdist_group("postgresql")
-
 
 def schedule(name: str = "nightly", cron: str = "0 1 * * *", **changes: object) -> Schedule:
     values: dict[str, object] = {

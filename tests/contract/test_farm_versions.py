@@ -24,7 +24,6 @@ from orchestrator.records.identity import Serial
 if TYPE_CHECKING:
     from tests.contract.conftest import Cluster
 
-pytestmark = pytest.mark.xdist_group("postgresql")
 #: As each version left it: the job of phone A waits, its worker "old" holds that of phone B.
 RECORDED = Path(__file__).parents[1] / "data" / "farm"
 MODEL = b"a model's bytes" * 10

@@ -30,7 +30,6 @@ from orchestrator.records.identity import CampaignId, Serial
 if TYPE_CHECKING:
     from tests.contract.conftest import Cluster
 
-pytestmark = pytest.mark.xdist_group("postgresql")
 PHONES = {"A": Announced(facts="{}", labels='{"pools": ["nightly"]}'), "B": Announced(facts="{}", unusable="offline")}
 #: As docs/many-hosts.md has it.
 STORE_CONNECTIONS, STORE_CONNECTIONS_KEPT = 5, 2

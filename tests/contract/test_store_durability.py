@@ -381,7 +381,6 @@ def test_all_that_wait_for_a_locked_store_wait_at_the_same_time(unused_database:
     store.close()
 
 
-@pytest.mark.xdist_group("postgresql")
 def test_a_server_whose_lock_is_held_for_too_long_is_told(postgresql, postgresql_template: str, samples) -> None:
     import psycopg
 
@@ -412,7 +411,6 @@ def stop() -> Iterator[Callable[[int], None]]:
             os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.xdist_group("postgresql")
 @pytest.mark.parametrize("statement", ["", "INSERT INTO runs", "COMMIT"])
 def test_a_server_that_answers_no_more_holds_nobody_for_ever(
     postgresql, postgresql_template: str, samples, monkeypatch: pytest.MonkeyPatch, stop, statement: str
@@ -451,7 +449,6 @@ def test_a_server_that_answers_no_more_holds_nobody_for_ever(
     store.close()
 
 
-@pytest.mark.xdist_group("postgresql")
 def test_a_store_on_a_server_survives_the_end_of_its_connections(postgresql, postgresql_template: str, samples) -> None:
     import psycopg
 

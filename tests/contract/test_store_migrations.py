@@ -148,7 +148,6 @@ def test_a_store_of_a_newer_benchfarm_is_left_untouched(filled: Path, tmp_path: 
     assert filled.read_bytes() == before
 
 
-@pytest.mark.xdist_group("postgresql")
 def test_a_database_of_a_newer_benchfarm_is_refused(postgresql, postgresql_template: str, tmp_path: Path) -> None:
     url = postgresql.url(postgresql.create(postgresql_template))
     open_store(url, migrations=with_next_revision(tmp_path)).close()

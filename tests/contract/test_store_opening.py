@@ -289,7 +289,6 @@ def test_a_folder_that_may_not_be_made_is_read_only(reachable: Path) -> None:
     assert StoreReadOnlyError.__name__ in open_without_privileges(reachable.parent / "new" / "runs.sqlite")
 
 
-@pytest.mark.xdist_group("postgresql")
 def test_a_server_that_only_allows_reading_is_read_only(postgresql, postgresql_template: str, samples) -> None:
     name = postgresql.create(postgresql_template)
     postgresql.run(
@@ -303,7 +302,6 @@ def test_a_server_that_only_allows_reading_is_read_only(postgresql, postgresql_t
     store.close()
 
 
-@pytest.mark.xdist_group("postgresql")
 def test_a_database_that_does_not_exist_is_told(postgresql) -> None:
     with pytest.raises(StoreError, match="no_such_database"):
         open_store(postgresql.url("no_such_database"))

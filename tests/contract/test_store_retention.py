@@ -244,7 +244,6 @@ def test_a_damaged_store_is_not_copied_as_if_it_were_whole(tmp_path: Path, sampl
     assert sorted(item.name for item in tmp_path.iterdir() if "copy" in item.name) == []
 
 
-@pytest.mark.xdist_group("postgresql")
 def test_a_dump_of_postgresql_brings_store_queue_and_schedules_back(postgresql: Cluster, samples) -> None:
     from orchestrator.queueing.messages import PhoneJob
     from orchestrator.queueing.queue import FarmQueue

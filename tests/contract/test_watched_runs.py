@@ -19,8 +19,6 @@ from tests.samples.known_truth import WatchedPhone
 if TYPE_CHECKING:
     from orchestrator.virtual.farm import VirtualLab
 
-pytestmark = pytest.mark.xdist_group("watched-runs")
-
 
 @pytest.fixture
 def watched(

@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.conftest import Lab
-
-pytestmark = pytest.mark.xdist_group("e2e-parity")
 
 
 def test_advice_names_the_best_and_writes_a_list_for_apps(lab: Lab, model: Path, tmp_path: Path) -> None:

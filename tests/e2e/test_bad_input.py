@@ -8,8 +8,6 @@ import pytest
 
 from tests.e2e.conftest import Cli, Done, Lab
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 
 def expect(done: Done, exit_code: int, *words: str) -> None:
     assert done.exit_code == exit_code, done.stdout + done.stderr

@@ -15,8 +15,6 @@ import pytest
 from tests.conftest import poll_until
 from tests.e2e.conftest import Cli, Lab
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 
 def runs_of(cli: Cli, campaign: str = "") -> list[dict[str, Any]]:
     return cli("runs", campaign, "--json").ok().json if campaign else cli("runs", "--json").ok().json

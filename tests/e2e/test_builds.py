@@ -13,8 +13,6 @@ from orchestrator.virtual.samples import benchmark_apk, benchmark_elf
 from tests.e2e.conftest import Cli, Done
 from tests.unit.artifacts.file_server import FileServer, file_server
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 PLACE = "/files.example/latest"
 
 

@@ -8,12 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.conftest import poll_until
 from tests.e2e.conftest import Cli, Lab
-
-pytestmark = pytest.mark.xdist_group("e2e-certainty")
 
 
 def runs_of(cli: Cli, campaign: str) -> list[dict[str, Any]]:

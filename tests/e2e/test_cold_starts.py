@@ -8,7 +8,6 @@ import pytest
 
 from tests.e2e.conftest import Lab
 
-pytestmark = pytest.mark.xdist_group("e2e")
 STAGES = ["first-load", "process-cold", "cache-warm"]
 
 

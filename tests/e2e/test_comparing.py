@@ -15,7 +15,6 @@ import pytest
 
 from tests.e2e.conftest import Cli, Done
 
-pytestmark = pytest.mark.xdist_group("comparing")
 SAMPLES = Path(__file__).parents[2] / "orchestrator" / "models" / "samples"
 QUICK = ("--min-secs", "0.1")
 #: As few pairs as say something of a large difference.

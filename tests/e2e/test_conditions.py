@@ -10,8 +10,6 @@ import pytest
 
 from tests.e2e.conftest import SAMPLES, SPEED, Cli, Lab
 
-pytestmark = pytest.mark.xdist_group("conditions")
-
 MODEL = SAMPLES / "texturenet_0.25_256_float.tflite"
 GOVERNOR = "cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 

@@ -8,8 +8,6 @@ import pytest
 
 from tests.e2e.conftest import Lab
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 
 def test_a_model_that_selinux_denies_the_app_is_told_as_a_denial(lab: Lab, model: Path) -> None:
     lab.fault(lab.serials[0], "selinux-denial", "subject=*.tflite")

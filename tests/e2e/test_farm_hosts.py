@@ -20,7 +20,6 @@ from tests.samples.farm_hosts import Counts, Database, FarmOfHosts, changes, pri
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
 
-pytestmark = pytest.mark.xdist_group("farm_hosts")
 PlanFile = Callable[..., Path]
 
 

@@ -15,8 +15,6 @@ from tests.samples.farm_hosts import BENCHFARM, PATIENCE_S, Database, private_da
 if TYPE_CHECKING:
     from tests.e2e.conftest import Lab
 
-pytestmark = pytest.mark.xdist_group("farm_idle")
-
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[Database]:

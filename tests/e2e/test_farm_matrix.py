@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
 
 pytestmark = [
-    pytest.mark.xdist_group("farm_hosts"),
     pytest.mark.skipif(
         os.environ.get("FAULT_MATRIX") != "all", reason="FAULT_MATRIX=all gives every fault at every phase"
     ),

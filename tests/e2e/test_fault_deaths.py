@@ -37,8 +37,6 @@ from tests.samples.faulty_lab import (
     watched,
 )
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 MOMENTS = (
     "open:shell", "open:sync", "push", "push:done", "start", "init", "delegate", "warmup", "run", "results",
 )  # fmt: skip

@@ -39,8 +39,6 @@ from tests.samples.faulty_lab import (
     watched,
 )
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 #: Of the whole, in the usual suite.
 SAMPLES = {"native": 16, "apk": 8}
 
@@ -321,7 +319,13 @@ WHILE_PUT_BACK = (
 )
 
 
-@pytest.mark.parametrize("faults", [WHILE_PUT_BACK[:4], WHILE_PUT_BACK[4:]], ids=["way", "phone"])
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(WHILE_PUT_BACK[:4], id="way", marks=pytest.mark.skipif(not WHOLE, reason="FAULT_MATRIX=all")),
+        pytest.param(WHILE_PUT_BACK[4:], id="phone"),
+    ],
+)
 def test_no_fault_while_phones_are_put_back_leaves_one_changed(
     matrix_lab: Lab, model: Path, tmp_path: Path, faults: Sequence[str]
 ) -> None:

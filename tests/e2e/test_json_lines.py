@@ -15,7 +15,6 @@ import pytest
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli, Lab
 
-pytestmark = pytest.mark.xdist_group("json_lines")
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
 KEYS = {"at", "level", "event", "text", "pid", "benchfarm"}
 NO_DATABASE = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"

@@ -18,7 +18,6 @@ from orchestrator.store.opening import open_store
 if TYPE_CHECKING:
     from tests.e2e.conftest import Lab
 
-pytestmark = pytest.mark.xdist_group("nights")
 
 IMPORTANT = "importance: [{value: 5, delegates: gpu, threads: 2}, {value: 0, threads: 1}]\n"
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e.conftest import SAMPLES, Lab
-
-pytestmark = pytest.mark.xdist_group("e2e-parity")
 
 INT8 = min(SAMPLES.glob("*int8*.tflite"))
 

@@ -18,7 +18,6 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
 from tests.e2e.conftest import Done, Lab
 
-pytestmark = pytest.mark.xdist_group("e2e")
 A, B, LATE = "VIRTUAL-PIXEL-3", "VIRTUAL-PIXEL-4", "VIRTUAL-PIXEL-3-2"
 DEADLINE_S = 90.0
 

@@ -13,7 +13,6 @@ from orchestrator.virtual.samples import benchmark_elf
 from tests.e2e.conftest import SAMPLES, SPEED, Cli, Lab
 from tests.unit.virtual import tiny_models
 
-pytestmark = pytest.mark.xdist_group("programs")
 PIXEL, GALAXY = 0, 1
 
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.conftest import Cli
-
-pytestmark = pytest.mark.xdist_group("quickstart")
 
 
 def command_lines() -> list[str]:

@@ -24,7 +24,6 @@ from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.store.opening import open_store
 from tests.e2e.conftest import Cli, Done
 
-pytestmark = pytest.mark.xdist_group("regressions")
 SAMPLES = Path(__file__).parents[2] / "orchestrator" / "models" / "samples"
 NIGHTS, CHANGED = 25, 5
 #: On a computer that does much else.

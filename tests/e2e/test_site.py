@@ -21,8 +21,6 @@ from history_lab import NIGHTS, fill
 
 from orchestrator.store.opening import open_store
 
-pytestmark = pytest.mark.xdist_group("site")
-
 TOKEN = "a-token-that-nobody-guesses"
 
 

@@ -21,10 +21,8 @@ import pytest
 from tests.e2e.conftest import SPEED, Cli, Lab
 from tests.samples.faulty_lab import ask, changed, clear, give, not_as_before, restore_as_told, watched
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
-PHONES = int(os.environ.get("SOAK_PHONES", "6"))
-CASES = int(os.environ.get("SOAK_CASES", "48"))
+PHONES = int(os.environ.get("SOAK_PHONES", "4"))
+CASES = int(os.environ.get("SOAK_CASES", "32"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 #: Steps of a run at which the way to the phone may fail: its state, start, init, warmup, run, results.
 STEPS = 6

@@ -13,8 +13,6 @@ import pytest
 
 from tests.e2e.conftest import Lab
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 
 def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     lab: Lab, plan_file: Callable[..., Path]

@@ -11,7 +11,6 @@ import pytest
 if TYPE_CHECKING:
     from tests.e2e.conftest import Lab
 
-pytestmark = pytest.mark.xdist_group("storage_causes")
 FULL = ("device-storage", "there is no space left on the phone", "free some space")
 REFUSED = ("device-command", "the phone's shell user may not write there", "remove /data/local/tmp/benchfarm")
 

@@ -14,7 +14,6 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from tests.e2e.conftest import SPEED, Cli, Lab
 
-pytestmark = pytest.mark.xdist_group("tracing")
 PROPERTY = "debug.tflite.trace"
 
 

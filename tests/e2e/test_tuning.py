@@ -6,11 +6,7 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.conftest import Lab
-
-pytestmark = pytest.mark.xdist_group("e2e-tuning")
 
 
 def test_a_search_ends_with_the_fastest_in_a_third_of_the_processes(lab: Lab, model: Path) -> None:

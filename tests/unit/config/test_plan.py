@@ -221,7 +221,7 @@ def test_faults_of_options_name_the_option(folder):
         assert part in text
     with pytest.raises(PlanError, match="--flag: 'allow_fp16' lacks a value"):
         plan_from_options(models=[folder / "a.tflite"], flags=["allow_fp16"])
-    with pytest.raises(PlanError, match="--one-of-each: .*sok"):
+    with pytest.raises(PlanError, match=r"--one-of-each: .*sok"):
         plan_from_options(models=[folder / "a.tflite"], one_of_each="sok")
     with pytest.raises(PlanError, match="--any: "):
         plan_from_options(models=[folder / "a.tflite"], at_most=0)

@@ -23,7 +23,6 @@ BENCHFARM = Path(sys.executable).with_name("benchfarm")
 REPO = Path(__file__).resolve().parents[3]
 ENVIRON = dict(os.environ)
 #: All that starts TensorFlow runs one after the other in one process: it is large.
-pytestmark = pytest.mark.xdist_group("tensorflow")
 
 #: A Keras file, its SavedModel, and one that needs TensorFlow's own operators.
 USERS_MODELS = """

@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import reports
 from orchestrator.config.model_manifest import add_to_manifest
@@ -24,7 +22,6 @@ invocations: 1
 """
 
 
-@pytest.mark.xdist_group("tensorflow")
 def test_prediction_stands_beside_what_this_computer_did(tmp_path):
     def benchfarm(*words: object) -> subprocess.CompletedProcess[str]:
         command = [BENCHFARM, "--home", tmp_path, *map(str, words)]
@@ -61,7 +58,6 @@ def test_prediction_stands_beside_what_this_computer_did(tmp_path):
     assert (unknown.returncode, "no stored run is of a device 'nobody'" in unknown.stderr) == (2, True)
 
 
-@pytest.mark.xdist_group("tensorflow")
 def test_report_knows_the_manifests_accuracies_and_outlives_a_manifest_with_faults(tmp_path):
     settings = Settings.from_environment({}, home=tmp_path)
     known = Accuracy(percent=71.5, metric="top-1", source="made up for a test")
