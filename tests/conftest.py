@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DEBIAN_ADB = Path("/usr/bin/adb")
 #: Here tests wait for real servers and browsers, which a busy machine may starve past every deadline.
-AGAINST_SERVERS = ("browser", "e2e", "wire")
+AGAINST_SERVERS = ("browser", "contract", "e2e", "wire")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

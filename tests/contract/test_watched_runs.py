@@ -40,9 +40,10 @@ def test_throttled_runs_are_caught_and_calm_ones_are_not_accused(watched: Watche
         assert tally.counts[False, False]
 
 
-def test_a_calm_run_is_graded_c_and_one_on_a_hot_phone_d(watched: WatchedPhone) -> None:
+def test_a_calm_run_is_graded_by_its_clocks_and_one_on_a_hot_phone_d(watched: WatchedPhone) -> None:
     watched.calm()
-    assert watched.run()[1].grade is Grade.C
+    # The governor may happen to leave the clocks alone for the whole run.
+    assert watched.run()[1].grade in {Grade.B, Grade.C}
     assert watched.run("throttle", "steps=2")[1].grade is Grade.D
 
 
