@@ -37,7 +37,7 @@ def filled(tmp_path_factory):
 @pytest.fixture
 def weeks(cli, filled):
     """The command on a store with weeks of a lab, one of its own."""
-    cli.home.mkdir(parents=True)
+    cli.home.mkdir(parents=True, exist_ok=True)
     shutil.copy(filled, cli.home / "store.sqlite")
     return cli
 
