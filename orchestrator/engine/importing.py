@@ -17,10 +17,8 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, 
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, CaseKey, RunId
 from orchestrator.records.run import Attachment, RawOutput, RunRecord
-from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+from orchestrator.records.workload import IMPORTED_TOOLS, Build, Case, Model, Pass, ToolName
 
-#: Apps that are started by others; runs of theirs in a campaign without terms of its own were imported.
-_READ_ONLY: Final = frozenset({ToolName.FIREBASE, ToolName.DELEGATE_PERFORMANCE, ToolName.IOS_APP})
 #: No import takes as long.
 _LONGEST: Final = timedelta(hours=1)
 
@@ -102,7 +100,7 @@ def end_cut_off(store: Store, now: datetime) -> list[CampaignId]:
         if (
             campaign is None
             or not campaign.invocations
-            or any(item.case.tool not in _READ_ONLY for item in campaign.invocations)
+            or any(item.case.tool not in IMPORTED_TOOLS for item in campaign.invocations)
         ):
             continue
         store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, campaign.created_at)

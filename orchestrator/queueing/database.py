@@ -6,6 +6,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import psycopg
@@ -126,3 +127,11 @@ class QueueDatabase:
         with self.connection() as connection, connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
             cursor.execute(query.encode(), values)
             return cursor.fetchall() if cursor.description is not None else []
+
+
+def database_time(connection: psycopg.Connection[Any]) -> datetime:
+    """Return the database's time (UTC), the one clock that all hosts have in common."""
+    row = connection.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None, "a clock always answers"
+    moment: datetime = row[0]
+    return moment.astimezone(UTC)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from orchestrator.queueing.database import QueueDatabase, told
+from orchestrator.queueing.database import QueueDatabase, database_time, told
+from orchestrator.queueing.overview import JOB_STATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,8 @@ class Gauges:
     @told
     def now(self) -> datetime:
         """Return the database's time."""
-        moment: datetime = self._database.rows("SELECT clock_timestamp() AS now")[0]["now"]
-        return moment
+        with self._database.connection() as connection:
+            return database_time(connection)
 
     @told
     def read(self, *, silent_s: float) -> QueueNumbers:
@@ -55,10 +56,7 @@ class Gauges:
         )
         return QueueNumbers(
             jobs=rows(
-                "SELECT CASE j.status WHEN 'todo' THEN 'waits' WHEN 'doing' THEN 'runs' WHEN 'succeeded' THEN 'done'"
-                " WHEN 'aborted' THEN 'cancelled' WHEN 'failed'"
-                " THEN CASE WHEN j.abort_requested THEN 'cancelled' WHEN f.stood_in_by <> '' THEN 'replaced'"
-                " ELSE 'failed' END ELSE j.status::text END AS state,"
+                f"SELECT {JOB_STATE} AS state,"  # noqa: S608 - ours
                 " j.priority, count(*) AS jobs FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
                 " GROUP BY 1, 2 ORDER BY 1, 2"
             ),

@@ -15,7 +15,7 @@ import psycopg
 
 from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.queueing.absence import GONE_S, Lost, lost_phones, note_away
-from orchestrator.queueing.database import QueueDatabase, told
+from orchestrator.queueing.database import QueueDatabase, database_time, told
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.submissions import Submission, enqueue, read, read_locked
 
@@ -70,7 +70,7 @@ class _Choice:
             self._phones = cursor.execute(
                 ("SELECT p.serial, p.host, p.facts, p.labels, p.unusable, h.protocol, s.silent_s" + _PHONES).encode()
             ).fetchall()
-            self._now = _now(connection)
+            self._now = database_time(connection)
         self._kept = {row["serial"]: row["facts"] for row in self._jobs if not row["stood_in_by"]}
         self._had = {row["serial"] for row in self._jobs}
         self.additions: list[_Addition] = []
@@ -141,7 +141,7 @@ class Newcomers:
             if submission is None:
                 return []
             lost: list[Lost] = []
-            if submission.replaces_lost and submission.opens_at <= _now(connection):
+            if submission.replaces_lost and submission.opens_at <= database_time(connection):
                 note_away(connection, name)
                 lost = lost_phones(connection, name)
         if self._considered.get(name) == (sight, lost):
@@ -270,10 +270,3 @@ def _sight(connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
 
 def _of(sight: Sequence[tuple[Any, ...]], serials: Set[str]) -> list[tuple[Any, ...]]:
     return [row for row in sight if row[0] in serials]
-
-
-def _now(connection: psycopg.Connection[Any]) -> datetime:
-    row = connection.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None, "a clock always answers"
-    moment: datetime = row[0]
-    return moment

@@ -6,14 +6,16 @@ from typing import Any, Final
 
 from orchestrator.queueing.database import QueueDatabase, told
 
+#: What has become of a job (``j``, ``f`` what the farm keeps of it), as people are told.
+JOB_STATE: Final = (
+    "CASE j.status WHEN 'todo' THEN 'waits' WHEN 'doing' THEN 'runs' WHEN 'succeeded' THEN 'done'"
+    " WHEN 'aborted' THEN 'cancelled' WHEN 'failed' THEN CASE WHEN j.abort_requested THEN 'cancelled'"
+    " WHEN f.stood_in_by <> '' THEN 'replaced' ELSE 'failed' END ELSE j.status::text END"
+)
 _JOBS: Final = (
     "SELECT f.job_id, f.submission, f.serial, f.plan_name, f.campaign_id, f.host, f.note, j.priority,"
-    " f.tries, f.deaths, f.came_later, f.stands_in_for, f.stood_in_by,"
-    " CASE j.status WHEN 'todo' THEN 'waits' WHEN 'doing' THEN 'runs'"
-    " WHEN 'succeeded' THEN 'done' WHEN 'aborted' THEN 'cancelled'"
-    " WHEN 'failed' THEN CASE WHEN j.abort_requested THEN 'cancelled'"
-    " WHEN f.stood_in_by <> '' THEN 'replaced' ELSE 'failed' END"
-    " ELSE j.status::text END AS status, CASE WHEN j.status = 'todo'"
+    " f.tries, f.deaths, f.came_later, f.stands_in_for, f.stood_in_by, " + JOB_STATE + " AS status,"
+    " CASE WHEN j.status = 'todo'"
     " THEN greatest(0, extract(epoch FROM j.scheduled_at - now())::float) END AS waits_s"
     " FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
 )

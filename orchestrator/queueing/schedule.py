@@ -17,7 +17,7 @@ import psycopg
 from croniter import croniter
 
 from orchestrator.errors import BenchfarmError, UsageError
-from orchestrator.queueing.database import QueueDatabase, told
+from orchestrator.queueing.database import QueueDatabase, database_time, told
 from orchestrator.records.night import parse_timezone
 
 #: Further times that were missed are counted, not listed.
@@ -109,7 +109,7 @@ class Schedules:
 
     def _put(self, schedule: Schedule, files: Sequence[str], *, replace: bool) -> datetime:
         with self._database.connection() as connection, connection.transaction():
-            now = _now(connection)
+            now = database_time(connection)
             (first,) = schedule.cron.after(now)
             if replace:
                 connection.execute("DELETE FROM farm_schedules WHERE name = %s", (schedule.name,))
@@ -140,7 +140,7 @@ class Schedules:
             row = _locked(connection, name)
             if row is None:
                 return False
-            following = row["cron"].after(_now(connection))
+            following = row["cron"].after(database_time(connection))
             connection.execute(
                 "UPDATE farm_schedules SET paused = %s, next_at = %s WHERE name = %s",
                 (paused, following[0] if following else row["next_at"], name),
@@ -178,7 +178,7 @@ class Schedules:
         return lines
 
     def _make(self, connection: psycopg.Connection[Any], row: dict[str, Any], submit: Submit, host: str) -> list[str]:
-        schedule, now = _schedule_of(row), _now(connection)
+        schedule, now = _schedule_of(row), database_time(connection)
         due = _due(schedule.cron, row["next_at"], now)
         if not due:
             return self._mend(connection, schedule, row["next_at"], now)
@@ -284,10 +284,3 @@ def _locked(connection: psycopg.Connection[Any], name: str, *, skip: bool = Fals
 def _schedule_of(row: dict[str, Any]) -> Schedule:
     names = ("name", "cron", "plan", "plan_name", "parcels", "priority", "grace_s", "created_by")
     return Schedule(**{name: row[name] for name in names})
-
-
-def _now(connection: psycopg.Connection[Any]) -> datetime:
-    row = connection.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None, "a clock always answers"
-    moment: datetime = row[0]
-    return moment.astimezone(UTC)
