@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from orchestrator.cli.farm_parcel import needed_by
 from orchestrator.cli.farm_phones import usable
-from orchestrator.cli.result import one_line
 from orchestrator.config.farm_documents import PhoneLabels, dump, read_facts, read_labels, read_plan
 from orchestrator.engine.night import bounded
-from orchestrator.errors import BenchfarmError
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.ports import Store
 from orchestrator.predicates import Labels
 from orchestrator.queueing.messages import PhoneJob
-from orchestrator.queueing.newcomers import Added, Newcomers
+from orchestrator.queueing.newcomers import Added
 from orchestrator.queueing.submissions import Submission
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, Plan
-
-#: So often a worker looks for phones that came.
-LOOK_S: Final = 5.0
 
 
 def kept_for_newcomers(
@@ -112,32 +105,3 @@ def meant(
         if item.serial in choice.chosen and store.campaign(job.campaign_id) is None:
             added.append(Added(job=job, facts=announced[item.serial]["facts"], files=files))
     return added
-
-
-@contextmanager
-def newcomers_added(newcomers: Newcomers, say: Callable[[str], None]) -> Iterator[None]:
-    """Add phones to open submissions while the context lasts, in a thread of its own."""
-    stopped = threading.Event()
-
-    def look() -> None:
-        said: list[str] = []
-        while not stopped.is_set():
-            try:
-                lines = [one_line(line) for line in newcomers.look()]
-            except BenchfarmError as error:
-                lines = [one_line(f"phones that come: {error}")]
-            except Exception as error:  # noqa: BLE001 - the next look may go better
-                lines = [one_line(f"phones that come: {type(error).__name__}: {error}")]
-            for line in lines:
-                if line not in said:
-                    say(line)
-            said = lines
-            stopped.wait(LOOK_S)
-
-    thread = threading.Thread(target=look, name="newcomers", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join(timeout=10)

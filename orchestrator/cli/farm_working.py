@@ -45,8 +45,9 @@ def work(
 
     Raises UsageError without PostgreSQL or for an address that needs a token, StoreError.
     """
-    from orchestrator.cli.farm_newcomers import meant, newcomers_added
-    from orchestrator.cli.farm_nights import schedules_kept
+    from orchestrator.cli.farm_looks import looked_for
+    from orchestrator.cli.farm_newcomers import meant
+    from orchestrator.cli.farm_nights import make_due
 
     with ExitStack() as stack:
         stack.enter_context(redirect_stderr(cast(TextIO, _Log(sys.stderr))))
@@ -87,8 +88,9 @@ def work(
             look_s=look_s,
             newcomers=newcomers,
         )
-        stack.enter_context(newcomers_added(newcomers, lambda text: say(f"farm: {text}")))
-        stack.enter_context(schedules_kept(settings, queue, store, host=host, say=lambda text: say(f"farm: {text}")))
+        due = partial(make_due, settings, queue, store, host=host)
+        stack.enter_context(looked_for("phones that come", newcomers.look, hands.say))
+        stack.enter_context(looked_for("schedules", due, hands.say))
         done = worker.run(until_empty=until_empty)
     return CommandResult(text=f"{done} jobs ended on {host}", data={"host": host, "jobs": done})
 

@@ -13,7 +13,7 @@ JOB_STATE: Final = (
     " WHEN f.stood_in_by <> '' THEN 'replaced' ELSE 'failed' END ELSE j.status::text END"
 )
 _JOBS: Final = (
-    "SELECT f.job_id, f.submission, f.serial, f.plan_name, f.campaign_id, f.host, f.note, j.priority,"
+    "SELECT f.job_id, f.submission, f.serial, f.plan_name, f.campaign_id, f.host, f.note, j.priority,"  # noqa: S608 - ours
     " f.tries, f.deaths, f.came_later, f.stands_in_for, f.stood_in_by, " + JOB_STATE + " AS status,"
     " CASE WHEN j.status = 'todo'"
     " THEN greatest(0, extract(epoch FROM j.scheduled_at - now())::float) END AS waits_s"

@@ -1,0 +1,48 @@
+"""What a worker looks for again and again beside its jobs: phones that came, schedules that are due."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from orchestrator.cli.result import one_line
+from orchestrator.errors import BenchfarmError
+
+#: So often a worker looks.
+_EVERY_S: Final = 5.0
+_END_S: Final = 10.0
+
+
+@contextmanager
+def looked_for(what: str, look: Callable[[], Sequence[str]], say: Callable[[str], None]) -> Iterator[None]:
+    """Look again and again while the context lasts, in a thread of its own: a slow database holds up no heartbeat.
+
+    ``look`` returns lines for people; what it raises is a line too, after ``what``. What was said by the look before
+    isn't said again.
+    """
+    stopped = threading.Event()
+
+    def looks() -> None:
+        said: Sequence[str] = ()
+        while not stopped.is_set():
+            try:
+                lines = [one_line(line) for line in look()]
+            except BenchfarmError as error:
+                lines = [one_line(f"{what}: {error}")]
+            except Exception as error:  # noqa: BLE001 - the next look may go better
+                lines = [one_line(f"{what}: {type(error).__name__}: {error}")]
+            for line in lines:
+                if line not in said:
+                    say(line)
+            said = lines
+            stopped.wait(_EVERY_S)
+
+    thread = threading.Thread(target=looks, name=what, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join(timeout=_END_S)
