@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from orchestrator.config.inventory import Labels
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.experiments import ExperimentBook
+    from orchestrator.devices.lease import FileLease
     from orchestrator.devices.quarantine import QuarantineFolder
     from orchestrator.devices.recovery import LadderRescuer
-    from orchestrator.ports import Device, Lease, ParityReference, Store, Tool
+    from orchestrator.ports import Device, ParityReference, Store, Tool
     from orchestrator.tools.flag_book import HelpFlagBook
 
 
@@ -67,10 +68,8 @@ class Adapters:
 
     def _hold(self, device: Device, what: str, undo: str, command: str) -> None:
         """Make a change on a device after it has been journalled."""
-        from orchestrator.devices.conditioning import LadderConditioner
         from orchestrator.devices.journal import Change
 
-        assert isinstance(self.conditioner, LadderConditioner), "the one conditioner that ships"
         self.conditioner.hold(device, Change(what=what, undo=undo), command)
 
     @cached_property
@@ -158,7 +157,7 @@ class Adapters:
         return HostReference(self.settings.cache_folder / "parity")
 
     @cached_property
-    def lease(self) -> Lease:
+    def lease(self) -> FileLease:
         """Exclusive holds on devices, between the processes of this computer."""
         from orchestrator.devices.lease import FileLease
 

@@ -18,11 +18,9 @@ from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.cli.retention import file_of
-from orchestrator.devices.lease import FileLease
 from orchestrator.engine.importing import end_cut_off
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.identity import Serial
 from orchestrator.units import format_bytes
 
 #: A night's raw output takes less; below the smaller one the next run may not be kept.
@@ -212,7 +210,7 @@ def _quarantine(farm: Farm) -> list[Finding]:
 
 def _journals(farm: Farm) -> list[Finding]:
     """Find phones that a process of ours left changed: held ones are being measured, and changed on purpose."""
-    left = [serial for serial in farm.conditioner.unrestored() if not holder_of(farm, serial)]
+    left = [serial for serial in farm.conditioner.unrestored() if not farm.lease.live_holder(serial)]
     found = [
         problem("journals", f"{serial} was left changed by a process that is gone", f"benchfarm restore {serial}")
         for serial in left
@@ -221,8 +219,8 @@ def _journals(farm: Farm) -> list[Finding]:
 
 
 def _leases(farm: Farm) -> list[Finding]:
-    held = holders(farm)
-    stale = [serial for serial in _noted(farm) if serial not in held]
+    held = farm.lease.live_holders()
+    stale = [serial for serial in farm.lease.noted() if serial not in held]
     found = [ok("leases", f"{serial}: {holder}") for serial, holder in held.items()]
     if stale:
         # The lock went with its process; only its note stays.
@@ -230,24 +228,10 @@ def _leases(farm: Farm) -> list[Finding]:
     return found or [ok("leases", "no phone is in use")]
 
 
-def _noted(farm: Farm) -> list[Serial]:
-    return farm.lease.noted() if isinstance(farm.lease, FileLease) else []
-
-
-def holders(farm: Farm) -> dict[Serial, str]:
-    """Return the phones that processes of this host use now, each with its process."""
-    return {serial: holder for serial in _noted(farm) if (holder := holder_of(farm, serial))}
-
-
-def holder_of(farm: Farm, serial: Serial) -> str:
-    """Return which process of this host uses a phone now, empty for none."""
-    return farm.lease.live_holder(serial) if isinstance(farm.lease, FileLease) else ""
-
-
 def _campaigns(farm: Farm) -> list[Finding]:
     end_cut_off(farm.store, farm.clock.now())
     progress = farm.store.progress()
-    busy = bool(holders(farm))
+    busy = bool(farm.lease.live_holders())
     found = []
     for campaign in farm.store.campaigns():
         if campaign.status is CampaignStatus.FINISHED:

@@ -8,14 +8,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from orchestrator.cli.farm_parcel import needed_by
-from orchestrator.cli.farm_phones import usable
-from orchestrator.config.farm_documents import PhoneLabels, dump, read_facts, read_labels, read_plan
+from orchestrator.cli.farm_parcel import jobs_for
+from orchestrator.cli.farm_phones import facts_and_labels, usable
+from orchestrator.config.farm_documents import dump, labels_of, read_facts, read_labels, read_plan
 from orchestrator.engine.night import bounded
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.ports import Store
 from orchestrator.predicates import Labels
-from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.newcomers import Added
 from orchestrator.queueing.submissions import Submission
 from orchestrator.records.device import DeviceFacts
@@ -50,7 +49,7 @@ def kept_for_newcomers(
         plan=dump(plan),
         plan_name=plan.name,
         parcels=json.dumps(parcels),
-        labels=json.dumps({serial: {"pools": item.pools, "tags": item.tags} for serial, item in inventory.items()}),
+        labels=json.dumps({serial: labels_of(item) for serial, item in inventory.items()}),
         priority=priority,
         joins=plan.devices.joins,
         replaces_lost=plan.devices.replaces_lost,
@@ -83,9 +82,8 @@ def meant(
     """
     plan, parcels = read_plan(submission.plan), json.loads(submission.parcels)
     announced, _ = usable(phones, ())
-    facts = [read_facts(row["facts"]) for row in announced.values()]
-    labels: dict[Serial, Labels] = {Serial(key): read_labels(row["labels"]) for key, row in announced.items()}
-    labels |= {Serial(key): PhoneLabels.model_validate(value) for key, value in json.loads(submission.labels).items()}
+    inventory = {Serial(key): read_labels(json.dumps(value)) for key, value in json.loads(submission.labels).items()}
+    facts, labels = facts_and_labels(announced, inventory)
     named = plan.devices.serials
     fitting = [
         item
@@ -97,11 +95,11 @@ def meant(
     present = [read_facts(document) for document in kept.values() if document]
     choice = choose(counted, [*present, *fitting], {}, kept=[Serial(serial) for serial in kept])
     document = dump(replace(opened(plan, now), devices=DeviceSelection()))
-    added = []
-    for item in fitting:
-        parcel, files = needed_by(parcels, item)
-        job = PhoneJob(submission=submission.name, serial=item.serial, plan=document, parcel=parcel)
+    newcomers = [item for item in fitting if item.serial in choice.chosen]
+    jobs, files = jobs_for(newcomers, parcels, submission=submission.name, plan=document)
+    return [
+        Added(job=job, facts=announced[job.serial]["facts"], files=files[job.serial])
+        for job in jobs
         # A campaign of this name is an earlier submission's, whose jobs are forgotten.
-        if item.serial in choice.chosen and store.campaign(job.campaign_id) is None:
-            added.append(Added(job=job, facts=announced[item.serial]["facts"], files=files))
-    return added
+        if store.campaign(job.campaign_id) is None
+    ]

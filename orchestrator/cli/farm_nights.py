@@ -9,14 +9,12 @@ from datetime import datetime
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.farm_newcomers import kept_for_newcomers, opened
-from orchestrator.cli.farm_parcel import needed_by
+from orchestrator.cli.farm_parcel import jobs_for
 from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.config.farm_documents import dump, read_plan
 from orchestrator.ports import Store
-from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Schedule, Schedules
-from orchestrator.records.identity import Serial
 
 
 def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submission: str, moment: datetime) -> str:
@@ -33,10 +31,7 @@ def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submissio
     chosen, left_out = choose_phones(farm, queue, plan.devices)
     document = dump(replace(plan, devices=type(plan.devices)()))
     parcels: Mapping[str, dict[str, object]] = json.loads(schedule.parcels)
-    made, files = [], {}
-    for facts in chosen:
-        parcel, files[str(facts.serial)] = needed_by(parcels, facts)
-        made.append(PhoneJob(submission=submission, serial=Serial(facts.serial), plan=document, parcel=parcel))
+    made, files = jobs_for(chosen, parcels, submission=submission, plan=document)
     kept = kept_for_newcomers(
         submission,
         plan,

@@ -18,6 +18,7 @@ from orchestrator.config.farm_documents import dump
 from orchestrator.errors import HostStorageError, PlanError
 from orchestrator.planning import HostFiles, NoBuild
 from orchestrator.queueing.contents import Contents
+from orchestrator.queueing.messages import PhoneJob
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.parcel import Content, FlagFile, Parcel, Twin
@@ -105,11 +106,24 @@ def by_phone_and_kind(
     return parcels
 
 
-def needed_by(parcels: Mapping[str, Mapping[str, Any]], facts: DeviceFacts) -> tuple[str, list[str]]:
-    """Return what of a plan's parcels is a phone's: the document, and the sha256 of the contents that it needs."""
-    own = parcels.get(facts.serial) or parcels.get(_kind_of(facts)) or parcels.get("", {})
-    files = own.get("files", [])
-    return str(own.get("parcel", "")), [str(item) for item in files] if isinstance(files, list) else []
+def jobs_for(
+    phones: Sequence[DeviceFacts], parcels: Mapping[str, Mapping[str, Any]], *, submission: str, plan: str
+) -> tuple[list[PhoneJob], dict[str, list[str]]]:
+    """Return the phones' jobs of a submission, and by serial number the sha256 of the contents that each needs.
+
+    Args:
+        phones: That are to measure it.
+        parcels: What it names (by_phone_and_kind).
+        submission: Its name.
+        plan: Its document, without devices.
+    """
+    jobs, files = [], {}
+    for facts in phones:
+        own = parcels.get(facts.serial) or parcels.get(_kind_of(facts)) or parcels.get("", {})
+        named = own.get("files", [])
+        jobs.append(PhoneJob(submission=submission, serial=facts.serial, plan=plan, parcel=str(own.get("parcel", ""))))
+        files[str(facts.serial)] = [str(item) for item in named] if isinstance(named, list) else []
+    return jobs, files
 
 
 def _kind_of(facts: DeviceFacts) -> str:

@@ -30,9 +30,7 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
         raise NoDeviceError(
             f"no host has announced {', '.join(missing)}", hint="'benchfarm farm status' lists what is announced"
         )
-    facts = [read_facts(row["facts"]) for row in announced.values()]
-    labels: dict[Serial, Labels] = {Serial(key): read_labels(row["labels"]) for key, row in announced.items()}
-    labels |= farm.inventory
+    facts, labels = facts_and_labels(announced, farm.inventory)
     named = [item for item in facts if not wanted.serials or item.serial in wanted.serials]
     choice = choose(wanted, named, labels)
     left_out |= {str(serial): reason for serial, reason in {**choice.unfit, **choice.spare}.items()}
@@ -45,6 +43,17 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
     if choice.lacking:
         left_out["plan"] = choice.lacking
     return [item for item in named if item.serial in choice.chosen], left_out
+
+
+def facts_and_labels(
+    announced: Mapping[str, Mapping[str, Any]], inventory: Mapping[Serial, Labels]
+) -> tuple[list[DeviceFacts], dict[Serial, Labels]]:
+    """Return what hosts tell of their phones, and what those are for: an inventory's word goes before a host's.
+
+    Raises PlanError for what can't be read.
+    """
+    facts = [read_facts(row["facts"]) for row in announced.values()]
+    return facts, {Serial(key): read_labels(row["labels"]) for key, row in announced.items()} | dict(inventory)
 
 
 def usable(

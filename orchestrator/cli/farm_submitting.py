@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.beginning import identify
 from orchestrator.cli.farm_newcomers import kept_for_newcomers
-from orchestrator.cli.farm_parcel import Packed, by_phone_and_kind, needed_by, pack
+from orchestrator.cli.farm_parcel import by_phone_and_kind, jobs_for, pack
 from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.result import CommandResult, one_line
@@ -20,7 +20,6 @@ from orchestrator.config.plan import load_plan
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding
 from orchestrator.records.workload import Model
 
@@ -43,7 +42,7 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
         contents = contents_of(settings, queue)
         packed = pack(farm, plan, chosen, contents.place)
         parcels, sent = by_phone_and_kind(packed, chosen, models), sent_plan(plan, models)
-        jobs = _jobs(submission, dump(sent), chosen, packed)
+        jobs, needed = jobs_for(chosen, parcels, submission=submission, plan=dump(sent))
         _check_new(farm, queue, jobs)
         files = {str(model.sha256): model.path for model in models if model.path is not None} | dict(packed.paths)
         uploaded = sum(contents.keep(file, sha256) for sha256, file in files.items())
@@ -56,7 +55,6 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
             priority=priority,
             now=farm.clock.now(),
         )
-        needed = {str(facts.serial): needed_by(parcels, facts)[1] for facts in chosen}
         numbers = queue.submit(jobs, plan_name=plan.name, priority=priority, files=needed, kept=kept)
     lines = [f"{submission}: {len(jobs)} jobs queued, for {', '.join(job.serial for job in jobs)}"]
     lines[0] += f"; {len(files)} files, {uploaded} of them new to {contents.place or 'the farm'}"
@@ -76,13 +74,6 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
             "without_program": packed.missing,
         },
     )
-
-
-def _jobs(submission: str, plan: str, chosen: Sequence[DeviceFacts], packed: Packed) -> list[PhoneJob]:
-    return [
-        PhoneJob(submission=submission, serial=facts.serial, plan=plan, parcel=dump(packed.parcels[facts.serial]))
-        for facts in chosen
-    ]
 
 
 def check_travels(plan: Plan) -> None:

@@ -14,12 +14,11 @@ from typing import TextIO, cast
 from orchestrator import __version__
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
-from orchestrator.cli.doctor import holder_of, holders
 from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.cli.farm_job import run_job
 from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import CommandResult
-from orchestrator.config.farm_documents import dump
+from orchestrator.config.farm_documents import dump, labels_of
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError, HostStorageError
 from orchestrator.ports import Store
@@ -162,7 +161,7 @@ def _look(
     """
     try:
         with Farm(settings, known=asked) as farm:
-            idle.have_asked(known, in_use=lambda serial: serial in busy or bool(holder_of(farm, Serial(serial))))
+            idle.have_asked(known, in_use=lambda serial: serial in busy or bool(farm.lease.live_holder(Serial(serial))))
             found: dict[str, Announced] = {}
             phones = farm.attached()
             for attached in phones:
@@ -172,7 +171,7 @@ def _look(
                     found[serial] = phone
             away = idle.wake(
                 phones,
-                used=lambda: {*busy, *holders(farm)},
+                used=lambda: {*busy, *farm.lease.live_holders()},
                 elsewhere=usable_elsewhere,
                 cycle_port=farm.rescuer.cycle_port,
             )
@@ -206,7 +205,7 @@ def _announced(farm: Farm, attached: Attached, known: Announced | None, *, is_bu
 
 def _labels(farm: Farm, serial: Serial) -> str:
     labels = farm.inventory.get(serial)
-    return json.dumps({"pools": labels.pools, "tags": labels.tags}) if labels is not None else ""
+    return json.dumps(labels_of(labels)) if labels is not None else ""
 
 
 def _say(settings: Settings, text: str) -> None:

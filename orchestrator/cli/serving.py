@@ -127,7 +127,7 @@ def run(settings: Settings, request: ServeRequest) -> CommandResult:
         if request.listening.token:
             # What came from a file or the environment is known to whoever may know it.
             url += f"?token={access.token}"
-        tell(settings.log_format, "serving", f"{url}", url=url)
+        tell(settings.log_format, "serving", url, url=url)
         tell(settings.log_format, "serving", "numbers for Prometheus under /metrics")
         tell(settings.log_format, "serving", "Ctrl-C ends it")
         with suppress(KeyboardInterrupt):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from orchestrator.config.plan_words import affinity_word, free_flags, predicate_text
 from orchestrator.errors import PlanError
+from orchestrator.predicates import Labels
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parcel import Parcel
 from orchestrator.records.plan import Plan
@@ -76,6 +77,11 @@ def read_parcel(document: str) -> Parcel:
 def read_facts(document: str) -> DeviceFacts:
     """Return the facts of a document; raises PlanError naming what is wrong with them."""
     return _read(DeviceFacts, document)
+
+
+def labels_of(item: Labels) -> dict[str, Sequence[str]]:
+    """Return a phone's pools and tags as :func:`read_labels` takes them, in JSON."""
+    return {"pools": item.pools, "tags": item.tags}
 
 
 def read_labels(document: str) -> PhoneLabels:

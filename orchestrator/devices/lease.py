@@ -82,6 +82,10 @@ class FileLease:
             return ""
         return "" if is_gone else self.holder(serial)
 
+    def live_holders(self) -> dict[Serial, str]:
+        """Return the devices that somebody holds now, each with its holder."""
+        return {serial: holder for serial in self.noted() if (holder := self.live_holder(serial))}
+
     def _note(self, serial: Serial) -> None:
         note = {
             "pid": os.getpid(),

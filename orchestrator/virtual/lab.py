@@ -22,11 +22,9 @@ from typing import Any, Final
 
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceTimeoutError, UsageError
 from orchestrator.virtual.asking import ask_control
-from orchestrator.virtual.lab_settings import LabSettings
+from orchestrator.virtual.lab_settings import LOCK_FILE, STATE_FILE, LabSettings
 from orchestrator.virtual.spec import PhoneSpec
 
-STATE_FILE: Final = "lab.json"
-LOCK_FILE: Final = "lab.lock"
 LOG_FILE: Final = "lab.log"
 _START_S: Final = 60.0
 _STOP_S: Final = 10.0

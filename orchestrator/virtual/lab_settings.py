@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+#: In a lab's folder: what tells of it while it runs, and what its processes lock as long as they live.
+STATE_FILE: Final = "lab.json"
+LOCK_FILE: Final = "lab.lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,14 +19,12 @@ from typing import Final
 from orchestrator.errors import UsageError
 from orchestrator.virtual.control import ControlServer, PhoneDesk
 from orchestrator.virtual.farm import open_lab
-from orchestrator.virtual.lab_settings import LabSettings
+from orchestrator.virtual.lab_settings import LOCK_FILE, STATE_FILE, LabSettings
 from orchestrator.virtual.loop import take_short_turns
 from orchestrator.virtual.share import Share
 from orchestrator.virtual.spec import PhoneSpec
 from orchestrator.virtual.spread import SpreadLab
 
-STATE_FILE: Final = "lab.json"
-LOCK_FILE: Final = "lab.lock"
 _LOOK_AROUND_S: Final = 1.0
 _LOCK_PATIENCE_S: Final = 1.0
 _LOCK_RETRY_S: Final = 0.02

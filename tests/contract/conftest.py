@@ -9,9 +9,11 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,6 +25,9 @@ from orchestrator.records.run import Attachment, DelegateEvidence, DelegateTruth
 from orchestrator.records.run import ToolReport as Report
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
+
+if TYPE_CHECKING:
+    from orchestrator.queueing.queue import FarmQueue
 
 START = datetime(2026, 3, 1, 22, 0, 0, 123456, tzinfo=UTC)
 
@@ -113,6 +118,21 @@ def postgresql_template(postgresql: Cluster) -> str:
     name = postgresql.create()
     open_store(postgresql.url(name)).close()
     return name
+
+
+@pytest.fixture
+def url(postgresql: Cluster) -> str:
+    """The URL of a database in which nothing is."""
+    return postgresql.url(postgresql.create())
+
+
+@pytest.fixture
+def connect(url: str) -> Iterator[Callable[[], FarmQueue]]:
+    """Opens the queue of that database, as often as it is called."""
+    from orchestrator.queueing.queue import FarmQueue
+
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(FarmQueue(url))
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])

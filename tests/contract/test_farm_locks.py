@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,23 +21,9 @@ from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.submissions import Submission
 from orchestrator.records.identity import Serial
 
-if TYPE_CHECKING:
-    from tests.contract.conftest import Cluster
-
 NIGHT = "night"
 #: Seconds; whoever takes longer hangs.
 HANGS = 30
-
-
-@pytest.fixture
-def url(postgresql: Cluster) -> str:
-    return postgresql.url(postgresql.create())
-
-
-@pytest.fixture
-def connect(url: str) -> Iterator[Callable[[], FarmQueue]]:
-    with ExitStack() as stack:
-        yield lambda: stack.enter_context(FarmQueue(url))
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,20 +23,7 @@ from orchestrator.records.identity import Serial
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.contract.conftest import Cluster
-
 NOW = datetime.now(UTC)
-
-
-@pytest.fixture
-def url(postgresql: Cluster) -> str:
-    return postgresql.url(postgresql.create())
-
-
-@pytest.fixture
-def connect(url: str) -> Iterator[Callable[[], FarmQueue]]:
-    with ExitStack() as stack:
-        yield lambda: stack.enter_context(FarmQueue(url))
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,12 +40,6 @@ def url(database: str) -> str:
         for table in ("farm_jobs", "procrastinate_jobs", "farm_hosts", "farm_holds", "procrastinate_workers"):
             connection.execute(f"DELETE FROM {table}".encode())
     return database
-
-
-@pytest.fixture
-def connect(url: str) -> Iterator[Callable[[], FarmQueue]]:
-    with ExitStack() as stack:
-        yield lambda: stack.enter_context(FarmQueue(url))
 
 
 @pytest.fixture

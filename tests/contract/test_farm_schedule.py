@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,6 @@ from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.contract.conftest import Cluster
-
 
 def schedule(name: str = "nightly", cron: str = "0 1 * * *", **changes: object) -> Schedule:
     values: dict[str, object] = {
@@ -28,17 +25,6 @@ def schedule(name: str = "nightly", cron: str = "0 1 * * *", **changes: object) 
         "priority": 0, "grace_s": 3600.0, **changes,
     }  # fmt: skip
     return Schedule(**values)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def url(postgresql: Cluster) -> str:
-    return postgresql.url(postgresql.create())
-
-
-@pytest.fixture
-def connect(url: str) -> Iterator[Callable[[], FarmQueue]]:
-    with ExitStack() as stack:
-        yield lambda: stack.enter_context(FarmQueue(url))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import pytest
 
 from orchestrator.report.chart_specs import chart_specs
 from orchestrator.report.pictures import packed_runtime
+from tests.samples.faulty_lab import PROFILES, clear
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
 SAMPLES = Path(__file__).parents[2] / "orchestrator" / "models" / "samples"
@@ -132,15 +133,39 @@ class Lab:
 
 
 @pytest.fixture(scope="module")
-def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    home = tmp_path_factory.mktemp("lab") / "home"
-    command = Cli(home=home)
+def lab_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Lab]]:
+    """Bring a lab up in a home of its own: ``lab_of("pixel-3", "--rooted")``; both are gone when the module ends."""
+    commands: list[Cli] = []
+
+    def bring_up(*words: str) -> Lab:
+        command = Cli(home=tmp_path_factory.mktemp("lab") / "home")
+        commands.append(command)
+        up = command("lab", "up", *words, "--speed", SPEED, "--json").ok().json
+        return Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
+
     try:
-        up = command("lab", "up", "pixel-3", "pixel-4", "--speed", SPEED, "--json").ok().json
-        yield Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
+        yield bring_up
     finally:
-        command("lab", "down")
-        shutil.rmtree(home, ignore_errors=True)
+        for command in commands:
+            command("lab", "down")
+            shutil.rmtree(command.home, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def running_lab(lab_of: Callable[..., Lab]) -> Lab:
+    return lab_of("pixel-3", "pixel-4")
+
+
+@pytest.fixture(scope="module")
+def four_phones(lab_of: Callable[..., Lab]) -> Lab:
+    return lab_of(*PROFILES)
+
+
+@pytest.fixture
+def matrix_lab(four_phones: Lab) -> Iterator[Lab]:
+    """Four phones without faults, before and after."""
+    yield four_phones
+    clear(four_phones)
 
 
 @pytest.fixture

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import SAMPLES, SPEED, Cli, Lab
+from tests.e2e.conftest import SAMPLES, Cli, Lab
 
 MODEL = SAMPLES / "texturenet_0.25_256_float.tflite"
 GOVERNOR = "cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 
 
 @pytest.fixture(scope="module")
-def rooted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    home = tmp_path_factory.mktemp("rooted") / "home"
-    command = Cli(home=home)
-    try:
-        up = command("lab", "up", "pixel-4", "--rooted", "--speed", SPEED, "--json").ok().json
-        yield Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
-    finally:
-        command("lab", "down")
-        shutil.rmtree(home, ignore_errors=True)
+def rooted(lab_of: Callable[..., Lab]) -> Lab:
+    return lab_of("pixel-4", "--rooted")
 
 
 def test_tuning_keeps_what_makes_the_phone_calmer_and_a_plan_takes_it(rooted: Lab, tmp_path: Path) -> None:

@@ -13,15 +13,13 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import poll_until
-from tests.e2e.conftest import BENCHFARM, SPEED, Cli, Lab
+from tests.e2e.conftest import BENCHFARM, Lab
 from tests.samples.faulty_lab import (
-    PROFILES,
     SEED,
     WHOLE,
     Counts,
@@ -46,24 +44,6 @@ DEATHS = (*MOMENTS, "line: 1/", "line: 2/")
 
 def drawn(phases: tuple[str, ...]) -> list[str]:
     return list(phases) if WHOLE else random.Random(SEED).sample(phases, 2)
-
-
-@pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    command = Cli(home=tmp_path_factory.mktemp("deaths") / "home")
-    try:
-        up = command("lab", "up", *PROFILES, "--speed", SPEED, "--json").ok().json
-        yield Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
-    finally:
-        command("lab", "down")
-        shutil.rmtree(command.home, ignore_errors=True)
-
-
-@pytest.fixture
-def matrix_lab(four: Lab) -> Iterator[Lab]:
-    """Four phones without faults, before and after."""
-    yield four
-    clear(four)
 
 
 def ended(process: subprocess.Popen[str]) -> str:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,13 @@ from typing import Any
 import pytest
 
 from orchestrator.virtual.fault_kinds import FaultKind
-from tests.e2e.conftest import SPEED, Cli, Lab
+from tests.e2e.conftest import Lab
 from tests.samples.faulty_lab import (
-    PROFILES,
     SEED,
     WHOLE,
     Counts,
     ask,
     changed,
-    clear,
     counts_of,
     faults_of,
     finished,
@@ -210,24 +207,6 @@ class Phone:
 
 def latency_us(run: dict[str, Any]) -> float:
     return float(run["report"]["inference"]["mean_us"])
-
-
-@pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    command = Cli(home=tmp_path_factory.mktemp("matrix") / "home")
-    try:
-        up = command("lab", "up", *PROFILES, "--speed", SPEED, "--json").ok().json
-        yield Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
-    finally:
-        command("lab", "down")
-        shutil.rmtree(command.home, ignore_errors=True)
-
-
-@pytest.fixture
-def matrix_lab(four: Lab) -> Iterator[Lab]:
-    """Four phones without faults, before and after."""
-    yield four
-    clear(four)
 
 
 def drawn(tool: str) -> list[Cell]:

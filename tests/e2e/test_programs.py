@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.virtual.samples import benchmark_elf
-from tests.e2e.conftest import SAMPLES, SPEED, Cli, Lab
+from tests.e2e.conftest import SAMPLES, Lab
 from tests.unit.virtual import tiny_models
 
 PIXEL, GALAXY = 0, 1
 
 
 @pytest.fixture(scope="module")
-def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    command = Cli(home=tmp_path_factory.mktemp("programs") / "home")
-    try:
-        up = command("lab", "up", "pixel-4", "galaxy-s23", "--speed", SPEED, "--json").ok().json
-        yield Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
-    finally:
-        command("lab", "down")
+def running_lab(lab_of: Callable[..., Lab]) -> Lab:
+    return lab_of("pixel-4", "galaxy-s23")
 
 
 @pytest.fixture

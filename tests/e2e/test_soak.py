@@ -13,12 +13,12 @@ import re
 import resource
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import SPEED, Cli, Lab
+from tests.e2e.conftest import Lab
 from tests.samples.faulty_lab import ask, changed, clear, give, not_as_before, restore_as_told, watched
 
 PHONES = int(os.environ.get("SOAK_PHONES", "4"))
@@ -52,14 +52,8 @@ FAULTS = (
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    command = Cli(home=tmp_path_factory.mktemp("soak") / "home")
-    try:
-        profiles = [("pixel-3", "pixel-4")[number % 2] for number in range(PHONES)]
-        up = command("lab", "up", *profiles, "--speed", SPEED, "--json").ok().json
-        yield Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
-    finally:
-        command("lab", "down")
+def many(lab_of: Callable[..., Lab]) -> Lab:
+    return lab_of(*(("pixel-3", "pixel-4")[number % 2] for number in range(PHONES)))
 
 
 def plan_text(model: Path) -> str:

@@ -5,28 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
-from tests.e2e.conftest import SPEED, Cli, Lab
+from tests.e2e.conftest import Lab
 
 PROPERTY = "debug.tflite.trace"
 
 
 @pytest.fixture(scope="module")
-def tracing_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    home = tmp_path_factory.mktemp("lab") / "home"
-    command = Cli(home=home)
-    try:
-        up = command("lab", "up", "pixel-4", "moto-e5-play", "--speed", SPEED, "--json").ok().json
-        yield Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
-    finally:
-        command("lab", "down")
-        shutil.rmtree(home, ignore_errors=True)
+def tracing_lab(lab_of: Callable[..., Lab]) -> Lab:
+    return lab_of("pixel-4", "moto-e5-play")
 
 
 @pytest.fixture

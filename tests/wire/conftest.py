@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+from orchestrator.virtual.lab import stop_lab
 
 if TYPE_CHECKING:
     from orchestrator.virtual.farm import VirtualLab
@@ -84,3 +87,20 @@ def encode_public_key() -> Callable[[rsa.RSAPrivateKey], str]:
         return base64.b64encode(blob).decode() + " someone@somewhere\n"
 
     return encode
+
+
+def process_is_gone(pid: int) -> bool:
+    """Say whether a process has ended, taken off by its parent or not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and ") Z " in stat.read_text()
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a lab, which has ended afterwards."""
+    yield tmp_path / "state"
+    stop_lab(tmp_path / "state")

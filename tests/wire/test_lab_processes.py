@@ -3,7 +3,6 @@
 import os
 import signal
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -15,23 +14,9 @@ from orchestrator.virtual.lab_settings import LabSettings
 from orchestrator.virtual.share import Share
 from orchestrator.virtual.spec import PhoneSpec
 from orchestrator.virtual.spread import SpreadLab, processes_for
+from tests.wire.conftest import process_is_gone
 
 SERIALS = ["A", "B", "C", "D", "E"]
-
-
-def process_is_gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and ") Z " in stat.read_text()
-
-
-@pytest.fixture
-def state_dir(tmp_path):
-    yield tmp_path / "state"
-    stop_lab(tmp_path / "state")
 
 
 @pytest.fixture

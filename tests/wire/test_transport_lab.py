@@ -14,23 +14,9 @@ import pytest
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.virtual.lab import lab_request, read_lab, start_lab, stop_lab
 from orchestrator.virtual.spec import PhoneSpec
+from tests.wire.conftest import process_is_gone
 
 REPO = Path(__file__).parents[2]
-
-
-def process_is_gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and ") Z " in stat.read_text()
-
-
-@pytest.fixture
-def state_dir(tmp_path):
-    yield tmp_path / "state"
-    stop_lab(tmp_path / "state")
 
 
 @pytest.fixture
