@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +13,10 @@ from orchestrator.analysis.rounds import standings
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, ModelSha, Serial
-from orchestrator.records.run import DelegateEvidence, RunRecord, ToolReport
+from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
+from orchestrator.report.beside import known_median, latency_reports, memory_reports
 from orchestrator.report.collector import without_collector
 from orchestrator.report.curves import diff_pairs, sustained_rows, worst_grade
 from orchestrator.report.data import (
@@ -176,10 +176,8 @@ def _result_row(
     if result.status is CaseStatus.NOT_RUN and case.case_key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)
     used = set(result.used)
-    reports = [run.report for run in runs if run.report is not None and run.run_pass is Pass.TIMING]
-    # Figures beside the latency belong to the same invocations as the latency does.
-    trusted = [run.report for run in runs if run.report is not None and run.run_id in used] or reports
-    memory = [run.report for run in runs if run.report is not None and run.run_pass is Pass.MEMORY] or trusted
+    timed = latency_reports(runs, result)
+    memory = memory_reports(runs, result)
     return ResultRow(
         case=case,
         model=model,
@@ -190,13 +188,13 @@ def _result_row(
         best=BestMark.NONE,
         speed_up=None,
         baseline="",
-        init_us=_median([report.init_us for report in trusted]),
-        first_us=_median([report.first_inference_us for report in trusted]),
-        warmup_us=_median([report.warmup_mean_us for report in trusted]),
-        init_memory_mib=_median([report.init_memory_mib for report in memory]),
-        overall_memory_mib=_median([report.overall_memory_mib for report in memory]),
-        peak_memory_mib=_median([report.peak_memory_mib for report in memory]),
-        delegate=_evidence(result, trusted),
+        init_us=known_median(report.init_us for report in timed),
+        first_us=known_median(report.first_inference_us for report in timed),
+        warmup_us=known_median(report.warmup_mean_us for report in timed),
+        init_memory_mib=known_median(report.init_memory_mib for report in memory),
+        overall_memory_mib=known_median(report.overall_memory_mib for report in memory),
+        peak_memory_mib=known_median(report.peak_memory_mib for report in memory),
+        delegate=_evidence(result, runs),
         invocations=tuple(_invocation_row(run, run.run_id in used, gathered.logs.get(run.run_id)) for run in runs),
         starts=start_rows(runs),
         profiles=profiles_of(runs),
@@ -252,7 +250,10 @@ def _baseline(rows: Sequence[ResultRow]) -> ResultRow | None:
     return on_cpu[fastest.fastest]
 
 
-def _evidence(result: CaseResult, reports: Sequence[ToolReport]) -> DelegateEvidence | None:
+def _evidence(result: CaseResult, runs: Sequence[RunRecord]) -> DelegateEvidence | None:
+    timed = [run for run in runs if run.report is not None and run.run_pass is Pass.TIMING]
+    told = [run for run in timed if run.run_id in result.used] or timed
+    reports = [run.report for run in told if run.report is not None]
     matching = [report.delegate for report in reports if report.delegate.truth is result.truth]
     return next(iter(matching), None) or (reports[-1].delegate if reports else None)
 
@@ -379,8 +380,3 @@ def _campaign_row(campaign: Campaign) -> CampaignRow:
 def _aware(moment: datetime) -> datetime:
     """Return a time with its zone: a store without zones keeps UTC."""
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None

@@ -32,7 +32,7 @@ def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
         "pareto": _pareto(own),
         "operators": _operators(data.results),
         "starts": _parts(own, _START_PARTS, _start_amounts),
-        "memory": _parts(own, _MEMORY_PARTS, _memory_amounts),
+        "memory": _parts(data.results, _MEMORY_PARTS, _memory_amounts),
         "sustained": _sustained(data.results),
     }
     return {name: rows for name, rows in sets.items() if rows}

@@ -31,13 +31,17 @@ def own_summary(row: ResultRow) -> Summary | None:
     return row.result.summary if row.result.status in OWN_FIGURE else None
 
 
+def has_memory(row: ResultRow) -> bool:
+    """Whether it is known how much memory a case took."""
+    return any(part is not None for part in (row.init_memory_mib, row.overall_memory_mib, row.peak_memory_mib))
+
+
 def grids_of(data: ReportData) -> Mapping[str, Grid]:
     """Return the tables that have rows, by name; ``results`` is always among them."""
     rows = data.results
-    own = [row for row in rows if own_summary(row) is not None]
     grids = (
         _results(rows),
-        _starts(own),
+        _starts([row for row in rows if own_summary(row) is not None or has_memory(row)]),
         _stages(rows),
         _shared(shared_cases(rows)),
         _threads(thread_steps(rows)),
@@ -177,7 +181,9 @@ def _starts(rows: Sequence[ResultRow]) -> Grid:
         column_of(rows, "memory overall", lambda row: row.overall_memory_mib, kind="number", unit="MB", digits=1),
         column_of(rows, "peak memory", lambda row: row.peak_memory_mib, kind="number", unit="MB", digits=1),
     ]
-    return _grid("starts", "Initialisation, first inference and memory of each case with a figure", rows, columns)
+    return _grid(
+        "starts", "Initialisation, first inference and memory of each case that has any of them", rows, columns
+    )
 
 
 def _median_ms(row: ResultRow) -> float | None:

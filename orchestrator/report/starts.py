@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.run import RunRecord
 from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.verdict import Quality
+from orchestrator.report.beside import is_usable, known_median
 from orchestrator.report.data import StartRow
 
 _WORST_FIRST = (Quality.SUSPECT, Quality.TRUSTED)
@@ -20,13 +20,7 @@ def start_rows(runs: Sequence[RunRecord]) -> tuple[StartRow, ...]:
     """
     rows = []
     for stage in StartStage:
-        starts = [
-            run
-            for run in runs
-            if stage_of(run.run_pass, run.invocation) is stage
-            and run.outcome is Outcome.COMPLETED
-            and run.verdict.quality is not Quality.REJECTED
-        ]
+        starts = [run for run in runs if stage_of(run.run_pass, run.invocation) is stage and is_usable(run)]
         if starts:
             reports = [run.report for run in starts if run.report is not None]
             qualities = {run.verdict.quality for run in starts}
@@ -34,14 +28,9 @@ def start_rows(runs: Sequence[RunRecord]) -> tuple[StartRow, ...]:
                 StartRow(
                     stage=stage,
                     count=len(starts),
-                    init_us=_median(report.init_us for report in reports),
-                    first_us=_median(report.first_inference_us for report in reports),
+                    init_us=known_median(report.init_us for report in reports),
+                    first_us=known_median(report.first_inference_us for report in reports),
                     quality=next(quality for quality in _WORST_FIRST if quality in qualities),
                 )
             )
     return tuple(rows)
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None

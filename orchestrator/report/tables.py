@@ -51,53 +51,6 @@ def delegate_text(row: ResultRow) -> str:
     return NOTHING if row.result.truth is None else truth_words(row.delegate, row.result.truth)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FigureCell:
-    """A cell of a column of figures."""
-
-    label: str
-    #: What the column is sorted by; None where there is no figure.
-    value: float | None
-    text: str
-
-
-def result_cells(row: ResultRow, decimals: Mapping[str, int]) -> tuple[FigureCell, ...]:
-    """Return what stands beside a case's median: interval, spread and speed-up; ``decimals`` by kind of column."""
-    summary = row.result.summary if row.result.status in OWN_FIGURE else None
-    interval = summary.interval if summary is not None else None
-    spread = summary.spread if summary is not None else None
-    ratio = row.speed_up.value if row.speed_up is not None else None
-    digits = decimals["median"]
-    between = NOTHING if interval is None else f"{figure_ms(interval.low, digits)} - {figure_ms(interval.high, digits)}"
-    return (
-        FigureCell(label="95 % interval ms", value=None if interval is None else interval.low, text=between),
-        FigureCell(label="spread ±%", value=spread, text=NOTHING if spread is None else f"{spread * 100:.1f}"),
-        FigureCell(label="speed-up over CPU", value=ratio, text=NOTHING if ratio is None else f"{ratio:.2f}"),
-    )
-
-
-def start_cells(row: ResultRow, decimals: Mapping[str, int]) -> tuple[FigureCell, ...]:
-    """Return initialisation, first inference, median and memory of a case with a figure."""
-    median_us = row.result.summary.median_us if row.result.summary is not None else None
-    times = (
-        ("init ms", row.init_us, decimals["init"]),
-        ("first inference ms", row.first_us, decimals["first"]),
-        ("median ms", median_us, decimals["median"]),
-    )
-    memory = (
-        ("memory after init MB", row.init_memory_mib),
-        ("memory overall MB", row.overall_memory_mib),
-        ("peak memory MB", row.peak_memory_mib),
-    )
-    return (
-        *(FigureCell(label=label, value=value, text=figure_ms(value, digits)) for label, value, digits in times),
-        *(
-            FigureCell(label=label, value=value, text=NOTHING if value is None else f"{value:.1f}")
-            for label, value in memory
-        ),
-    )
-
-
 def render_text_table(data: ReportData) -> str:
     """Return the results as plain text, at most 80 columns wide, for a terminal.
 
@@ -115,7 +68,7 @@ def render_text_table(data: ReportData) -> str:
             is_stood_in = not device.is_virtual and all(row.is_virtual for row in rows)
             lines.append(_device_line(f"{device.title} (virtual)" if is_stood_in else device.title))
             lines += [_result_line(row, decimals) for row in rows]
-    lines += [*_start_lines(data.results), "", *_legend(data)]
+    lines += [*_start_lines(data.results), *_memory_lines(data.results), "", *_legend(data)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -148,6 +101,23 @@ def _why_not(row: ResultRow) -> str:
     if result.status is CaseStatus.FELL_BACK:
         return f"{quality_text(row)}: {delegate_text(row)}"
     return f"{quality_text(row)}: {result.reason_code}" if result.reason_code else quality_text(row)
+
+
+def _memory_lines(rows: Sequence[ResultRow]) -> list[str]:
+    """Return the memory of the cases that have nothing else to show: a pass of its own measured it."""
+    lines = []
+    for row in rows:
+        parts = (
+            ("after init", row.init_memory_mib),
+            ("overall", row.overall_memory_mib),
+            ("peak", row.peak_memory_mib),
+        )
+        known = [f"{name} {value:.1f} MB" for name, value in parts if value is not None]
+        if known and (row.result.summary is None or row.result.status not in OWN_FIGURE):
+            virtual = ", virtual" if row.is_virtual else ""
+            who = f"{row.model.label} on {row.device.title}, {row.configuration}"
+            lines += ["", *_wrapped(visible(f"memory of {who}: {', '.join(known)}{virtual}"))]
+    return lines
 
 
 def _start_lines(rows: Sequence[ResultRow]) -> list[str]:
@@ -250,12 +220,12 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "speed_up_low": _rounded(ratio.interval.low if ratio is not None and ratio.interval else None, 4),
         "speed_up_high": _rounded(ratio.interval.high if ratio is not None and ratio.interval else None, 4),
         "baseline": row.baseline,
-        "init_us": _rounded(row.init_us if own is not None else None),
-        "first_inference_us": _rounded(row.first_us if own is not None else None),
-        "warmup_us": _rounded(row.warmup_us if own is not None else None),
-        "init_memory_mib": _rounded(row.init_memory_mib if own is not None else None),
-        "overall_memory_mib": _rounded(row.overall_memory_mib if own is not None else None),
-        "peak_memory_mib": _rounded(row.peak_memory_mib if own is not None else None),
+        "init_us": _rounded(row.init_us),
+        "first_inference_us": _rounded(row.first_us),
+        "warmup_us": _rounded(row.warmup_us),
+        "init_memory_mib": _rounded(row.init_memory_mib),
+        "overall_memory_mib": _rounded(row.overall_memory_mib),
+        "peak_memory_mib": _rounded(row.peak_memory_mib),
         "not_a_result_us": _rounded(summary.median_us if summary is not None and own is None else None),
         "reason_code": result.reason_code,
         "reason": result.reason,

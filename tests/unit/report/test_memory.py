@@ -1,0 +1,73 @@
+"""Memory in reports: from its own pass, whatever became of the latency, and never another delegate's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from sample_lab import PIXEL_3, case, lab_of, run, series
+
+from orchestrator.records.run import DelegateTruth, Outcome
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import DelegateName, Pass
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.chart_rows import chart_rows
+from orchestrator.report.exports import to_json
+from orchestrator.report.sections import grids_of
+from orchestrator.report.tables import flat_record, render_text_table
+
+GPU = case(delegate=DelegateName.GPU)
+FELL_BACK = {
+    "truth": DelegateTruth.FELL_BACK,
+    "outcome": Outcome.FAILED,
+    "quality": Quality.REJECTED,
+    "reason_code": "delegate-fell-back",
+}
+
+
+def memory_run(number, mib, **more):
+    record = run(GPU, number, 6_000.0, run_pass=Pass.MEMORY, **more)
+    report = replace(record.report, init_memory_mib=mib / 2, overall_memory_mib=mib, peak_memory_mib=mib * 2)
+    return replace(record, report=report)
+
+
+def data_of(*runs):
+    return build_report_data(**lab_of(runs, PIXEL_3).inputs())
+
+
+def column(grid, label):
+    return next(item.values for item in grid.columns if item.label == label)
+
+
+def test_memory_is_that_of_the_invocations_that_ran_where_they_were_meant_to() -> None:
+    data = data_of(*series(GPU, 6_450), memory_run(0, 50.0), memory_run(1, 900.0, **FELL_BACK))
+    (row,) = data.results
+    assert row.overall_memory_mib == 50.0
+
+
+@pytest.mark.parametrize("unusable", [FELL_BACK, {"quality": Quality.REJECTED}, {"outcome": Outcome.TIMED_OUT}])
+def test_memory_of_unusable_invocations_is_not_shown_beside_a_good_latency(unusable) -> None:
+    (row,) = data_of(*series(GPU, 6_450), memory_run(0, 900.0, **unusable)).results
+    # What the timing invocations printed beside their latency stays.
+    assert row.overall_memory_mib == series(GPU, 6_450)[0].report.overall_memory_mib != 900.0
+
+
+@pytest.mark.parametrize("latency", [[], [run(GPU, 0, None, outcome=Outcome.FAILED, reason_code="crashed")]])
+def test_memory_is_shown_in_every_form_without_a_latency(latency) -> None:
+    data = data_of(*latency, memory_run(0, 50.0))
+    (row,) = data.results
+    assert flat_record(row)["overall_memory_mib"] == 50.0
+    assert json.loads(to_json(data))["results"][0]["peak_memory_mib"] == 100.0
+    grid = grids_of(data)["starts"]
+    assert column(grid, "memory overall") == [50.0]
+    assert column(grid, "median") == [None]
+    assert [item["amount"] for item in chart_rows(data)["memory"]] == [25.0, 50.0, 100.0]
+    assert "after init 25.0 MB, overall 50.0 MB, peak 100.0 MB" in " ".join(render_text_table(data).split())
+
+
+def test_start_of_a_figure_that_is_no_result_is_not_shown_beside_its_memory() -> None:
+    data = data_of(*series(GPU, 6_450, **FELL_BACK), memory_run(0, 50.0))
+    grid = grids_of(data)["starts"]
+    assert column(grid, "memory overall") == [50.0]
+    assert column(grid, "init") == [None]
