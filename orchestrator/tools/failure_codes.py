@@ -102,7 +102,7 @@ FAILURE_CODES: Final = _codes(
     (
         "bad-input-shape",
         "The inputs or shapes that were named don't fit the model.",
-        "Compare --input_layer and --input_layer_shape with 'benchfarm model inspect'.",
+        "Compare --input_layer and --input_layer_shape with 'benchfarm models inspect'.",
     ),
     (
         "bad-input-file",
