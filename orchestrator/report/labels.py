@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.records.identity import CaseKey
+from orchestrator.records.identity import CaseKey, content_key
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.records.workload import Build, Case, DelegateName
@@ -53,6 +53,9 @@ _FINE_ASPECTS: Final[tuple[tuple[str, Callable[[Case], object]], ...]] = (
     ("max s", lambda case: case.max_secs),
     ("warm-up runs", lambda case: case.warmup_runs),
     ("warm-up min s", lambda case: case.warmup_min_secs),
+    ("files", lambda case: content_key(case.files)[:SHORT_HASH] if case.files else "none"),
+    ("shared as", lambda case: case.shard or "none"),
+    ("file name", lambda case: case.model_name),
 )
 
 
@@ -104,8 +107,9 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
     """Return a label for each case that no other case of its model on its device has.
 
     It is :attr:`Case.configuration`; where that leaves two cases alike, what differs between them is added to all
-    cases of this configuration, so that they stay one column over devices.
+    cases of this configuration, so that they stay one column over devices. What no aspect tells apart gets its key.
     """
+    cases = tuple(cases)
     groups: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         groups[case.configuration].append(case)
@@ -126,7 +130,18 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
             if has_build:
                 extra.append(f"build {_build_label(case.build_sha256, builds)}")
             labels[case.case_key] = ", ".join([base, *extra])
-    return labels
+    places = Counter((case.model_sha256, case.serial, labels[case.case_key]) for case in cases)
+    return {
+        case.case_key: with_key(labels[case.case_key], case)
+        if places[case.model_sha256, case.serial, labels[case.case_key]] > 1
+        else labels[case.case_key]
+        for case in cases
+    }
+
+
+def with_key(label: str, case: Case) -> str:
+    """Return a label that only this case has."""
+    return f"{label}, case {case.case_key[:SHORT_HASH]}"
 
 
 def configuration_order(case: Case, label: str) -> tuple[int, int, str, str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.report.bars import IntervalBar, interval_bar, scale_us
 from orchestrator.report.data import DeviceRow, ModelRow, ReportData, ResultRow, SkipRow
-from orchestrator.report.labels import column_decimals, configuration_order
+from orchestrator.report.labels import column_decimals, configuration_order, with_key
 from orchestrator.units import US_PER_MS
 
 #: What a cell's figure is a figure of: the delegate that was asked for.
@@ -64,13 +64,14 @@ def figures_decimals(rows: Sequence[ResultRow]) -> int:
 
 
 def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]]) -> MatrixTable:
-    columns = {row.configuration: row.case for row in rows}
+    labels = _column_labels(rows)
+    columns = {labels[row.key]: row.case for row in rows}
     configurations = sorted(columns, key=lambda label: configuration_order(columns[label], label))
     full_us = scale_us(row.result.summary for row in rows if row.result.status in OWN_FIGURE)
     by_device: dict[str, dict[str, ResultRow]] = defaultdict(dict)
     devices: dict[str, DeviceRow] = {}
     for row in rows:
-        by_device[row.device.serial][row.configuration] = row
+        by_device[row.device.serial][labels[row.key]] = row
         devices[row.device.serial] = row.device
     lines = []
     for serial, device in devices.items():
@@ -84,6 +85,17 @@ def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]
         decimals=figures_decimals(rows),
         full_us=full_us,
     )
+
+
+def _column_labels(rows: Sequence[ResultRow]) -> dict[str, str]:
+    """Return case key -> the column that the case stands in: no two of a device share one, or one would be lost."""
+    places = Counter((row.device.serial, row.configuration) for row in rows)
+    return {
+        row.key: with_key(row.configuration, row.case)
+        if places[row.device.serial, row.configuration] > 1
+        else row.configuration
+        for row in rows
+    }
 
 
 def _skips_by_column(skips: Sequence[SkipRow], configurations: Sequence[str]) -> dict[str, SkipRow]:

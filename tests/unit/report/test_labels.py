@@ -1,9 +1,14 @@
+from dataclasses import replace
+
 import pytest
+from sample_lab import MOBILENET, PIXEL_3, PIXEL_4, case, lab_of, series
 
 from orchestrator.analysis.quality import CODES
 from orchestrator.errors import ArtifactError, DeviceError, HostStorageError
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
-from orchestrator.report.labels import column_decimals, truth_words, unique_labels
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.labels import column_decimals, configuration_labels, truth_words, unique_labels
+from orchestrator.report.matrix import matrix_tables
 from orchestrator.report.next_steps import ERROR_STEPS, finding_step
 
 
@@ -44,3 +49,51 @@ def test_every_error_that_can_end_an_invocation_has_a_next_step():
 def test_names_that_would_look_the_same_get_their_identity():
     labels = unique_labels({"aaa": "Pixel 3", "bbb": "Pixel 3", "ccc": "Pixel 4", "ddd": ""})
     assert labels == {"aaa": "Pixel 3 (aaa)", "bbb": "Pixel 3 (bbb)", "ccc": "Pixel 4", "ddd": "(ddd)"}
+
+
+#: Beside each other: one case, and one that differs in a single field, for each field of a case's key that no
+#: configuration shows.
+FINE = [
+    {"files": (("lib.so", "a" * 64),)},
+    {"files": (("lib.so", "b" * 64),)},
+    {"shard": "pixels"},
+    {"shard": "old pixels"},
+    {"affinity": "all"},
+    {"num_runs": 51},
+    {"min_secs": 2.0},
+    {"max_secs": 20.0},
+    {"warmup_runs": 2},
+    {"warmup_min_secs": 0.25},
+    {"build_sha256": "c" * 64},
+    {"model_name": "renamed.tflite"},
+    {"threads": -1},
+    {"threads": 0},
+    {"flags": (("a", "1, b=2"),)},
+    {"flags": (("a", "1"), ("b", "2"))},
+]
+
+
+def test_no_two_cases_of_a_model_on_a_device_share_a_label():
+    cases = [replace(case(device), **other) for device in (PIXEL_3, PIXEL_4) for other in [{}, *FINE]]
+    labels = configuration_labels(cases, {})
+    places = [(owner.serial, labels[owner.case_key]) for owner in cases]
+    assert len(set(places)) == len(places) == 2 * (1 + len(FINE))
+    # One column over devices.
+    assert len(set(labels.values())) == 1 + len(FINE) + 2 * 2
+
+
+def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
+    before, after = (case(files=(("lib.so", digit * 64),)) for digit in "ab")
+    data = build_report_data(**lab_of([*series(before, 9_000), *series(after, 7_000)]).inputs())
+    (table,) = matrix_tables(data)
+    shown = [cell.row.result.summary.median_us for cell in table.lines[0].cells if cell.row is not None]
+    assert sorted(shown) == pytest.approx([7_000, 9_000], rel=0.05)
+    assert len(set(table.configurations)) == 2
+
+
+def test_matrix_loses_no_case_when_two_labels_are_alike():
+    data = build_report_data(**lab_of([*series(case(threads=1), 9_000), *series(case(threads=4), 7_000)]).inputs())
+    alike = replace(data, results=tuple(replace(row, configuration="alike") for row in data.results))
+    (table,) = matrix_tables(alike)
+    assert table.model.sha256 == MOBILENET.sha256
+    assert [cell.row is not None for cell in table.lines[0].cells] == [True, True]
