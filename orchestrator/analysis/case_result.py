@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.analysis.conditions import BUSY_CLOCK, derive_conditions
+from orchestrator.analysis.conditions import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
 from orchestrator.analysis.summary import Summary, own_error, summarize
 from orchestrator.records.identity import CampaignId, RunId
@@ -286,14 +286,7 @@ def _clock_shares(siblings: Sequence[RunRecord]) -> list[tuple[RunRecord, float]
     ]
     if len(seen) == len(siblings):
         return seen
-    means = [
-        (
-            run,
-            max((one.share or 0.0 for one in derive_conditions(run.state_before, run.state_after).clusters), default=0),
-        )
-        for run in siblings
-    ]
-    return [(run, share) for run, share in means if share > 0]
+    return [(run, share) for run in siblings if (share := mean_clock_share(run)) > 0]
 
 
 def _without_low_clocks(used: Sequence[RunRecord]) -> tuple[Sequence[RunRecord], tuple[Finding, ...]]:

@@ -26,6 +26,8 @@ FULL_SHARE: Final = 0.97
 FULL_CORES_MIN: Final = 0.5
 #: The name under which a report keeps it.
 BUSY_CLOCK: Final = "busy_clock_share"
+#: The same over the whole time between the two looks at the device: in runs that are held without these looks.
+MEAN_CLOCK: Final = "mean_clock_share"
 Ticks = Mapping[int, int]
 
 
@@ -83,6 +85,17 @@ def with_busy_clock(report: ToolReport, samples: bytes) -> ToolReport:
         one.busiest_share for one in derive_conditions(None, None, looks).clusters if one.busiest_share is not None
     ]
     return replace(report, extra={**report.extra, BUSY_CLOCK: max(shares)}) if shares else report
+
+
+def mean_clock_share(run: RunRecord) -> float:
+    """Return the mean clock between the looks before and after a run, as a share of its highest; 0 where none tells.
+
+    Of the cluster with the highest share.
+    """
+    kept = run.report.extra.get(MEAN_CLOCK) if run.report is not None else None
+    if isinstance(kept, float):
+        return kept
+    return max((one.share or 0.0 for one in derive_conditions(run.state_before, run.state_after).clusters), default=0.0)
 
 
 def mean_khz(earlier: Ticks, later: Ticks) -> float | None:

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.brackets import checks
+from orchestrator.analysis.conditions import MEAN_CLOCK, mean_clock_share
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.sustained_runs import is_over
 from orchestrator.engine.tuning_search import open_search
 from orchestrator.ports import SessionTool, Tool
 from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.run import Outcome, RunRecord
@@ -91,11 +93,34 @@ def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
 
 
 def slim(run: RunRecord) -> RunRecord:
-    """Return a run with what decisions are made from: without its raw output and its operators."""
+    """Return a run with what decisions are made from, a sixth of its size: a campaign's are held until its end.
+
+    Of the looks at the device the battery's heat stays, and how high the clocks were between them.
+    """
     report = run.report
-    if report is not None and (report.operators or report.operator_types or report.profile_blocks):
-        report = replace(report, operators=(), operator_types=(), profile_blocks=())
-    return replace(run, attachments=(), report=report)
+    if report is not None:
+        share = mean_clock_share(run)
+        report = replace(
+            report,
+            operators=(),
+            operator_types=(),
+            profile_blocks=(),
+            echoed={},
+            delegate=replace(report.delegate, lines=(), cpu_operators=()),
+            extra={**report.extra, MEAN_CLOCK: share} if share else report.extra,
+        )
+    return replace(
+        run,
+        attachments=(),
+        command="",
+        report=report,
+        state_before=_battery_of(run.state_before) if run.run_pass is Pass.SENTINEL else None,
+        state_after=_battery_of(run.state_after),
+    )
+
+
+def _battery_of(state: DeviceState | None) -> DeviceState | None:
+    return None if state is None else DeviceState(at=state.at, battery_heat_c=state.battery_heat_c)
 
 
 def _open_sentinel(mine: Sequence[Invocation], runs: Sequence[RunRecord]) -> tuple[Invocation, ...]:
