@@ -17,8 +17,9 @@ from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Case, DelegateName, ProcessMode
+from orchestrator.records.workload import Case, DelegateName, ProcessMode, ToolName
 from orchestrator.report.data import PublishedFigure
+from orchestrator.report.labels import unique_labels
 from orchestrator.report.published import SOURCE
 from orchestrator.units import US_PER_MS
 
@@ -37,6 +38,10 @@ _WORDS: Final = {
     "coreml": "Core ML",
     "external": "external delegate",
 }
+
+#: The programs that a device is usually measured with: phones, this computer, iPhones.
+_PLAIN_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.LITERT, ToolName.IOS_APP})
+_PLAIN_AFFINITY: Final = "big"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,16 +170,19 @@ def published_lines(
 
 
 def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) -> list[Line]:
-    """Return a line for each model and device; a cell takes the newest campaign that has a figure for it."""
-    rows: dict[tuple[str, str], list[MeasuredCase]] = {}
-    for item in sorted(measured, key=lambda item: item.created_at, reverse=True):
-        rows.setdefault((item.case.model_name, item.case.serial), []).append(item)
+    """Return a line for each model, which is its content, and device; see :func:`_measured_cell` for its cells."""
+    newest_first = sorted(measured, key=lambda item: item.created_at, reverse=True)
+    models = unique_labels({item.case.model_sha256: item.case.model_name for item in reversed(newest_first)})
+    rows: dict[tuple[str, str, str], list[MeasuredCase]] = {}
+    for item in newest_first:
+        sha256 = item.case.model_sha256
+        rows.setdefault((models[sha256], item.case.serial, sha256), []).append(item)
     titles = {item.facts.title for item in measured}
     shared = {
         title for title in titles if len({item.case.serial for item in measured if item.facts.title == title}) > 1
     }
     lines = []
-    for (model, serial), of_row in sorted(rows.items()):
+    for (model, serial, _), of_row in sorted(rows.items()):
         facts = of_row[0].facts
         lines.append(
             Line(
@@ -223,7 +231,11 @@ def _threads_that_count(case: Case) -> int | None:
 
 
 def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
-    """Return the newest figure for a configuration; of several in one campaign, the fastest."""
+    """Return the newest figure of the plainest case of a configuration; of several in one campaign, the fastest.
+
+    A column names delegate and threads. A case with flags, of another program or on other cores is another
+    configuration: it stands in only where there is no plain one, and its notes say what it is.
+    """
     fitting = [item for item in items if _fits(item.case, column)]
     if not fitting and column.delegate is DelegateName.CPU:
         # What people call "CPU" is XNNPACK on today's phones; the note says which it was.
@@ -232,7 +244,9 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
     if not with_figure:
         reason = fitting[0].result.reason_code or fitting[0].result.status.value if fitting else ""
         return Cell(notes=(f"no figure: {reason}",) if reason else ())
-    newest = [item for item in with_figure if item.campaign_id == with_figure[0].campaign_id]
+    plainest = min(_departure(item.case) for item in with_figure)
+    alike = [item for item in with_figure if _departure(item.case) == plainest]
+    newest = [item for item in alike if item.campaign_id == alike[0].campaign_id]
     best = min(newest, key=lambda item: _figure_us(item.result) or 0.0)
     latency_us = _figure_us(best.result)
     assert latency_us is not None
@@ -247,6 +261,11 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
 
 def _fits(case: Case, column: Column, *, delegate: DelegateName | None = None) -> bool:
     return case.delegate is (delegate or column.delegate) and column.threads in {None, case.threads}
+
+
+def _departure(case: Case) -> tuple[bool, ...]:
+    """Return how far a case is from what people call its configuration: the least is the plainest."""
+    return bool(case.flags), case.tool not in _PLAIN_TOOLS, case.mode is not None, case.affinity != _PLAIN_AFFINITY
 
 
 def _figure_us(result: CaseResult) -> float | None:
@@ -268,6 +287,12 @@ def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
         yield _WORDS[case.delegate.value]
     if column.threads is None and _threads_that_count(case):
         yield _thread_words(case.threads)
+    if case.flags:
+        yield f"with {' '.join(f'{name}={value}' for name, value in case.flags)}"
+    if case.tool not in _PLAIN_TOOLS:
+        yield f"measured by {case.tool.value}"
+    if case.affinity != _PLAIN_AFFINITY:
+        yield f"on the cores {case.affinity}"
     if case.process_mode is not ProcessMode.SHELL:
         yield {ProcessMode.FOREGROUND: "app on the screen", ProcessMode.TOP_APP: "top-app"}[case.process_mode]
     if result.truth is DelegateTruth.PARTIAL:

@@ -12,16 +12,27 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from sample_lab import MOBILENET, NATIVE, PIXEL_3, PIXEL_4, REAL_PIXEL, Lab, campaign_of, case, series, small_lab
-from stored_lab import stored
 
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Terms
-from orchestrator.records.identity import BuildSha, CampaignId, RunId
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId
 from orchestrator.records.pairing import Pairing
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.workload import DelegateName, ToolName
 from orchestrator.report.guide_table import parse_column
 from orchestrator.report.published import load_published
+from tests.samples.sample_lab import (
+    MOBILENET,
+    NATIVE,
+    PIXEL_3,
+    PIXEL_4,
+    REAL_PIXEL,
+    Lab,
+    campaign_of,
+    case,
+    series,
+    small_lab,
+)
+from tests.samples.stored_lab import stored
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
 GUIDE = Path(__file__).parents[4] / "shared" / "seeds" / "performance_measurement.ko.md"
@@ -250,3 +261,43 @@ def test_a_cell_keeps_the_figure_of_an_older_night_when_the_newest_has_none(tmp_
     )
     (row,) = json.loads(table(stored(tmp_path / "home", lab), "--source", "store", "--json"))["rows"]
     assert [cell["text"] for cell in row["cells"]] == ["80.0 ms", "30.0 ms"]
+
+
+def rows_of(tmp_path, runs, *options, models=(MOBILENET,)):
+    lab = Lab(
+        campaigns=[campaign_of(runs)],
+        runs=runs,
+        devices={REAL_PIXEL.serial: REAL_PIXEL},
+        models={model.sha256: model for model in models},
+    )
+    home = stored(tmp_path / "home", lab)
+    return json.loads(table(home, "--source", "store", *options, "--json"))["rows"]
+
+
+@pytest.mark.parametrize(
+    ("other", "note"),
+    [
+        ({"flags": (("gpu_precision_loss_allowed", "true"),)}, "with gpu_precision_loss_allowed=true"),
+        ({"tool": ToolName.APK}, "measured by apk"),
+        ({"affinity": "all"}, "on the cores all"),
+    ],
+)
+def test_a_cell_is_of_the_plain_case_and_a_stand_in_says_what_it_is(tmp_path, other, note):
+    fast = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1, **other), 4_000)
+    plain = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 9_000)
+    (row,) = rows_of(tmp_path / "both", [*fast, *plain])
+    assert (row["cells"][0]["text"], row["cells"][0]["notes"]) == ("9.00 ms", [])
+    (row,) = rows_of(tmp_path / "alone", fast)
+    assert row["cells"][0]["text"] == "4.00 ms"
+    assert note in row["cells"][0]["notes"]
+
+
+def test_two_contents_of_one_name_are_two_rows(tmp_path):
+    other = replace(MOBILENET, sha256=ModelSha("f" * 64))
+    runs = series(case(REAL_PIXEL, MOBILENET, threads=4), 9_000) + series(case(REAL_PIXEL, other, threads=1), 7_000)
+    rows = rows_of(tmp_path, runs, models=(MOBILENET, other))
+    figures = {row["model"]: [cell["text"] for cell in row["cells"]] for row in rows}
+    assert figures == {
+        f"{MOBILENET.name} ({MOBILENET.sha256[:16]})": ["---", "9.00 ms"],
+        f"{MOBILENET.name} ({'f' * 16})": ["7.00 ms", "---"],
+    }
