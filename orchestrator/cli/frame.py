@@ -232,9 +232,10 @@ def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None
         logs_as_json()
     result = command(settings)
     if as_json:
-        from orchestrator.cli.result import to_json
+        from orchestrator.cli.result import json_pieces
 
-        typer.echo(to_json(result.data))
+        sys.stdout.writelines(json_pieces(result.data))
+        typer.echo()
     elif result.text:
         typer.echo(result.text)
     if result.exit_code:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePath
+from typing import Final
+
+#: A result's own fields, and the items of a list in one of these.
+_PIECES_DEPTH: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +28,31 @@ class CommandResult:
 
 def to_json(value: object) -> str:
     """Return a value as indented JSON; records become objects, bytes are left out."""
-    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    return "".join(json_pieces(value))
+
+
+def json_pieces(value: object, *, depth: int = 0) -> Iterator[str]:
+    """Yield the text of :func:`to_json`, one item after the other of a list that is the value or stands in it.
+
+    Thousands of runs as one text, and as plain values beside it, take many times their own place.
+    """
+    indent = "  " * depth
+    brackets, items = "", iter(())
+    if isinstance(value, Mapping) and value and depth < _PIECES_DEPTH:
+        brackets = "{}"
+        items = ((f"{json.dumps(str(_plain(key)), ensure_ascii=False)}: ", item) for key, item in value.items())
+    elif isinstance(value, list | tuple) and value and depth < _PIECES_DEPTH:
+        brackets, items = "[]", (("", item) for item in value)
+    if not brackets:
+        whole = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+        # No text has a line break of its own: JSON escapes them.
+        yield whole.replace("\n", f"\n{indent}")
+        return
+    yield brackets[0]
+    for number, (key, item) in enumerate(items):
+        yield f"{',' if number else ''}\n{indent}  {key}"
+        yield from json_pieces(item, depth=depth + 1)
+    yield f"\n{indent}{brackets[1]}"
 
 
 def _plain(value: object) -> object:

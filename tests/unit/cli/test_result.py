@@ -1,0 +1,62 @@
+"""Results as JSON: the text that json itself writes, in pieces."""
+
+from __future__ import annotations
+
+import enum
+import json
+import tracemalloc
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestrator.cli.result import json_pieces, to_json
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Record:
+    name: str
+    parts: tuple[int, ...] = ()
+    raw: bytes = b"left out"
+
+
+NESTED = {
+    "runs": [Record("one\ntwo", (1, 2)), Record("ü\u2028")],
+    "none": [],
+    "nothing": {},
+    "deep": {"a": {"b": [{"c": [1, [2, "x\n"]]}]}},
+    Colour.RED: {1: Colour.RED},
+    "when": datetime(2026, 1, 2, tzinfo=UTC),
+    "where": Path("/a/b"),
+    "text": 'a "quoted" line\nand another',
+}
+PLAIN = {
+    "runs": [{"name": "one\ntwo", "parts": [1, 2]}, {"name": "ü\u2028", "parts": []}],
+    "none": [],
+    "nothing": {},
+    "deep": {"a": {"b": [{"c": [1, [2, "x\n"]]}]}},
+    "red": {"1": "red"},
+    "when": "2026-01-02T00:00:00+00:00",
+    "where": "/a/b",
+    "text": 'a "quoted" line\nand another',
+}
+
+
+def test_pieces_are_the_text_that_json_writes() -> None:
+    for value, plain in ((NESTED, PLAIN), ([NESTED], [PLAIN]), ([], []), ("x\ny", "x\ny"), (None, None)):
+        assert to_json(value) == json.dumps(plain, indent=2, ensure_ascii=False)
+
+
+def test_thousands_of_records_take_the_place_of_few() -> None:
+    data = {"runs": [Record("x" * 5000)] * 2000}
+    tracemalloc.start()
+    try:
+        size = sum(len(piece) for piece in json_pieces(data))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert size > 10_000_000
+    assert peak < size / 20
