@@ -437,8 +437,15 @@ class Store(Protocol):
         """Return a campaign, None when there is none."""
         ...
 
-    def campaigns(self) -> Sequence[Campaign]:
-        """Return all campaigns, newest first, without their invocations and skips."""
+    def campaigns(self, *, only_open: bool = False, limit: int | None = None) -> Sequence[Campaign]:
+        """Return the newest campaigns, newest first, without their invocations and skips.
+
+        ``only_open``: those that aren't finished. All when ``limit`` is None.
+        """
+        ...
+
+    def campaign_count(self) -> int:
+        """Return how many campaigns there are."""
         ...
 
     def runs(
@@ -465,8 +472,11 @@ class Store(Protocol):
         """Return which invocations of a campaign are stored; those that were only unfit aren't among them."""
         ...
 
-    def progress(self) -> Mapping[CampaignId, tuple[int, int]]:
-        """Return how many invocations of each campaign are stored (unfit ones aren't), and how many are planned."""
+    def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, tuple[int, int]]:
+        """Return how many invocations of each campaign are stored (unfit ones aren't), and how many are planned.
+
+        ``only_open``: of those that aren't finished.
+        """
         ...
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:

@@ -110,7 +110,7 @@ def _versions(farm: Farm) -> list[Finding]:
 
 def _store(farm: Farm) -> list[Finding]:
     # Opening it has brought it up to date, or said why not.
-    campaigns = len(farm.store.campaigns())
+    campaigns = farm.store.campaign_count()
     found = []
     path = file_of(farm.settings)
     if path is None:
@@ -129,7 +129,7 @@ def _store(farm: Farm) -> list[Finding]:
 
 def _future(farm: Farm) -> list[Finding]:
     """Find a clock that was set back: what was stored before is newer than now."""
-    newest = next(iter(farm.store.campaigns()), None)
+    newest = next(iter(farm.store.campaigns(limit=1)), None)
     now = farm.clock.now()
     if newest is None or newest.created_at <= now + timedelta(minutes=2):
         return [ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC, later than all that is stored")]
@@ -230,12 +230,10 @@ def _leases(farm: Farm) -> list[Finding]:
 
 def _campaigns(farm: Farm) -> list[Finding]:
     end_cut_off(farm.store, farm.clock.now())
-    progress = farm.store.progress()
+    progress = farm.store.progress(only_open=True)
     busy = bool(farm.lease.live_holders())
     found = []
-    for campaign in farm.store.campaigns():
-        if campaign.status is CampaignStatus.FINISHED:
-            continue
+    for campaign in farm.store.campaigns(only_open=True):
         if campaign.status is CampaignStatus.RUNNING and (busy or file_of(farm.settings) is None):
             # Another process of this host, or another host, may be at it.
             continue

@@ -11,7 +11,7 @@ from orchestrator.cli.progress import describe_run
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
-from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, RunRecord
 
@@ -124,7 +124,7 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
         if len(others) < 2:
             raise UsageError("there is no previous campaign", hint="'benchfarm campaigns' lists what is stored")
         prefix = next((item for item in others[1:] if item.name == others[0].name), others[1]).campaign_id
-    known = [item for item in store.campaigns() if not only_open or item.status is not CampaignStatus.FINISHED]
+    known = store.campaigns(only_open=only_open, limit=None if prefix else 1)
     matching = [item for item in known if item.campaign_id.startswith(prefix)]
     if not matching:
         what = "campaign that could be resumed" if only_open else "campaign"

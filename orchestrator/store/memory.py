@@ -163,13 +163,19 @@ class MemoryStore:
         with self._locked():
             return self._campaigns.get(campaign_id)
 
-    def campaigns(self) -> Sequence[Campaign]:
-        """Return all campaigns, newest first, without their invocations and skips."""
+    def campaigns(self, *, only_open: bool = False, limit: int | None = None) -> Sequence[Campaign]:
+        """Return the newest campaigns, newest first, without their invocations and skips."""
         with self._locked():
             stored = [dataclasses.replace(item, invocations=(), skipped=()) for item in self._campaigns.values()]
         # Turned round as a whole, so that of two from the same moment the one stored last comes first.
         stored.sort(key=lambda campaign: campaign.created_at)
-        return stored[::-1]
+        newest_first = [item for item in stored[::-1] if not (only_open and item.status is CampaignStatus.FINISHED)]
+        return newest_first[:limit]
+
+    def campaign_count(self) -> int:
+        """Return how many campaigns there are."""
+        with self._locked():
+            return len(self._campaigns)
 
     def runs(
         self,
@@ -212,11 +218,15 @@ class MemoryStore:
                 if stored_in == campaign_id and run.outcome is not Outcome.UNFIT
             }
 
-    def progress(self) -> Mapping[CampaignId, tuple[int, int]]:
+    def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, tuple[int, int]]:
         """Return how many invocations of each campaign are stored, and how many are planned."""
         with self._locked():
             stored = Counter(run.campaign_id for run in self._runs.values() if run.outcome is not Outcome.UNFIT)
-            return {key: (stored[key], len(campaign.invocations)) for key, campaign in self._campaigns.items()}
+            return {
+                key: (stored[key], len(campaign.invocations))
+                for key, campaign in self._campaigns.items()
+                if not (only_open and campaign.status is CampaignStatus.FINISHED)
+            }
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:
         """Return the devices ever seen, as last seen."""

@@ -203,11 +203,17 @@ class SqlStore:
                 skipped=tuple(rows.skip_from_row(item) for item in skips.mappings()),
             )
 
-    def campaigns(self) -> Sequence[Campaign]:
-        """Return all campaigns, newest first, without their invocations and skips."""
+    def campaigns(self, *, only_open: bool = False, limit: int | None = None) -> Sequence[Campaign]:
+        """Return the newest campaigns, newest first, without their invocations and skips."""
         newest_first = select(CAMPAIGNS).order_by(CAMPAIGNS.c.created_at.desc(), CAMPAIGNS.c.campaign_no.desc())
+        wanted = newest_first.where(*_of_kind(only_open=only_open)).limit(limit)
         with self._database.reading() as connection:
-            return [rows.campaign_from_row(row) for row in connection.execute(newest_first).mappings()]
+            return [rows.campaign_from_row(row) for row in connection.execute(wanted).mappings()]
+
+    def campaign_count(self) -> int:
+        """Return how many campaigns there are."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(func.count()).select_from(CAMPAIGNS)) or 0
 
     def runs(
         self,
@@ -262,7 +268,7 @@ class SqlStore:
         with self._database.reading() as connection:
             return {rows.invocation_key_from_row(row) for row in connection.execute(stored).mappings()}
 
-    def progress(self) -> Mapping[CampaignId, tuple[int, int]]:
+    def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, tuple[int, int]]:
         """Return how many invocations of each campaign are stored, and how many are planned."""
 
         def counted(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
@@ -272,7 +278,8 @@ class SqlStore:
         with self._database.reading() as connection:
             stored, unfit = counted(), counted(RUNS.c.outcome == literal_column(f"'{Outcome.UNFIT.value}'"))
             query = select(CAMPAIGNS.c.campaign_id, stored, unfit, PLANS.c.invocation_count)
-            found = connection.execute(query.join_from(CAMPAIGNS, PLANS, isouter=True))
+            wanted = query.join_from(CAMPAIGNS, PLANS, isouter=True).where(*_of_kind(only_open=only_open))
+            found = connection.execute(wanted)
             return {CampaignId(name): (runs - waiting, planned or 0) for name, runs, waiting, planned in found}
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:
@@ -423,6 +430,10 @@ def _keep_referred(
         keep_device(connection, facts, seen_at=campaign.created_at)
     for table, row in (*((MODELS, row) for row in model_rows), *((BUILDS, row) for row in build_rows)):
         keep_named(connection, table, row)
+
+
+def _of_kind(*, only_open: bool) -> tuple[ColumnElement[bool], ...]:
+    return (CAMPAIGNS.c.status != CampaignStatus.FINISHED.value,) if only_open else ()
 
 
 def _campaign_no(connection: Connection, campaign_id: CampaignId) -> int | None:

@@ -131,6 +131,21 @@ def test_progress_counts_what_is_stored_and_what_is_planned(store: Store, sample
     }
 
 
+def test_open_campaigns_are_listed_and_counted_alone_and_no_more_than_asked_for(store: Store, samples) -> None:
+    assert store.campaign_count() == 0
+    start = samples.campaign().created_at
+    for hours, campaign_id in enumerate(("ended", "stopped", "runs")):
+        samples.begin(store, samples.campaign(campaign_id, created_at=start + timedelta(hours=hours)))
+    store.set_status(CampaignId("ended"), CampaignStatus.FINISHED, start + timedelta(hours=1))
+    store.set_status(CampaignId("stopped"), CampaignStatus.INTERRUPTED, start + timedelta(hours=2))
+
+    assert [item.campaign_id for item in store.campaigns(only_open=True)] == ["runs", "stopped"]
+    assert [item.campaign_id for item in store.campaigns(limit=1)] == ["runs"]
+    assert store.campaigns(only_open=True, limit=1)[0] == store.campaigns()[0]
+    assert set(store.progress(only_open=True)) == {"runs", "stopped"}
+    assert store.campaign_count() == 3
+
+
 def test_an_unknown_campaign_is_none_and_has_nothing_done(store: Store) -> None:
     assert store.campaign(CampaignId("nowhere")) is None
     assert store.done(CampaignId("nowhere")) == set()
