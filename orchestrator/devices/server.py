@@ -43,9 +43,7 @@ class AdbServer:
         self._clock = clock or SystemClock()
 
     @classmethod
-    def start(
-        cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool = True, share: bool = True
-    ) -> AdbServer:
+    def start(cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool = True) -> AdbServer:
         """Start a private server on a free port of 127.0.0.1 (or use the one started before).
 
         Args:
@@ -53,11 +51,10 @@ class AdbServer:
             state_folder: Where its pid, port and log are kept, so that the next command uses it again.
             environ: Its environment; HOME there says which key it shows to phones.
             usb: Whether it looks for phones on USB and for emulators; False leaves those to other servers.
-            share: Use the server that is remembered in ``state_folder``, if it runs.
 
         Raises AdbUnavailableError.
         """
-        process = ServerProcess.start(binary=binary, state_folder=state_folder, environ=environ, usb=usb, share=share)
+        process = ServerProcess.start(binary=binary, state_folder=state_folder, environ=environ, usb=usb)
         return cls(ServerAddress(port=process.port), process=process)
 
     @classmethod
@@ -97,9 +94,13 @@ class AdbServer:
             self._process.stop()
 
     def revive(self) -> None:
-        """Start our own server again, on its port, if it has died; nothing for a server of others."""
+        """Start our own server again, on its port, if it has died; nothing for a server of others.
+
+        Where somebody else has started it meanwhile, its address is that one's from now on.
+        """
         if self._process is not None and not self._process.is_running():
             self._process.restart()
+            self.address = ServerAddress(port=self._process.port)
 
     def version(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> int:
         """Return the server's protocol version (29 to 41 so far); raises AdbUnavailableError and others."""

@@ -23,6 +23,8 @@ from orchestrator.errors import AdbUnavailableError, DeviceError
 
 _START_TIMEOUT_S: Final = 15.0
 _STOP_TIMEOUT_S: Final = 5.0
+#: How long the port of a process that has ended may still be taken.
+_LET_GO_S: Final = 1.0
 _PORTS_TRIED: Final = 4
 #: What is remembered of the environment, so that a server that has to be started again shows phones the same key.
 _KEPT_VARIABLES: Final = ("HOME", "PATH", "TMPDIR", "ADB_VENDOR_KEYS")
@@ -42,12 +44,10 @@ class ServerProcess:
     popen: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def start(
-        cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool, share: bool
-    ) -> ServerProcess:
+    def start(cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool) -> ServerProcess:
         """Start a server, or return the remembered one; raises AdbUnavailableError with the end of its log."""
         with _lock(state_folder, usb=usb):
-            if share and (known := cls.remembered(state_folder, usb=usb)) is not None:
+            if (known := cls.remembered(state_folder, usb=usb)) is not None:
                 known.environ = environ
                 return known
             process = cls(binary=binary, state_folder=state_folder, environ=environ, usb=usb, port=0, pid=0)
@@ -66,9 +66,14 @@ class ServerProcess:
     @classmethod
     def remembered(cls, state_folder: Path, *, usb: bool) -> ServerProcess | None:
         """Return the server that was started before, None when it no longer runs."""
+        process = cls._recorded(state_folder, usb=usb)
+        return process if process is not None and process.is_running() else None
+
+    @classmethod
+    def _recorded(cls, state_folder: Path, *, usb: bool) -> ServerProcess | None:
         try:
             known: dict[str, Any] = json.loads(_record(state_folder, usb=usb).read_text("utf-8"))
-            process = cls(
+            return cls(
                 binary=Path(str(known["binary"])),
                 state_folder=state_folder,
                 environ={str(name): str(value) for name, value in dict(known["environ"]).items()},
@@ -78,22 +83,27 @@ class ServerProcess:
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return process if process.is_running() else None
 
     def is_running(self) -> bool:
         """Whether this very process lives and listens."""
         return self._is_alive() and self._answers(Deadline(_START_TIMEOUT_S))
 
     def restart(self) -> None:
-        """Start it again on the same port, because phones and other commands know it."""
+        """Start it again on the same port, because phones and other commands know it.
+
+        When somebody else has done so already, his is taken over, wherever it listens: there is one for all of them.
+        Raises AdbUnavailableError.
+        """
         with _lock(self.state_folder, usb=self.usb):
+            self._follow()
             if not self.is_running():
                 self._kill()
                 self._launch()
 
     def stop(self) -> None:
-        """Stop it, wait for its end, and forget it."""
+        """Stop it, also when somebody else has started it again; wait for its end, and forget it."""
         with _lock(self.state_folder, usb=self.usb):
+            self._follow()
             if self._is_alive():
                 with contextlib.suppress(DeviceError):
                     deadline = Deadline(_STOP_TIMEOUT_S)
@@ -107,7 +117,19 @@ class ServerProcess:
         """Where the server's own messages go."""
         return self.state_folder / f"{_name(usb=self.usb)}.log"
 
+    def _follow(self) -> None:
+        """Be the process that the record names, once the own one has ended: it was started again."""
+        known = None if self._is_alive() else self._recorded(self.state_folder, usb=self.usb)
+        if known is not None and known._is_alive():
+            self.port, self.pid, self.popen = known.port, known.pid, None
+
     def _launch(self) -> None:
+        # What listens there would answer in the place of ours, which ends at once. One that was killed lets go last.
+        deadline = Deadline(_LET_GO_S)
+        while not _is_free(self.port):
+            if deadline.expired:
+                raise AdbUnavailableError(f"another program listens on port {self.port} of this computer")
+            time.sleep(0.005)
         environ = {**self.environ, "ADB_MDNS": "0"}
         for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT"):
             environ.pop(name, None)
@@ -139,7 +161,7 @@ class ServerProcess:
 
     def _await_answer(self, popen: subprocess.Popen[bytes]) -> None:
         deadline = Deadline(_START_TIMEOUT_S)
-        while not self._answers(deadline):
+        while not (self._answers(deadline) and popen.poll() is None):
             if popen.poll() is not None or deadline.expired:
                 tail = self.log_path.read_text("utf-8", "replace").strip()[-400:]
                 raise AdbUnavailableError(
@@ -213,6 +235,17 @@ def _lock(state_folder: Path, *, usb: bool) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise AdbUnavailableError(f"an adb server can't be kept in {state_folder}: {error}") from error
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As adb does: connections of the server that was there before may not be over yet.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def _free_port() -> int:

@@ -21,6 +21,7 @@ from orchestrator.devices.server import AdbServer
 from orchestrator.devices.tracking import watch_devices
 from orchestrator.errors import (
     AdbUnavailableError,
+    DeviceError,
     DeviceTimeoutError,
     LinkLostError,
     NoDeviceError,
@@ -69,6 +70,22 @@ def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
+        return False
+
+
+def takes(listener: socket.socket, port: int) -> bool:
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    listener.listen()
+    return True
+
+
+def answers(server: AdbServer) -> bool:
+    try:
+        return server.version() >= 29
+    except DeviceError:
         return False
 
 
@@ -172,6 +189,74 @@ def test_an_adopted_server_that_died_is_revived_with_the_same_key(
         assert f"HOME={environ['HOME']}".encode() in variables
     finally:
         adopted.stop()
+
+
+@pytest.fixture
+def killed(start: Callable[..., AdbServer], tmp_path: Path, wait_until: Callable[..., None]) -> list[AdbServer]:
+    """Two commands' view of one server that has died."""
+    started, adopted = start(find_adb()), AdbServer.adopt(tmp_path / "state", usb=False)
+    assert adopted is not None
+    pid = pid_in(tmp_path / "state")
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid), "the server is dead")
+    return [started, adopted]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_server_that_another_command_has_revived_is_taken_over_and_not_started_twice(
+    killed: list[AdbServer], tmp_path: Path, first: int
+) -> None:
+    killed[first].revive()
+    pid = pid_in(tmp_path / "state")
+    killed[1 - first].revive()
+    assert pid_in(tmp_path / "state") == pid
+    again = AdbServer.adopt(tmp_path / "state", usb=False)
+    assert again is not None
+    killed[1 - first].stop()
+    assert not is_alive(pid)
+
+
+def test_a_server_that_another_command_has_revived_is_stopped_by_whoever_asks(
+    killed: list[AdbServer], tmp_path: Path
+) -> None:
+    killed[0].revive()
+    pid = pid_in(tmp_path / "state")
+    killed[1].stop()
+    assert not is_alive(pid)
+    assert AdbServer.adopt(tmp_path / "state", usb=False) is None
+
+
+def test_a_server_that_was_started_at_another_port_meanwhile_is_followed_there(
+    killed: list[AdbServer], start: Callable[..., AdbServer], wait_until: Callable[..., None]
+) -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        wait_until(lambda: takes(other, killed[0].address.port), "another program has its port")
+        moved = start(find_adb())
+        assert moved.address != killed[0].address
+        for server in killed:
+            server.revive()
+            assert server.address == moved.address
+            assert server.version() >= 29
+
+
+def test_the_answer_of_a_strangers_server_on_the_port_is_not_taken_for_ours(
+    killed: list[AdbServer], tmp_path: Path, wait_until: Callable[..., None]
+) -> None:
+    before = (tmp_path / "state" / "adb-server-tcp.json").read_text()
+    stranger = subprocess.Popen(
+        [str(find_adb()), "-L", f"tcp:localhost:{killed[0].address.port}", "server", "nodaemon"],
+        env={"HOME": str(tmp_path), "ADB_USB": "0", "ADB_MDNS": "0", "ADB_EMU": "0"},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: answers(killed[0]), "the stranger's server answers")
+        with pytest.raises(AdbUnavailableError, match="another program listens on port"):
+            killed[1].revive()
+        assert (tmp_path / "state" / "adb-server-tcp.json").read_text() == before
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 def test_a_program_that_is_no_adb_is_told_with_what_it_said(tmp_path: Path, environ: dict[str, str]) -> None:
