@@ -9,7 +9,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import psycopg
 
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.queueing.database import QueueDatabase, told
@@ -19,6 +21,9 @@ from orchestrator.queueing.places import DatabasePlace, FolderPlace, Place
 GRACE_S: Final = 24 * 3600.0
 #: What this host didn't use for so long is fetched again when it is needed.
 CACHED_S: Final = 14 * 24 * 3600.0
+#: So many files are taken away in a transaction: the database ends one that does nothing for a minute, and a place far
+#: away takes its time.
+_FILES_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +96,18 @@ class Contents:
                 os.utime(path)
                 return path
             path.parent.mkdir(parents=True, exist_ok=True)
+            unreachable: StoreError | None = None
             for place in dict.fromkeys((self._place, self._database)):
-                if self._arrived(place, sha256, path):
-                    return path
+                try:
+                    if self._arrived(place, sha256, path):
+                        return path
+                except StoreError as error:
+                    # It may lie in the database.
+                    unreachable = unreachable or error
         except OSError as error:
             raise HostStorageError(f"{error.filename or path}: {error.strerror}") from error
+        if unreachable is not None:
+            raise unreachable
         there = " and ".join(dict.fromkeys((self._place.name or "the farm's database", "the farm's database")))
         elsewhere = f"; it was put into {put_in}" if put_in not in {"", self._place.name} else ""
         raise StoreError(
@@ -133,48 +145,36 @@ class Contents:
         and those that were brought within the last day, however young the jobs may be: a submission may be on its way.
         """
         with self._queue.connection() as connection, connection.transaction(force_rollback=is_trial):
-            ended = connection.execute(
-                "SELECT f.job_id, f.submission FROM farm_jobs f WHERE (SELECT max(e.at) FROM procrastinate_events e"
-                " WHERE e.job_id = f.job_id) < now() - make_interval(secs => %s)"
-                " AND NOT EXISTS (SELECT 1 FROM farm_jobs o JOIN procrastinate_jobs j ON j.id = o.job_id"
-                " WHERE o.submission = f.submission AND j.status IN ('todo', 'doing'))",
-                (older_than_s,),
-            ).fetchall()
-            numbers = [row[0] for row in ended]
-            # In the order of QueueDatabase.brief. A submission whose every job has ended is never open again.
-            connection.execute(
-                "SELECT 1 FROM farm_submissions WHERE submission = ANY(%s) ORDER BY submission FOR UPDATE",
-                (sorted({row[1] for row in ended}),),
-            )
-            connection.execute("SELECT 1 FROM procrastinate_jobs WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (numbers,))
-            jobs = connection.execute(
-                "DELETE FROM farm_jobs WHERE job_id = ANY(%s) RETURNING job_id", (numbers,)
-            ).fetchall()
-            connection.execute(
-                "DELETE FROM procrastinate_jobs j WHERE j.id = ANY(%s)"
-                " AND NOT EXISTS (SELECT 1 FROM procrastinate_periodic_defers d WHERE d.job_id = j.id)",
-                ([row[0] for row in jobs],),
-            )
-            connection.execute(
-                "DELETE FROM farm_submissions s"
-                " WHERE NOT EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission)"
-            )
-            files = connection.execute(
-                "DELETE FROM farm_files f WHERE used_at < now() - make_interval(secs => %s)"
-                " AND NOT EXISTS (SELECT 1 FROM farm_job_files u WHERE u.sha256 = f.sha256)"
-                " AND NOT EXISTS (SELECT 1 FROM farm_schedule_files u WHERE u.sha256 = f.sha256)"
-                " AND NOT EXISTS (SELECT 1 FROM farm_submission_files u WHERE u.sha256 = f.sha256)"
-                " AND NOT EXISTS (SELECT 1 FROM farm_file_places p WHERE p.sha256 = f.sha256 AND p.place <> ALL(%s))"
-                " RETURNING sha256, size_bytes",
-                (GRACE_S, ["", self._place.name]),
-            ).fetchall()
-            if not is_trial and self._place is not self._database:
-                # While the rows are locked: whoever wants to keep one of them waits, and then brings it again.
-                for sha256, _ in files:
-                    self._place.remove(sha256)
+            jobs = _forget_jobs(connection, older_than_s)
+            # A trial asks here, where the jobs are gone; else what is taken away stays so, whatever fails after it.
+            files = self._take_files(connection, None) if is_trial else []
+        while not is_trial:
+            with self._queue.connection() as connection, connection.transaction():
+                taken = self._take_files(connection, _FILES_AT_ONCE)
+                if self._place is not self._database:
+                    # While the rows are locked: whoever wants to keep one of them waits, and then brings it again.
+                    for sha256, _ in taken:
+                        self._place.remove(sha256)
+            files += taken
+            if len(taken) < _FILES_AT_ONCE:
+                break
         drafts = self._place.remove_drafts(older_than_s=GRACE_S, is_trial=is_trial)
         sizes = [*(size for _, size in files), *drafts]
-        return Cleaned(jobs=len(jobs), files=len(sizes), size_bytes=sum(sizes))
+        return Cleaned(jobs=jobs, files=len(sizes), size_bytes=sum(sizes))
+
+    def _take_files(self, connection: psycopg.Connection[Any], most: int | None) -> list[tuple[str, int]]:
+        """Forget contents that nothing needs any more, None: all of them; return them with their sizes."""
+        return connection.execute(
+            "WITH spare AS MATERIALIZED (SELECT f.sha256 FROM farm_files f"
+            " WHERE used_at < now() - make_interval(secs => %s)"
+            " AND NOT EXISTS (SELECT 1 FROM farm_job_files u WHERE u.sha256 = f.sha256)"
+            " AND NOT EXISTS (SELECT 1 FROM farm_schedule_files u WHERE u.sha256 = f.sha256)"
+            " AND NOT EXISTS (SELECT 1 FROM farm_submission_files u WHERE u.sha256 = f.sha256)"
+            " AND NOT EXISTS (SELECT 1 FROM farm_file_places p WHERE p.sha256 = f.sha256 AND p.place <> ALL(%s))"
+            " ORDER BY f.sha256 LIMIT %s FOR UPDATE OF f)"
+            " DELETE FROM farm_files f USING spare WHERE f.sha256 = spare.sha256 RETURNING f.sha256, f.size_bytes",
+            (GRACE_S, ["", self._place.name], most),
+        ).fetchall()
 
     def clean_copies(self, *, older_than_s: float = CACHED_S, is_trial: bool = False) -> Cleaned:
         """Take this host's copies away that weren't used for so long; raises HostStorageError."""
@@ -194,6 +194,34 @@ class Contents:
 
     def _copies(self) -> Sequence[Path]:
         return sorted(path for path in self._folder.glob("*/*") if path.is_file()) if self._folder.is_dir() else []
+
+
+def _forget_jobs(connection: psycopg.Connection[Any], older_than_s: float) -> int:
+    """Forget the jobs that ended so long ago, and the submissions of which none is left; return how many jobs."""
+    ended = connection.execute(
+        "SELECT f.job_id, f.submission FROM farm_jobs f WHERE (SELECT max(e.at) FROM procrastinate_events e"
+        " WHERE e.job_id = f.job_id) < now() - make_interval(secs => %s)"
+        " AND NOT EXISTS (SELECT 1 FROM farm_jobs o JOIN procrastinate_jobs j ON j.id = o.job_id"
+        " WHERE o.submission = f.submission AND j.status IN ('todo', 'doing'))",
+        (older_than_s,),
+    ).fetchall()
+    numbers = [row[0] for row in ended]
+    # In the order of QueueDatabase.brief. A submission whose every job has ended is never open again.
+    connection.execute(
+        "SELECT 1 FROM farm_submissions WHERE submission = ANY(%s) ORDER BY submission FOR UPDATE",
+        (sorted({row[1] for row in ended}),),
+    )
+    connection.execute("SELECT 1 FROM procrastinate_jobs WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (numbers,))
+    jobs = connection.execute("DELETE FROM farm_jobs WHERE job_id = ANY(%s) RETURNING job_id", (numbers,)).fetchall()
+    connection.execute(
+        "DELETE FROM procrastinate_jobs j WHERE j.id = ANY(%s)"
+        " AND NOT EXISTS (SELECT 1 FROM procrastinate_periodic_defers d WHERE d.job_id = j.id)",
+        ([row[0] for row in jobs],),
+    )
+    connection.execute(
+        "DELETE FROM farm_submissions s WHERE NOT EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission)"
+    )
+    return len(jobs)
 
 
 def _sha256(path: Path) -> str:

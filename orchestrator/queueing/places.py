@@ -6,7 +6,7 @@ import functools
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -132,7 +132,10 @@ class FolderPlace:
             ) from error
         except Exception as error:
             # Each driver has its own errors, and this program may know none of them.
-            raise StoreError(f"{self.name}: {str(error) or type(error).__name__}") from error
+            raise StoreError(
+                f"{self.name}: {str(error) or type(error).__name__}",
+                hint="see that this host reaches the place, then ask again",
+            ) from error
 
     def holds(self, sha256: str, size_bytes: int) -> bool:
         """See Place."""
@@ -167,9 +170,14 @@ class FolderPlace:
         """See Place."""
         with self._told():
             self._files.invalidate_cache()
-            if not self._files.exists(self._path(sha256)):
+            try:
+                # Opened, not asked whether it exists: drivers deny that too when they can't reach the place.
+                file = self._files.open(self._path(sha256), "rb")
+            except FileNotFoundError:
+                if self._has_folders:
+                    # A share that isn't mounted has no files either.
+                    self._files.info(self._root)
                 return
-            file = self._files.open(self._path(sha256), "rb")
         try:
             while True:
                 with self._told():
@@ -182,9 +190,8 @@ class FolderPlace:
 
     def remove(self, sha256: str) -> None:
         """See Place."""
-        with self._told():
-            if self._files.exists(self._path(sha256)):
-                self._files.rm_file(self._path(sha256))
+        with self._told(), suppress(FileNotFoundError):
+            self._files.rm_file(self._path(sha256))
 
     def remove_drafts(self, *, older_than_s: float, is_trial: bool) -> list[int]:
         """See Place."""

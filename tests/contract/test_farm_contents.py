@@ -185,6 +185,27 @@ def test_cleaning_takes_what_no_job_needs_and_nothing_else(
     assert host("three").fetch(SHA256, "m.tflite").read_bytes() == CONTENT
 
 
+def test_what_was_taken_away_before_a_place_failed_stays_taken_away(queue: FarmQueue, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    contents = Contents(queue, tmp_path / "one", place=shared.as_uri())
+    for number in range(130):
+        (tmp_path / "small").write_bytes(b"%d" % number)
+        contents.keep(tmp_path / "small", hashlib.sha256(b"%d" % number).hexdigest())
+    old(queue)
+    # What can't be taken away is the last of them.
+    last = sorted(path for path in shared.glob("*/*") if path.is_file())[-1]
+    last.unlink()
+    last.mkdir()
+    with pytest.raises(StoreError, match=last.name):
+        contents.clean(older_than_s=0)
+    left = {row["sha256"] for row in queue.rows("SELECT sha256 FROM farm_files")}
+    assert last.name in left
+    assert len(left) < 130
+    last.rmdir()
+    assert contents.clean(older_than_s=0).files == len(left)
+    assert not [path for path in shared.rglob("*") if path.is_file()]
+
+
 def test_a_job_whose_file_was_cleaned_away_is_not_queued(
     host: Callable[[str], Contents], queue: FarmQueue, source: Path
 ) -> None:
@@ -295,3 +316,44 @@ def test_a_bucket_of_a_wrong_name_is_told_and_never_made(queue: FarmQueue, sourc
         Contents(queue, tmp_path / "one", place="buckets://misspelt/benchfarm").keep(source, SHA256)
     assert "BENCHFARM_ARTIFACTS" in caught.value.hint
     assert Buckets.pseudo_dirs == [""]
+
+
+class Unreachable(Buckets):
+    """A place that no network reaches; whether something is there, fsspec then denies."""
+
+    protocol = "unreachable"
+
+    def info(self, path: str, **options: Any) -> Any:
+        raise ConnectionError("Could not connect to the endpoint URL")
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        raise ConnectionError("Could not connect to the endpoint URL")
+
+    def rm_file(self, path: str) -> None:
+        raise ConnectionError("Could not connect to the endpoint URL")
+
+
+def test_a_place_that_is_not_reached_is_told_so_and_not_that_the_file_is_missing(
+    queue: FarmQueue, source: Path, tmp_path: Path
+) -> None:
+    fsspec.register_implementation("unreachable", Unreachable, clobber=True)
+    away = Contents(queue, tmp_path / "one", place="unreachable://bucket/benchfarm")
+    with pytest.raises(StoreError, match="Could not connect") as caught:
+        away.fetch(SHA256, "m.tflite")
+    assert "submit" not in caught.value.hint
+    # What lies in the database comes all the same.
+    Contents(queue, tmp_path / "two").keep(source, SHA256)
+    assert away.fetch(SHA256, "m.tflite").read_bytes() == CONTENT
+    old(queue)
+    with pytest.raises(StoreError, match="Could not connect"):
+        away.clean(older_than_s=0)
+    assert queue.rows("SELECT 1 FROM farm_files")
+
+
+def test_a_share_that_is_not_mounted_is_told_so(queue: FarmQueue, source: Path, tmp_path: Path) -> None:
+    share = tmp_path / "share"
+    Contents(queue, tmp_path / "one", place=share.as_uri()).keep(source, SHA256)
+    share.rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="No such file") as caught:
+        Contents(queue, tmp_path / "two", place=share.as_uri()).fetch(SHA256, "m.tflite")
+    assert "BENCHFARM_ARTIFACTS" in caught.value.hint
