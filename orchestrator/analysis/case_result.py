@@ -42,6 +42,8 @@ class CaseStatus(enum.StrEnum):
     UNTIMED = "untimed"
 
 
+#: What there is to show is a figure of the delegate that was asked for.
+OWN_FIGURE: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
 #: An invocation whose mean clock is below this share of its siblings' median one ran at lower clocks.
 CLOCKS_LOW_MAX: Final = 0.92
 #: Fewer siblings have no median that says which of them is the odd one.
@@ -90,6 +92,11 @@ class CaseResult:
     parity_reason: str = ""
     #: Its largest difference, as a share of the largest magnitude or in steps.
     parity_error: float | None = None
+
+    @property
+    def own_summary(self) -> Summary | None:
+        """The figure, where it is the requested delegate's and wasn't rejected; None for any other."""
+        return self.summary if self.status in OWN_FIGURE else None
 
     @property
     def is_judged(self) -> bool:

@@ -309,8 +309,8 @@ def _grid(rows: Sequence[ComparedCase]) -> Grid:
         return [None if ratio is None else (ratio - 1) * 100 for ratio in ratios]
 
     def median_ms(side: Callable[[ComparedCase], Measured]) -> Sequence[float | None]:
-        medians = [_median_us(side(row)) for row in rows]
-        return [None if median is None else median / US_PER_MS for median in medians]
+        own = [side(row).result.own_summary for row in rows]
+        return [None if summary is None else summary.median_us / US_PER_MS for summary in own]
 
     outcomes = [row.verdict.outcome.value for row in rows]
     seen = [row.verdict.detectable for row in rows]

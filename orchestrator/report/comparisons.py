@@ -13,7 +13,6 @@ from orchestrator.analysis.comparison import ComparedCase, Comparison, FailOn, O
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.report.escapes import markdown_text, visible
-from orchestrator.report.matrix import OWN_FIGURE
 from orchestrator.units import format_latency, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -212,7 +211,7 @@ def to_data(comparison: Comparison) -> dict[str, object]:
 
 
 def _side_data(item: Measured) -> dict[str, object]:
-    result = item.result
+    result, own = item.result, item.result.own_summary
     return {
         "campaign_id": item.campaign_id,
         "case_key": item.case.case_key,
@@ -227,7 +226,8 @@ def _side_data(item: Measured) -> dict[str, object]:
         "status": result.status,
         "quality": result.quality,
         "grade": item.grade,
-        "median_us": result.summary.median_us if result.summary is not None else None,
+        "median_us": own.median_us if own is not None else None,
+        "not_a_result_us": result.summary.median_us if result.summary is not None and own is None else None,
         "count": len(result.used),
         "run_ids": result.used,
     }
@@ -286,8 +286,8 @@ def _cells(row: ComparedCase) -> tuple[str, ...]:
 
 def _figure(item: Measured) -> str:
     """Return a side's figure; none where it isn't one of what was asked for."""
-    has_own = item.result.status in OWN_FIGURE and item.result.summary is not None
-    return format_latency(item.result.summary.median_us) if has_own and item.result.summary is not None else _UNKNOWN
+    own = item.result.own_summary
+    return _UNKNOWN if own is None else format_latency(own.median_us)
 
 
 def _sentence(row: ComparedCase) -> str:
