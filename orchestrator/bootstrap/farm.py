@@ -61,6 +61,8 @@ class Farm(Adapters):
         self.choice: Choice | None = None
         #: Phones that fit the last opening's selection and weren't needed.
         self.spares: list[tuple[Device, DeviceFacts]] = []
+        #: What is to be done before devices and store are closed.
+        self.at_exit = contextlib.ExitStack()
         self._opened: list[Device] = []
 
     def __enter__(self) -> Self:
@@ -69,6 +71,7 @@ class Farm(Adapters):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.at_exit.close()
         for device in self._opened:
             device.close()
         if "store" in self.__dict__ and self._lent_store is None:
@@ -83,6 +86,11 @@ class Farm(Adapters):
     def lab_folder(self) -> Path:
         """Where the virtual lab and its adb server keep their state."""
         return self.settings.state_folder / "lab"
+
+    @property
+    def board_folder(self) -> Path:
+        """Where the campaigns that this computer's processes run write down how they stand."""
+        return self.settings.state_folder / "boards"
 
     def lab_server(self) -> AdbServer | None:
         """The adb server of the virtual lab, None when no lab is up."""

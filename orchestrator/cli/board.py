@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote as percent_encode
 
 from orchestrator.cli.picture import PACE_RUNS, PhoneRow, Standing, pace_of
 from orchestrator.devices.liveness import is_dead, own_life
@@ -132,15 +133,15 @@ def _between(phone: _Phone) -> str:
 
 
 class PublishedBoard:
-    """Hands events on, and keeps a file in ``folder`` as the campaign of this process stands.
+    """Hands events on, and keeps a file in ``folder`` as a campaign of this process stands.
 
     The file is for people who look on from another process: one that can't be written is done without.
     """
 
     def __init__(self, observer: Observer, folder: Path) -> None:
-        """The file is there from a campaign's start to its end, or this process's."""
+        """The file is there from a campaign's start to its end, to `close`, or to this process's end."""
         self._observer = observer
-        self._path = folder / f"{os.getpid()}.json"
+        self._folder = folder
         self._board = Board()
         self._campaign_id = ""
         self._lock = threading.Lock()
@@ -155,7 +156,7 @@ class PublishedBoard:
                 self._campaign_id = event.campaign.campaign_id
                 self._write()
             elif isinstance(event, CampaignEnded):
-                self._end()
+                self._remove()
             elif self._campaign_id and self._timer is None:
                 # What comes meanwhile is written with it.
                 self._timer = threading.Timer(max(0.0, self._written_s + _EVERY_S - time.monotonic()), self._write_late)
@@ -163,11 +164,21 @@ class PublishedBoard:
                 self._timer.start()
         self._observer.on_event(event)
 
+    def close(self) -> None:
+        """Remove the file of a campaign that could not say that it ended."""
+        with self._lock:
+            self._remove()
+
     def _write_late(self) -> None:
         with self._lock:
             self._timer = None
             if self._campaign_id:
                 self._write()
+
+    @property
+    def _path(self) -> Path:
+        # A process may run several campaigns at once.
+        return self._folder / f"{os.getpid()}-{percent_encode(self._campaign_id, safe='')}.json"
 
     def _write(self) -> None:
         self._written_s = time.monotonic()
@@ -184,13 +195,13 @@ class PublishedBoard:
             draft.write_text(json.dumps(content), "utf-8")
             draft.replace(self._path)
 
-    def _end(self) -> None:
-        self._campaign_id = ""
+    def _remove(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
+        self._campaign_id = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from orchestrator.analysis.rounds import standings
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli import nights
 from orchestrator.cli.beginning import begin, identify, prepare
+from orchestrator.cli.board import PublishedBoard
 from orchestrator.cli.campaigns import new_campaign_id
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import host_files
@@ -177,7 +178,8 @@ def equipment(
     farm: Farm, campaign: Campaign, models: Sequence[Model], builds: Sequence[Build]
 ) -> tuple[Services, Workload]:
     """Return what a campaign is run with; progress goes to standard error from now on."""
-    observer = observer_for_stderr(farm.settings.log_format, boards=farm.settings.state_folder / "boards")
+    observer = PublishedBoard(observer_for_stderr(farm.settings.log_format), farm.board_folder)
+    farm.at_exit.callback(observer.close)
     farm.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
         FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
     )

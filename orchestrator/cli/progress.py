@@ -6,7 +6,6 @@ import sys
 import threading
 from collections import Counter
 from datetime import datetime
-from pathlib import Path
 
 from orchestrator.analysis.sustained_runs import measured_us
 from orchestrator.cli.result import one_line
@@ -48,18 +47,8 @@ class LineObserver:
             print(line, file=sys.stderr, flush=True)
 
 
-def observer_for_stderr(log_format: str = "text", *, boards: Path | None = None) -> Observer:
-    """Return what writes progress to standard error, counting what is stored: JSON, a live view, else lines.
-
-    ``boards``: a folder where other processes find how it stands.
-    """
-    from orchestrator.cli.board import PublishedBoard
-
-    observer = _told_on_stderr(log_format)
-    return observer if boards is None else PublishedBoard(observer, boards)
-
-
-def _told_on_stderr(log_format: str) -> Observer:
+def observer_for_stderr(log_format: str = "text") -> Observer:
+    """Return what writes progress to standard error, counting what is stored: JSON, a live view, else lines."""
     from orchestrator.cli.counted import Counting
 
     if log_format == "json":

@@ -37,7 +37,7 @@ def status(settings: Settings, *, width: int | None = None, height: int | None =
             end_cut_off(farm.store, farm.clock.now())
         # The list is without invocations.
         listed = [item.campaign_id for item in farm.store.campaigns() if item.status is not CampaignStatus.FINISHED]
-        boards = read_boards(settings.state_folder / "boards")
+        boards = read_boards(farm.board_folder)
         told = [
             _campaign(farm, known, boards.get(campaign_id))
             for campaign_id in listed

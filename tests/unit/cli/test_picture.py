@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -94,6 +95,28 @@ def test_another_process_sees_how_a_campaign_stands_as_long_as_it_runs(tmp_path:
     assert not (tmp_path / "boards" / "1.json").exists()
     board.on_event(ENDED)
     assert not file.exists()
+
+
+def test_campaigns_of_one_process_are_shown_each_until_its_own_end(tmp_path: Path) -> None:
+    folder = tmp_path / "boards"
+    one, other = PublishedBoard(Nobody(), folder), PublishedBoard(Nobody(), folder)
+    one.on_event(STARTED)
+    # Ids are anybody's words.
+    job = replace(CAMPAIGN, campaign_id=CampaignId("../night/2"))
+    other.on_event(replace(STARTED, campaign=job, left={A: 1}))
+    assert {name: shown.rows[0].left for name, shown in read_boards(folder).items()} == {"night-1": 2, "../night/2": 1}
+    one.on_event(ENDED)
+    assert list(read_boards(folder)) == ["../night/2"]
+    other.on_event(replace(ENDED, campaign=job))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_campaign_that_could_not_say_that_it_ended_is_shown_no_more_once_its_board_is_closed(tmp_path: Path) -> None:
+    board = PublishedBoard(Nobody(), tmp_path)
+    board.on_event(STARTED)
+    board.close()
+    assert list(tmp_path.iterdir()) == []
+    board.close()
 
 
 def test_a_board_that_can_not_be_written_costs_nothing(tmp_path: Path) -> None:
