@@ -21,7 +21,6 @@ from orchestrator.records.workload import Case
 
 #: Differences that no option lets pass: what is left isn't a comparison.
 ABSOLUTE: Final = frozenset({Fact.VIRTUAL, Fact.FIGURE, Fact.QUALITY})
-_GOOD: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
 #: How a case ends that doesn't work; what a phone or a person kept from running says nothing of the case.
 _BROKEN: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.FAILED, CaseStatus.TIMED_OUT})
 
@@ -207,7 +206,7 @@ def _figure_faults(name: str, item: Measured) -> list[Difference]:
     if result.status is CaseStatus.REJECTED or result.quality is Quality.REJECTED:
         why = f"{result.reason_code}: {result.reason}" if result.reason_code else "its findings say why"
         return [Difference(fact=Fact.QUALITY, text=f"The {name} was rejected ({why}).")]
-    if result.status not in _GOOD or result.summary is None:
+    if result.own_summary is None:
         why = f": {result.reason_code}: {result.reason}" if result.reason_code else ""
         return [Difference(fact=Fact.FIGURE, text=f"The {name} has no figure of its own ({result.status}{why}).")]
     return []

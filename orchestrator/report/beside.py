@@ -5,11 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from orchestrator.analysis.case_result import CaseResult
+from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
-from orchestrator.report.matrix import OWN_FIGURE
 
 
 def known_median(values: Iterable[float | None]) -> float | None:

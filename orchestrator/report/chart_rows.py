@@ -10,7 +10,6 @@ from orchestrator.report.data import ReportData, ResultRow
 from orchestrator.report.escapes import visible
 from orchestrator.report.operators import Profile
 from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
-from orchestrator.report.sections import own_summary
 from orchestrator.report.tables import delegate_text
 from orchestrator.units import US_PER_MS
 
@@ -24,7 +23,7 @@ _MEMORY_PARTS: Final = ("after initialisation", "overall", "peak")
 
 def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
     """Return the data sets by name; those without a row are left out."""
-    own = [row for row in data.results if own_summary(row) is not None]
+    own = [row for row in data.results if row.result.own_summary is not None]
     sets = {
         "cases": [_case(row, order) for order, row in enumerate(own)],
         "threads": _threads(own),
@@ -51,7 +50,7 @@ def _who(row: ResultRow) -> ChartRow:
 
 
 def _case(row: ResultRow, order: int) -> ChartRow:
-    summary = own_summary(row)
+    summary = row.result.own_summary
     assert summary is not None
     interval = summary.interval
     return _who(row) | {
@@ -182,7 +181,7 @@ def _sustained(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
 
 
 def _median_ms(row: ResultRow) -> float | None:
-    summary = own_summary(row)
+    summary = row.result.own_summary
     return None if summary is None else _ms(summary.median_us)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.analysis.comparison import ComparedCase, Comparison
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
@@ -22,7 +23,6 @@ from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import case_evidence
 from orchestrator.report.grids import Column, Grid, column_of
 from orchestrator.report.labels import column_decimals
-from orchestrator.report.matrix import OWN_FIGURE
 from orchestrator.report.operators import compare_profiles
 from orchestrator.report.packing import pack
 from orchestrator.report.render import EVIDENCE_SIZE, markup, render_template

@@ -12,7 +12,7 @@ from functools import lru_cache
 from html import escape
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence
@@ -22,7 +22,6 @@ from orchestrator.report.data import BestMark, DeviceRow, FindingRow, Invocation
 from orchestrator.report.escapes import visible, visible_block
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, SHORT_HASH
 from orchestrator.report.logs import LOG_CHARACTERS, shorter
-from orchestrator.report.matrix import OWN_FIGURE
 from orchestrator.report.tables import NOTHING, delegate_text, figure_ms, quality_text
 from orchestrator.report.traces import Trace, condition_traces, sample_traces
 from orchestrator.units import format_bytes, format_duration

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 from orchestrator import __version__
+from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceState
 from orchestrator.records.workload import Build
 from orchestrator.report.data import BestMark, CampaignRow, DeviceRow, InvocationRow, ReportData, ResultRow, SkipRow
 from orchestrator.report.escapes import csv_text, markdown_text
-from orchestrator.report.matrix import OWN_FIGURE, figures_decimals
+from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.published import SOURCE
 from orchestrator.report.tables import (
     NOTHING,
@@ -171,16 +172,15 @@ def to_markdown(data: ReportData) -> str:
 
 
 def _markdown_line(row: ResultRow, decimals: int) -> str:
-    has_figure = row.result.status in OWN_FIGURE and row.result.summary is not None
-    median_us = row.result.summary.median_us if row.result.summary is not None and has_figure else None
+    own = row.result.own_summary
     ratio = NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x"
-    figure = figure_ms(median_us, decimals)
+    figure = figure_ms(own.median_us if own is not None else None, decimals)
     cells = [
         markdown_text(row.model.label),
         markdown_text(row.device.title),
         markdown_text(row.configuration),
         (f"**{figure}**" if row.best is BestMark.BEST else figure) + _BEST_WORDS[row.best],
-        spread_text(row) if has_figure else NOTHING,
+        spread_text(row) if own is not None else NOTHING,
         ratio,
         markdown_text(delegate_text(row)),
         quality_text(row) + (", virtual" if row.is_virtual else ""),

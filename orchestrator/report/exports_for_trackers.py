@@ -17,7 +17,6 @@ from typing import Final
 
 from orchestrator.report.data import ReportData, ResultRow
 from orchestrator.report.escapes import visible
-from orchestrator.report.matrix import OWN_FIGURE
 
 _NS_PER_US: Final = 1_000
 _US_PER_S: Final = 1_000_000
@@ -102,7 +101,7 @@ def to_asv(data: ReportData, *, commit: str) -> Mapping[str, str]:
 
 
 def _own_figures(data: ReportData) -> Iterator[ResultRow]:
-    return (row for row in data.results if row.result.status in OWN_FIGURE and row.result.summary is not None)
+    return (row for row in data.results if row.result.own_summary is not None)
 
 
 def _name(row: ResultRow) -> str:

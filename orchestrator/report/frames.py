@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 import pandas as pd
 
+from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.report.data import InvocationRow, ReportData, ResultRow
-from orchestrator.report.matrix import OWN_FIGURE
 from orchestrator.report.tables import FLAT_COLUMNS, Scalar, campaign_of, flat_record
 
 #: Raised when a column goes away or changes its meaning; new columns don't raise it.

@@ -270,9 +270,7 @@ def _departure(case: Case) -> tuple[bool, ...]:
 
 def _figure_us(result: CaseResult) -> float | None:
     """Return a case's figure if it is its own; a figure of something else than was asked for is none."""
-    if result.status not in {CaseStatus.MEASURED, CaseStatus.UNCONFIRMED} or result.summary is None:
-        return None
-    return result.summary.median_us
+    return None if result.own_summary is None else result.own_summary.median_us
 
 
 def _digits(value_ms: float) -> str:

@@ -6,14 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.report.bars import IntervalBar, interval_bar, scale_us
 from orchestrator.report.data import DeviceRow, ModelRow, ReportData, ResultRow, SkipRow
 from orchestrator.report.labels import column_decimals, configuration_order, with_key
 from orchestrator.units import US_PER_MS
-
-#: What a cell's figure is a figure of: the delegate that was asked for.
-OWN_FIGURE = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +63,7 @@ def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]
     labels = _column_labels(rows)
     columns = {labels[row.key]: row.case for row in rows}
     configurations = sorted(columns, key=lambda label: configuration_order(columns[label], label))
-    full_us = scale_us(row.result.summary for row in rows if row.result.status in OWN_FIGURE)
+    full_us = scale_us(row.result.own_summary for row in rows)
     by_device: dict[str, dict[str, ResultRow]] = defaultdict(dict)
     devices: dict[str, DeviceRow] = {}
     for row in rows:
@@ -109,7 +105,6 @@ def _skips_by_column(skips: Sequence[SkipRow], configurations: Sequence[str]) ->
 
 
 def _cell(label: str, row: ResultRow | None, skip: SkipRow | None, full_us: float) -> MatrixCell:
-    bar = None
-    if row is not None and row.result.summary is not None and row.result.status in OWN_FIGURE:
-        bar = interval_bar(row.result.summary, full_us)
+    own = row.result.own_summary if row is not None else None
+    bar = interval_bar(own, full_us) if own is not None else None
     return MatrixCell(configuration=label, row=row, skip=skip if row is None else None, bar=bar)

@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from orchestrator import __version__
-from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.records.device import CpuCluster
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
@@ -28,7 +28,7 @@ from orchestrator.report.grids import Grid
 from orchestrator.report.guide_table import GuideTable
 from orchestrator.report.headline import worst_code
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, STATUS_WORDS, column_decimals, fallback_words
-from orchestrator.report.matrix import OWN_FIGURE, MatrixTable, figures_decimals, matrix_tables
+from orchestrator.report.matrix import MatrixTable, figures_decimals, matrix_tables
 from orchestrator.report.packing import pack
 from orchestrator.report.pictures import has_chart_data, packed_runtime
 from orchestrator.report.published import SOURCE

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis.case_result import OWN_TRUTHS
+from orchestrator.analysis.case_result import OWN_FIGURE, OWN_TRUTHS
 from orchestrator.report.data import ResultRow
 from orchestrator.report.labels import is_cpu
-from orchestrator.report.matrix import OWN_FIGURE
 
 _MOST_OPERATORS: Final = 6
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.analysis.summary import Summary
 from orchestrator.report.data import BestMark, DiffPair, ReportData, ResultRow
 from orchestrator.report.grids import Column, Grid, column_of
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS
-from orchestrator.report.matrix import OWN_FIGURE, figures_decimals
+from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.operators import OperatorRow, TypeRow
 from orchestrator.report.scaling import DelegateStep, ThreadStep, delegate_steps, thread_steps
 from orchestrator.report.shared import SharedCase, shared_cases
@@ -26,11 +25,6 @@ _CHANGE_CLASSES: Final = {
 }
 
 
-def own_summary(row: ResultRow) -> Summary | None:
-    """Return the summary of a figure that is the requested delegate's; None for any other."""
-    return row.result.summary if row.result.status in OWN_FIGURE else None
-
-
 def has_memory(row: ResultRow) -> bool:
     """Whether it is known how much memory a case took."""
     return any(part is not None for part in (row.init_memory_mib, row.overall_memory_mib, row.peak_memory_mib))
@@ -41,7 +35,7 @@ def grids_of(data: ReportData) -> Mapping[str, Grid]:
     rows = data.results
     grids = (
         _results(rows),
-        _starts([row for row in rows if own_summary(row) is not None or has_memory(row)]),
+        _starts([row for row in rows if row.result.own_summary is not None or has_memory(row)]),
         _stages(rows),
         _shared(shared_cases(rows)),
         _threads(thread_steps(rows)),
@@ -103,7 +97,7 @@ def _parity_columns(rows: Sequence[ResultRow]) -> Sequence[Column]:
 
 
 def _results(rows: Sequence[ResultRow]) -> Grid:
-    summaries = [own_summary(row) for row in rows]
+    summaries = [row.result.own_summary for row in rows]
     intervals = [summary.interval if summary is not None else None for summary in summaries]
     # A median and its interval are read together.
     digits = figures_decimals(rows)
@@ -156,7 +150,7 @@ def _results(rows: Sequence[ResultRow]) -> Grid:
         column_of(
             rows,
             "runs",
-            lambda row: float(len(row.result.used)) if own_summary(row) is not None else 0.0,
+            lambda row: float(len(row.result.used)) if row.result.own_summary is not None else 0.0,
             kind="number",
             unit="used",
             digits=0,
@@ -187,7 +181,7 @@ def _starts(rows: Sequence[ResultRow]) -> Grid:
 
 
 def _median_ms(row: ResultRow) -> float | None:
-    summary = own_summary(row)
+    summary = row.result.own_summary
     return None if summary is None else summary.median_us / US_PER_MS
 
 

@@ -11,7 +11,6 @@ from orchestrator.analysis.shared import SharedFigure, shared_figure
 from orchestrator.records.identity import content_key
 from orchestrator.records.verdict import Severity
 from orchestrator.report.data import FindingRow, ResultRow
-from orchestrator.report.matrix import OWN_FIGURE
 from orchestrator.units import US_PER_MS
 
 CODE: Final = "shared-by-equal-phones"
@@ -64,7 +63,7 @@ def shared_text(shared: SharedCase) -> str:
 def _figure(rows: Sequence[ResultRow]) -> SharedFigure | None:
     phones = {}
     for row in rows:
-        summary = row.result.summary if row.result.status in OWN_FIGURE else None
+        summary = row.result.own_summary
         if summary is not None:
             phones[row.device.serial] = (summary.median_us, summary.count)
     return shared_figure(phones) if phones else None

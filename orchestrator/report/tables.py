@@ -11,7 +11,7 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.report.data import BestMark, CampaignRow, PublishedFigure, ReportData, ResultRow
 from orchestrator.report.escapes import display_width, fit, visible
 from orchestrator.report.labels import STATUS_WORDS, fallback_words, truth_words
-from orchestrator.report.matrix import OWN_FIGURE, figures_decimals
+from orchestrator.report.matrix import figures_decimals
 from orchestrator.units import US_PER_MS
 
 #: Where there is no figure.
@@ -78,8 +78,7 @@ def _device_line(title: str) -> str:
 
 
 def _result_line(row: ResultRow, decimals: int) -> str:
-    has_figure = row.result.status in OWN_FIGURE and row.result.summary is not None
-    summary = row.result.summary if has_figure else None
+    summary = row.result.own_summary
     ratio = NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x"
     width = _FIGURES_AT - 5
     mark = f"{'v' if row.is_virtual else ' '}{_MARKS[row.best]}"
@@ -113,7 +112,7 @@ def _memory_lines(rows: Sequence[ResultRow]) -> list[str]:
             ("peak", row.peak_memory_mib),
         )
         known = [f"{name} {value:.1f} MB" for name, value in parts if value is not None]
-        if known and (row.result.summary is None or row.result.status not in OWN_FIGURE):
+        if known and row.result.own_summary is None:
             virtual = ", virtual" if row.is_virtual else ""
             who = f"{row.model.label} on {row.device.title}, {row.configuration}"
             lines += ["", *_wrapped(visible(f"memory of {who}: {', '.join(known)}{virtual}"))]
@@ -182,7 +181,7 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
     A figure that isn't a result (fell back, rejected) stands under ``not_a_result_us`` and nowhere else.
     """
     result, summary, delegate = row.result, row.result.summary, row.delegate
-    own = summary if result.status in OWN_FIGURE else None
+    own = result.own_summary
     interval = own.interval if own is not None else None
     ratio = row.speed_up
     return {
