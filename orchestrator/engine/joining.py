@@ -82,8 +82,12 @@ def joined(campaign: Campaign, arrival: Arrival, *, equals: Sequence[DeviceFacts
 
 
 def without_open_work(campaign: Campaign, serial: Serial, open_items: Sequence[Invocation]) -> Campaign:
-    """Return a campaign without what is open of a device that another one stands in for."""
-    gone = {(item.case.case_key, item.run_pass, item.number) for item in open_items if item.case.serial == serial}
+    """Return a campaign without what is open of a device that another stands in for; what it shared is its equals'."""
+    gone = {
+        (item.case.case_key, item.run_pass, item.number)
+        for item in open_items
+        if item.case.serial == serial and not item.case.shard
+    }
     return replace(
         campaign,
         invocations=tuple(

@@ -45,8 +45,6 @@ def open_work(
     campaign: Campaign, runs: Sequence[RunRecord], serial: Serial, tools: Mapping[ToolName, Tool]
 ) -> OpenWork:
     """Return what is open on a device; ``runs`` are that device's of this campaign."""
-    if serial in campaign.terms.stand_ins:
-        return OpenWork(planned=(), added=(), sustained=(), sentinel=())
     mine = [item for item in campaign.invocations if item.case.serial == serial]
     done = {(run.case.case_key, run.run_pass, run.invocation) for run in runs if run.outcome is not Outcome.UNFIT}
     planned = tuple(
@@ -54,6 +52,9 @@ def open_work(
         for item in mine
         if item.run_pass not in _OPEN_ENDED and (item.case.case_key, item.run_pass, item.number) not in done
     )
+    if serial in campaign.terms.stand_ins:
+        shared = tuple(item for item in planned if item.case.shard) if _has_equals(campaign, serial) else ()
+        return OpenWork(planned=shared, added=(), sustained=(), sentinel=())
     search = campaign.terms.search
     waits = any(item.run_pass is Pass.TIMING for item in planned) or campaign.terms.stopping is None
     added: tuple[Invocation, ...] = ()
@@ -121,6 +122,12 @@ def slim(run: RunRecord) -> RunRecord:
 
 def _battery_of(state: DeviceState | None) -> DeviceState | None:
     return None if state is None else DeviceState(at=state.at, battery_heat_c=state.battery_heat_c)
+
+
+def _has_equals(campaign: Campaign, serial: Serial) -> bool:
+    """Whether a device shares its cases with others that nobody stands in for."""
+    groups = (shard.serials for shard in campaign.terms.shards if serial in shard.serials)
+    return any(other not in campaign.terms.stand_ins for group in groups for other in group)
 
 
 def _open_sentinel(mine: Sequence[Invocation], runs: Sequence[RunRecord]) -> tuple[Invocation, ...]:

@@ -6,11 +6,18 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from orchestrator.clock import SystemClock
+from orchestrator.engine.crew import Crew
+from orchestrator.engine.joining import Arrival
 from orchestrator.engine.roster import Roster
+from orchestrator.engine.rounds import open_works
 from orchestrator.engine.shares import Shares
+from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.planning.shards import equal_phones, share_key, share_out
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
@@ -199,6 +206,70 @@ def test_many_phones_at_once_run_each_invocation_once(begin: Callable[..., Roste
         {share_key(item): 1 for item in queues("P0")[Serial("P0")]}
     )
     assert store.progress()[roster.campaign.campaign_id] == (12, 12)
+
+
+def stand_in_for_a(roster: Roster, store: MemoryStore, spare: DeviceFacts) -> Crew:
+    """Have a spare stand in for A, which has run two of its six invocations and whose equal is B."""
+    arrival = Arrival(
+        device=cast(Any, SimpleNamespace(serial=spare.serial)),
+        facts=spare,
+        invocations=queues(spare.serial)[spare.serial],
+        models=(MODEL,),
+        builds=(BUILD,),
+    )
+    crew = Crew(
+        Workload(campaign=roster.campaign, models={}, builds={}),
+        [phone("A"), phone("B")],
+        Services(
+            store=store,
+            tools={},
+            conditioner=cast(Any, None),
+            observer=cast(Any, SimpleNamespace(on_event=lambda event: None)),
+            clock=SystemClock(),
+            cancelled=threading.Event(),
+        ),
+        cast(Any, SimpleNamespace(take=lambda: (), spare_for=lambda serial, is_free: arrival)),
+        list(store.runs()),
+        {},
+    )
+    crew.stand_in(Serial("A"), lambda serial: True)
+    for _, begin in crew.newcomers():
+        begin()
+    return crew
+
+
+@pytest.mark.parametrize("fingerprint", ["one", "other"])
+def test_what_a_replaced_phone_shared_is_open_until_its_equals_have_measured_it(
+    begin: Callable[..., Roster], store: MemoryStore, fingerprint: str
+) -> None:
+    roster = begin("A", "B")
+    work(roster, Shares(roster, [], cancelled=threading.Event()), "A", most=2)
+    spare = phone("C", fingerprint)
+    crew = stand_in_for_a(roster, store, spare)
+    assert crew.has_work_for(Serial("A"), open_works(crew.campaign, list(store.runs()), {}))
+    # The process is killed, and the campaign resumed from what is stored.
+    stored = store.campaign(roster.campaign.campaign_id)
+    assert stored is not None
+    assert stored.terms.stand_ins == {"A": "C"}
+    again = Roster(stored, store)
+    assert len(open_works(stored, list(store.runs()), {})[Serial("A")].planned) == 4
+    work(again, Shares(again, store.runs(), cancelled=threading.Event()), "C" if fingerprint == "one" else "B")
+    shared = [run for run in store.runs() if run.case.shard]
+    assert Counter((run.case.threads, run.invocation) for run in shared) == Counter(
+        {(item.case.threads, item.number): 1 for item in queues("P0")[Serial("P0")]}
+    )
+    works = open_works(again.campaign, list(store.runs()), {})
+    assert not works[Serial("A")].invocations
+    # One that isn't their equal measures the plan's cases as its own.
+    assert len(works[Serial("C")].invocations if Serial("C") in works else ()) == (0 if fingerprint == "one" else 12)
+
+
+def test_nothing_shared_is_wanted_once_all_equal_phones_are_replaced_by_others(
+    begin: Callable[..., Roster], store: MemoryStore
+) -> None:
+    campaign = begin("A", "B").campaign
+    gone = dataclasses.replace(campaign, terms=dataclasses.replace(campaign.terms, stand_ins={"A": "C", "B": "D"}))
+    assert not any(item.invocations for item in open_works(gone, [], {}).values())
 
 
 def test_a_resume_goes_on_with_what_is_not_stored_whoever_had_it(
