@@ -139,5 +139,6 @@ def read_collected(
         op_profile=profile,
         op_profile_format="proto" if profile else "",
         requested=case.delegate.value,
+        flags=dict(case.flags),
         program=program[1] if (program := _PROGRAM.search(raw.command)) is not None else "",
     )

@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from orchestrator.records.flag import ENABLING_FLAGS
 from orchestrator.records.run import DelegateShare
 
+#: LiteRT's own GPU delegates, lower case, and the interface that each drives the GPU through.
+_LITERT_GPU: Final[Mapping[str, str]] = {
+    "litert_cl": "opencl",
+    "litert_opengl": "opengl",
+    "litert_webgpu": "webgpu",
+    "litert_vulkan": "vulkan",
+    "litert_metal": "metal",
+}
 #: Provider and runtime names of delegates, lower case, and the word benchfarm uses for each.
 _FAMILIES: Final[Mapping[str, str]] = {
     "xnnpack": "xnnpack",
@@ -30,19 +39,7 @@ _FAMILIES: Final[Mapping[str, str]] = {
     "select tf ops": "flex",
     "tfliteflexdelegate": "flex",
     "dispatchdelegate": "npu",
-}
-#: Flags that ask for a delegate, and the delegate.
-REQUEST_FLAGS: Final[Mapping[str, str]] = {
-    "use_xnnpack": "xnnpack",
-    "use_ynnpack": "ynnpack",
-    "use_gpu": "gpu",
-    "use_nnapi": "nnapi",
-    "use_legacy_nnapi": "nnapi",
-    "use_hexagon": "hexagon",
-    "use_coreml": "coreml",
-    "use_npu": "npu",
-    "external_delegate_path": "external",
-    "stable_delegate_settings_file": "external",
+    **{name: "metal" if backend == "metal" else "gpu" for name, backend in _LITERT_GPU.items()},
 }
 #: Parameters as the program echoes them (lower case), and the flag each stands for.
 _ECHOED_FLAGS: Final[Mapping[str, str]] = {
@@ -94,13 +91,17 @@ _FAILED: Final = re.compile(r"Failed to apply (\w{1,40}) delegate\.")
 _TITLE_WORD: Final = re.compile(r"(?<![A-Za-z])(?:cpu|xnnpack|gpu|nnapi|hexagon|npu|coreml)(?![A-Za-z])", re.IGNORECASE)
 _GPU_KERNELS: Final = re.compile(r"Created (\d{1,9}) GPU delegate kernels", re.ASCII)
 _UNSUPPORTED: Final = re.compile(r"(\w{1,40}) acceleration is unsupported on this platform")
-_NODE_FAILED: Final = re.compile(r"Node number \d+ \((\w*[Dd]elegate\w*)\) failed to (?:prepare|invoke|init)")
+_NODE_FAILED: Final = re.compile(
+    r"Node number \d+ \((\w*[Dd]elegate\w*|LITERT_\w+)\) failed to (?:prepare|invoke|init)"
+)
 _ACCELERATORS: Final = re.compile(r"NNAPI accelerators available: \[(.*)\]")
 _CHOSEN_DEVICE: Final = re.compile(r"ExecutionPlan: SIMPLE for (\S+)|findBestDevice: only one best device: \S+ = (\S+)")
 _API: Final = re.compile(r"Initialized (OpenCL|OpenGL|Metal|WebGPU)-based API(?: from serialized data)?\.")
 _NPU_FILES: Final = frozenset(
     {"litert_dispatch.cc", "dispatch_delegate.cc", "neuron_adapter_api.cc", "qnn_manager.cc", "enn_manager.cc"}
 )
+#: The GPU delegate's words for it, and LiteRT's.
+_NO_OPENCL: Final = ("Falling back to OpenGL", "OpenCL not supported on this platform. Using OpenGL instead")
 _NPU_FAILED: Final = ("Failed to create a dispatch delegate kernel", "No usable Dispatch runtime")
 #: Lines that say that a delegate couldn't be had and the run goes on without it.
 _UNAVAILABLE: Final[tuple[tuple[str, str], ...]] = (
@@ -119,6 +120,22 @@ def family(name: str) -> str:
     return _FAMILIES.get(name.strip().lower(), "external")
 
 
+def is_delegate_kernel(node_type: str) -> bool:
+    """Whether a node of a graph that runs is the kernel of a delegate of the runtime's own."""
+    return (node_type.startswith("TfLite") and "Delegate" in node_type) or node_type.lower() in _LITERT_GPU
+
+
+def backend_of(delegate: str) -> str:
+    """Return what a GPU delegate of LiteRT's drives the GPU through, which its name tells; "" for any other."""
+    return _LITERT_GPU.get(delegate.strip().lower(), "")
+
+
+def accelerators_in(text: str) -> tuple[str, ...] | None:
+    """Return NNAPI's accelerators that a text lists; None when it lists none."""
+    match = _ACCELERATORS.search(text)
+    return None if match is None else tuple(name.strip() for name in match[1].split(",") if name.strip())
+
+
 @dataclass(slots=True)
 class DelegateClues:
     """What the lines of one run say about delegates, collected as they come."""
@@ -134,7 +151,9 @@ class DelegateClues:
     backend: str = ""
     fell_back_to_opengl: bool = False
     accelerators: tuple[str, ...] = ()
-    chosen_device: str = ""
+    #: What NNAPI chose to run its parts of the model on, and the phone's lines that say so: they alone are no run.
+    chosen_devices: list[str] = field(default_factory=list)
+    system_lines: list[str] = field(default_factory=list)
     uses_npu_runtime: bool = False
     #: Whether ``--require_full_delegation`` ended the run.
     refused_cpu: bool = False
@@ -153,7 +172,7 @@ class DelegateClues:
         return known
 
     def _read(self, text: str) -> bool:
-        if "elegate" in text and self._read_delegate_line(text):
+        if ("elegate" in text or "LITERT_" in text) and self._read_delegate_line(text):
             return True
         for words, delegate in _UNAVAILABLE:
             if text.startswith(words):
@@ -161,11 +180,11 @@ class DelegateClues:
                 return True
         if match := _UNSUPPORTED.match(text):
             self._note(self.unavailable, family(match[1]))
-        elif match := _ACCELERATORS.match(text):
-            self.accelerators = tuple(name.strip() for name in match[1].split(",") if name.strip())
+        elif (accelerators := accelerators_in(text)) is not None:
+            self.accelerators = accelerators
         elif match := _API.match(text):
             self.backend = match[1].lower()
-        elif text.startswith("Falling back to OpenGL"):
+        elif text.startswith(_NO_OPENCL):
             self.fell_back_to_opengl = True
         elif text.startswith(_NPU_FAILED):
             self._note(self.failed, "npu")
@@ -215,9 +234,10 @@ class DelegateClues:
             names.append(name)
 
     def read_system_line(self, text: str) -> None:
-        """Read a line of the phone's NNAPI runtime, which names the device that it chose."""
+        """Read a line of the phone's NNAPI runtime, which names the device that it chose for a part of the model."""
         if match := _CHOSEN_DEVICE.search(text):
-            self.chosen_device = match[1] or match[2]
+            self._note(self.chosen_devices, match[1] or match[2])
+            self._note(self.system_lines, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +282,7 @@ def read_request(
             backend = value
         elif key == "log parameter values verbosely":
             is_verbose = value == "1"
-    for flag, delegate in REQUEST_FLAGS.items():
+    for flag, delegate in ENABLING_FLAGS.items():
         value = values.get(flag, "").strip().lower()
         if value in {"", "0", "false"}:
             if value:
@@ -270,7 +290,9 @@ def read_request(
         else:
             wanted[delegate] = None
     ignored = tuple(
-        delegate for flag, delegate in REQUEST_FLAGS.items() if any(word.startswith(f"--{flag}") for word in unconsumed)
+        delegate
+        for flag, delegate in ENABLING_FLAGS.items()
+        if any(word.startswith(f"--{flag}") for word in unconsumed)
     )
     wanted |= dict.fromkeys(ignored)
     order = {delegate: place for place, delegate in enumerate(clues.applied)}

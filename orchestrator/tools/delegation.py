@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
-from orchestrator.tools.delegate_clues import DelegateClues, DelegateRequest, family
+from orchestrator.tools.delegate_clues import DelegateClues, DelegateRequest, backend_of, family
 from orchestrator.tools.protos import RuntimeNodes
 
 _MOST_LINES: Final = 60
@@ -41,12 +41,26 @@ _TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
         "Failed to load",
         "Unable to load",
     ),
-    DelegateTruth.WRONG_BACKEND: ("Falling back to OpenGL", "accelerators available", "-based API", "XNNPACK delegate"),
+    DelegateTruth.WRONG_BACKEND: (
+        "Falling back to OpenGL",
+        "Using OpenGL instead",
+        "SIMPLE for",
+        "only one best device",
+        "accelerators available",
+        "-based API",
+        "Explicitly applied",
+        "XNNPACK delegate",
+        "Replacing",
+    ),
     DelegateTruth.FLAG_IGNORED: ("Unconsumed",),
     DelegateTruth.FAILED: ("Failed to apply", "Failed to create", "failed to", "Disallowed"),
 }
 #: NNAPI's own CPU implementation, which every phone lists among the accelerators.
 REFERENCE_DEVICE: Final = "nnapi-reference"
+#: Values of ``gpu_backend``, of benchmark_model's and of LiteRT's, and the backend that each asks for.
+_GPU_BACKENDS: Final[Mapping[str, str]] = {"cl": "opencl", "gl": "opengl", "opengl": "opengl", "webgpu": "webgpu"}
+#: Delegates that come without being asked for: the runtime's own for the CPU, and a build's for TensorFlow's operators.
+_IMPLICIT: Final = frozenset({"xnnpack", "flex"})
 
 
 def judge_delegate(
@@ -87,8 +101,8 @@ def judge_delegate(
         delegated_nodes=share.delegated_nodes if share else None,
         total_nodes=share.total_nodes if share else None,
         partitions=share.partitions if share else None,
-        backend=clues.backend,
-        accelerator=request.accelerator or clues.chosen_device,
+        backend=judge.gpu_backend,
+        accelerator=request.accelerator or "+".join(clues.chosen_devices),
         lines=_evidence(clues, truth),
         cpu_operators=_cpu_operators(clues, judge.runtime),
         kernels=clues.kernels if clues.kernels is not None else clues.gpu_kernels,
@@ -129,8 +143,12 @@ class _Judge:
                 truth = DelegateTruth.NONE if name in self.clues.applied else self._absent(name)
         else:
             truth = self._truth_in_log(name)
+        if name == "xnnpack" and self.has_started and self._others:
+            return DelegateTruth.WRONG_BACKEND
         if truth in {DelegateTruth.FULL, DelegateTruth.PARTIAL} and self._is_wrong_backend(name):
             return DelegateTruth.WRONG_BACKEND
+        if name == "nnapi" and truth is DelegateTruth.FULL and REFERENCE_DEVICE in self.clues.chosen_devices:
+            return DelegateTruth.PARTIAL
         return truth
 
     def _truth_in_log(self, name: str) -> DelegateTruth:
@@ -172,7 +190,7 @@ class _Judge:
         if "xnnpack" in self.clues.failed and not self.has_result:
             return DelegateTruth.FAILED
         if self.request.is_explicit:
-            if has_xnnpack:
+            if has_xnnpack or (self.has_started and self._others):
                 return DelegateTruth.WRONG_BACKEND
             proven = self.request.xnnpack_off or self.runtime is not None
             return DelegateTruth.FULL if proven and self.has_started else DelegateTruth.UNKNOWN
@@ -181,6 +199,19 @@ class _Judge:
         if self.request.xnnpack_off and self.has_started:
             return DelegateTruth.FULL
         return DelegateTruth.UNKNOWN
+
+    @property
+    def _others(self) -> list[str]:
+        """The delegates that took nodes and were neither asked for nor come by themselves."""
+        took = [name for name, how in self.clues.applied.items() if how != DelegateTruth.NONE]
+        took += [family(share.delegate) for share in self.shares if share.delegated_nodes > 0]
+        expected = _IMPLICIT.union(*map(_names_of, self.request.delegates))
+        return [name for name in dict.fromkeys(took) if name not in expected]
+
+    @property
+    def gpu_backend(self) -> str:
+        """What the GPU was driven through, "" when the output doesn't show it."""
+        return self.clues.backend or next(filter(None, (backend_of(share.delegate) for share in self.shares)), "")
 
     @property
     def _has_xnnpack(self) -> bool:
@@ -193,8 +224,7 @@ class _Judge:
         return any(family(s.delegate) == "xnnpack" and s.delegated_nodes > 0 for s in self.shares)
 
     def _own_shares(self, name: str) -> list[DelegateShare]:
-        accepted = {"gpu", "metal"} if name in {"gpu", "metal"} else {name}
-        return [share for share in self.shares if family(share.delegate) in accepted]
+        return [share for share in self.shares if family(share.delegate) in _names_of(name)]
 
     def main_share(self, name: str) -> DelegateShare | None:
         """Return what a delegate took: of all subgraphs by the runtime info, of the first one by the log."""
@@ -221,13 +251,14 @@ class _Judge:
 
     def _is_wrong_backend(self, name: str) -> bool:
         if name == "nnapi":
-            only_reference = bool(self.clues.accelerators) and set(self.clues.accelerators) == {REFERENCE_DEVICE}
-            return only_reference or self.request.accelerator == REFERENCE_DEVICE
+            devices = self.clues.chosen_devices or self.clues.accelerators
+            return set(devices) == {REFERENCE_DEVICE} or self.request.accelerator == REFERENCE_DEVICE
         if name == "gpu":
-            wanted = {"cl": "opencl", "gl": "opengl"}.get(self.request.gpu_backend)
+            used = self.gpu_backend
+            wanted = _GPU_BACKENDS.get(self.request.gpu_backend)
             if wanted:
-                return bool(self.clues.backend) and self.clues.backend != wanted
-            return self.clues.backend == "opengl" and self.clues.fell_back_to_opengl
+                return bool(used) and used != wanted
+            return used == "opengl" and self.clues.fell_back_to_opengl
         return False
 
     def actual(self, name: str, truth: DelegateTruth) -> str:
@@ -235,7 +266,9 @@ class _Judge:
         if truth is DelegateTruth.FAILED:
             return ""
         if truth is DelegateTruth.WRONG_BACKEND:
-            return {"cpu": "xnnpack", "nnapi": REFERENCE_DEVICE}.get(name, name)
+            if name in {"cpu", "xnnpack"}:
+                return "+".join(self._others) or "xnnpack"
+            return REFERENCE_DEVICE if name == "nnapi" else name
         has_xnnpack = self._has_xnnpack
         if name == "cpu":
             return "xnnpack" if has_xnnpack else "cpu" if truth is DelegateTruth.FULL else ""
@@ -250,6 +283,11 @@ class _Judge:
         return "cpu" if self.request.xnnpack_off or name == "xnnpack" else ""
 
 
+def _names_of(delegate: str) -> frozenset[str]:
+    """Return the words for a delegate: an iPhone's GPU is asked for as ``gpu`` and calls itself Metal."""
+    return frozenset({"gpu", "metal"} if delegate in {"gpu", "metal"} else {delegate})
+
+
 def _actual(judge: _Judge, each: Mapping[str, DelegateTruth], main: str, truth: DelegateTruth) -> str:
     """Return where the operators ran; several delegates that each took a share are joined by ``+``."""
     sharing = [name for name, its in each.items() if its in {DelegateTruth.FULL, DelegateTruth.PARTIAL}]
@@ -259,8 +297,9 @@ def _actual(judge: _Judge, each: Mapping[str, DelegateTruth], main: str, truth: 
 
 
 def _evidence(clues: DelegateClues, truth: DelegateTruth) -> tuple[str, ...]:
-    first = next((line for words in _TELLING.get(truth, ()) for line in clues.lines if words in line), None)
-    rest = [line for line in clues.lines if line != first]
+    lines = [*clues.lines, *clues.system_lines]
+    first = next((line for words in _TELLING.get(truth, ()) for line in lines if words in line), None)
+    rest = [line for line in lines if line != first]
     return tuple(([first] if first is not None else []) + rest)[:_MOST_LINES]
 
 

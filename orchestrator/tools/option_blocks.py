@@ -29,7 +29,6 @@ OPTION_FLAGS: Final = frozenset({PRECISION_FLAG, ACCELERATOR_FLAG})
 _THREADS: Final = (1, 2, 4)
 _FIRST_LINE: Final = "Log parameter values verbosely:"
 _ECHO: Final = re.compile(r"([^:]{1,80}): \[(.*)\]")
-_ACCELERATORS: Final = re.compile(r"NNAPI accelerators available: \[(.*)\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +98,6 @@ def summary_rows_in(output: bytes) -> dict[str, LatencySummary]:
         if row is not None and row.stats is not None:
             rows[row.name] = row.stats
     return rows
-
-
-def accelerators_in(output: bytes) -> tuple[str, ...]:
-    """Return the NNAPI accelerators that the output lists."""
-    match = _ACCELERATORS.search(output.decode("utf-8", "replace"))
-    return tuple(name.strip() for name in match[1].split(",") if name.strip()) if match else ()
 
 
 def _label_in(block: Sequence[bytes]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -93,6 +93,7 @@ def parse_run(
     op_profile_format: str = "",
     requested: str = "",
     program: str = "",
+    flags: Mapping[str, str] | None = None,
 ) -> ToolReport:
     """Read one invocation of ours; whatever it left behind, a report comes back.
 
@@ -108,6 +109,7 @@ def parse_run(
         op_profile_format: "proto", "csv" or "stdout".
         requested: the delegate that was asked for; the flags in the output are used when it is empty.
         program: the file name of a native program, by which the phone's log names its process.
+        flags: what the plan set; not every program echoes it.
     """
     splitter = RunSplitter(is_single=True)
     for data in (stdout, stderr):
@@ -117,6 +119,7 @@ def parse_run(
     for line in _logcat_lines(logcat):
         logged.feed(line)
     transcript = _main_transcript(splitter.transcripts[:1], logged.transcripts)
+    transcript.flags = {**(flags or {}), **transcript.flags}
     return build_report(
         transcript,
         system=logged.system,

@@ -25,13 +25,13 @@ from orchestrator.tools.arguments import (
     format_flags,
 )
 from orchestrator.tools.collected import read_collected, run_and_collect
+from orchestrator.tools.delegate_clues import accelerators_in
 from orchestrator.tools.native import command_line
 from orchestrator.tools.option_blocks import (
     ACCELERATOR_FLAG,
     OPTION_FLAGS,
     OPTION_GROUPS,
     OptionBlock,
-    accelerators_in,
     label_of,
     options_of,
     split_options,
@@ -191,9 +191,8 @@ def _missed(stdout: bytes, case: Case) -> list[Case]:
     if summary_rows_in(stdout) or not blocks:
         return []
     begun = {block.label for block in blocks}
-    return [
-        option for option in options_of(case, accelerators=accelerators_in(stdout)) if label_of(option) not in begun
-    ]
+    accelerators = accelerators_in(stdout.decode("utf-8", "replace")) or ()
+    return [option for option in options_of(case, accelerators=accelerators) if label_of(option) not in begun]
 
 
 def _run_missed(

@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
-from orchestrator.tools.delegate_clues import family, read_request
+from orchestrator.tools.delegate_clues import family, is_delegate_kernel, read_request
 from orchestrator.tools.delegation import judge_delegate
 from orchestrator.tools.failures import Failure, SystemLog, signal_failure
 from orchestrator.tools.figures import mean_as_printed
@@ -368,7 +368,7 @@ def _delegate_in_profile(
     if evidence.lines or transcript.echoed:
         return evidence
     rows = [row for row in profile.operators if row.phase == "run" and row.block == ""]
-    kernels = [row for row in rows if row.node_type.startswith("TfLite") and "Delegate" in row.node_type]
+    kernels = [row for row in rows if is_delegate_kernel(row.node_type)]
     names = {family(row.node_type) for row in kernels}
     # Only a table with its totals is known to hold all rows.
     is_whole = any(block.phase == "run" and block.timings is not None for block in profile.blocks)

@@ -34,7 +34,6 @@ class RunSplitter:
     transcripts: list[Transcript] = field(default_factory=list)
     rows: list[SummaryRow] = field(default_factory=list)
     system: SystemLog = field(default_factory=SystemLog)
-    chosen_device: str = ""
     #: One run only, whatever the lines look like: the output of one process that benchfarm started.
     is_single: bool = False
     _open: dict[int | None, Transcript] = field(default_factory=dict)

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from orchestrator.records.flag import ENABLING_FLAGS
 from orchestrator.records.run import LatencySummary
-from orchestrator.tools.delegate_clues import ECHO_NAMES, REQUEST_FLAGS, DelegateClues
+from orchestrator.tools.delegate_clues import ECHO_NAMES, DelegateClues
 from orchestrator.tools.failures import FailureClues
 from orchestrator.tools.figures import (
     NUMBER,
@@ -209,7 +210,7 @@ class Transcript:
         elif text.startswith("Unconsumed cmdline flags:"):
             words = text.partition(":")[2].split()
             self.unconsumed += [word for word in words if word not in self.unconsumed]
-            if any(word.lstrip("-").partition("=")[0] in REQUEST_FLAGS for word in words):
+            if any(word.lstrip("-").partition("=")[0] in ENABLING_FLAGS for word in words):
                 self.delegates.lines.append(text)
             self._reach(STAGE_ECHO)
         elif text.startswith("Loaded model ") or line.source_file == "benchmark_litert_model.cc":

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 from orchestrator.tools.delegate_clues import DelegateClues, DelegateRequest
 from orchestrator.tools.delegation import judge_delegate
-from orchestrator.tools.output import parse_run
+from orchestrator.tools.output import parse_run, parse_text
 from orchestrator.tools.protos import RuntimeNodes
 
 LOADED = "INFO: Loaded model m.tflite\n"
@@ -25,9 +25,20 @@ NNAPI_ALL = (
 )
 GPU_ALL = "INFO: Explicitly applied GPU delegate, and the model graph will be completely executed by the delegate.\n"
 GPU_NONE = "INFO: Though GPU delegate is explicitly applied, the model graph will not be executed by the delegate.\n"
-GPU_PART = GPU_ALL.replace(
-    "completely executed by the delegate", "partially executed by the delegate w/ 1 delegate kernels"
-)
+PARTLY = ("completely executed by the delegate", "partially executed by the delegate w/ 1 delegate kernels")
+GPU_PART = GPU_ALL.replace(*PARTLY)
+EXTERNAL_ALL = GPU_ALL.replace("GPU", "EXTERNAL")
+EXTERNAL_PART = EXTERNAL_ALL.replace(*PARTLY)
+EXTERNAL_NONE = GPU_NONE.replace("GPU", "EXTERNAL")
+XNNPACK_PART = GPU_PART.replace("GPU", "XNNPACK")
+XNNPACK_NONE = GPU_NONE.replace("GPU", "XNNPACK")
+YNNPACK_ALL = GPU_ALL.replace("GPU", "YNNPACK")
+NO_OPENCL = "INFO: [ml_drift_cl_gl_accelerator.cc:126] OpenCL not supported on this platform. Using OpenGL instead.\n"
+
+
+def replacing(delegate: str) -> str:
+    where = "node, yielding 1 partitions for subgraph 0 ()."
+    return f"VERBOSE: Replacing 31 out of 31 node(s) with delegate ({delegate}) {where}\n"
 
 
 def judged(middle: str, requested: str, *, echo: str = "", exit_code: int = 0, ready: bool = True) -> DelegateEvidence:
@@ -57,11 +68,91 @@ def judged(middle: str, requested: str, *, echo: str = "", exit_code: int = 0, r
         ("gpu", "INFO: Initialized OpenGL-based API.\n" + GPU_ALL, "INFO: GPU backend: [cl]\n", "wrong-backend", "gpu"),
         ("gpu", "INFO: Initialized OpenCL-based API.\n" + GPU_ALL, "", "full", "gpu"),
         ("gpu", GPU_NONE + XNNPACK, "", "none", "xnnpack"),
+        ("gpu", replacing("LITERT_CL"), "", "full", "gpu"),
+        ("gpu", replacing("LITERT_WEBGPU"), "", "full", "gpu"),
+        ("gpu", replacing("LITERT_VULKAN"), "", "full", "gpu"),
+        ("gpu", replacing("LITERT_METAL"), "", "full", "gpu"),
+        ("gpu", NO_OPENCL + replacing("LITERT_OPENGL"), "", "wrong-backend", "gpu"),
+        ("gpu", replacing("LITERT_CL"), "INFO: GPU backend: [opengl]\n", "wrong-backend", "gpu"),
+        ("gpu", replacing("LITERT_OPENGL"), "INFO: GPU backend: [opengl]\n", "full", "gpu"),
+        ("gpu", replacing("LITERT_CL"), "INFO: GPU backend: [webgpu]\n", "wrong-backend", "gpu"),
+        ("cpu", EXTERNAL_ALL, "INFO: Use xnnpack: [0]\n", "wrong-backend", "external"),
+        ("cpu", YNNPACK_ALL, "INFO: Use xnnpack: [0]\nINFO: Use ynnpack: [1]\n", "wrong-backend", "ynnpack"),
+        ("cpu", replacing("SomebodysDelegate"), "INFO: Use xnnpack: [0]\n", "wrong-backend", "external"),
+        ("cpu", replacing("TfLiteFlexDelegate"), "INFO: Use xnnpack: [0]\n", "full", "cpu"),
+        ("xnnpack", XNNPACK + EXTERNAL_ALL + XNNPACK_NONE, "INFO: Use xnnpack: [1]\n", "wrong-backend", "external"),
+        ("xnnpack", XNNPACK + EXTERNAL_PART + XNNPACK_PART, "INFO: Use xnnpack: [1]\n", "wrong-backend", "external"),
+        ("xnnpack", XNNPACK + EXTERNAL_NONE + XNNPACK_PART, "INFO: Use xnnpack: [1]\n", "partial", "xnnpack"),
     ],
 )  # fmt: skip
 def test_what_ran_is_not_what_was_asked_for(requested: str, middle: str, echo: str, truth: str, actual: str) -> None:
     evidence = judged(middle, requested, echo=echo)
     assert (evidence.truth.value, evidence.actual) == (truth, actual)
+
+
+@pytest.mark.parametrize(
+    ("delegate", "backend"),
+    [
+        ("LITERT_CL", "opencl"),
+        ("LITERT_OPENGL", "opengl"),
+        ("LITERT_WEBGPU", "webgpu"),
+        ("LITERT_VULKAN", "vulkan"),
+        ("LITERT_METAL", "metal"),
+    ],
+)
+def test_litert_names_its_gpu_delegates_after_their_backends(delegate: str, backend: str) -> None:
+    assert judged(replacing(delegate), "gpu").backend == backend
+
+
+def test_a_backend_that_only_the_plan_names_is_held_against_what_ran() -> None:
+    text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('LITERT_CL')}"
+    report = parse_run(
+        stdout=(text + READY + RESULT).encode(), stderr=b"", exit_code=0, timed_out=False, requested="gpu",
+        flags={"gpu_backend": "opengl"},
+    )  # fmt: skip
+    assert (report.delegate.truth, report.delegate.backend) == (DelegateTruth.WRONG_BACKEND, "opencl")
+
+
+def test_an_iphones_gpu_beside_xnnpack_is_what_was_asked_for() -> None:
+    echo = "Use gpu: [1]\nUse xnnpack: [1]\n"
+    text = f"STARTING!\n{echo}{LOADED}{XNNPACK}{replacing('TfLiteMetalDelegate')}{XNNPACK_PART}{READY}{RESULT}"
+    (report,) = parse_text(text)
+    assert report.delegate.each == {"xnnpack": DelegateTruth.PARTIAL, "gpu": DelegateTruth.FULL}
+
+
+def test_a_litert_delegate_whose_kernel_fails_has_failed() -> None:
+    middle = (
+        replacing("LITERT_OPENGL") + "ERROR: Node number 31 (LITERT_OPENGL) failed to prepare.\n"
+        "ERROR: Benchmarking failed.\n"
+    )
+    assert judged(middle, "gpu", exit_code=1, ready=False).truth is DelegateTruth.FAILED
+
+
+def nnapi_log(*devices: str) -> str:
+    head = "08-17 21:47:50.187 29423 29423 I "
+    accelerators = "INFO: NNAPI accelerators available: [qti-dsp,nnapi-reference]\n"
+    lines = f"INFO: STARTING!\nINFO: Use NNAPI: [1]\n{accelerators}{LOADED}{NNAPI_ALL}{READY}{RESULT}".splitlines()
+    said = [f"{head}tflite  : {line.partition(': ')[2]}" for line in lines]
+    plans = [f"{head}ExecutionPlan: SIMPLE for {device}" for device in devices]
+    return "\n".join([*said[:5], *plans, *said[5:], ""])
+
+
+@pytest.mark.parametrize(
+    ("devices", "truth", "actual", "accelerator"),
+    [
+        (("qti-dsp",), "full", "nnapi", "qti-dsp"),
+        (("nnapi-reference",), "wrong-backend", "nnapi-reference", "nnapi-reference"),
+        (("nnapi-reference", "nnapi-reference"), "wrong-backend", "nnapi-reference", "nnapi-reference"),
+        (("qti-dsp", "nnapi-reference"), "partial", "nnapi", "qti-dsp+nnapi-reference"),
+    ],
+)
+def test_nnapi_on_its_own_reference_is_no_accelerator(
+    devices: tuple[str, ...], truth: str, actual: str, accelerator: str
+) -> None:
+    (report,) = parse_text(nnapi_log(*devices))
+    evidence = report.delegate
+    assert (evidence.truth.value, evidence.actual, evidence.accelerator) == (truth, actual, accelerator)
+    assert any(devices[-1] in line for line in evidence.lines)
 
 
 def test_replacing_every_node_proves_nothing_when_a_failure_follows() -> None:
