@@ -14,6 +14,7 @@ from typing import TextIO, cast
 from orchestrator import __version__
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
+from orchestrator.cli.farm_host import host_id
 from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.cli.farm_job import run_job
 from orchestrator.cli.log_lines import tell
@@ -42,7 +43,8 @@ def work(
 ) -> CommandResult:
     """Do the queue's jobs on this host's phones, and submit what schedules want; numbers are served on ``metrics``.
 
-    Raises UsageError without PostgreSQL or for an address that needs a token, StoreError.
+    Raises UsageError without PostgreSQL, for an address that needs a token, or when another worker has the name;
+    StoreError, HostStorageError.
     """
     from orchestrator.cli.farm_looks import looked_for
     from orchestrator.cli.farm_newcomers import meant
@@ -55,7 +57,7 @@ def work(
         # One for all: jobs with connections of their own, on fifty hosts, are more than a database takes.
         store = stack.enter_context(Farm(settings)).store
         if metrics is not None:
-            stack.enter_context(_numbers_served(settings, queue, store, metrics, say))
+            stack.enter_context(_numbers_served(settings, store, metrics, say))
         contents = contents_of(settings, queue)
         _clean_copies(settings, contents)
 
@@ -86,6 +88,7 @@ def work(
             dead_after_s=dead_after_s,
             look_s=look_s,
             newcomers=newcomers,
+            host_id=host_id(settings.state_folder),
         )
         due = partial(make_due, settings, queue, store, host=host)
         stack.enter_context(looked_for("phones that come", newcomers.look, hands.say))
@@ -117,9 +120,9 @@ class _Log:
 
 @contextmanager
 def _numbers_served(
-    settings: Settings, queue: FarmQueue, store: Store, listening: Listening, say: Callable[[str], None]
+    settings: Settings, store: Store, listening: Listening, say: Callable[[str], None]
 ) -> Iterator[None]:
-    """Serve ``/metrics`` while the context lasts."""
+    """Serve ``/metrics`` of this host while the context lasts."""
     require_packages("benchfarm farm worker --metrics-port")
     from orchestrator.cli.gauges import Numbers
     from orchestrator.serve import app as web
@@ -127,7 +130,7 @@ def _numbers_served(
 
     access = access_of(settings, listening)
     with Farm(settings, store=store) as farm, web.listen(listening.host, listening.port) as opened:
-        numbers = Numbers(farm, queue)
+        numbers = Numbers(farm, None, is_of_host=True)
         app = web.make_app(web.NoPages(), access=access, more={"metrics": lambda: page(numbers.families())})
         with web.answering(app, opened):
             say(f"farm: numbers for Prometheus: {address_of(opened)}/metrics")

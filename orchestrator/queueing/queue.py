@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import psycopg
@@ -57,6 +58,14 @@ class Beat:
     cancelled: frozenset[int]
     #: ``farm``, ``host:NAME`` or ``phone:SERIAL`` -> ``pause`` or ``drain``.
     holds: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namesake:
+    """Another worker that has the name which one wants."""
+
+    since: datetime
+    heard_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +131,24 @@ class FarmQueue(Overview):
     # Working
 
     @told
-    def register(self, host: str, *, benchfarm_version: str) -> int:
-        """Announce a worker; an earlier one of this name ends by it. Returns the worker's number."""
+    def namesake(self, host: str, worker_id: int, *, host_id: str | None, fresh_s: float) -> Namesake | None:
+        """Return the worker of this name that was heard within so long, if it is neither this one nor of this host.
+
+        ``host_id`` None: one of this host is told of too.
+        """
+        rows = self.rows(
+            "SELECT started_at AS since, seen_at AS heard_at FROM farm_hosts WHERE name = %s AND worker_id <> %s"
+            " AND (%s::text IS NULL OR host_id <> %s) AND seen_at > now() - make_interval(secs => %s)",
+            host, worker_id, host_id, host_id, fresh_s,
+        )  # fmt: skip
+        return Namesake(**rows[0]) if rows else None
+
+    @told
+    def register(self, host: str, *, benchfarm_version: str, host_id: str = "") -> int:
+        """Announce a worker; an earlier one of this name ends by it. Returns the worker's number.
+
+        ``host_id`` is the same one each time that a worker of this computer is started.
+        """
         with self.connection() as connection, connection.transaction():
             row = connection.execute("INSERT INTO procrastinate_workers DEFAULT VALUES RETURNING id").fetchone()
             assert row is not None, "an insert returns its row"
@@ -132,10 +157,12 @@ class FarmQueue(Overview):
             if before is not None:
                 _forget_worker(connection, before[0])
             connection.execute(
-                "INSERT INTO farm_hosts (name, worker_id, benchfarm_version, protocol) VALUES (%s, %s, %s, %s)"
+                "INSERT INTO farm_hosts (name, worker_id, benchfarm_version, protocol, host_id)"
+                " VALUES (%s, %s, %s, %s, %s)"
                 " ON CONFLICT (name) DO UPDATE SET worker_id = excluded.worker_id, started_at = now(), seen_at = now(),"
-                " benchfarm_version = excluded.benchfarm_version, protocol = excluded.protocol, note = ''",
-                (host, worker_id, benchfarm_version, PROTOCOL),
+                " benchfarm_version = excluded.benchfarm_version, protocol = excluded.protocol,"
+                " host_id = excluded.host_id",
+                (host, worker_id, benchfarm_version, PROTOCOL, host_id),
             )
         return worker_id
 

@@ -85,8 +85,13 @@ CROSS JOIN LATERAL jsonb_array_elements((j.args->>'plan')::jsonb->'models') m
 JOIN farm_files k ON k.sha256 = m->>'sha256';
 UPDATE farm_jobs f SET tries = j.attempts FROM procrastinate_jobs j WHERE j.id = f.job_id;
 """
+#: Which computer has a name, empty for a host of a version before; by what a change of a phone's facts is seen.
+_FOURTH: Final = """
+ALTER TABLE farm_hosts ADD COLUMN host_id text NOT NULL DEFAULT '';
+ALTER TABLE farm_phones ADD COLUMN facts_md5 text GENERATED ALWAYS AS (md5(facts)) STORED;
+"""
 #: What makes the tables of each version out of those of the one before.
-_STEPS: Final = (_FIRST, _SECOND + SCHEDULES, SUBMISSIONS)
+_STEPS: Final = (_FIRST, _SECOND + SCHEDULES, SUBMISSIONS, _FOURTH)
 #: The version of the tables.
 VERSION: Final = len(_STEPS)
 

@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC
 from typing import Final
 
-from orchestrator.errors import BenchfarmError, StoreError
+from orchestrator.errors import BenchfarmError, StoreError, UsageError
 from orchestrator.queueing.newcomers import Newcomers
-from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
+from orchestrator.queueing.queue import Announced, Claimed, FarmQueue, Namesake
 from orchestrator.records.identity import Serial
 
 #: So often a job is put back because it failed on its phone before it is given up.
@@ -70,8 +71,13 @@ class Worker:
         dead_after_s: float,
         look_s: float,
         newcomers: Newcomers | None = None,
+        host_id: str = "",
     ) -> None:
-        """Without ``newcomers`` no phone stands in for one of this host that is given up."""
+        """Without ``newcomers`` no phone stands in for one of this host that is given up.
+
+        ``host_id`` is this computer's: a worker of the same name that runs on another one keeps the name.
+        """
+        self._host_id = host_id
         self._newcomers = newcomers
         self._queue = queue
         self._hands = hands
@@ -93,8 +99,11 @@ class Worker:
         self._done = 0
 
     def run(self, *, until_empty: bool) -> int:
-        """Work until drained or interrupted (or nothing is left); return how many jobs ended here."""
-        self._register()
+        """Work until drained or interrupted (or nothing is left); return how many jobs ended here.
+
+        Raises UsageError when another worker has the name, StoreError.
+        """
+        self._register(host_id=self._host_id)
         # Of its own: a phone or adb server that hangs mustn't make the whole host look dead.
         threading.Thread(target=self._watch_phones, name="phones", daemon=True).start()
         try:
@@ -105,8 +114,25 @@ class Worker:
             self._end()
         return self._done
 
-    def _register(self) -> None:
-        self._worker_id = self._queue.register(self._host, benchfarm_version=self._version)
+    def _register(self, *, host_id: str | None) -> None:
+        """Take the name, unless somebody has it who lives, which shows by being heard again; raises UsageError.
+
+        ``host_id`` None: also from another worker of this host nothing is taken.
+        """
+        first: Namesake | None = None
+        while other := self._queue.namesake(self._host, self._worker_id, host_id=host_id, fresh_s=self._dead_after_s):
+            if first is not None and other.heard_at > first.heard_at:
+                since = f"{other.since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+                raise UsageError(
+                    f"another worker has been working as {self._host!r} since {since}",
+                    hint="give each host a name of its own (--name)",
+                )
+            if first is None:
+                first = other
+                self._say(f"another worker has the name {self._host}; waiting whether it is heard again")
+            self._woken.wait(self._look_s)
+            self._woken.clear()
+        self._worker_id = self._queue.register(self._host, benchfarm_version=self._version, host_id=self._host_id)
         self._heard = time.monotonic()
         self._say(f"works as {self._host}, number {self._worker_id}")
 
@@ -131,12 +157,13 @@ class Worker:
     def _beat(self) -> bool:
         beat = self._queue.beat(self._host, self._worker_id)
         if not beat.is_ours:
-            # Thought dead (this host slept, say): what ran here may run elsewhere by now.
+            # Another worker has taken the name (this host slept, say): what ran here may run elsewhere by now.
             self._disown(set(self._running))
             if self._running:
                 self._collect()
                 return False
-            self._register()
+            # The one that has it now is of this host too, or its copy: taking turns would stop every job again.
+            self._register(host_id=None)
             return False
         self._heard, self._holds = time.monotonic(), beat.holds
         self._disown({serial for serial, job in self._running.items() if job.claimed.job_id not in beat.held})

@@ -151,6 +151,40 @@ def test_jobs_and_schedules_of_tables_of_version_2_are_done_and_no_phone_is_adde
         assert Contents(queue, tmp_path).clean(older_than_s=0).files == 0
 
 
+def test_a_submission_of_tables_of_version_3_goes_on_and_its_worker_too(postgresql: Cluster) -> None:
+    url_3 = recorded(postgresql, "queue_v3.sql")
+
+    def joins(submission: Submission, *asked: object) -> list[Added]:
+        job = PhoneJob(submission=submission.name, serial=Serial("C"), plan=submission.plan, parcel="{}")
+        return [Added(job=job, facts="{}", files=submission.files)]
+
+    with FarmQueue(url_3) as queue:
+        # What its worker says again and again: it lives, it has phones, and it takes its name back.
+        assert as_before(
+            url_3,
+            "WITH beat AS (UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = 1 RETURNING id)"
+            " UPDATE farm_hosts SET seen_at = now() FROM beat WHERE name = 'old' AND worker_id = beat.id"
+            " RETURNING beat.id",
+        ) == [(1,)]
+        as_before(
+            url_3,
+            "INSERT INTO farm_phones (serial, host, facts, unusable, labels) VALUES ('C', 'old', '{}', '', '')"
+            " ON CONFLICT (serial, host) DO UPDATE SET facts = excluded.facts, unusable = excluded.unusable,"
+            " labels = excluded.labels, seen_at = now() RETURNING serial",
+        )
+        assert Newcomers(queue, joins).look() == ["before: C came and is measured too: job 3"]
+        as_before(
+            url_3,
+            "INSERT INTO farm_hosts (name, worker_id, benchfarm_version, protocol) VALUES ('old', 1, '0.1.0', 2)"
+            " ON CONFLICT (name) DO UPDATE SET worker_id = excluded.worker_id, started_at = now(), seen_at = now(),"
+            " benchfarm_version = excluded.benchfarm_version, protocol = excluded.protocol, note = '' RETURNING name",
+        )
+        worker = queue.register("new", benchfarm_version="4", host_id="n")
+        claimed = queue.claim("new", worker, ["A", "B"])
+        assert claimed is not None
+        assert claimed.read().serial == "A"
+
+
 def test_a_worker_that_knows_tables_of_version_2_goes_on_and_does_jobs_of_newer_submissions(url_2: str) -> None:
     """Its messages are the same ones; it takes in no phone, and what it submits for a schedule takes in none."""
     later = Submission(

@@ -1,0 +1,29 @@
+"""How a farm knows a host again: by what lies in its state folder, and by its start."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import HostStorageError
+
+#: Another one after each start of the computer; computers that are copies of each other differ by it.
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def host_id(state_folder: Path) -> str:
+    """Return what no other computer has, the same one until this one is started anew; raises HostStorageError."""
+    kept = state_folder / "farm-host"
+    try:
+        state_folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError), kept.open("x", encoding="utf-8") as file:
+            file.write(secrets.token_hex(16))
+        own = kept.read_text("utf-8")
+    except OSError as error:
+        raise HostStorageError(f"{error.filename or kept}: {error.strerror}") from error
+    boot = ""
+    with suppress(OSError):
+        boot = _BOOT.read_text("ascii").strip()
+    return f"{own} {boot}".strip()
