@@ -12,6 +12,7 @@ from orchestrator.records.run import LatencySummary
 from orchestrator.records.workload import Case, DelegateName
 from orchestrator.tools.lines import parse_line
 from orchestrator.tools.summary_rows import parse_row, starts_summary
+from orchestrator.tools.transcript import UNCONSUMED
 
 #: Delegate -> what the program calls the group of options that holds it.
 OPTION_GROUPS: Final[Mapping[DelegateName, str]] = {
@@ -33,7 +34,7 @@ _ECHO: Final = re.compile(r"([^:]{1,80}): \[(.*)\]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionBlock:
-    """One option's run: its name and its lines, as printed."""
+    """One option's run: its name and its lines, as printed, after what the program said of all runs' flags."""
 
     label: str
     text: bytes
@@ -73,15 +74,19 @@ def options_of(case: Case, *, accelerators: Sequence[str]) -> list[Case]:
 def split_options(output: bytes) -> list[OptionBlock]:
     """Return the runs in the program's output (both streams in one), in its order.
 
-    A run begins with the first line of its echoed parameters, which name its option.
+    A run begins with the first line of its echoed parameters, which name its option. What the program says once, before
+    the first, of flags that it doesn't know is put in front of each: none of the runs had them.
     """
     blocks: list[list[bytes]] = []
+    unconsumed: list[bytes] = []
     for data in output.splitlines(keepends=True):
         text = parse_line(data).text
         if starts_summary(text):
             break
         if text.startswith(_FIRST_LINE):
-            blocks.append([])
+            blocks.append([*unconsumed])
+        elif not blocks and text.startswith(UNCONSUMED):
+            unconsumed.append(data)
         if blocks:
             blocks[-1].append(data)
     return [OptionBlock(label=_label_in(block), text=b"".join(block)) for block in blocks]

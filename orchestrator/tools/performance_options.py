@@ -128,7 +128,8 @@ class PerformanceOptionsTool:
         own = next((block for block in blocks if block.label == label), None)
         if own is None:
             return _without_run(raw, case, label)
-        return _parse_block(raw, own, case, is_last=own is blocks[-1])
+        report = _parse_block(raw, own, case, is_last=own is blocks[-1])
+        return report if len(blocks) == 1 else _without_memory(report)
 
 
 def _group_arguments(request: InvocationRequest) -> list[str]:
@@ -151,6 +152,15 @@ def _parse_block(raw: RawOutput, block: OptionBlock, case: Case, *, is_last: boo
     if told is not None and report.inference is not None and told != report.inference:
         disagreements += (f"the summary's row '{block.label}' differs from the option's own run",)
     return dataclasses.replace(report, label=block.label, disagreements=disagreements)
+
+
+def _without_memory(report: ToolReport) -> ToolReport:
+    """Leave out the memory of one of several options.
+
+    It is read from the process's high-water mark, which the options before have raised: what an option shows is what
+    it needed beyond all of them, in a random order. The memory pass runs an option alone.
+    """
+    return dataclasses.replace(report, init_memory_mib=None, overall_memory_mib=None, peak_memory_mib=None)
 
 
 def _without_run(raw: RawOutput, case: Case, label: str) -> ToolReport:

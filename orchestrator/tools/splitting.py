@@ -10,11 +10,21 @@ from orchestrator.tools.failures import SystemLog
 from orchestrator.tools.lines import Line
 from orchestrator.tools.op_profile import INIT_TITLE, RUN_TITLE
 from orchestrator.tools.summary_rows import SummaryRow, parse_row, starts_summary
-from orchestrator.tools.transcript import STAGE_DONE, STAGE_ECHO, STAGE_LOADED, STAGE_NEW, STAGE_RUNNING, Transcript
+from orchestrator.tools.transcript import (
+    STAGE_DONE,
+    STAGE_ECHO,
+    STAGE_LOADED,
+    STAGE_NEW,
+    STAGE_RUNNING,
+    UNCONSUMED,
+    Transcript,
+)
 
 _HEADING: Final = re.compile(r"[\u2500\u2501=]{2,}\s+(?P<title>[^\u2500\u2501=].*?)\s*[\u2500\u2501=]{3,}$")
 _TABLE: Final = re.compile(r"=+ (?:Run Order|Top by Computation Time|Summary by node type|BENCHMARK RESULTS) =+")
 _COMMAND: Final = re.compile(r"(?:[!$%>] ?)?[^:]{0,300}?\bbenchmark_\w+(?:\s|\\).*?--(?:graph|model)=")
+_FIRST_ECHO: Final = "Log parameter values verbosely"
+_OPTIONS: Final = "The list of TFLite runtime options to be benchmarked:"
 _APP_START: Final = "Running TensorFlow Lite benchmark with args:"
 _DELEGATE_START: Final = (
     "Explicitly applied",
@@ -38,6 +48,8 @@ class RunSplitter:
     is_single: bool = False
     _open: dict[int | None, Transcript] = field(default_factory=dict)
     _nslog_texts: dict[str, int] = field(default_factory=dict)
+    #: Process -> what performance options said of unknown flags, once, before the options' runs.
+    _of_all_options: dict[int | None, str] = field(default_factory=dict)
     _in_summary: bool = False
 
     def feed(self, line: Line) -> None:
@@ -47,6 +59,7 @@ class RunSplitter:
             return
         if line.text.startswith("STARTING!"):
             self._in_summary = False
+            self._of_all_options.clear()
         if line.style == "nslog":
             self._remember_nslog(line.text)
         elif line.style == "console" and self._nslog_texts.get(line.text, 0) > 0:
@@ -61,6 +74,10 @@ class RunSplitter:
             transcript = Transcript(pid=key)
             self._open[key] = transcript
             self.transcripts.append(transcript)
+            if line.text.startswith(_FIRST_ECHO) and key in self._of_all_options:
+                transcript.read_unconsumed(self._of_all_options[key])
+        elif line.text.startswith(_OPTIONS) and transcript.unconsumed:
+            self._of_all_options[key] = f"{UNCONSUMED} {' '.join(transcript.unconsumed)}"
         self._head(line, transcript)
         transcript.feed(line)
 
@@ -97,8 +114,8 @@ class RunSplitter:
         has_content = not transcript.is_empty
         if text.startswith(("STARTING!", _APP_START)):
             return has_content
-        if text.startswith("Log parameter values verbosely"):
-            return stage >= STAGE_LOADED or "Log parameter values verbosely" in transcript.echoed
+        if text.startswith(_FIRST_ECHO):
+            return stage >= STAGE_LOADED or _FIRST_ECHO in transcript.echoed
         if text.startswith(("count=", "Running benchmark")):
             return stage >= STAGE_DONE or transcript.is_ended
         if "nference timings in us" in text or text.startswith("Inference (avg):"):

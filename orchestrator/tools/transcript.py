@@ -26,6 +26,9 @@ from orchestrator.tools.op_profile import INIT_TITLE, RUN_TITLE
 #: How far a run has come; a line of an earlier stage after a later one belongs to the next run.
 STAGE_NEW, STAGE_ECHO, STAGE_LOADED, STAGE_DELEGATES, STAGE_READY, STAGE_RUNNING, STAGE_DONE = range(7)
 
+#: The program's word on flags that it doesn't know.
+UNCONSUMED: Final = "Unconsumed cmdline flags:"
+
 _ECHO: Final = re.compile(r"([#A-Za-z][^\[\]]{0,120}?) ?: \[(.*)\]$")
 _SESSION: Final = re.compile(rf"Initialized session in ({NUMBER}) ?ms(?:\.|$)", re.ASCII)
 _MODEL_SIZE: Final = re.compile(rf"The input model file size \(MB\): ({NUMBER})$", re.ASCII)
@@ -103,6 +106,13 @@ class Transcript:
         self.has_command = True
         for name, value in _FLAG.findall(command):
             self.flags.setdefault(name, value.strip("\"'"))
+
+    def read_unconsumed(self, text: str) -> None:
+        """Take the flags that the program says it doesn't know; of delegates' flags its line is evidence."""
+        words = text.partition(":")[2].split()
+        self.unconsumed += [word for word in words if word not in self.unconsumed]
+        if any(word.lstrip("-").partition("=")[0] in ENABLING_FLAGS for word in words):
+            self.delegates.lines.append(text)
 
     def feed(self, line: Line) -> None:
         """Read one line of a benchmark program."""
@@ -207,11 +217,8 @@ class Transcript:
         if text.startswith("STARTING!"):
             self.has_start = True
             self._reach(STAGE_ECHO)
-        elif text.startswith("Unconsumed cmdline flags:"):
-            words = text.partition(":")[2].split()
-            self.unconsumed += [word for word in words if word not in self.unconsumed]
-            if any(word.lstrip("-").partition("=")[0] in ENABLING_FLAGS for word in words):
-                self.delegates.lines.append(text)
+        elif text.startswith(UNCONSUMED):
+            self.read_unconsumed(text)
             self._reach(STAGE_ECHO)
         elif text.startswith("Loaded model ") or line.source_file == "benchmark_litert_model.cc":
             self.is_loaded = True

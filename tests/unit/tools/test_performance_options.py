@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,11 @@ from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.run import Attachment, DelegateTruth, Outcome, RawOutput
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from orchestrator.tools.option_blocks import label_of, options_of, split_options, summary_rows_in
+from orchestrator.tools.output import parse_text
 from orchestrator.tools.performance_options import PerformanceOptionsTool
+from tests.samples.places import DATA
 
-LOGS = Path(__file__).parents[2] / "data" / "native"
+LOGS = DATA / "native"
 CPU = Case(
     serial=Serial("S"), model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.CPU, threads=1,
     tool=ToolName.PERF_OPTIONS, build_sha256=BuildSha("b" * 64),
@@ -51,6 +52,37 @@ def test_a_gpu_row_that_is_the_cpus_time_is_no_result_of_the_gpu() -> None:
     report = PerformanceOptionsTool().parse(raw_of((LOGS / "perf_all.txt").read_bytes()), GPU)
     assert report.delegate.truth is DelegateTruth.FELL_BACK
     assert ending_of(report, exit_code=0, timed_out=False).outcome is Outcome.FAILED
+
+
+def test_a_flag_that_the_program_left_unused_is_told_of_every_option() -> None:
+    output = (LOGS / "perf_unknown_flag.txt").read_bytes()
+    tool = PerformanceOptionsTool()
+    for option in options_of(CPU, accelerators=()):
+        assert tool.parse(raw_of(output), option).unconsumed_flags == ("--foo=1",)
+    pasted = parse_text(output)
+    assert len(pasted) == 6
+    assert {report.unconsumed_flags for report in pasted} == {("--foo=1",)}
+
+
+def test_one_processs_unused_flags_are_not_the_next_ones() -> None:
+    with_flag = (LOGS / "perf_unknown_flag.txt").read_bytes()
+    without = (LOGS / "perf_cpu.txt").read_bytes()
+    flags = [report.unconsumed_flags for report in parse_text(with_flag + without)]
+    assert flags == [("--foo=1",)] * 6 + [()] * 6
+
+
+def test_a_process_of_several_options_has_no_memory_of_one() -> None:
+    output = (LOGS / "perf_cpu.txt").read_bytes()
+    blocks = split_options(output)
+    tool = PerformanceOptionsTool()
+    by_label = {label_of(option): option for option in options_of(CPU, accelerators=())}
+    assert b"Memory footprint delta" in blocks[0].text
+    for option in by_label.values():
+        report = tool.parse(raw_of(output), option)
+        assert (report.init_memory_mib, report.overall_memory_mib, report.peak_memory_mib) == (None, None, None)
+    alone = tool.parse(raw_of(output[: output.index(blocks[1].text)]), by_label[blocks[0].label])
+    assert alone.overall_memory_mib is not None
+    assert alone.overall_memory_mib > 0
 
 
 def test_an_xnnpack_run_does_not_lend_its_evidence_to_the_next_option() -> None:
