@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.bootstrap import Farm, Settings, litert_build
+from orchestrator.cli.board import Shown, read_boards
 from orchestrator.cli.devices import put_back
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.joining import again
 from orchestrator.cli.log_lines import tell
 from orchestrator.cli.measuring import measure
 from orchestrator.cli.result import CommandResult
+from orchestrator.cli.running import runner_elsewhere, runner_here
 from orchestrator.cli.stored import find_campaign
 from orchestrator.engine.importing import end_cut_off
 from orchestrator.engine.rounds import open_works
@@ -30,11 +32,20 @@ _Known = TypeVar("_Known", Model, Build)
 
 
 def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
-    """Go on with a campaign that was cut off; raises UsageError when there is none, or when its files have gone."""
+    """Go on with a campaign that was cut off.
+
+    Raises UsageError when there is none, when a process is at it now, or when its files have gone.
+    """
     if out is not None:
         check_writable(out)
     with Farm(settings) as farm:
-        campaign = find_campaign(farm.store, prefix, only_open=True) if prefix else _newest_open(farm)
+        boards = read_boards(farm.board_folder)
+        campaign = find_campaign(farm.store, prefix, only_open=True) if prefix else _newest_open(farm, boards)
+        if shown := boards.get(campaign.campaign_id):
+            raise UsageError(
+                f"campaign {campaign.campaign_id} ({campaign.name}) is run by {runner_here(shown)} now",
+                hint="'benchfarm status --watch' shows how it stands; stop that process before you go on with it",
+            )
         if campaign.terms.pairing is not None:
             from orchestrator.cli.pairing import resume_pairs
 
@@ -63,15 +74,20 @@ def _put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
             tell(farm.settings.log_format, "resume", text, level="warning", device=serial)
 
 
-def _newest_open(farm: Farm) -> Campaign:
+def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign:
     """Return the newest open campaign that measures what a plan asks for, and say which; raises UsageError for none.
 
-    A search and a trace are left to whoever names them: they answered somebody who was waiting.
+    Those that are run now are left to whoever does. A search and a trace are left to whoever names them: they answered
+    somebody who was waiting.
     """
-    others = []
+    others, running = [], []
     end_cut_off(farm.store, farm.clock.now())
-    for known in farm.store.campaigns():
-        if known.status is CampaignStatus.FINISHED:
+    for known in farm.store.campaigns(only_open=True):
+        if shown := boards.get(known.campaign_id):
+            running.append(f"{known.campaign_id} by {runner_here(shown)}")
+            continue
+        if where := runner_elsewhere(farm.settings, known):
+            others.append(f"{known.campaign_id} (on {where})")
             continue
         campaign = farm.store.campaign(known.campaign_id)
         assert campaign is not None
@@ -88,7 +104,8 @@ def _newest_open(farm: Farm) -> Campaign:
             )
             return campaign
         others.append(f"{campaign.campaign_id} ({kind})")
-    named = f"; open, but resumed by name only: {', '.join(others)}" if others else ""
+    named = f"; run now: {', '.join(running)}" if running else ""
+    named += f"; open, but resumed by name only: {', '.join(others)}" if others else ""
     way = "'benchfarm run --resume --campaign ID' goes on with one" if others else "'benchfarm campaigns' lists them"
     raise UsageError(f"there is no campaign that could be resumed{named}", hint=way)
 

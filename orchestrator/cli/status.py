@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,14 +14,17 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.board import Shown, doing_of, read_boards
 from orchestrator.cli.picture import PhoneRow, Standing, campaign_eta_s, pace_of, picture
 from orchestrator.cli.result import CommandResult, one_line
+from orchestrator.cli.running import runner_elsewhere, runner_here
 from orchestrator.engine.importing import end_cut_off
 from orchestrator.engine.rounds import OpenWork, open_works, slim
 from orchestrator.errors import StoreError
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.run import RunRecord
 
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
+#: What a campaign that another computer runs is called for programs.
+_ELSEWHERE = "elsewhere"
 
 
 def status(settings: Settings, *, width: int | None = None, height: int | None = None) -> CommandResult:
@@ -32,18 +34,19 @@ def status(settings: Settings, *, width: int | None = None, height: int | None =
     campaign gets so many columns and lines; None is as many as it takes.
     """
     with Farm(settings) as farm:
-        with suppress(StoreError):
-            # A store that can't be written is shown all the same.
-            end_cut_off(farm.store, farm.clock.now())
-        # The list is without invocations.
-        listed = [item.campaign_id for item in farm.store.campaigns() if item.status is not CampaignStatus.FINISHED]
-        boards = read_boards(farm.board_folder)
-        told = [
-            _campaign(farm, known, boards.get(campaign_id))
-            for campaign_id in listed
-            if (known := farm.store.campaign(campaign_id))
-        ]
-        kept_out = {serial: farm.quarantine.reason(serial) for serial in farm.quarantine.serials()}
+        return _look(farm, _StoredRows(farm), width, height)
+
+
+def _look(farm: Farm, stored: _StoredRows, width: int | None, height: int | None) -> CommandResult:
+    with suppress(StoreError):
+        # A store that can't be written is shown all the same.
+        end_cut_off(farm.store, farm.clock.now())
+    boards, progress = read_boards(farm.board_folder), farm.store.progress(only_open=True)
+    told = [
+        _campaign(farm, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0)), stored)
+        for item in farm.store.campaigns(only_open=True)
+    ]
+    kept_out = {serial: farm.quarantine.reason(serial) for serial in farm.quarantine.serials()}
     parts = [_text(item, width, height) for item in told]
     parts.append("\n".join(one_line(f"in quarantine: {serial}: {reason}") for serial, reason in kept_out.items()))
     text = "\n\n".join(filter(None, parts)) or "nothing is running, and nothing waits to be resumed"
@@ -53,29 +56,40 @@ def status(settings: Settings, *, width: int | None = None, height: int | None =
 def watch(settings: Settings, *, every_s: float, sleep: Callable[[float], None] = time.sleep) -> CommandResult:
     """Show the status again and again, until no campaign is running; Ctrl-C ends it too."""
     is_terminal = sys.stdout.isatty()
-    while True:
-        # As high as the terminal: what scrolls away can't be watched.
-        size = shutil.get_terminal_size() if is_terminal else None
-        result = status(settings, width=size and size.columns - 1, height=size and size.lines - 1)
-        assert isinstance(result.data, dict)
-        if not any(item["is_held"] for item in result.data["campaigns"]):
-            return status(settings)
-        print(f"{_CLEAR_SCREEN if is_terminal else ''}{result.text}\n", end="" if is_terminal else None, flush=True)
-        sleep(every_s)
+    with Farm(settings) as farm:
+        stored = _StoredRows(farm)
+        while True:
+            # As high as the terminal: what scrolls away can't be watched.
+            size = shutil.get_terminal_size() if is_terminal else None
+            result = _look(farm, stored, size and size.columns - 1, size and size.lines - 1)
+            assert isinstance(result.data, dict)
+            if not any(item["is_held"] for item in result.data["campaigns"]):
+                return _look(farm, stored, None, None)
+            print(f"{_CLEAR_SCREEN if is_terminal else ''}{result.text}\n", end="" if is_terminal else None, flush=True)
+            sleep(every_s)
 
 
 def _text(campaign: dict[str, Any], width: int | None, height: int | None) -> str:
+    if not campaign["phones"]:
+        runs = f"{campaign['stored']}/{campaign['stored'] + campaign['left']} runs"
+        where = f"on {campaign['host']}" if campaign["status"] == _ELSEWHERE else campaign["status"]
+        return one_line(f"{campaign['campaign_id']} {campaign['name']}, {where}: {runs}")[:width]
     title = f"{campaign['campaign_id']} {campaign['name']}, {campaign['status']}"
     rows = [_row(phone) for phone in campaign["phones"]]
     return "\n".join(line.text for line in picture(title, rows, width=width, height=height))
 
 
-def _campaign(farm: Farm, campaign: Campaign, shown: Shown | None) -> dict[str, Any]:
+def _campaign(
+    farm: Farm, campaign: Campaign, shown: Shown | None, progress: tuple[int, int], stored: _StoredRows
+) -> dict[str, Any]:
+    """Return what is told of a campaign; ``progress`` is how much of it is stored and planned."""
+    rows: tuple[PhoneRow, ...] = ()
+    holder, where = "", runner_elsewhere(farm.settings, campaign)
     if shown is not None:
         # The process that runs it knows better than what is stored, and nothing needs to be read.
-        rows, holder = shown.rows, f"process {shown.pid} on {socket.gethostname()}"
-    else:
-        rows, holder = _stored_rows(farm, campaign), ""
+        rows, holder = shown.rows, runner_here(shown)
+    elif not where:
+        rows = stored.of(campaign.campaign_id, progress)
     eta_s = campaign_eta_s(rows)
     phones = [
         {
@@ -88,14 +102,37 @@ def _campaign(farm: Farm, campaign: Campaign, shown: Shown | None) -> dict[str, 
     return {
         "campaign_id": campaign.campaign_id,
         "name": campaign.name,
-        # A campaign whose process was killed is stored as running; no process tells of it then.
-        "status": campaign.status if shown or campaign.status is not CampaignStatus.RUNNING else "cut off",
+        "status": _status_of(campaign, is_here=shown is not None, is_elsewhere=bool(where)),
+        "host": campaign.host,
         "is_held": shown is not None,
-        "stored": sum(row.stored for row in rows),
-        "left": sum(row.left for row in rows),
+        "stored": sum(row.stored for row in rows) if rows else progress[0],
+        "left": sum(row.left for row in rows) if rows else max(0, progress[1] - progress[0]),
         "eta_s": eta_s,
         "phones": phones,
     }
+
+
+def _status_of(campaign: Campaign, *, is_here: bool, is_elsewhere: bool) -> str:
+    if is_here or campaign.status is not CampaignStatus.RUNNING:
+        return campaign.status
+    # One whose process was killed is stored as running; no process tells of it then.
+    return _ELSEWHERE if is_elsewhere else "cut off"
+
+
+class _StoredRows:
+    """The phones of campaigns that nobody runs, each read again only when more of it is stored."""
+
+    def __init__(self, farm: Farm) -> None:
+        self._farm = farm
+        self._read: dict[CampaignId, tuple[tuple[int, int], tuple[PhoneRow, ...]]] = {}
+
+    def of(self, campaign_id: CampaignId, progress: tuple[int, int]) -> tuple[PhoneRow, ...]:
+        """Return a campaign's phones; ``progress`` is how much of it is stored and planned."""
+        known = self._read.get(campaign_id)
+        if known is None or known[0] != progress:
+            campaign = self._farm.store.campaign(campaign_id)
+            known = self._read[campaign_id] = (progress, _stored_rows(self._farm, campaign) if campaign else ())
+        return known[1]
 
 
 def _stored_rows(farm: Farm, campaign: Campaign) -> tuple[PhoneRow, ...]:

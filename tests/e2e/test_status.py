@@ -32,6 +32,13 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     assert shown["battery_heat_c"] > 0
     assert "texturenet" in shown["doing"]
     assert campaign["eta_s"] > 0
+    # Nobody goes on with it meanwhile, and nobody says that it ended.
+    for words in ((), ("--campaign", campaign["campaign_id"])):
+        refused = lab.cli("run", "--resume", *words)
+        assert refused.exit_code == 2, refused.stderr
+        assert f"process {process.pid} " in refused.stderr
+    (listed,) = [c for c in lab.cli("campaigns", "--json").ok().json if c["campaign_id"] == campaign["campaign_id"]]
+    assert listed["status"] == "running"
     process.kill()
     process.communicate()
     text = lab.cli("status").ok().stdout

@@ -1,0 +1,68 @@
+"""What ``benchfarm status`` and ``run --resume`` make of campaigns that another computer runs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from orchestrator.bootstrap import Settings, this_computer
+from orchestrator.cli.resuming import resume
+from orchestrator.cli.status import status
+from orchestrator.errors import NoDeviceError, UsageError
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.identity import CampaignId
+from orchestrator.store.opening import open_store
+
+OTHER = "lab-2 (Linux x86_64)"
+
+
+def settings_for(home: Path, where: str, samples) -> Settings:
+    """A store with a campaign that this computer was killed at, and newer ones of another: running, and stopped."""
+    store = open_store(where)
+    start = samples.campaign().created_at
+    for hours, (campaign_id, host) in enumerate((("ours", this_computer()), ("stopped", OTHER), ("theirs", OTHER))):
+        begun = samples.campaign(campaign_id, host=host, created_at=start + timedelta(hours=hours))
+        samples.begin(store, begun)
+        store.append_run(samples.run(run_id=campaign_id, campaign_id=begun.campaign_id))
+    store.set_status(CampaignId("stopped"), CampaignStatus.INTERRUPTED, start + timedelta(hours=4))
+    store.close()
+    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=home, store=where)
+
+
+def test_a_shared_store_says_what_another_computer_runs(url: str, samples, tmp_path: Path) -> None:
+    told = status(settings_for(tmp_path, url, samples))
+
+    assert isinstance(told.data, dict)
+    by_id = {item["campaign_id"]: item for item in told.data["campaigns"]}
+    assert {name: item["status"] for name, item in by_id.items()} == {
+        "theirs": "elsewhere", "stopped": "interrupted", "ours": "cut off",
+    }  # fmt: skip
+    assert (by_id["theirs"]["host"], by_id["theirs"]["stored"], by_id["theirs"]["left"]) == (OTHER, 1, 7)
+    assert by_id["theirs"]["phones"] == []
+    assert f"theirs nightly, on {OTHER}: 1/8 runs" in told.text
+    assert [phone["stored"] for phone in by_id["ours"]["phones"]] == [1]
+
+
+def test_a_resume_that_names_none_leaves_what_another_computer_runs(url: str, samples, tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, url, samples)
+    store = open_store(url)
+    for name in ("ours", "stopped"):
+        store.set_status(CampaignId(name), CampaignStatus.FINISHED, samples.campaign().created_at)
+    store.close()
+
+    with pytest.raises(UsageError, match=r"resumed by name only: theirs \(on lab-2"):
+        resume(settings, "", None)
+
+
+def test_in_a_file_all_campaigns_are_this_computers(samples, tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, str(tmp_path / "store.sqlite"), samples)
+
+    told = status(settings)
+
+    assert isinstance(told.data, dict)
+    assert [item["status"] for item in told.data["campaigns"]] == ["cut off", "interrupted", "cut off"]
+    # The newest is gone on with, as far as its files are there.
+    with pytest.raises((UsageError, NoDeviceError), match="gone"):
+        resume(settings, "", None)
