@@ -8,6 +8,7 @@ from typing import Final
 from orchestrator.libraries import HEXAGON_INTERFACE, dispatch_library, npu_vendor
 from orchestrator.planning.programs import DELEGATES, OPTION_THREADS, core_count
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
+from orchestrator.records.flag import ENABLING_FLAGS
 from orchestrator.records.workload import IMPORTED_TOOLS, Build, DelegateName, ProcessMode, ToolName
 
 #: NNAPI is deprecated from Android 15 (API level 35) on and exists from Android 8.1 (27) on.
@@ -20,8 +21,13 @@ _OPTION_FLAGS: Final = frozenset(
         "disable_nnapi_cpu", "nnapi_allow_fp16", "max_delegated_partitions",
     }
 )  # fmt: skip
-#: A flag without which the external delegate isn't named.
-_EXTERNAL_FLAGS: Final = frozenset({"external_delegate_path", "stable_delegate_settings_file"})
+#: Flags of which one names the external delegate.
+_EXTERNAL_FLAGS: Final = frozenset(
+    flag for flag, delegate in ENABLING_FLAGS.items() if delegate == DelegateName.EXTERNAL
+)
+#: What may run the operators that an accelerator leaves to the CPU.
+_CPU_LIBRARIES: Final = frozenset({"xnnpack", "ynnpack"})
+_OFF: Final = frozenset({"", "0", "false"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +112,8 @@ def _library_skip(facts: DeviceFacts, tool: ToolName, delegate: DelegateName, bu
 def flags_skip(tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, str], ...]) -> Skip | None:
     """Return why a program or delegate can't be run with some flags, None when it can."""
     given = {name for name, _ in flags}
-    if delegate is DelegateName.EXTERNAL and not given & _EXTERNAL_FLAGS:
+    enabling = {name: ENABLING_FLAGS[name] for name, value in flags if name in ENABLING_FLAGS and value not in _OFF}
+    if delegate is DelegateName.EXTERNAL and not enabling.keys() & _EXTERNAL_FLAGS:
         return Skip(
             reason_code="external-delegate-unnamed",
             reason=f"the delegate 'external' needs one of the flags {', '.join(sorted(_EXTERNAL_FLAGS))}",
@@ -117,6 +124,15 @@ def flags_skip(tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, s
     if tool is ToolName.LITERT and flags:
         names = ", ".join(name for name, _ in flags)
         return Skip(reason_code="flags-not-in-tool", reason=f"'{tool}' has no flags of benchmark_model ({names})")
+    allowed: set[str] = (
+        {delegate} if delegate in {DelegateName.CPU, DelegateName.XNNPACK} else {delegate, *_CPU_LIBRARIES}
+    )
+    foreign = [name for name, other in enabling.items() if other not in allowed]
+    if foreign:
+        return Skip(
+            reason_code="flag-of-another-delegate",
+            reason=f"{', '.join(foreign)} switches on another delegate, whose figure would stand under '{delegate}'",
+        )
     return None
 
 

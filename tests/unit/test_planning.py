@@ -318,6 +318,36 @@ def test_an_external_delegate_that_no_flag_names_is_skipped() -> None:
     assert {skip.reason_code for skip in expansion.skipped} == {"external-delegate-unnamed"}
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "refused"),
+    [
+        ("external_delegate_path", "@libmine.so", {"cpu", "xnnpack", "gpu"}),
+        ("stable_delegate_settings_file", "@settings.json", {"cpu", "xnnpack", "gpu"}),
+        ("use_npu", "true", {"cpu", "xnnpack", "gpu"}),
+        # What an accelerator leaves may run on either library for the CPU.
+        ("use_ynnpack", "true", {"cpu", "xnnpack"}),
+        ("use_xnnpack", "1", {"cpu"}),
+        ("use_ynnpack", "false", set()),
+        ("external_delegate_path", "", set()),
+    ],
+)
+def test_a_flag_that_switches_another_delegate_on_is_refused(flag: str, value: str, refused: set[str]) -> None:
+    delegates = (DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU)
+    expansion = expanded(plan(matrix=Matrix(delegates=delegates, threads=(1,), flags=(((flag, value),),))))
+    assert {skip.delegate for skip in expansion.skipped} == refused
+    assert {case.delegate for case in expansion.cases} == set(delegates) - refused
+    assert {skip.reason_code for skip in expansion.skipped} <= {"flag-of-another-delegate"}
+    assert all(flag in skip.reason for skip in expansion.skipped)
+
+
+@pytest.mark.parametrize("flag", ["external_delegate_path", "stable_delegate_settings_file"])
+def test_an_external_delegate_has_the_flags_that_name_it(flag: str) -> None:
+    matrix = Matrix(delegates=(DelegateName.EXTERNAL,), flags=(((flag, "@x"),), ((flag, ""),)))
+    expansion = expanded(plan(matrix=matrix))
+    assert {case.flags for case in expansion.cases} == {((flag, "@x"),)}
+    assert {skip.reason_code for skip in expansion.skipped} == {"external-delegate-unnamed"}
+
+
 def test_modes_are_an_axis_and_the_usual_one_changes_no_case() -> None:
     usual = expanded(plan(matrix=Matrix(threads=(1,)))).cases
     found = expanded(plan(matrix=Matrix(threads=(1,), modes=(ProcessMode.SHELL, ProcessMode.TOP_APP)))).cases
