@@ -147,7 +147,7 @@ def measure(url: str, *, hosts: int, phones: int, ended: int) -> None:
                 first.jobs(), first.phones(), first.hosts()
         with spent(f"metrics with {ended} ended jobs", 5):
             for _ in range(5):
-                Gauges(first).read(silent_s=60)
+                Gauges(first).read()
 
 
 def fill(url: str, serials: list[str], count: int) -> None:

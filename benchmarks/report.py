@@ -16,15 +16,15 @@ import time
 from html import escape
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "samples"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playwright.sync_api import Browser, CDPSession, sync_playwright
-from sample_lab import large_lab, small_lab
 
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import flat_record
+from tests.samples.sample_lab import large_lab, small_lab
 
 LIBRARY = re.compile(r'<script type="text/plain" id="pack-vega">.*?</script>', re.DOTALL)
 PAINTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))"

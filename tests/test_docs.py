@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).parent.parent
+from tests.samples.places import REPO
+
 PAGES = [REPO / "README.md", REPO / "CHANGELOG.md", *sorted((REPO / "docs").rglob("*.md"))]
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
 

@@ -6,18 +6,17 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).parent.parent
+from tests.samples.places import BENCHFARM, REPO
+
 SERVICES = REPO / "examples" / "services"
 UNITS = sorted([*SERVICES.glob("*.service"), *SERVICES.glob("*.timer")])
 CONTAINERFILE = (SERVICES / "Containerfile").read_text("utf-8")
 PROGRAM = "/opt/benchfarm/bin/benchfarm"
-BENCHFARM = Path(sys.executable).with_name("benchfarm")
 
 
 def require_parses(words: list[str]) -> None:

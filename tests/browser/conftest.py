@@ -1,10 +1,7 @@
 import os
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "samples"))
 
 CHROMIUM = Path("/usr/bin/chromium")
 

@@ -4,11 +4,11 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from sample_lab import hostile_lab, two_nights_lab
-from stored_lab import stored
 
 from orchestrator.bootstrap import Settings
 from orchestrator.cli.comparing import CompareRequest, Output, compare
+from tests.samples.sample_lab import hostile_lab, two_nights_lab
+from tests.samples.stored_lab import stored
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

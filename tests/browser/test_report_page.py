@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from sample_lab import HOSTILE_NAMES, Lab, hostile_lab, large_lab, rich_lab, small_lab
 
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
+from tests.samples.sample_lab import HOSTILE_NAMES, Lab, hostile_lab, large_lab, rich_lab, small_lab
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

@@ -4,11 +4,11 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from history_lab import NIGHTS, fill
 
 from orchestrator.bootstrap import Settings
 from orchestrator.cli.site import SiteRequest, build
 from orchestrator.store.opening import open_store
+from tests.samples.history_lab import NIGHTS, fill
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

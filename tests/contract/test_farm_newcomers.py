@@ -58,7 +58,7 @@ class Most:
         self.asked = 0
 
     def __call__(
-        self, submission: Submission, kept: Mapping[str, str], phones: Sequence[Mapping[str, Any]], now: datetime
+        self, submission: Submission, kept: Mapping[str, str], phones: Sequence[Mapping[str, Any]]
     ) -> list[Added]:
         self.asked += 1
         assert all(serial == facts for serial, facts in kept.items())
@@ -176,6 +176,25 @@ def test_none_stands_in_unless_the_plan_wants_it(queue: FarmQueue, replaces_lost
     submit(queue, "A", replaces_lost=replaces_lost)
     announce(queue, "A", "B")
     assert bool(lose(queue, Newcomers(queue, Most(1)))) == replaces_lost
+
+
+def test_jobs_wait_until_their_window_opens_also_of_a_phone_that_comes_before(queue: FarmQueue) -> None:
+    opens_at = NOW + timedelta(hours=2)
+    submit(queue, "A", opens_at=opens_at)
+    announce(queue, "A", "B")
+    assert Newcomers(queue, Most()).look() == ["night: B came and is measured too: job 2"]
+    worker = queue.register("one", benchfarm_version="1")
+    assert queue.claim("one", worker, ["A", "B"]) is None
+    note = f"its window opens at {opens_at:%Y-%m-%d %H:%M} UTC"
+    assert {(row["status"], row["note"], row["waits_s"] > 6600) for row in queue.jobs()} == {("waits", note, True)}
+    # Another night's job doesn't wait for it.
+    submit(queue, "A", name="check")
+    check = queue.claim("one", worker, ["A"])
+    assert check is not None
+    assert check.read().submission == "check"
+    queue.finish(worker, check.job_id, "succeeded", "")
+    age(queue, "procrastinate_jobs.scheduled_at")
+    assert {queue.claim("one", worker, [serial]) is None for serial in ("A", "B")} == {False}
 
 
 def age(queue: FarmQueue, what: str, hours: int = 1) -> None:

@@ -20,12 +20,13 @@ from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.schedule import Schedules
 from orchestrator.queueing.submissions import Submission
 from orchestrator.records.identity import Serial
+from tests.samples.places import DATA
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Cluster
 
 #: As each version left it: the job of phone A waits, its worker "old" holds that of phone B.
-RECORDED = Path(__file__).parents[1] / "data" / "farm"
+RECORDED = DATA / "farm"
 MODEL = b"a model's bytes" * 10
 
 

@@ -24,9 +24,9 @@ from orchestrator.ports import PlacedFile
 from orchestrator.records.plan import PushLimits
 from orchestrator.virtual.farm import VirtualLab
 from orchestrator.virtual.faults import parse_fault
+from tests.samples.places import REPO
 
 DEADLINE_S = 60.0
-ROOT = Path(__file__).parents[2]
 
 
 class HubProcess:
@@ -97,7 +97,7 @@ class Hubs:
         words = (str(self.server.address.port), self._plug(name, usb), hub_of(usb), str(self.folder), str(self.source))
         started = subprocess.Popen(
             [sys.executable, "-m", "tests.samples.hub_process", *words],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd=ROOT,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd=REPO,
         )  # fmt: skip
         try:
             process = HubProcess(started)

@@ -26,8 +26,7 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.store.opening import open_store
-
-REPO = Path(__file__).parents[2]
+from tests.samples.places import REPO
 
 APPEND_UNTIL_A_STATEMENT = """
 import os, pickle, signal, sys

@@ -24,8 +24,7 @@ from orchestrator.store.database import postgresql_engine, sqlite_engine
 from orchestrator.store.migrating import SHIPPED, VERSION_TABLE, Migrations
 from orchestrator.store.opening import open_store
 from orchestrator.store.tables import METADATA
-
-REPO = Path(__file__).parents[2]
+from tests.samples.places import REPO
 
 NEXT_REVISION = '''
 """A revision that changes a table which holds rows, as SQLite can only do by copying it."""

@@ -15,8 +15,7 @@ import pytest
 from orchestrator.errors import StoreCorruptError, StoreError, StoreReadOnlyError, UsageError
 from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
-
-REPO = Path(__file__).parents[2]
+from tests.samples.places import REPO
 
 
 def contents(folder: Path) -> dict[str, bytes]:

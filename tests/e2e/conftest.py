@@ -9,21 +9,19 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator.report.chart_specs import chart_specs
 from orchestrator.report.pictures import packed_runtime
+from tests.samples.command import Cli
 from tests.samples.faulty_lab import PROFILES, clear
+from tests.samples.places import MODELS
 
-BENCHFARM = Path(sys.executable).with_name("benchfarm")
-SAMPLES = Path(__file__).parents[2] / "orchestrator" / "models" / "samples"
 #: Phone seconds in a real one: campaigns of minutes in seconds.
 SPEED = 40
 
@@ -38,72 +36,23 @@ def kept_for_reports() -> Path:
     return folder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """How a command ended."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.stdout)
-
-    def ok(self) -> Done:
-        """Fail the test with what the command said, unless it ended well."""
-        assert self.exit_code == 0, f"exit code {self.exit_code}\n{self.stdout}\n{self.stderr}"
-        return self
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cli:
-    """Runs ``benchfarm`` with a home of its own."""
-
-    home: Path
-
-    def __post_init__(self) -> None:
-        """Begin with what all reports have in common: making it takes each home's first report two seconds."""
-        with contextlib.suppress(OSError):
-            shutil.copytree(kept_for_reports(), self.home / "cache", dirs_exist_ok=True)
-
-    def environ(self, **more: str) -> dict[str, str]:
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("BENCHFARM", "ADB", "ANDROID"))
-        }
-        # Nothing listens there, so that no adb server of this computer's user is ever touched.
-        return {
-            **kept,
-            "BENCHFARM_HOME": str(self.home),
-            "ANDROID_ADB_SERVER_PORT": "1",
-            "PYTHONUNBUFFERED": "1",
-            **more,
-        }
-
-    def __call__(self, *words: object, timeout_s: float = 120.0, stdin: str = "", **environ: str) -> Done:
-        done = subprocess.run(
-            [BENCHFARM, *map(str, words)], env=self.environ(**environ), input=stdin, capture_output=True, text=True,
-            timeout=timeout_s, check=False,
-        )  # fmt: skip
-        assert "Traceback" not in done.stderr, done.stderr
-        return Done(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
-
-    def start(self, *words: object) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [BENCHFARM, *map(str, words)], env=self.environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+def prepared_cli(home: Path) -> Cli:
+    """Return the command in a home that has what all reports have in common: making it takes two seconds."""
+    with contextlib.suppress(OSError):
+        shutil.copytree(kept_for_reports(), home / "cache", dirs_exist_ok=True)
+    return Cli(home=home)
 
 
 @pytest.fixture(scope="session")
 def make_cli() -> Callable[[Path], Cli]:
     """Return the command in a home."""
-    return lambda home: Cli(home=home)
+    return prepared_cli
 
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
     """The command in an empty home; no lab is up."""
-    return Cli(home=tmp_path / "home")
+    return prepared_cli(tmp_path / "home")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +87,7 @@ def lab_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., L
     commands: list[Cli] = []
 
     def bring_up(*words: str) -> Lab:
-        command = Cli(home=tmp_path_factory.mktemp("lab") / "home")
+        command = prepared_cli(tmp_path_factory.mktemp("lab") / "home")
         commands.append(command)
         up = command("lab", "up", *words, "--speed", SPEED, "--json").ok().json
         return Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
@@ -178,7 +127,7 @@ def lab(running_lab: Lab) -> Iterator[Lab]:
 @pytest.fixture
 def model() -> Path:
     """A small real model."""
-    return min(SAMPLES.glob("*float*.tflite"))
+    return min(MODELS.glob("*float*.tflite"))
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Cli, Done, Lab
+from tests.e2e.conftest import Lab
+from tests.samples.command import Cli, Done
 
 
 def expect(done: Done, exit_code: int, *words: str) -> None:
@@ -126,7 +127,7 @@ def test_errors_come_as_json_too(cli: Cli) -> None:
 def test_the_traceback_is_shown_when_it_is_asked_for(cli: Cli) -> None:
     import subprocess
 
-    from tests.e2e.conftest import BENCHFARM
+    from tests.samples.places import BENCHFARM
 
     done = subprocess.run(
         [BENCHFARM, "--debug", "report", "nosuch"], env=cli.environ(), capture_output=True, text=True, check=False

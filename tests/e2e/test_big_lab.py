@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Cli
+from tests.samples.command import Cli
 
 PHONES = 6
 

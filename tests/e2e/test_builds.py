@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.virtual.samples import benchmark_apk, benchmark_elf
-from tests.e2e.conftest import Cli, Done
+from tests.samples.command import Cli, Done
 from tests.unit.artifacts.file_server import FileServer, file_server
 
 PLACE = "/files.example/latest"

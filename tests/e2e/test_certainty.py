@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import poll_until
-from tests.e2e.conftest import Cli, Lab
+from tests.e2e.conftest import Lab
+from tests.samples.command import Cli
 
 
 def runs_of(cli: Cli, campaign: str) -> list[dict[str, Any]]:

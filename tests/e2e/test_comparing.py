@@ -13,9 +13,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.e2e.conftest import Cli, Done
+from tests.e2e.conftest import prepared_cli
+from tests.samples.command import Cli, Done
+from tests.samples.places import MODELS
 
-SAMPLES = Path(__file__).parents[2] / "orchestrator" / "models" / "samples"
 QUICK = ("--min-secs", "0.1")
 #: As few pairs as say something of a large difference.
 FEW = (*QUICK, "--most-pairs", "5")
@@ -49,10 +50,10 @@ class Bench:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("comparing")
-    cli = Cli(home=folder / "home")
+    cli = prepared_cli(folder / "home")
     try:
         (phone,) = cli("lab", "up", "pixel-4", "--speed", "60", "--seed", "4", "--json").ok().json["phones"]
-        yield Bench(cli=cli, serial=phone["serial"], folder=folder, model=min(SAMPLES.glob("*float*.tflite")))
+        yield Bench(cli=cli, serial=phone["serial"], folder=folder, model=min(MODELS.glob("*float*.tflite")))
     finally:
         cli("lab", "down")
         shutil.rmtree(folder, ignore_errors=True)

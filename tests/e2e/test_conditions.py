@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import SAMPLES, Cli, Lab
+from tests.e2e.conftest import Lab
+from tests.samples.command import Cli
+from tests.samples.places import MODELS
 
-MODEL = SAMPLES / "texturenet_0.25_256_float.tflite"
+MODEL = MODELS / "texturenet_0.25_256_float.tflite"
 GOVERNOR = "cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 
 

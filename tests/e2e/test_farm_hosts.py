@@ -18,7 +18,7 @@ from orchestrator.virtual.samples import benchmark_elf
 from tests.samples.farm_hosts import Counts, Database, FarmOfHosts, changes, private_database, running_farm, stored
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Cli
+    from tests.samples.command import Cli
 
 PlanFile = Callable[..., Path]
 
@@ -144,6 +144,37 @@ def test_a_schedule_is_submitted_once_by_two_hosts_and_its_jobs_end_with_its_win
         terms = [store.campaign(job["campaign_id"]).terms for job in jobs]
     assert {(item.until.hour, item.until.minute, item.phone_time_s) for item in terms} == {(23, 59, 5 * 3600.0)}
     farm.one("farm", "schedule", "remove", "nightly")
+
+
+def test_a_phone_that_was_away_all_night_measures_nothing_under_its_name_the_next_day(
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+) -> None:
+    host = farm.one
+    farm.until_announced(host)
+    host("farm", "pause", f"phone:{host.serial}")
+    host("farm", "submit", plan_file((host.serial,), invocations=1, extra="window: 00:00-23:59\n"), "--name", "away")
+    with psycopg.connect(farm.database.url, options="-c search_path=benchfarm_queue") as connection:
+        row = connection.execute(
+            "SELECT j.id, args->>'plan' FROM procrastinate_jobs j JOIN farm_jobs ON job_id = j.id"
+            " WHERE submission = 'away'"
+        ).fetchone()
+        assert row is not None
+        plan = json.loads(row[1])
+        # What jobs of one night measure ends for all of them at once, whenever each of them begins.
+        assert (plan["until"][10:16], plan.get("window")) == ("T23:59", None)
+        plan["until"] = "2026-01-01T06:00:00Z"
+        connection.execute(
+            "UPDATE procrastinate_jobs SET args = jsonb_set(args, '{plan}', to_jsonb(%s::text)), scheduled_at = NULL"
+            " WHERE id = %s",
+            (json.dumps(plan), row[0]),
+        )
+    host("farm", "go-on", f"phone:{host.serial}")
+    (job,) = farm.until_ended("away")
+    assert (job["status"], job["note"]) == ("done", "there was no time for any of its cases")
+    assert farm.counts("away", 0, before) == Counts(), host.log()
+    told = host.cli("farm", "status", "away", "--json", **host.environ())
+    assert told.exit_code == 6
+    assert len(told.json["no_time_for"][host.serial]) == 4
 
 
 def meaning(path: Path, devices: str) -> Path:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import poll_until
-from tests.samples.farm_hosts import BENCHFARM, PATIENCE_S, Database, private_database
+from tests.samples.farm_hosts import PATIENCE_S, Database, private_database
+from tests.samples.places import BENCHFARM
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Lab

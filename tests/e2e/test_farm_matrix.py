@@ -36,7 +36,7 @@ from tests.samples.farm_hosts import (
 )
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Cli
+    from tests.samples.command import Cli
 
 pytestmark = [
     pytest.mark.skipif(
@@ -356,7 +356,7 @@ def test_submitter_killed(cell: Cell, phase: str) -> None:
     cell.farm.until_announced(one)
     one("farm", "pause")
     table = "farm_file_parts" if phase == "uploading" else "farm_job_files"
-    from tests.samples.farm_hosts import BENCHFARM
+    from tests.samples.places import BENCHFARM
 
     with cell.farm.database.held(f"LOCK TABLE benchfarm_queue.{table} IN SHARE MODE") as waits:
         words = [str(BENCHFARM), "farm", "submit", str(cell.plan), "--name", cell.name]

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import poll_until
-from tests.e2e.conftest import BENCHFARM, Lab
+from tests.e2e.conftest import Lab
 from tests.samples.faulty_lab import (
     SEED,
     WHOLE,
@@ -34,6 +34,7 @@ from tests.samples.faulty_lab import (
     server_pid,
     watched,
 )
+from tests.samples.places import BENCHFARM
 
 MOMENTS = (
     "open:shell", "open:sync", "push", "push:done", "start", "init", "delegate", "warmup", "run", "results",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.e2e.conftest import Cli, Lab
+from tests.e2e.conftest import Lab
+from tests.samples.command import Cli
 
 
 def test_wrong_flags_are_refused_all_at_once_and_nothing_is_stored(lab: Lab, model: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Cli
+from tests.samples.command import Cli
+from tests.samples.places import DATA
 
-RECORDINGS = Path(__file__).parents[1] / "data" / "native"
+RECORDINGS = DATA / "native"
 
 #: Prints a recording, stdout and stderr apart as the real program does, and the arguments that it was given.
 SOURCE = r"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.e2e.conftest import Cli
+from tests.samples.command import Cli
 from tests.samples.imported_reports import firebase_json
 from tests.samples.iphone_output import FULL, console
 

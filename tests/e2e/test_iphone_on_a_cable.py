@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Cli
 from tests.samples import cabled_iphone
+from tests.samples.command import Cli
 
 BUNDLE = ("--bundle", "org.tensorflow.lite.Benchmark", "--quiet", "0")
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.e2e.conftest import Cli, Lab
+from tests.samples.places import BENCHFARM
 
-BENCHFARM = Path(sys.executable).with_name("benchfarm")
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Lab
+    from tests.samples.command import Cli
+
 KEYS = {"at", "level", "event", "text", "pid", "benchfarm"}
 NO_DATABASE = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"
 

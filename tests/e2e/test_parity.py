@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.conftest import SAMPLES, Lab
+from tests.e2e.conftest import Lab
+from tests.samples.places import MODELS
 
-INT8 = min(SAMPLES.glob("*int8*.tflite"))
+INT8 = min(MODELS.glob("*int8*.tflite"))
 
 
 def parity_runs(lab: Lab, campaign: str) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,8 @@ from orchestrator.cli import lab as virtual_lab
 from orchestrator.errors import UsageError
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
-from tests.e2e.conftest import Done, Lab
+from tests.e2e.conftest import Lab
+from tests.samples.command import Done
 
 A, B, LATE = "VIRTUAL-PIXEL-3", "VIRTUAL-PIXEL-4", "VIRTUAL-PIXEL-3-2"
 DEADLINE_S = 90.0

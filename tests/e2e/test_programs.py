@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from orchestrator.virtual.samples import benchmark_elf
-from tests.e2e.conftest import SAMPLES, Lab
+from tests.e2e.conftest import Lab
+from tests.samples.places import MODELS
 from tests.unit.virtual import tiny_models
 
 PIXEL, GALAXY = 0, 1
@@ -23,7 +24,7 @@ def running_lab(lab_of: Callable[..., Lab]) -> Lab:
 
 @pytest.fixture
 def quantised() -> Path:
-    return min(SAMPLES.glob("*int8*.tflite"))
+    return min(MODELS.glob("*int8*.tflite"))
 
 
 def bench(lab: Lab, *words: object, serial: int = PIXEL, exit_code: int = 0) -> list[dict[str, Any]]:

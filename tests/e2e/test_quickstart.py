@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from tests.e2e.conftest import Cli
+from tests.samples.command import Cli
 
 
 def command_lines() -> list[str]:

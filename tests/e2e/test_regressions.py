@@ -22,9 +22,10 @@ from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.store.opening import open_store
-from tests.e2e.conftest import Cli, Done
+from tests.e2e.conftest import prepared_cli
+from tests.samples.command import Cli, Done
+from tests.samples.places import MODELS
 
-SAMPLES = Path(__file__).parents[2] / "orchestrator" / "models" / "samples"
 NIGHTS, CHANGED = 25, 5
 #: On a computer that does much else.
 PATIENCE_S = 600.0
@@ -62,13 +63,13 @@ LATE = {
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
     folder = tmp_path_factory.mktemp("regressions")
-    cli = Cli(home=folder / "home")
+    cli = prepared_cli(folder / "home")
     try:
         (phone,) = cli("lab", "up", "pixel-4", "--rooted", "--speed", "60", "--seed", "4", "--json").ok().json["phones"]
         programs = {"old": 0.0, "slow": 10.0, "twin": 0.0}
         for name, time in programs.items():
             cli("lab", "program", folder / name, "--version", name, "--time", time).ok()
-        model = min(SAMPLES.glob("*float*.tflite"))
+        model = min(MODELS.glob("*float*.tflite"))
         made = open_store(folder / "nights.sqlite")
         for (delegate, threads, mode), (late, factor) in LATE.items():
             for program, which in (("old", range(NIGHTS - CHANGED)), (late, range(NIGHTS - CHANGED, NIGHTS))):

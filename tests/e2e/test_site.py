@@ -6,20 +6,15 @@ import http.client
 import json
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "samples"))
-
-from history_lab import NIGHTS, fill
-
 from orchestrator.store.opening import open_store
+from tests.samples.history_lab import NIGHTS, fill
 
 TOKEN = "a-token-that-nobody-guesses"
 

@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.samples.places import REPO
+
 PROGRAM = "pymobiledevice3"
 
 
@@ -20,7 +22,7 @@ def install(folder: Path, phone: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (phone / "Documents").mkdir(parents=True, exist_ok=True)
     path = folder / PROGRAM
-    repo = Path(__file__).parents[2]
+    repo = REPO
     path.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(repo)!r})\n"
         f"from tests.samples.cabled_iphone import main\nmain({str(phone)!r}, sys.argv[1:])\n"

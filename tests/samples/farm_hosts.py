@@ -9,7 +9,6 @@ import pwd
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -26,14 +25,14 @@ import pytest
 from orchestrator.errors import StoreError
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.store.opening import open_store
+from tests.samples.places import BENCHFARM
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Cli
+    from tests.samples.command import Cli
 
 #: A dead host's jobs are taken by others after so long.
 DEAD_AFTER_S = 4
 PATIENCE_S = 150
-BENCHFARM = Path(sys.executable).with_name("benchfarm")
 OVER = ("done", "failed", "cancelled", "replaced")
 
 

@@ -25,8 +25,9 @@ from orchestrator.tools.native import NativeTool
 from orchestrator.virtual.faults import parse_fault
 from orchestrator.virtual.phone import Phone
 from orchestrator.virtual.samples import write_benchmark_elf
+from tests.samples.places import MODELS
 
-MODEL = Path(__file__).parents[2] / "orchestrator" / "models" / "samples" / "texturenet_0.25_256_float.tflite"
+MODEL = MODELS / "texturenet_0.25_256_float.tflite"
 #: What happens to the phone, and by which fault; each is as likely as any other, the calm phone as likely as half.
 TROUBLES = {
     "throttled in mid-run": ("throttle", "steps=3", "moment=run"),

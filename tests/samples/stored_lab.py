@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from sample_lab import Lab
-
 from orchestrator.store.opening import open_store
+from tests.samples.sample_lab import Lab
 
 
 def stored(home: Path, lab: Lab) -> Path:

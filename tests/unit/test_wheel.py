@@ -5,7 +5,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-REPO = Path(__file__).parents[2]
+from tests.samples.places import REPO
 
 
 def test_the_wheel_holds_code_data_and_the_command(tmp_path: Path) -> None:

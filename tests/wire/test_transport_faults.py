@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.virtual.faults import FAULT_NOTES, Fault, FaultKind, FaultTable, describe, parse_fault
+from tests.samples.places import REPO
 
 TMP = "/data/local/tmp"
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -258,7 +259,7 @@ def test_fault_that_cannot_be_is_refused_with_the_word_that_is_wrong(kind, setti
 
 
 def test_guide_page_names_every_fault_with_its_settings():
-    page = (Path(__file__).parents[2] / "docs" / "virtual-phones.md").read_text()
+    page = (REPO / "docs" / "virtual-phones.md").read_text()
     rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| `")}
     for kind, note in FAULT_NOTES.items():
         row = rows[f"`{kind}`"]

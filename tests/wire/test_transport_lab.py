@@ -7,16 +7,14 @@ import socket
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.virtual.lab import lab_request, read_lab, start_lab, stop_lab
 from orchestrator.virtual.spec import PhoneSpec
+from tests.samples.places import REPO
 from tests.wire.conftest import process_is_gone
-
-REPO = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from sample_lab import HOST, PIXEL_3, PIXEL_4, case, lab_of, run, series
 
 from orchestrator.analysis.advice import advise, fleet_choice
 from orchestrator.analysis.advice_case import SOURCES, AdviceCase
@@ -17,6 +16,7 @@ from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.advice import advice_of, allow_list, format_markdown, format_text
 from orchestrator.report.assembly import build_report_data
+from tests.samples.sample_lab import HOST, PIXEL_3, PIXEL_4, case, lab_of, run, series
 
 
 def item(latency_us, *, delegate=DelegateName.XNNPACK, threads=4, big_cores=4, parity=None, runs=None, **other):

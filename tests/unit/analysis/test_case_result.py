@@ -1,13 +1,13 @@
 from dataclasses import replace
 
 import pytest
-from sample_lab import case, run, series
 
 from orchestrator.analysis.case_result import CaseStatus, judge_case
 from orchestrator.analysis.conditions import BUSY_CLOCK
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
 from orchestrator.records.workload import Pass
+from tests.samples.sample_lab import case, run, series
 
 OWNER = case()
 FELL_BACK = {

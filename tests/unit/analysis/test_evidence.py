@@ -1,13 +1,12 @@
 """What docs/evidence.md says, and the noise that it was drawn from."""
 
 import json
-from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from tests.samples.places import REPO
 
 
 def test_every_bound_of_the_committed_evidence_is_kept():
-    text = (ROOT / "docs" / "evidence.md").read_text("utf-8")
+    text = (REPO / "docs" / "evidence.md").read_text("utf-8")
     table = text.partition("## Bounds")[2].partition("## The noise")[0]
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|")][2:]
     assert len(rows) > 20
@@ -15,15 +14,15 @@ def test_every_bound_of_the_committed_evidence_is_kept():
 
 
 def test_charts_that_the_evidence_shows_are_there():
-    text = (ROOT / "docs" / "evidence.md").read_text("utf-8")
+    text = (REPO / "docs" / "evidence.md").read_text("utf-8")
     charts = [part.partition(")")[0] for part in text.split("](evidence/")[1:]]
     assert len(charts) == 4
     for chart in charts:
-        assert (ROOT / "docs" / "evidence" / chart).read_text("utf-8").startswith("<svg")
+        assert (REPO / "docs" / "evidence" / chart).read_text("utf-8").startswith("<svg")
 
 
 def test_noise_comes_from_many_real_processes_and_virtual_ones_are_marked():
-    series = json.loads((ROOT / "benchmarks" / "evidence" / "noise.json").read_text("utf-8"))["series"]
+    series = json.loads((REPO / "benchmarks" / "evidence" / "noise.json").read_text("utf-8"))["series"]
     assert {item["source"] for item in series} == {"LiteRT processes", "litert tool", "virtual phones"}
     for item in series:
         assert item["virtual"] == (item["source"] == "virtual phones")

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from sample_lab import case, run, series
 
 from orchestrator.analysis.case_result import CaseStatus, judge_case
 from orchestrator.analysis.parity import parity_of, with_parity
@@ -16,6 +15,7 @@ from orchestrator.records.parity import BASIS_FILE, CONTRAST_FILE, OUTPUTS_FILE,
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName, Pass
+from tests.samples.sample_lab import case, run, series
 
 RANDOM = np.random.default_rng(3)
 FLOATS = RANDOM.uniform(-1, 1, (1, 40)).astype(np.float32)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,9 @@ from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, Outcome, ToolReport
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+from tests.samples.places import REPO
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = REPO / "docs"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FACTS = DeviceFacts(
     serial=Serial("P"),

@@ -6,7 +6,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from sample_lab import campaign_of, case, run
 
 from orchestrator.analysis.search import next_search, search_standings
 from orchestrator.records.campaign import Invocation
@@ -14,6 +13,7 @@ from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.search import ArmStatus, SearchRule
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
+from tests.samples.sample_lab import campaign_of, case, run
 
 RULE = SearchRule()
 

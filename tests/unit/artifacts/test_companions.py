@@ -1,7 +1,6 @@
 """Programs and libraries that belong together, and sets that don't."""
 
 import pytest
-from sample_files import elf, program, write_elf
 
 from orchestrator.artifacts.companions import SetFile, check_set
 from orchestrator.artifacts.elf import inspect_elf_bytes
@@ -14,6 +13,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import ToolName
 from orchestrator.resources import data_folder
+from tests.unit.artifacts.sample_files import elf, program, write_elf
 
 ARM, DSP = 40, 164
 PHONE = DeviceFacts(serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=34, abis=("arm64-v8a",))

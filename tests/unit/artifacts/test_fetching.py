@@ -5,7 +5,6 @@ import json
 import shutil
 
 import pytest
-from sample_files import app_bytes, certificate, elf, fingerprint, real, signed
 
 from orchestrator.artifacts.addresses import parse_mirror
 from orchestrator.artifacts.download import Downloader
@@ -19,6 +18,7 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.workload import ToolName
 from orchestrator.resources import data_folder
 from orchestrator.virtual.samples import benchmark_elf
+from tests.unit.artifacts.sample_files import app_bytes, certificate, elf, fingerprint, real, signed
 
 V2 = 0x7109871A
 

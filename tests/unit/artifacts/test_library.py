@@ -5,7 +5,6 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
-from sample_files import app, program
 
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.config.builds import load_builds
@@ -15,6 +14,7 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.workload import ToolName
 from orchestrator.resources import data_folder
 from orchestrator.virtual.samples import write_benchmark_elf
+from tests.unit.artifacts.sample_files import app, program
 
 PHONE = DeviceFacts(
     serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=30, abis=("arm64-v8a", "armeabi-v7a")

@@ -8,10 +8,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, pkcs7
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_files import app_bytes, certificate, fingerprint, signed
 
 from orchestrator.artifacts.apk import inspect_apk
 from orchestrator.errors import ArtifactError
+from tests.unit.artifacts.sample_files import app_bytes, certificate, fingerprint, signed
 
 V2, V3, V31 = 0x7109871A, 0xF05368C0, 0x1B93AD61
 

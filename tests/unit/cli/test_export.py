@@ -3,18 +3,21 @@
 import hashlib
 import io
 import json
-import subprocess
-import sys
 import zipfile
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "samples"))
-from sample_lab import (
+from orchestrator.bootstrap import this_computer
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.run import Attachment
+from orchestrator.records.workload import DelegateName, ToolName
+from orchestrator.store.opening import open_store
+from orchestrator.tools.protos import decode_result
+from tests.samples.command import Cli
+from tests.samples.sample_lab import (
     CAMPAIGN,
     HOST,
     MOBILENET,
@@ -27,22 +30,11 @@ from sample_lab import (
     series,
     small_lab,
 )
-from stored_lab import stored
-
-from orchestrator.bootstrap import this_computer
-from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.run import Attachment
-from orchestrator.records.workload import DelegateName, ToolName
-from orchestrator.store.opening import open_store
-from orchestrator.tools.protos import decode_result
-
-BENCHFARM = Path(sys.executable).with_name("benchfarm")
+from tests.samples.stored_lab import stored
 
 
 def benchfarm(home, *words, code=0):
-    done = subprocess.run([BENCHFARM, "--home", home, *words], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    return Cli(home=home)(*words).ended_with(code).said
 
 
 def runs_of(home):

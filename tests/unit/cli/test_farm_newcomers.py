@@ -14,6 +14,7 @@ import pytest
 from orchestrator.cli.farm_newcomers import kept_for_newcomers, meant
 from orchestrator.cli.farm_parcel import Packed, by_phone_and_kind
 from orchestrator.config.farm_documents import PhoneLabels, dump, read_parcel, read_plan
+from orchestrator.engine.night import bounded
 from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.messages import PROTOCOL
 from orchestrator.queueing.newcomers import Added
@@ -49,23 +50,26 @@ def added(
     plan: Plan,
     first: DeviceFacts,
     *rows: Mapping[str, Any],
-    now: datetime = NOON,
     inventory: Mapping[Serial, PhoneLabels] | None = None,
+    kept_plan: Plan | None = None,
 ) -> list[Added]:
     """Submit a plan for a phone at noon; return what is added of the phones that are there later."""
     reference = Content(name="reference.tflite", sha256="cc" * 32)
     bare = Parcel(reference=reference)
     packed = Packed(parcels={first.serial: replace(bare, builds=(BUILD,))}, bare=bare, paths={}, missing={})
+    limited, opens_at = bounded(plan, NOON)
     submission = kept_for_newcomers(
         "night",
-        plan,
+        limited,
         by_phone_and_kind(packed, [first], [MODEL]),
         [first],
         inventory=inventory or {},
         priority=0,
-        now=NOON,
+        opens_at=opens_at,
     )
-    return meant(MemoryStore(), submission, submission.facts, rows, now)
+    if kept_plan is not None:
+        submission = replace(submission, plan=dump(kept_plan))
+    return meant(MemoryStore(), submission, submission.facts, rows)
 
 
 def selecting(**devices: Any) -> Plan:
@@ -116,10 +120,14 @@ def test_a_phone_that_can_not_have_a_job_now_comes_when_it_can(state: dict[str, 
     assert added(PLAN, phone("A"), announced(phone("B"), **state)) == []
 
 
-def test_a_window_that_is_open_ends_for_a_phone_that_comes_as_for_the_others() -> None:
-    plan = replace(PLAN, window=parse_window("11:00-14:00", "UTC"))
-    (within,) = added(plan, phone("A"), announced(phone("B")), now=NOON + timedelta(hours=1))
-    assert read_plan(within.job.plan).until == NOON + timedelta(hours=2)
-    later = replace(PLAN, window=parse_window("20:00-22:00", "UTC"))
-    (before,) = added(later, phone("A"), announced(phone("B")), now=NOON + timedelta(hours=1))
-    assert (read_plan(before.job.plan).until, read_plan(before.job.plan).window) == (None, later.window)
+@pytest.mark.parametrize(("window", "hours"), [("11:00-14:00", 2), ("20:00-22:00", 10)])
+@pytest.mark.parametrize("is_of_version_before", [False, True])
+def test_a_window_ends_for_a_phone_that_comes_as_for_the_others(
+    window: str, hours: int, is_of_version_before: bool
+) -> None:
+    """Also when it comes at a time whose next window is another night's."""
+    plan = replace(PLAN, window=parse_window(window, "UTC"))
+    kept = plan if is_of_version_before else None
+    (job,) = added(plan, phone("A"), announced(phone("B")), kept_plan=kept)
+    sent = read_plan(job.job.plan)
+    assert (sent.until, sent.window) == (NOON + timedelta(hours=hours), None)

@@ -20,10 +20,10 @@ from tests.samples.imported_reports import (
     firebase_csv,
     firebase_json,
 )
+from tests.samples.places import MODELS
 
-SAMPLES = Path(__file__).parents[3] / "orchestrator" / "models" / "samples"
-MODEL = min(SAMPLES.glob("*float*.tflite"))
-OTHER = min(SAMPLES.glob("*int8*.tflite"))
+MODEL = min(MODELS.glob("*float*.tflite"))
+OTHER = min(MODELS.glob("*int8*.tflite"))
 SIZE_MB = MODEL.stat().st_size / 1e6
 
 

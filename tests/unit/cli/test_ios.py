@@ -14,9 +14,9 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Quality
 from tests.samples.iphone_output import FULL, console, view
+from tests.samples.places import MODELS
 
-SAMPLES = Path(__file__).parents[3] / "orchestrator" / "models" / "samples"
-MODEL = min(SAMPLES.glob("*float*.tflite"))
+MODEL = min(MODELS.glob("*float*.tflite"))
 SIZE_BYTES = MODEL.stat().st_size
 GPU = f"INFO: {FULL.format(name='GPU')}\n"
 

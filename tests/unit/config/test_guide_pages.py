@@ -1,7 +1,6 @@
 """The guide pages on files that people write: every example loads, every key is described."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -10,8 +9,7 @@ from orchestrator.config.inventory import load_inventory
 from orchestrator.config.plan import PlanSection, load_plan, parse_plan
 from orchestrator.config.profiles import ProfileSection, load_profile
 from orchestrator.predicates import FIELDS, parse_predicate
-
-REPO = Path(__file__).resolve().parents[3]
+from tests.samples.places import REPO
 
 
 def yaml_blocks(page: str) -> list[str]:

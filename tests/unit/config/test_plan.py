@@ -15,8 +15,8 @@ from orchestrator.config.plan_options import plan_from_options
 from orchestrator.errors import PlanError
 from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Order, Plan, RunSettings, Screen, StoppingRule
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
+from tests.samples.places import REPO
 
-REPO = Path(__file__).resolve().parents[3]
 EXAMPLE = REPO / "examples" / "plan.yaml"
 
 

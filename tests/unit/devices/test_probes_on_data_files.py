@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.devices import activity_probes, blobs, discovery, probes, processes
+from tests.samples.places import DATA
 
-FOLDER = Path(__file__).parents[2] / "data" / "probes"
+FOLDER = DATA / "probes"
 MODULES = {
     "activity_probes": activity_probes,
     "blobs": blobs,

@@ -1,14 +1,12 @@
 """The probes on what phones of many makers printed; read in place beside the repository, skipped where it isn't."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from orchestrator.devices import probes
 from orchestrator.devices.discovery import parse_devices
-
-WILD = Path(__file__).parents[4] / "shared" / "logs" / "wild"
+from tests.samples.beside import WILD, needs_wild
 
 
 def entries() -> list[tuple[str, dict[str, object]]]:
@@ -29,7 +27,7 @@ def text_of(name: str) -> str:
 
 def on(*kinds: str) -> pytest.MarkDecorator:
     found = of_kind(*kinds)
-    skipped = [pytest.param("", {}, marks=pytest.mark.skip(reason="the outputs aren't beside this repository"))]
+    skipped = [pytest.param("", {}, marks=needs_wild)]
     return pytest.mark.parametrize(("name", "expected"), found or skipped)
 
 

@@ -17,9 +17,9 @@ import pytest
 from orchestrator.devices.traffic import HubTraffic, hub_of
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.records.plan import PushLimits
+from tests.samples.places import REPO
 
 DEADLINE_S = 30.0
-ROOT = Path(__file__).parents[3]
 #: Of two processes that are to notice soon that one is stopped.
 SOON_S = 2.0
 
@@ -329,7 +329,7 @@ def test_a_folder_that_can_not_be_written_to_limits_nothing(tmp_path: Path) -> N
 def hub_user(folder: Path, kind: str) -> Iterator[subprocess.Popen[str]]:
     """Another process that uses hub 1-2 as soon as it may; it has said that it begins to."""
     words = [sys.executable, "-m", "tests.samples.hub_user", str(folder), kind, "1-2", str(SOON_S)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPO) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "begins\n"

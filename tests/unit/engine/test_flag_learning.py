@@ -16,8 +16,9 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.workload import Build, ToolName
 from orchestrator.tools.flag_book import HelpFlagBook
+from tests.samples.places import DATA
 
-HELP = Path(__file__).parents[2] / "data" / "native" / "help_true.txt"
+HELP = DATA / "native" / "help_true.txt"
 FACTS = DeviceFacts(serial=Serial("host"), kind=DeviceKind.HOST, is_virtual=False)
 
 

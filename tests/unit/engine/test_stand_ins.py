@@ -31,6 +31,9 @@ class Gone:
     def left(self) -> int:
         return 1
 
+    def done(self) -> int:
+        return 0
+
 
 def phone(serial: Serial) -> Any:
     return SimpleNamespace(serial=serial, kind=DeviceKind.ANDROID)
@@ -61,6 +64,9 @@ def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tm
             assert is_over.wait(60)
 
         def left(self) -> int:
+            return 0
+
+        def done(self) -> int:
             return 0
 
     def stand_in(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
@@ -106,6 +112,9 @@ def test_another_one_is_looked_for_when_the_stand_in_is_lost_before_its_turn(tmp
             done.append(self._serial)
 
         def left(self) -> int:
+            return 0
+
+        def done(self) -> int:
             return 0
 
     def newcomers() -> list[tuple[Any, Callable[[], Done]]]:
@@ -161,6 +170,9 @@ def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_wor
         def left(self) -> int:
             return 0
 
+        def done(self) -> int:
+            return 0
+
     def newcomers() -> list[tuple[Any, Callable[[], Done]]]:
         return [(phone(serial), partial(Done, serial)) for serial in [waiting.pop()]] if waiting else []
 
@@ -187,6 +199,9 @@ def test_nobody_is_asked_for_any_more_once_all_others_are_done(tmp_path: Path) -
             assert is_asked.wait(60)
 
         def left(self) -> int:
+            return 0
+
+        def done(self) -> int:
             return 0
 
     def stand_in(serial: Serial, is_free: object) -> None:

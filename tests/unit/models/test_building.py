@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,10 @@ from orchestrator.models.inspect import identify_model, inspect_model, open_grap
 from orchestrator.models.names import operator_name
 from orchestrator.models.prediction import predict
 from orchestrator.models.runtime_versions import newest_of, oldest_runtime
+from tests.conftest import poll_until
+from tests.samples.command import Cli
+from tests.samples.places import BENCHFARM, REPO
 
-BENCHFARM = Path(sys.executable).with_name("benchfarm")
-REPO = Path(__file__).resolve().parents[3]
 ENVIRON = dict(os.environ)
 #: All that starts TensorFlow runs one after the other in one process: it is large.
 
@@ -216,17 +216,15 @@ def test_file_that_ends_the_process_loses_none_of_the_others(done):
 
 def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tmp_path):
     models, _ = built
-    command = [
-        BENCHFARM, "--home", str(tmp_path), "models", "build", "tiny_cnn", "--variant", "float32,int8",
-        "--accuracy", "55", "--accuracy-source", "made up for a test", "--json",
-    ]  # fmt: skip
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    assert ended.returncode == 0, ended.stderr
+    ended = Cli(home=tmp_path)(
+        "models", "build", "tiny_cnn", "--variant", "float32,int8", "--accuracy", 55, "--accuracy-source",
+        "made up for a test", "--json", timeout_s=200,
+    ).ok()  # fmt: skip
     entries = {entry.name: entry for entry in load_manifest(tmp_path / "models.yaml").values()}
     assert {name: entry.sha256 for name, entry in entries.items()} == {
         name: models[name].sha256 for name in ("tiny_cnn_float32", "tiny_cnn_int8")
     }
-    assert [entry["sha256"] for entry in json.loads(ended.stdout)["models"]] == [e.sha256 for e in entries.values()]
+    assert [entry["sha256"] for entry in ended.json["models"]] == [e.sha256 for e in entries.values()]
     entry = entries["tiny_cnn_int8"]
     assert identify_model(tmp_path / "models" / "tiny_cnn_int8.tflite").sha256 == entry.sha256
     assert entry.command == "benchfarm models build tiny_cnn --variant int8 --seed 0 --batch 1"
@@ -271,17 +269,13 @@ def test_builder_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
         f"os.rename({str(mark) + '.part'!r}, {str(mark)!r})\ntime.sleep(600)\n"
     )
     (tmp_path / "keras.py").write_text("")
-    environ = {**ENVIRON, "PYTHONPATH": f"{tmp_path}:{REPO}", "BENCHFARM_HOME": str(tmp_path)}
+    environ = Cli(home=tmp_path).environ(PYTHONPATH=f"{tmp_path}:{REPO}")
     command = [BENCHFARM, "models", "build", "tiny_cnn"]
     with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as builder:
-        wait_until(mark.exists)
+        poll_until(mark.exists, "the builder starts TensorFlow", 60)
         builder.kill()
     process, work = mark.read_text().split()
-    wait_until(lambda: not Path(work).exists() and not Path(f"/proc/{process}/cmdline").exists())
-
-
-def wait_until(is_so):
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline, "it didn't come about within a minute"
-        time.sleep(0.02)
+    poll_until(
+        lambda: not Path(work).exists() and not Path(f"/proc/{process}/cmdline").exists(),
+        "the process and its folder go with the builder", 60,
+    )  # fmt: skip

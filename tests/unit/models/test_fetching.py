@@ -1,11 +1,7 @@
 """Published models: fetched through a server with faults, taken out of archives, held to their first content."""
 
 import io
-import json
-import os
 import ssl
-import subprocess
-import sys
 import tarfile
 import zipfile
 from datetime import UTC, datetime, timedelta
@@ -17,18 +13,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "artifacts"))
-
-from file_server import file_server
-
 from orchestrator.config.model_manifest import load_manifest
 from orchestrator.errors import ModelError
 from orchestrator.models.published import published_models, take_model
 from orchestrator.models.zoo import sample_models
+from tests.samples.command import Cli
+from tests.unit.artifacts.file_server import file_server
 
 FLOAT, INT8 = (path.read_bytes() for path in sample_models())
 NAME = "squeezenet"
-BENCHFARM = Path(sys.executable).with_name("benchfarm")
 URL_PATH = "/" + published_models()[NAME].url.removeprefix("https://")
 
 
@@ -52,12 +45,9 @@ def server():
 
 
 def fetch(server, home: Path, *options: str, url: str = "", **environ: str) -> tuple[int, dict]:
-    command = [BENCHFARM, "--home", str(home), "models", "fetch", NAME, "--json"]
-    done = subprocess.run(
-        [*command, "--mirror", url or server.url, *options], capture_output=True, text=True, timeout=60, check=False,
-        env={**os.environ, **environ},
-    )  # fmt: skip
-    return done.returncode, json.loads(done.stdout)
+    words = ("models", "fetch", NAME, "--json", "--mirror", url or server.url, *options)
+    done = Cli(home=home)(*words, **environ)
+    return done.exit_code, done.json
 
 
 def test_model_comes_out_of_its_archive_into_the_manifest_with_its_accuracy(server, tmp_path):

@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import flatbuffers
@@ -22,6 +23,7 @@ from orchestrator.models.inspect import identify_model, inspect_model, open_grap
 from orchestrator.models.prediction import DELEGATES, predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import ModelFacts
+from tests.samples.command import Cli
 
 FLOAT, INT8 = sample_models()
 
@@ -289,31 +291,32 @@ def test_scale_that_is_no_number_is_left_out(tmp_path):
     json.loads(to_json(facts))
 
 
-def benchfarm(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [Path(sys.executable).with_name("benchfarm"), "models", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+@pytest.fixture
+def models(tmp_path):
+    """``benchfarm models``."""
+    return partial(Cli(home=tmp_path / "home"), "models")
 
 
-def test_diff_tells_sizes_types_and_operators_and_ends_with_1(tmp_path):
-    done = benchfarm("diff", FLOAT, INT8, "--json")
-    told = {change["what"]: (change["first"], change["second"]) for change in json.loads(done.stdout)["changes"]}
-    assert done.returncode == 1
+def test_diff_tells_sizes_types_and_operators_and_ends_with_1(models, tmp_path):
+    done = models("diff", FLOAT, INT8, "--json")
+    told = {change["what"]: (change["first"], change["second"]) for change in done.json["changes"]}
+    assert done.exit_code == 1
     assert told["precision"] == ("float32", "int8")
     assert told["tensors int8"] == ("0", "59")
     assert "operators CONV_2D" not in told
     assert told["operator FULLY_CONNECTED -> int8[1, 64]"] == ("0", "1")
     shutil.copy(FLOAT, tmp_path / "copy.tflite")
-    same = benchfarm("diff", FLOAT, tmp_path / "copy.tflite")
-    assert (same.returncode, same.stdout) == (0, "the same file\n")
+    same = models("diff", FLOAT, tmp_path / "copy.tflite")
+    assert (same.exit_code, same.stdout) == (0, "the same file\n")
 
 
-def test_inspect_command_shows_a_prediction_and_refuses_what_cannot_be(tmp_path):
-    done = benchfarm("inspect", INT8)
+def test_inspect_command_shows_a_prediction_and_refuses_what_cannot_be(models, tmp_path):
+    done = models("inspect", INT8)
     assert "xnnpack   29 of 30      1           SOFTMAX (1)" in done.stdout
-    assert len(json.loads(benchfarm("inspect", INT8, "--json").stdout)["delegates"]) == 4
-    assert benchfarm("inspect", INT8, "--device", "X").returncode == 2
+    assert len(models("inspect", INT8, "--json").json["delegates"]) == 4
+    assert models("inspect", INT8, "--device", "X").exit_code == 2
     (tmp_path / "m.tflite").write_bytes(INT8.read_bytes()[:5000])
     for words in (("inspect",), ("inspect", "--delegate", "gpu"), ("diff", INT8)):
-        refused = benchfarm(*words, tmp_path / "m.tflite")
-        assert (refused.returncode, refused.stdout) == (2, "")
+        refused = models(*words, tmp_path / "m.tflite")
+        assert (refused.exit_code, refused.stdout) == (2, "")
         assert "truncated or damaged" in refused.stderr

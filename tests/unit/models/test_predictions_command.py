@@ -1,18 +1,13 @@
 """Predictions beside what this computer did, by the commands, for a model that a plan names as models.yaml does."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import reports
 from orchestrator.config.model_manifest import add_to_manifest
 from orchestrator.models.inspect import identify_model
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import Accuracy, ManifestEntry
+from tests.samples.command import Cli
 
-BENCHFARM = Path(sys.executable).with_name("benchfarm")
 INT8 = sample_models()[1]
 PLAN = """
 models: int8 sample
@@ -23,19 +18,16 @@ invocations: 1
 
 
 def test_prediction_stands_beside_what_this_computer_did(tmp_path):
-    def benchfarm(*words: object) -> subprocess.CompletedProcess[str]:
-        command = [BENCHFARM, "--home", tmp_path, *map(str, words)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
+    benchfarm = Cli(home=tmp_path)
     sha256 = identify_model(INT8).sha256
     entry = ManifestEntry(name="int8 sample", sha256=sha256, path=INT8)
     add_to_manifest(tmp_path / "models.yaml", [entry])
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "p.yaml").write_text(PLAN)
     done = benchfarm("run", tmp_path / "plans" / "p.yaml")
-    assert "1 stored" in done.stdout + done.stderr, done.stdout + done.stderr
+    assert "1 stored" in done.said, done.said
 
-    told = json.loads(benchfarm("models", "predictions", "--json").stdout)
+    told = benchfarm("models", "predictions", "--json").json
     (trial,) = told["trials"]
     assert (trial["serial"], trial["extent"], trial["predicted"]["taken"]) == ("host", "partial", 29)
     assert told["hits"]["devices"] == {
@@ -55,7 +47,7 @@ def test_prediction_stands_beside_what_this_computer_did(tmp_path):
     assert "host took partial" in shown
     assert "hit rate: devices: 1 of 1 right" in shown
     unknown = benchfarm("models", "inspect", INT8, "--delegate", "xnnpack", "--device", "nobody")
-    assert (unknown.returncode, "no stored run is of a device 'nobody'" in unknown.stderr) == (2, True)
+    assert (unknown.exit_code, "no stored run is of a device 'nobody'" in unknown.stderr) == (2, True)
 
 
 def test_report_knows_the_manifests_accuracies_and_outlives_a_manifest_with_faults(tmp_path):
@@ -67,7 +59,5 @@ def test_report_knows_the_manifests_accuracies_and_outlives_a_manifest_with_faul
     assert reports._manifest_accuracies(settings) == {"a" * 64: 71.5}
     (tmp_path / "models.yaml").write_text("models: 3\n")
     assert reports._manifest_accuracies(settings) == {}
-    done = subprocess.run(
-        [BENCHFARM, "--home", tmp_path, "models", "list"], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, "models.yaml:1" in done.stderr) == (2, True)
+    done = Cli(home=tmp_path)("models", "list")
+    assert (done.exit_code, "models.yaml:1" in done.stderr) == (2, True)

@@ -3,15 +3,13 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import ModelError
 from orchestrator.models import zoo
 from orchestrator.models.inspect import inspect_model
-
-REPO = Path(__file__).resolve().parents[3]
+from tests.samples.places import REPO
 
 #: Runs both sample models on the same pictures in a process of its own: native code may abort.
 AGREEMENT = """

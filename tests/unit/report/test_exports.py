@@ -6,7 +6,6 @@ import re
 
 import pandas as pd
 import pytest
-from sample_lab import HOSTILE_NAMES, MOBILENET, PIXEL_3, Lab, case, hostile_lab, lab_of, series, small_lab
 
 from orchestrator.records.identity import Serial
 from orchestrator.report.assembly import build_report_data
@@ -15,6 +14,17 @@ from orchestrator.report.exports import SCHEMA, SCHEMA_VERSION, to_csv, to_json,
 from orchestrator.report.exports_for_trackers import to_asv, to_bencher
 from orchestrator.report.tables import FLAT_COLUMNS, flat_record, render_text_table
 from orchestrator.resources import data_folder
+from tests.samples.sample_lab import (
+    HOSTILE_NAMES,
+    MOBILENET,
+    PIXEL_3,
+    Lab,
+    case,
+    hostile_lab,
+    lab_of,
+    series,
+    small_lab,
+)
 
 DATA = build_report_data(**small_lab().inputs(), published=True)
 HOSTILE = build_report_data(**hostile_lab().inputs())

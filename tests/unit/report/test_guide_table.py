@@ -4,12 +4,9 @@ import csv
 import io
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import timedelta
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +17,8 @@ from orchestrator.records.pairing import Pairing
 from orchestrator.records.workload import DelegateName, ToolName
 from orchestrator.report.guide_table import parse_column
 from orchestrator.report.published import load_published
+from tests.samples.beside import GUIDE, needs_guide
+from tests.samples.command import Cli
 from tests.samples.sample_lab import (
     MOBILENET,
     NATIVE,
@@ -34,17 +33,11 @@ from tests.samples.sample_lab import (
 )
 from tests.samples.stored_lab import stored
 
-BENCHFARM = Path(sys.executable).with_name("benchfarm")
-GUIDE = Path(__file__).parents[4] / "shared" / "seeds" / "performance_measurement.ko.md"
 AS_THE_GUIDE = ("--config", "CPU, 4 threads", "--config", "GPU", "--config", "NNAPI")
 
 
 def table(home, *options):
-    done = subprocess.run(
-        [BENCHFARM, "--home", home, "table", *options], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return Cli(home=home)("table", *options).ok().stdout
 
 
 class Cells(HTMLParser):
@@ -104,7 +97,7 @@ def test_the_published_table_is_reproduced_cell_for_cell(tmp_path, devices, conf
     assert drawn == wanted
 
 
-@pytest.mark.skipif(not GUIDE.exists(), reason="the guide itself isn't here")
+@needs_guide
 def test_the_guide_itself_says_the_same(tmp_path):
     guide = {(row[0], row[1]): row[2:] for row in cells_of(GUIDE.read_text("utf-8"))}
     android = cells_of(table(tmp_path, "--devices", "pixel-*", *AS_THE_GUIDE, "--format", "html"))[1:]

@@ -5,7 +5,12 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from sample_lab import (
+
+from orchestrator.records.workload import DelegateName
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.render import render_html
+from orchestrator.resources import data_folder
+from tests.samples.sample_lab import (
     HOSTILE_NAMES,
     REAL_PIXEL,
     Lab,
@@ -18,11 +23,6 @@ from sample_lab import (
     series,
     small_lab,
 )
-
-from orchestrator.records.workload import DelegateName
-from orchestrator.report.assembly import build_report_data
-from orchestrator.report.render import render_html
-from orchestrator.resources import data_folder
 
 
 class Page(HTMLParser):

@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 import pytest
-from sample_lab import MOBILENET, PIXEL_3, PIXEL_4, case, lab_of, series
 
 from orchestrator.analysis.quality import CODES
 from orchestrator.errors import ArtifactError, DeviceError, HostStorageError
@@ -10,6 +9,7 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.labels import column_decimals, configuration_labels, truth_words, unique_labels
 from orchestrator.report.matrix import matrix_tables
 from orchestrator.report.next_steps import ERROR_STEPS, finding_step
+from tests.samples.sample_lab import MOBILENET, PIXEL_3, PIXEL_4, case, lab_of, series
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from sample_lab import PIXEL_3, case, lab_of, run, series
 
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Quality
@@ -16,6 +15,7 @@ from orchestrator.report.chart_rows import chart_rows
 from orchestrator.report.exports import to_json
 from orchestrator.report.sections import grids_of
 from orchestrator.report.tables import flat_record, render_text_table
+from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
 GPU = case(delegate=DelegateName.GPU)
 FELL_BACK = {

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sample_lab import CPU_ROWS, GPU_PART, GPU_ROWS, LATER, PIXEL_3, SPLIT_ROWS, case, profile, rich_lab
-
 from orchestrator.records.run import OperatorTime
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.operators import Profile, compare_profiles, profiles_of
+from tests.samples.sample_lab import CPU_ROWS, GPU_PART, GPU_ROWS, LATER, PIXEL_3, SPLIT_ROWS, case, profile, rich_lab
 
 GPU = case(PIXEL_3, delegate=DelegateName.GPU, threads=1)
 

@@ -2,7 +2,18 @@ import re
 from dataclasses import replace
 
 import pytest
-from sample_lab import (
+
+from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.records.campaign import Terms
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
+from orchestrator.records.pairing import Pairing
+from orchestrator.records.run import DelegateTruth, Outcome
+from orchestrator.records.verdict import Finding, Quality, Severity
+from orchestrator.records.workload import DelegateName, Pass, ToolName
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.data import BestMark
+from orchestrator.report.tables import render_text_table
+from tests.samples.sample_lab import (
     CAMPAIGN,
     HOST,
     MOBILENET,
@@ -19,17 +30,6 @@ from sample_lab import (
     series,
     small_lab,
 )
-
-from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.records.campaign import Terms
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
-from orchestrator.records.pairing import Pairing
-from orchestrator.records.run import DelegateTruth, Outcome
-from orchestrator.records.verdict import Finding, Quality, Severity
-from orchestrator.records.workload import DelegateName, Pass, ToolName
-from orchestrator.report.assembly import build_report_data
-from orchestrator.report.data import BestMark
-from orchestrator.report.tables import render_text_table
 
 
 def data_of(*runs, **other):

@@ -7,19 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sample_lab import (
-    MOBILENET_INT8,
-    PIXEL_3,
-    PIXEL_4,
-    START,
-    case,
-    hostile_lab,
-    lab_of,
-    rich_lab,
-    run,
-    series,
-    small_lab,
-)
 
 from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS
 from orchestrator.cli.reports import load_accuracy
@@ -33,6 +20,19 @@ from orchestrator.report.chart_specs import chart_specs
 from orchestrator.report.curves import worst_grade
 from orchestrator.report.pictures import packed_runtime, pictures_of, write_pictures
 from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
+from tests.samples.sample_lab import (
+    MOBILENET_INT8,
+    PIXEL_3,
+    PIXEL_4,
+    START,
+    case,
+    hostile_lab,
+    lab_of,
+    rich_lab,
+    run,
+    series,
+    small_lab,
+)
 
 ACCURACY = {"mobilenet_v1_1.0_224.tflite": 71.8, MOBILENET_INT8.sha256: 70.7}
 

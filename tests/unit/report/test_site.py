@@ -9,7 +9,6 @@ from itertools import pairwise
 from urllib.parse import urljoin
 
 import pytest
-from history_lab import NIGHTS, fill
 
 from orchestrator.cli.site import gather
 from orchestrator.errors import UsageError
@@ -21,6 +20,7 @@ from orchestrator.report.site import page_name
 from orchestrator.report.site_folder import MANIFEST, SiteFolder
 from orchestrator.report.sparklines import night_chart, spark_path
 from orchestrator.store.memory import MemoryStore
+from tests.samples.history_lab import NIGHTS, fill
 
 HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"
 

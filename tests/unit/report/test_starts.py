@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 
-from sample_lab import PIXEL_3, case, lab_of, run, series
-
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName, Pass
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
+from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
 GPU = case(delegate=DelegateName.GPU)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sample_lab import case, lab_of, series
-
 from orchestrator.records.sample import Sample
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.evidence import case_evidence
 from orchestrator.report.traces import HEIGHT, WIDTH, condition_traces, sample_traces
+from tests.samples.sample_lab import case, lab_of, series
 
 
 def test_each_quantity_is_a_line_over_its_whole_time() -> None:

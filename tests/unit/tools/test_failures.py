@@ -1,14 +1,13 @@
 """Failure codes: each documented, each with a next step, and found from text, exit code and system log together."""
 
-from pathlib import Path
-
 import pytest
 
 from orchestrator.tools.failure_codes import FAILURE_CODES, INSTALL_CODES, next_step
 from orchestrator.tools.failures import RULES, SIGNALS, FailureClues, SystemLog, signal_failure
 from orchestrator.tools.output import parse_run, parse_text
+from tests.samples.places import REPO
 
-PAGE = (Path(__file__).parents[3] / "docs" / "failures.md").read_text(encoding="utf-8")
+PAGE = (REPO / "docs" / "failures.md").read_text(encoding="utf-8")
 
 
 def test_every_code_is_on_the_page_with_its_meaning_and_next_step() -> None:

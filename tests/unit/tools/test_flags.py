@@ -1,13 +1,12 @@
 """Flags: learned from --help, and checked before anything runs."""
 
-from pathlib import Path
-
 import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.tools.flags import Program, check_flags, documented_flags, parse_help
+from tests.samples.places import DATA
 
-NATIVE = Path(__file__).parents[2] / "data" / "native"
+NATIVE = DATA / "native"
 HELP = (NATIVE / "help_true.txt").read_text(encoding="utf-8")
 
 

@@ -1,7 +1,6 @@
 """The iOS benchmark app: parameters for a case, and telling whether a text is of that case."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +10,9 @@ from orchestrator.records.run import DelegateTruth
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from orchestrator.tools.ios_app import benchmark_params, flag_faults, mismatches, read_results
 from tests.samples.iphone_output import FULL, PARTIAL, console, view
+from tests.samples.places import DATA
 
-RESULT = (Path(__file__).parents[2] / "data" / "native" / "files" / "benchmark_result.pb").read_bytes()
+RESULT = (DATA / "native" / "files" / "benchmark_result.pb").read_bytes()
 SIZE_BYTES = 918_004
 CASE = Case(
     serial=Serial("lab-xs"), model_sha256=ModelSha("a" * 64), model_name="net", delegate=DelegateName.GPU, threads=2,

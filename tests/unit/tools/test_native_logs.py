@@ -2,15 +2,14 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import ToolReport
 from orchestrator.tools.output import parse_run, parse_text
+from tests.samples.places import DATA
 
-DATA = Path(__file__).parents[2] / "data"
 NATIVE = DATA / "native"
 EXPECTED = json.loads((DATA / "native_expected.json").read_text(encoding="utf-8"))
 PERFORMANCE = sorted(name for name in EXPECTED if isinstance(EXPECTED[name], list))

@@ -1,15 +1,14 @@
 """Operator tables of every form and year."""
 
-from pathlib import Path
-
 import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateTruth
 from orchestrator.tools.op_profile import OperatorProfile, parse_op_profile, parse_tables
 from orchestrator.tools.output import parse_text
+from tests.samples.places import DATA
 
-NATIVE = Path(__file__).parents[2] / "data" / "native"
+NATIVE = DATA / "native"
 FILES = NATIVE / "files"
 
 

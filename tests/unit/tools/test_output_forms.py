@@ -1,15 +1,15 @@
 """The same run in every form that it reaches us."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateTruth, ToolReport
 from orchestrator.tools.output import describe, parse_run, parse_text, to_public
+from tests.samples.places import DATA
 
-NATIVE = Path(__file__).parents[2] / "data" / "native"
+NATIVE = DATA / "native"
 RUN = """\
 STARTING!
 Log parameter values verbosely: [0]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,8 +10,9 @@ from hypothesis import strategies as st
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import ToolReport
 from orchestrator.tools.output import describe, parse_run, parse_text, to_public
+from tests.samples.places import DATA
 
-NATIVE = Path(__file__).parents[2] / "data" / "native"
+NATIVE = DATA / "native"
 SEEDS = [
     (NATIVE / f"{name}.txt").read_bytes()
     for name in ("default_float_025_128", "gpu_partial", "perf_none", "prof_stdout_mode_explicit", "err_flex_op",

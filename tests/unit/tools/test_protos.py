@@ -1,15 +1,14 @@
 """The result and runtime-info protos, and what is done when they and the log differ."""
 
-from pathlib import Path
-
 import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateTruth
 from orchestrator.tools.output import parse_run
 from orchestrator.tools.protos import decode_result, decode_runtime_info
+from tests.samples.places import DATA
 
-NATIVE = Path(__file__).parents[2] / "data" / "native"
+NATIVE = DATA / "native"
 FILES = NATIVE / "files"
 RESULT = (FILES / "benchmark_result.pb").read_bytes()
 PEAK = (FILES / "benchmark_result_peak.pb").read_bytes()

@@ -2,20 +2,19 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.tools.output import parse_file, parse_text, to_public
+from tests.samples.beside import WILD, needs_wild
 
-WILD = Path(__file__).parents[4] / "shared" / "logs" / "wild"
 EXPECTED = json.loads((WILD / "expected.json").read_text(encoding="utf-8")) if WILD.is_dir() else {}
 FILES = sorted(name for name in EXPECTED if not name.startswith("state-"))
 #: Not said by the run itself: remarks of the reader, and what spans several runs.
 REMARKS = {"from_context", "comment", "runs", "not_phone", "device_unknown", "fastest", "slowest"}
 
-pytestmark = pytest.mark.skipif(not FILES, reason="the collection of public outputs isn't beside the project")
+pytestmark = needs_wild
 
 
 def agrees(expected: object, found: object) -> bool:

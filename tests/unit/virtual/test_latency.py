@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import statistics
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,8 +21,9 @@ from orchestrator.virtual.delegation import (
 )  # fmt: skip
 from orchestrator.virtual.latency import Noise, UnitSpeeds
 from orchestrator.virtual.profiles import load_profile, profile_names
+from tests.samples.places import REPO
 
-PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "tflite_published.csv"
+PUBLISHED = REPO / "reports" / "published" / "tflite_published.csv"
 BIG_CORES = {"pixel-3": 0xF0, "pixel-4": 0xF0}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +10,9 @@ import pytest
 from orchestrator.virtual.programs.flag_table import ANDROID_FLAGS, CPU_FLAGS
 from orchestrator.virtual.programs.flags import FlagError, parse_flags, parse_value, usage
 from orchestrator.virtual.programs.run_statistics import Stat
+from tests.samples.places import DATA
 
-RECORDED = Path(__file__).parents[2] / "data" / "native"
+RECORDED = DATA / "native"
 USAGE_LINE = re.compile(r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>\w+)\t(?P<need>\w+)\t(?P<help>.*)$", re.M)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
-RECORDED = Path(__file__).parents[2] / "data" / "native"
+from tests.samples.places import DATA
+
+RECORDED = DATA / "native"
 #: Recorded with builds that lack the GPU, NNAPI and Hexagon.
 CPU_ONLY = {"stock_use_gpu_unknown_flag", "help_bare", "stock_flag_bad_bool"}
 #: What a build for Android logs and one for Linux doesn't.

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 if TYPE_CHECKING:
-    from userland_phone import TestPhone
+    from tests.unit.virtual.userland.userland_phone import TestPhone
 
 
 @pytest.fixture
 def make_phone(tmp_path: Path) -> Iterator[Callable[..., TestPhone]]:
     """Make phones, each in a folder of its own."""
-    from userland_phone import TestPhone
+    from tests.unit.virtual.userland.userland_phone import TestPhone
 
     phones: list[TestPhone] = []
 

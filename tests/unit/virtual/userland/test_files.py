@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from userland_phone import TestPhone
 
 from orchestrator.virtual.contract import PhoneFileError
 from orchestrator.virtual.faults import Fault, FaultKind
+from tests.unit.virtual.userland.userland_phone import TestPhone
 
 TMP = "/data/local/tmp"
 ODD_NAMES = ["with space", "new\nline", "quo'te", 'dou"ble', "-dash", "--", "*", "$(id)", "`id`", "üñí", "\\back", ";",

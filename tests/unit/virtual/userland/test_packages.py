@@ -6,9 +6,9 @@ import json
 import re
 
 import pytest
-from userland_phone import make_apk, make_signature
 
 from orchestrator.virtual.contract import ProgramDiedError
+from tests.unit.virtual.userland.userland_phone import make_apk, make_signature
 
 APP = "org.example.bench"
 APK = "/data/local/tmp/a.apk"
@@ -144,7 +144,7 @@ def test_run_as_is_the_apps_user_in_the_apps_folder(phone):
 
 
 def test_apps_are_found_again_in_an_old_folder(phone):
-    from userland_phone import TestPhone
+    from tests.unit.virtual.userland.userland_phone import TestPhone
 
     install(phone, make_apk())
     again = TestPhone(phone.folder)

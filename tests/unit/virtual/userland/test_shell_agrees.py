@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from userland_phone import TestPhone
+
+from tests.unit.virtual.userland.userland_phone import TestPhone
 
 SCRIPTS = (Path(__file__).parent / "shell_scripts.txt").read_text("utf-8").rstrip("\n").split("\n%%\n")
 REAL = shutil.which("dash") or "/bin/sh"

@@ -8,7 +8,8 @@ import threading
 import time
 
 import pytest
-from userland_phone import ARM64_ELF, X86_ELF, Given
+
+from tests.unit.virtual.userland.userland_phone import ARM64_ELF, X86_ELF, Given
 
 TMP = "/data/local/tmp"
 

@@ -6,7 +6,8 @@ import threading
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from userland_phone import TestPhone
+
+from tests.unit.virtual.userland.userland_phone import TestPhone
 
 WORDS = st.sampled_from(
     [

@@ -1,0 +1,16 @@
+"""What may lie beside the repository and is no part of it: other people's texts, to be read in place."""
+
+import pytest
+
+from tests.samples.places import REPO
+
+SHARED = REPO.parent / "shared"
+WILD = SHARED / "logs" / "wild"
+GUIDE = SHARED / "seeds" / "performance_measurement.ko.md"
+#: Nobody has to have them, so that their absence fails no test, also where CI is set.
+needs_wild = pytest.mark.skipif(
+    not (WILD / "expected.json").exists(), reason="the collection of public outputs, ../shared/logs/wild, isn't here"
+)
+needs_guide = pytest.mark.skipif(
+    not GUIDE.exists(), reason=f"the published guide, ../shared/seeds/{GUIDE.name}, isn't here"
+)
