@@ -12,13 +12,11 @@ from orchestrator.cli.result import CommandResult, table
 from orchestrator.config.farm_documents import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_seconds
+from orchestrator.queueing.absence import HOST_SILENT_S
 from orchestrator.queueing.messages import PROTOCOL
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.identity import CampaignId
 from orchestrator.units import format_bytes, format_duration
-
-#: A host that wasn't heard for so long isn't given as alive.
-SILENT_S = 15.0
 
 
 def status(settings: Settings, submission: str) -> CommandResult:
@@ -32,13 +30,10 @@ def status(settings: Settings, submission: str) -> CommandResult:
     if submission and not jobs:
         raise UsageError(f"there is no submission {submission!r}", hint="'benchfarm farm status' lists all")
     for host in hosts:
-        host["state"] = "silent" if host["silent_s"] > SILENT_S else holds.get(f"host:{host['name']}", "alive")
+        host["state"] = "silent" if host["silent_s"] > HOST_SILENT_S else holds.get(f"host:{host['name']}", "alive")
         host["reads"] = "all jobs" if host["protocol"] >= PROTOCOL else "jobs of an older benchfarm only"
-    running = {(job["serial"], job["host"]): job for job in jobs if job["status"] == "runs"}
     for phone in phones:
         del phone["facts"]
-        job = running.get((phone["serial"], phone["host"]))
-        phone["job"] = job["job_id"] if job is not None else None
         phone["labels"] = read_labels(phone["labels"]).model_dump()
     lines = [
         table(
@@ -77,11 +72,16 @@ def _cut(farm: Farm, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[s
 
 
 def _phone_state(phone: Mapping[str, object], holds: Mapping[str, str]) -> str:
-    if phone["unusable"]:
-        return str(phone["unusable"])
-    if f"phone:{phone['serial']}" in holds:
-        return "paused"
-    return f"job {phone['job']}" if phone["job"] is not None else "free"
+    """Return what becomes of a phone, as people are told: also which job it does, and what keeps it from one."""
+    scopes = ("farm", f"host:{phone['host']}", f"phone:{phone['serial']}")
+    words = {
+        "busy": f"job {phone['job']}",
+        "unusable": str(phone["unusable"]),
+        "silent": "its host is silent",
+        "held": "; ".join(f"{scope}: {holds[scope]}" for scope in scopes if scope in holds),
+    }
+    state = str(phone["state"])
+    return words.get(state) or state
 
 
 def _job_state(job: Mapping[str, Any]) -> str:
@@ -152,6 +152,24 @@ def release(settings: Settings, scopes: Sequence[str]) -> CommandResult:
                 raise UsageError(f"{scope} isn't held", hint="'benchfarm farm status' lists what is")
         holds = queue.holds()
     return CommandResult(text=_told(holds), data={"holds": holds})
+
+
+def forget(settings: Settings, scopes: Sequence[str]) -> CommandResult:
+    """Take hosts out of the farm that are gone for good (``host:NAME``); raises UsageError for one that lives."""
+    named = dict.fromkeys(scopes)
+    for scope in named:
+        if not scope.startswith("host:"):
+            raise UsageError(f"{scope!r} names no host", hint="write host:NAME")
+    with FarmQueue(settings.store) as queue:
+        gone = {scope: queue.forget_host(scope.removeprefix("host:")) for scope in named}
+    return CommandResult(text="\n".join(_forgotten(scope, what) for scope, what in gone.items()), data={"hosts": gone})
+
+
+def _forgotten(scope: str, what: Mapping[str, Any]) -> str:
+    parts = [f"phones {', '.join(what['phones'])}" if what["phones"] else "no phone"]
+    parts += [f"its {what['hold']}"] if what["hold"] else []
+    jobs = f"; jobs that wait for another host: {', '.join(map(str, what['jobs']))}" if what["jobs"] else ""
+    return f"{scope}: forgotten, with {' and '.join(parts)}{jobs}"
 
 
 def _checked(scopes: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -10,12 +11,13 @@ from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.doctor import Finding, of_host, ok, problem, run_checks, shown, warning
 from orchestrator.cli.result import CommandResult
+from orchestrator.queueing.absence import HOST_SILENT_S
 from orchestrator.queueing.gauges import Gauges, QueueNumbers
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.units import format_duration
 
-#: As in 'farm status'.
-_SILENT_S: Final = 15.0
+#: What failed longer ago was seen, or nobody waits for it.
+_FAILED_S: Final = 7 * 86400.0
 #: A job whose phone is free is taken within seconds.
 _LAG_S: Final = 120.0
 _CLOCK_WARN_S: Final = 2.0
@@ -26,9 +28,9 @@ def doctor(settings: Settings, *, host_too: bool) -> CommandResult:
     """Check the queue and what hosts say of themselves; with ``host_too`` this host as well."""
     with Farm(settings) as farm, FarmQueue(settings.store) as queue:
         gauges = Gauges(queue)
-        numbers = gauges.read(silent_s=_SILENT_S)
+        numbers = gauges.read()
         checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]] = (
-            ("queue", lambda: _queue(numbers, queue.jobs())),
+            ("queue", lambda: _queue(numbers, queue.jobs(), queue.failures(within_s=_FAILED_S))),
             ("clock", lambda: _clock(gauges)),
             ("hosts", lambda: _hosts(queue.hosts())),
             ("phones", lambda: _phones(numbers)),
@@ -39,20 +41,16 @@ def doctor(settings: Settings, *, host_too: bool) -> CommandResult:
         return shown([*found, *(of_host(farm) if host_too else [])])
 
 
-def _queue(numbers: QueueNumbers, jobs: Sequence[dict[str, Any]]) -> list[Finding]:
+def _queue(numbers: QueueNumbers, jobs: Sequence[dict[str, Any]], failures: Sequence[dict[str, Any]]) -> list[Finding]:
     counts = {state: sum(row["jobs"] for row in numbers.jobs if row["state"] == state) for state in ("waits", "runs")}
     found = [ok("queue", f"{counts['waits']} jobs wait, {counts['runs']} run")]
     if numbers.lag_s > _LAG_S:
         text = f"a job has waited {format_duration(numbers.lag_s)} though its phone is free"
         found.append(problem("queue", text, "look at its host's worker: is it alive, and what does it log?"))
-    failed: dict[str, list[dict[str, Any]]] = {}
-    for job in jobs:
-        if job["status"] == "failed":
-            failed.setdefault(job["submission"], []).append(job)
     # The newest are the last.
-    for submission, own in list(failed.items())[-5:]:
-        text = f"{submission}: {len(own)} jobs failed; {own[-1]['serial']}: {own[-1]['note']}"
-        found.append(problem("queue", text, f"benchfarm farm status {submission}"))
+    for row in failures[-5:]:
+        text = f"{row['submission']}: {row['jobs']} jobs failed; {row['serial']}: {row['note']}"
+        found.append(problem("queue", text, f"benchfarm farm status {row['submission']}"))
     announced = {phone["serial"] for phone in numbers.phones}
     lost = sorted({job["serial"] for job in jobs if job["status"] == "waits"} - announced)
     if lost:
@@ -76,20 +74,19 @@ def _hosts(hosts: Sequence[dict[str, Any]]) -> list[Finding]:
     found = []
     for host in hosts:
         name = host["name"]
-        if host["silent_s"] > _SILENT_S:
+        if host["silent_s"] > HOST_SILENT_S:
             text = f"{name} was last heard {format_duration(host['silent_s'])} ago"
-            found.append(
-                problem("hosts", text, f"start 'benchfarm farm worker' on {name} again, or look at its network")
-            )
+            step = f"start 'benchfarm farm worker' on {name} again, or look at its network; if it is gone for good: "
+            found.append(problem("hosts", text, f"{step}'benchfarm farm forget host:{name}'"))
         elif host["benchfarm_version"] != __version__:
             text = f"{name} has benchfarm {host['benchfarm_version']}, this host {__version__}"
             found.append(warning("hosts", text, "install the same benchfarm on every host"))
-    alive = [host["name"] for host in hosts if host["silent_s"] <= _SILENT_S]
+    alive = [host["name"] for host in hosts if host["silent_s"] <= HOST_SILENT_S]
     return [*([ok("hosts", f"{len(alive)} alive: {', '.join(alive)}")] if alive else []), *found]
 
 
 def _phones(numbers: QueueNumbers) -> list[Finding]:
-    usable = {phone["serial"] for phone in numbers.phones if not phone["unusable"] and not phone["is_silent"]}
+    usable = {row["serial"] for row in numbers.phones if not row["unusable"] and row["state"] != "silent"}
     found = [
         problem(
             "phones", f"{phone['serial']} at {phone['host']}: {phone['unusable']}", f"look at it at {phone['host']}"
@@ -97,9 +94,8 @@ def _phones(numbers: QueueNumbers) -> list[Finding]:
         for phone in numbers.phones
         if phone["unusable"] and phone["serial"] not in usable
     ]
-    twice = sorted(
-        {one["serial"] for one in numbers.phones if sum(o["serial"] == one["serial"] for o in numbers.phones) > 1}
-    )
+    hosts = Counter(phone["serial"] for phone in numbers.phones)
+    twice = sorted(serial for serial, count in hosts.items() if count > 1)
     if twice:
         text = f"announced by several hosts: {', '.join(twice)}"
         found.append(
@@ -121,11 +117,11 @@ def _holds(holds: dict[str, str]) -> list[Finding]:
 def _schedules(numbers: QueueNumbers) -> list[Finding]:
     found = []
     for row in numbers.schedules:
-        if row["missed"]:
-            text = f"{row['name']}: {row['missed']} times since the last good one were missed or failed"
-            found.append(problem("schedules", text, "benchfarm farm schedule list"))
-        elif row["paused"]:
+        if row["paused"]:
             found.append(
                 warning("schedules", f"{row['name']} is paused", f"benchfarm farm schedule go-on {row['name']}")
             )
+        elif row["missed"]:
+            text = f"{row['name']}: {row['missed']} times since the last good one were missed or failed"
+            found.append(problem("schedules", text, "benchfarm farm schedule list"))
     return found or [ok("schedules", f"{len(numbers.schedules)}, all in time" if numbers.schedules else "none")]

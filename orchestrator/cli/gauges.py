@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 #: Runs are counted of the campaigns begun in so many hours.
 HOURS: Final = 24
-#: A host that wasn't heard for so long counts as silent.
-_SILENT_S: Final = 15.0
 
 
 class Numbers:
     """Reads everything anew each time that it is asked; what can't be read is told as such, and the rest stays."""
 
-    def __init__(self, farm: Farm, queue: QueueDatabase | None) -> None:
+    def __init__(self, farm: Farm, queue: QueueDatabase | None, *, is_of_host: bool = False) -> None:
+        """``is_of_host``: of this host and process alone; what hosts share is counted in one place, not by each."""
         self._farm = farm
         self._queue = queue
+        self._is_of_host = is_of_host
 
     def families(self) -> list[Family]:
         """Return all numbers."""
@@ -50,8 +50,12 @@ class Numbers:
         return [*found, _single("benchfarm_scrape_seconds", "What reading all this took.", took_s)]
 
     def _sources(self) -> Mapping[str, Callable[[], list[Family]]]:
-        sources: dict[str, Callable[[], list[Family]]] = {"store": self._of_store, "host": self._of_host}
-        return sources | ({"queue": self._of_queue} if self._queue is not None else {})
+        sources: dict[str, Callable[[], list[Family]]] = {"host": self._of_host}
+        if not self._is_of_host:
+            sources["store"] = self._of_store
+        if self._queue is not None:
+            sources["queue"] = self._of_queue
+        return sources
 
     def _of_store(self) -> list[Family]:
         farm = self._farm
@@ -119,10 +123,10 @@ class Numbers:
         from orchestrator.queueing.gauges import Gauges
 
         assert self._queue is not None, "asked for only when there is one"
-        numbers = Gauges(self._queue).read(silent_s=_SILENT_S)
+        numbers = Gauges(self._queue).read()
         states: dict[str, str] = {}
         for phone in numbers.phones:
-            states[phone["serial"]] = min(_state(phone), states.get(phone["serial"], "unusable"), key=_ORDER.index)
+            states[phone["serial"]] = min(phone["state"], states.get(phone["serial"], "unusable"), key=_ORDER.index)
         counted = Counter(states.values())
         return [
             Family(
@@ -173,16 +177,6 @@ class Numbers:
 
 #: The states of a phone; of one that several hosts have, the first counts.
 _ORDER: Final = ("busy", "free", "held", "silent", "unusable")
-
-
-def _state(phone: Mapping[str, object]) -> str:
-    if phone["is_busy"]:
-        return "busy"
-    if phone["unusable"]:
-        return "unusable"
-    if phone["is_silent"]:
-        return "silent"
-    return "held" if phone["is_held"] else "free"
 
 
 def _single(name: str, about: str, value: float) -> Family:

@@ -9,8 +9,10 @@ import psycopg
 
 #: What nobody could use for so long is lost; phones of a host that is silent for so long aren't chosen.
 GONE_S: Final = 900.0
-#: A host that wasn't heard for so long can't use its phones now.
-_SILENT_S: Final = 60.0
+#: A host that wasn't heard for so long isn't given as alive.
+HOST_SILENT_S: Final = 15.0
+#: A host that wasn't heard for so long can't use its phones now: those whose jobs wait count as away.
+_AWAY_S: Final = 60.0
 #: Where nobody looked for so long, phones may have been there meanwhile: their absence is counted anew.
 _UNSEEN_S: Final = 60.0
 #: A look is noted again after so long, not each time: every worker looks every few seconds.
@@ -60,7 +62,7 @@ def note_away(connection: psycopg.Connection[Any], submission: str) -> None:
         " ORDER BY f.job_id FOR UPDATE OF f)"
         " UPDATE farm_jobs f SET away_since = CASE WHEN changed.is_there THEN NULL ELSE now() END FROM changed"
         " WHERE changed.job_id = f.job_id",
-        (_SILENT_S, submission, is_anew),
+        (_AWAY_S, submission, is_anew),
     )
     if not is_noted:
         connection.execute("UPDATE farm_submissions SET looked_at = now() WHERE submission = %s", (submission,))

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import psycopg
+
+from orchestrator.errors import UsageError
+from orchestrator.queueing.absence import HOST_SILENT_S
 from orchestrator.queueing.database import QueueDatabase, told
+from orchestrator.units import format_duration
 
 #: What has become of a job (``j``, ``f`` what the farm keeps of it), as people are told.
 JOB_STATE: Final = (
     "CASE j.status WHEN 'todo' THEN 'waits' WHEN 'doing' THEN 'runs' WHEN 'succeeded' THEN 'done'"
     " WHEN 'aborted' THEN 'cancelled' WHEN 'failed' THEN CASE WHEN j.abort_requested THEN 'cancelled'"
     " WHEN f.stood_in_by <> '' THEN 'replaced' ELSE 'failed' END ELSE j.status::text END"
+)
+#: The phones announced (``p``), their hosts (``h``) and the job that each of them does (``r``).
+PHONES: Final = (
+    " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host LEFT JOIN (SELECT f.serial, j.id AS job"
+    " FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id WHERE j.status = 'doing') r ON r.serial = p.serial"
+)
+#: What becomes of a phone among PHONES: only a free one gets a job.
+PHONE_STATE: Final = (
+    "CASE WHEN r.job IS NOT NULL THEN 'busy' WHEN p.unusable <> '' THEN 'unusable'"  # noqa: S608 - ours
+    f" WHEN h.seen_at < now() - make_interval(secs => {HOST_SILENT_S}) THEN 'silent'"
+    " WHEN EXISTS (SELECT 1 FROM farm_holds d WHERE d.scope IN ('farm', 'host:' || h.name, 'phone:' || p.serial))"
+    " THEN 'held' ELSE 'free' END"
 )
 _JOBS: Final = (
     "SELECT f.job_id, f.submission, f.serial, f.plan_name, f.campaign_id, f.host, f.note, j.priority,"  # noqa: S608 - ours
@@ -61,13 +78,13 @@ class Overview(QueueDatabase):
     def phones(self) -> list[dict[str, Any]]:
         """Return the phones announced, one row for each host that has it.
 
-        Of each: serial, host, facts (a document), labels (JSON: its pools and tags), unusable (why), and of the host:
-        silent_s and protocol.
+        Of each: serial, host, facts (a document), labels (JSON: its pools and tags), unusable (why), state (``busy``,
+        ``unusable``, ``silent``, ``held``, ``free``), job (that it does, or None), and of the host: silent_s, protocol.
         """
         return self.rows(
-            "SELECT p.serial, p.host, p.facts, p.labels, p.unusable, h.protocol,"
-            " extract(epoch FROM now() - h.seen_at)::float AS silent_s"
-            " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host ORDER BY p.serial, p.host"
+            "SELECT p.serial, p.host, p.facts, p.labels, p.unusable, h.protocol, r.job,"  # noqa: S608 - ours
+            f" {PHONE_STATE} AS state, extract(epoch FROM now() - h.seen_at)::float AS silent_s{PHONES}"
+            " ORDER BY p.serial, p.host"
         )
 
     @told
@@ -80,6 +97,55 @@ class Overview(QueueDatabase):
         """
         which = "f.submission = %s" if submission else _OPEN_AND_NEWEST
         return self.rows(f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else []))
+
+    @told
+    def failures(self, *, within_s: float) -> list[dict[str, Any]]:
+        """Return what failed so lately of each plan's newest submission.
+
+        Of each submission: submission, jobs (how many), serial and note of the last of them.
+        """
+        return self.rows(
+            "WITH newest AS (SELECT DISTINCT ON (plan_name) submission FROM"  # noqa: S608 - ours
+            " (SELECT plan_name, submission, min(job_id) AS begin FROM farm_jobs GROUP BY plan_name, submission) s"
+            " ORDER BY plan_name, begin DESC)"
+            " SELECT f.submission, count(*) AS jobs, (array_agg(f.serial ORDER BY f.job_id DESC))[1] AS serial,"
+            " (array_agg(f.note ORDER BY f.job_id DESC))[1] AS note"
+            " FROM newest JOIN farm_jobs f ON f.submission = newest.submission"
+            f" JOIN procrastinate_jobs j ON j.id = f.job_id WHERE {JOB_STATE} = 'failed'"
+            " AND (SELECT max(at) FROM procrastinate_events WHERE job_id = j.id) > now() - make_interval(secs => %s)"
+            " GROUP BY f.submission ORDER BY min(f.job_id)",
+            within_s,
+        )
+
+    @told
+    def forget_host(self, name: str) -> dict[str, Any]:
+        """Take a host out of the farm that is gone; its jobs wait for others.
+
+        Returns what went with it: phones (serial numbers), jobs (numbers), hold (empty for none).
+
+        Raises UsageError for one that isn't there, or that was heard lately.
+        """
+        with self.brief() as connection:
+            found = connection.execute("SELECT worker_id FROM farm_hosts WHERE name = %s", (name,)).fetchone()
+            if found is None:
+                raise UsageError(f"there is no host {name!r}", hint="'benchfarm farm status' lists them")
+            phones = connection.execute("SELECT serial FROM farm_phones WHERE host = %s ORDER BY 1", (name,)).fetchall()
+            jobs = forget_worker(connection, found[0])
+            gone = connection.execute(
+                "DELETE FROM farm_hosts WHERE name = %s AND worker_id = %s"
+                " AND seen_at < now() - make_interval(secs => %s) RETURNING name",
+                (name, found[0], HOST_SILENT_S),
+            ).fetchone()
+            if gone is None:
+                # Undoes the rest.
+                raise UsageError(
+                    f"host {name} was heard within the last {format_duration(HOST_SILENT_S)}",
+                    hint=f"end its worker first: 'benchfarm farm drain host:{name}'",
+                )
+            hold = connection.execute(
+                "DELETE FROM farm_holds WHERE scope = %s RETURNING kind", (f"host:{name}",)
+            ).fetchone()
+        return {"phones": [row[0] for row in phones], "jobs": jobs, "hold": hold[0] if hold else ""}
 
     @told
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
@@ -107,3 +173,15 @@ class Overview(QueueDatabase):
                 (submission, serials, serials),
             ).fetchall()
         return dict([*jobs, *given_up])
+
+
+def forget_worker(connection: psycopg.Connection[Any], worker_id: int) -> list[int]:
+    """Take a worker away; return its jobs, which others put back.
+
+    They lose its number by that, so they are locked in the order of all others.
+    """
+    jobs = connection.execute(
+        "SELECT id, status::text FROM procrastinate_jobs WHERE worker_id = %s ORDER BY id FOR UPDATE", (worker_id,)
+    ).fetchall()
+    connection.execute("DELETE FROM procrastinate_workers WHERE id = %s", (worker_id,))
+    return [job_id for job_id, status in jobs if status == "doing"]

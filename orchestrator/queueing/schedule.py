@@ -130,8 +130,11 @@ class Schedules:
 
     @told
     def remove(self, name: str) -> bool:
-        """Forget a schedule; what it submitted stays. False when there is none."""
-        return bool(self._database.rows("DELETE FROM farm_schedules WHERE name = %s RETURNING name", name))
+        """Forget a schedule and its times; what it submitted stays. False when there is none."""
+        with self._database.connection() as connection, connection.transaction():
+            connection.execute("DELETE FROM farm_ticks WHERE schedule = %s", (name,))
+            gone = connection.execute("DELETE FROM farm_schedules WHERE name = %s RETURNING name", (name,))
+            return gone.rowcount > 0
 
     @told
     def pause(self, name: str, *, paused: bool) -> bool:

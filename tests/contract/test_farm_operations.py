@@ -11,9 +11,10 @@ import psycopg
 import pytest
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import doctor, farm_doctor
+from orchestrator.cli import doctor, farm, farm_doctor
 from orchestrator.cli.gauges import Numbers
 from orchestrator.devices.journal import Change
+from orchestrator.errors import UsageError
 from orchestrator.queueing.gauges import Gauges
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, FarmQueue
@@ -71,7 +72,134 @@ def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue:
     assert 590 < float(numbers["benchfarm_queue_lag_seconds"]) < 700
     # Without the free phone nothing waits that could run.
     queue.hold("phone:B", "pause")
-    assert Gauges(queue).read(silent_s=15).lag_s == 0
+    assert Gauges(queue).read().lag_s == 0
+
+
+def test_a_workers_numbers_are_of_its_host_alone(queue: FarmQueue, settings: Settings) -> None:
+    busy_farm(queue)
+    with Farm(settings) as opened:
+        text = render(Numbers(opened, None, is_of_host=True).families()).decode()
+    assert 'benchfarm_up{source="host"} 1.0' in text
+    assert "benchfarm_host_quarantined_phones 0.0" in text
+    # What all hosts share would be asked for, and alarmed about, by each of them.
+    assert not {word for word in ("benchfarm_queue", "benchfarm_phones", "benchfarm_campaigns") if word in text}
+
+
+def states(settings: Settings) -> dict[tuple[str, str], str]:
+    """Return what ``farm status`` tells of each phone, and check it against the numbers."""
+    result = farm.status(settings, "")
+    rows = result.data["phones"]  # type: ignore[index]
+    with FarmQueue(settings.store) as queue:
+        assert [row["state"] for row in rows] == [row["state"] for row in Gauges(queue).read().phones]
+    told = {}
+    for row in rows:
+        line = next(line for line in result.text.splitlines() if line.startswith(f"{row['serial']} "))
+        told[row["serial"], row["host"]] = line.split(None, 2)[2]
+    return told
+
+
+def test_only_a_phone_that_may_get_a_job_is_told_as_free(queue: FarmQueue, settings: Settings) -> None:
+    busy_farm(queue)
+    other = queue.register("two", benchfarm_version="1")
+    queue.announce("two", {serial: Announced(facts="{}") for serial in ("E", "F")})
+    (number,) = queue.submit([PhoneJob(submission="late", serial=Serial("F"), plan="{}")], plan_name="p", priority=0)
+    assert queue.claim("two", other, ["F"]) is not None
+    held = {("A", "one"): "job 1", ("B", "one"): "free", ("C", "one"): "phone:C: pause", ("D", "one"): "unauthorized"}
+    assert states(settings) == held | {("E", "two"): "free", ("F", "two"): f"job {number}"}
+    # Whichever submission was asked for.
+    rows = farm.status(settings, "night").data["phones"]  # type: ignore[index]
+    assert {row["serial"]: row["job"] for row in rows}["F"] == number
+    queue.hold("host:two", "drain")
+    assert states(settings)["E", "two"] == "host:two: drain"
+    queue.hold("farm", "pause")
+    assert states(settings)["E", "two"] == "farm: pause; host:two: drain"
+    queue.release("farm")
+    queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 minute' WHERE name = 'two'")
+    assert states(settings)["E", "two"] == "its host is silent"
+    assert states(settings)["B", "one"] == "free"
+
+
+def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
+    queue: FarmQueue, settings: Settings
+) -> None:
+    from orchestrator import __version__
+
+    busy_farm(queue)
+    queue.hold("host:one", "drain")
+    with pytest.raises(UsageError, match="was heard within") as caught:
+        farm.forget(settings, ["host:one"])
+    assert "drain host:one" in caught.value.hint
+    assert len(queue.phones()) == 4
+    assert queue.rows("SELECT 1 FROM procrastinate_workers")
+    queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 minute'")
+    queue.register("two", benchfarm_version=__version__)
+    queue.announce("two", {"B": Announced(facts="{}")})
+    for wrong, told in (("host:three", "there is no host 'three'"), ("one", "names no host")):
+        with pytest.raises(UsageError, match=told):
+            farm.forget(settings, [wrong])
+    result = farm.forget(settings, ["host:one"])
+    assert (
+        result.text == "host:one: forgotten, with phones A, B, C, D and its drain; jobs that wait for another host: 1"
+    )
+    assert result.data == {"hosts": {"host:one": {"phones": ["A", "B", "C", "D"], "jobs": [1], "hold": "drain"}}}
+    assert [row["name"] for row in queue.hosts()] == ["two"]
+    assert queue.holds() == {"phone:C": "pause"}
+    assert queue.reap(dead_after_s=3600) == [1]
+    problems = found(farm_doctor.doctor(settings, host_too=False), "problem")
+    assert "hosts" not in problems
+
+
+def failed(queue: FarmQueue, submission: str, *serials: str, plan: str = "p") -> None:
+    """Submit jobs, and let the first one fail."""
+    jobs = [PhoneJob(submission=submission, serial=Serial(serial), plan="{}") for serial in serials]
+    first, *_ = queue.submit(jobs, plan_name=plan, priority=9)
+    worker_id = queue.rows("SELECT worker_id FROM farm_hosts")[0]["worker_id"]
+    assert queue.claim("one", worker_id, [serials[0]]) is not None
+    assert queue.finish(worker_id, first, "failed", f"{submission} went wrong")
+
+
+def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_is_over(
+    queue: FarmQueue, settings: Settings
+) -> None:
+    from orchestrator import __version__
+
+    def problems() -> list[str]:
+        told = found(farm_doctor.doctor(settings, host_too=False), "problem").get("queue", [])
+        return [text for text in told if "failed" in text]
+
+    queue.register("one", benchfarm_version=__version__)
+    queue.announce("one", {serial: Announced(facts="{}") for serial in ("A", "B", "C")})
+    failed(queue, "first", "A", "B")
+    failed(queue, "other", "A", plan="q")
+    assert problems() == ["first: 1 jobs failed; A: first went wrong", "other: 1 jobs failed; A: other went wrong"]
+    failed(queue, "second", "C")
+    assert problems() == ["other: 1 jobs failed; A: other went wrong", "second: 1 jobs failed; C: second went wrong"]
+    queue.submit([PhoneJob(submission="third", serial=Serial("A"), plan="{}")], plan_name="p", priority=0)
+    assert problems() == ["other: 1 jobs failed; A: other went wrong"]
+    queue.rows("UPDATE procrastinate_events SET at = now() - interval '8 days'")
+    assert problems() == []
+
+
+def test_a_schedule_that_rests_or_was_removed_is_no_problem(queue: FarmQueue, settings: Settings) -> None:
+    schedules = Schedules(queue)
+    nightly = Schedule(
+        name="n", cron=Cron(text="0 1 * * *", timezone="UTC"), plan="{}", plan_name="p", parcels="{}", priority=0,
+        grace_s=1,
+    )  # fmt: skip
+
+    def told(level: str) -> list[str]:
+        return found(farm_doctor.doctor(settings, host_too=False), level).get("schedules", [])
+
+    schedules.put(nightly, [], replace=False)
+    queue.rows("UPDATE farm_schedules SET next_at = now() - interval '1 hour'")
+    schedules.make_due(lambda *_: "", host="one")
+    assert "1 times since" in told("problem")[0]
+    schedules.pause("n", paused=True)
+    assert (told("problem"), told("warning")) == ([], ["n is paused"])
+    assert [row["missed"] for row in Gauges(queue).read().schedules] == [0]
+    schedules.remove("n")
+    schedules.put(nightly, [], replace=False)
+    assert (told("problem"), told("ok")) == ([], ["1, all in time"])
 
 
 def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) -> None:

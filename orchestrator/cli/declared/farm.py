@@ -146,6 +146,18 @@ def _go_on(scopes: _Scopes = None, as_json: Json = False) -> None:
     show(lambda settings: farm.release(settings, scopes or []), as_json=as_json)
 
 
+@_farm.command("forget")
+def _forget(
+    hosts: Annotated[list[str], typer.Argument(metavar="HOST...", help="host:NAME of hosts that are gone for good.")],
+    as_json: Json = False,
+) -> None:
+    """Take hosts out of the farm that are gone for good, with the phones that they announced."""
+    _require_packages()
+    from orchestrator.cli import farm
+
+    show(lambda settings: farm.forget(settings, hosts), as_json=as_json)
+
+
 @_farm.command("clean")
 def _clean(
     older_than: Annotated[
