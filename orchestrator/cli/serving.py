@@ -136,11 +136,12 @@ def run(settings: Settings, request: ServeRequest) -> CommandResult:
 
 
 def queue_beside(settings: Settings, stack: ExitStack) -> QueueDatabase | None:
-    """Return the queue in the store's database; None for a store that has none, or without the packages."""
+    """Return the queue in the store's database as it is; None where there is none to be read, or without the packages."""
     if not settings.store.startswith(("postgresql", "postgres")):
         return None
     try:
         from orchestrator.queueing.database import QueueDatabase
     except ImportError:
         return None
-    return stack.enter_context(QueueDatabase(settings.store))
+    queue = stack.enter_context(QueueDatabase(settings.store, is_guest=True))
+    return queue if queue.is_there() else None

@@ -51,8 +51,12 @@ def told(work: Callable[Concatenate[_Self, _Given], _Returned]) -> Callable[Conc
 class QueueDatabase:
     """A pool of connections for several threads; the tables are made and brought up to date on entering."""
 
-    def __init__(self, url: str) -> None:
-        """Name the database as the store's URL does; raises UsageError for a store that isn't on PostgreSQL."""
+    def __init__(self, url: str, *, is_guest: bool = False) -> None:
+        """Name the database as the store's URL does; raises UsageError for a store that isn't on PostgreSQL.
+
+        ``is_guest``: nothing is made there; the tables may be missing, or of another version.
+        """
+        self._is_guest = is_guest
         scheme, separator, rest = url.partition("://")
         if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
             raise UsageError(
@@ -81,8 +85,9 @@ class QueueDatabase:
             with self._with_reason():
                 # Waiting, or the first question would open a second connection.
                 self._pool.open(wait=True, timeout=10.0)
-            with self._pool.connection() as connection:
-                make_tables(connection)
+            if not self._is_guest:
+                with self._pool.connection() as connection:
+                    make_tables(connection)
         except BaseException:
             self._pool.close()
             raise
@@ -90,6 +95,12 @@ class QueueDatabase:
 
     def __exit__(self, *_: object) -> None:
         self._pool.close()
+
+    @told
+    def is_there(self) -> bool:
+        """Return whether the queue has been made, and may be read."""
+        (row,) = self.rows("SELECT has_table_privilege(to_regclass('farm_protocol'), 'SELECT') AS is_there")
+        return bool(row["is_there"])
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:

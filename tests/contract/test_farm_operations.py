@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +14,7 @@ import psycopg
 import pytest
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import doctor, farm, farm_doctor
+from orchestrator.cli import doctor, farm, farm_doctor, serving
 from orchestrator.cli.gauges import Numbers
 from orchestrator.devices.journal import Change
 from orchestrator.errors import UsageError
@@ -200,6 +203,45 @@ def test_a_schedule_that_rests_or_was_removed_is_no_problem(queue: FarmQueue, se
     schedules.remove("n")
     schedules.put(nightly, [], replace=False)
     assert (told("problem"), told("ok")) == ([], ["1, all in time"])
+
+
+@pytest.fixture
+def reader(settings: Settings) -> Iterator[Settings]:
+    """The same farm as a role of the database sees it that may read the store's tables and nothing else."""
+    role = f"reader_{uuid.uuid4().hex}"
+    with psycopg.connect(settings.store) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}".encode())
+    yield replace(settings, store=settings.store.replace("benchfarm@", f"{role}@"))
+    with psycopg.connect(settings.store) as connection:
+        connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+def served(settings: Settings) -> tuple[bytes, str]:
+    """Return the first page and the numbers as ``benchfarm serve`` gives them."""
+    with ExitStack() as stack:
+        opened = stack.enter_context(Farm(settings))
+        page = serving.LivePages(opened, since=None, title="nights").page("")
+        numbers = Numbers(opened, serving.queue_beside(settings, stack))
+        assert page is not None
+        return page.content, render(numbers.families()).decode()
+
+
+def test_pages_and_numbers_are_served_to_a_role_that_may_only_read(reader: Settings, settings: Settings) -> None:
+    with psycopg.connect(reader.store) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute("DELETE FROM campaigns")
+    # There is no queue, and none is made.
+    page, numbers = served(reader)
+    assert b"nights" in page
+    assert 'benchfarm_up{source="store"} 1.0' in numbers
+    assert "queue" not in numbers
+    with FarmQueue(settings.store) as queue:
+        busy_farm(queue)
+        # There is one, which the role may not read.
+        assert "queue" not in served(reader)[1]
+        role = reader.store.partition("://")[2].partition("@")[0]
+        queue.rows(f"GRANT USAGE ON SCHEMA benchfarm_queue TO {role}")
+        queue.rows(f"GRANT SELECT ON ALL TABLES IN SCHEMA benchfarm_queue TO {role}")
+    assert 'benchfarm_phones{state="busy"} 1.0' in served(reader)[1]
 
 
 def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) -> None:
