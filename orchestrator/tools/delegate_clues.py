@@ -112,6 +112,8 @@ _UNAVAILABLE: Final[tuple[tuple[str, str], ...]] = (
     ("Failed to load stable ABI delegate", "external"),
     ("Failed to load the delegate settings file", "external"),
     ("Unable to load external delegate", "external"),
+    ("GPU accelerator could not be loaded and registered", "gpu"),
+    ("NPU accelerator could not be loaded and registered", "npu"),
 )
 
 

@@ -40,6 +40,7 @@ _TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
         "Invalid TFLiteSettings",
         "Failed to load",
         "Unable to load",
+        "could not be loaded",
     ),
     DelegateTruth.WRONG_BACKEND: (
         "Falling back to OpenGL",
@@ -160,11 +161,11 @@ class _Judge:
             return DelegateTruth(self.clues.applied[name])
         if name in self.request.ignored:
             return DelegateTruth.FLAG_IGNORED
-        if name in self.clues.unavailable:
-            return DelegateTruth.FELL_BACK
         coverage = self._coverage(name)
         if coverage is not DelegateTruth.UNKNOWN or self.main_share(name):
             return coverage
+        if name in self.clues.unavailable:
+            return DelegateTruth.FELL_BACK
         if self.is_whole and self.has_started and name not in self.clues.created:
             return self._absent(name)
         return DelegateTruth.UNKNOWN

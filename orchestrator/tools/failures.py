@@ -85,6 +85,8 @@ RULES: Final[tuple[tuple[int, str, re.Pattern[str]], ...]] = tuple(
         (5, "hexagon-init-failed", r"(Failed to fetch Hexagon NN version.*)"),
         (5, "gpu-init-failed", r"(TfLiteGpuDelegate Init: .*)"),
         (5, "gpu-init-failed", r"(\[GPU\] Failed to initialize: .*)"),
+        (5, "gpu-init-failed", r".*?(Failed to create litert::ml_drift::DelegateKernelLiteRt: .*)"),
+        (6, "gpu-init-failed", r"(Node number \d+ \(LITERT_\w+\) failed to prepare\.?)"),
         (5, "dynamic-tensors", r"(Attempting to use a delegate that only supports static-sized tensors.*)"),
         (5, "full-delegation-refused", r"(Disallowed CPU fallback detected\.)"),
         (5, "xnnpack-failed", r"(failed to create XNNPACK runtime.*|XNNPack delegate failed to .*)"),

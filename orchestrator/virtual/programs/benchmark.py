@@ -47,7 +47,7 @@ class BenchmarkRun:
 
     def __init__(
         self, bench: Bench, process: ProcessContext, say: Transcript, parameters: Parameters, once: ProcessOnce,
-        *, flex: bool = False, own_results: bool = False,
+        *, flex: bool = False, is_litert: bool = False,
     ) -> None:  # fmt: skip
         self.bench = bench
         self.process = process
@@ -55,8 +55,8 @@ class BenchmarkRun:
         self.parameters = parameters
         self.once = once
         self.flex = flex
-        #: Whether the program reports the results in its own way instead of the shared one.
-        self.own_results = own_results
+        #: Whether it is LiteRT's program, which has delegates of its own, and tells of them and of results in its way.
+        self.is_litert = is_litert
         self.noise = Noise(bench.hardware.next_process_seed(), share=bench.hardware.noise_share())
 
     def run(self) -> Results:
@@ -108,7 +108,7 @@ class BenchmarkRun:
             init_us=init_us, warmup=warmup, runs=runs, footprint=interpreter.footprint(warmup.count + runs.count),
             input_bytes=interpreter.input_bytes, model_bytes=interpreter.graph.size_bytes,
         )  # fmt: skip
-        if not self.own_results:
+        if not self.is_litert:
             reports.say_results(self, results)
         reports.report_details(self, interpreter, results)
         return results
@@ -127,6 +127,8 @@ class BenchmarkRun:
 
     def _load(self) -> Graph:
         path = self.parameters.text("graph")
+        if self.is_litert:
+            self.say.runtime("INFO", f"[benchmark_litert_model.cc:305] Loading model from: {path}")
         try:
             data = read_whole(self.process, path)
         except PhoneFileError as error:
@@ -146,7 +148,8 @@ class BenchmarkRun:
             self.say.runtime("ERROR", "The model is not a valid Flatbuffer buffer")
             self.fail(f"Failed to load model {path}")
         self.sleep_us(len(data) / _LOAD_BYTES_PER_US)
-        self.say.info(f"Loaded model {path}")
+        if not self.is_litert:
+            self.say.info(f"Loaded model {path}")
         return graph
 
     def _signature(self, graph: Graph) -> Signature | None:

@@ -37,8 +37,8 @@ def replace_nodes(
     done = plan.replace(delegate, taken)
     interpreter.run.say.runtime(
         "VERBOSE",
-        f"Replacing {done.nodes} out of {done.total} node(s) with delegate ({delegate}) node, yielding "
-        f"{done.partitions} partitions for subgraph {plan.index} ({plan.subgraph.name}).",
+        f"Replacing {done.nodes} out of {done.total} node(s) with delegate ({interpreter.shown(delegate)}) node, "
+        f"yielding {done.partitions} partitions for subgraph {plan.index} ({plan.subgraph.name}).",
     )
     return done
 
@@ -69,7 +69,7 @@ def note_wrong(interpreter: Interpreter, subject: str, delegate: str) -> None:
 def not_prepared(interpreter: Interpreter, plan: SubgraphPlan, delegate: str, *, node: int | None = None) -> NoReturn:
     """Say that a kernel failed to prepare, and raise BenchmarkFailedError; by default it would be the next node."""
     number = len(plan.nodes) if node is None else node
-    interpreter.run.say.runtime("ERROR", f"Node number {number} ({delegate}) failed to prepare.")
+    interpreter.run.say.runtime("ERROR", f"Node number {number} ({interpreter.shown(delegate)}) failed to prepare.")
     raise BenchmarkFailedError
 
 

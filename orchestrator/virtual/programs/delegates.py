@@ -9,6 +9,7 @@ from orchestrator.virtual.programs.accelerator_delegates import create_hexagon, 
 from orchestrator.virtual.programs.delegate_steps import Delegate
 from orchestrator.virtual.programs.external_delegate import create_external, create_stable
 from orchestrator.virtual.programs.gpu_delegate import create_gpu
+from orchestrator.virtual.programs.litert_gpu import create_litert_gpu
 from orchestrator.virtual.programs.npu_delegate import create_npu
 from orchestrator.virtual.programs.xnnpack_delegate import create_xnnpack
 
@@ -22,7 +23,7 @@ def create(interpreter: Interpreter) -> list[Delegate]:
     makers: list[tuple[str, bool, Callable[[Interpreter], Delegate | None]]] = [
         ("use_xnnpack", flags.switch("use_xnnpack"), create_xnnpack),
         ("external_delegate_path", bool(flags.text("external_delegate_path")), create_external),
-        ("use_gpu", flags.switch("use_gpu"), create_gpu),
+        ("use_gpu", flags.switch("use_gpu"), create_litert_gpu if interpreter.run.is_litert else create_gpu),
         ("use_hexagon", flags.switch("use_hexagon"), create_hexagon),
         ("use_nnapi", flags.switch("use_nnapi"), create_nnapi),
         ("use_npu", flags.switch("use_npu"), create_npu),
@@ -36,7 +37,7 @@ def create(interpreter: Interpreter) -> list[Delegate]:
         delegate = make(interpreter) if wanted else None
         if delegate is None:
             continue
-        if once.first("delegate created"):
+        if not interpreter.run.is_litert and once.first("delegate created"):
             say.info(f"{delegate.provider} delegate created.")
         created.append((flags.positions.get(flag, 0), delegate))
     return [delegate for _, delegate in sorted(created, key=lambda item: item[0])]

@@ -44,15 +44,7 @@ class GpuDelegate:
         run = interpreter.run
         if run.once.first("opencl"):
             run.say.runtime("INFO", "Loaded OpenCL library with dlopen.")
-        quantized = run.parameters.switch("gpu_experimental_enable_quant")
-        objections = self._objections(plan, quantized=quantized)
-        taken = frozenset(i for i in plan.execution if i not in objections)
-        if plan is interpreter.plan:
-            taken = reduced(interpreter, taken, "gpu")
-        limit = run.parameters.integer("max_delegated_partitions")
-        taken = plan.largest(taken, limit if limit > 0 else 1)
-        if objections:
-            self._object(interpreter, plan, sorted(set(objections.values())), len(taken))
+        taken = self.choose(interpreter, plan)
         if not taken:
             run.say.runtime("INFO", "Created 0 GPU delegate kernels.")
             return 0
@@ -62,6 +54,20 @@ class GpuDelegate:
         count = len(done.kernels) if done is not None else 0
         run.say.runtime("INFO", f"Created {count} GPU delegate kernels.")
         return count
+
+    def choose(self, interpreter: Interpreter, plan: SubgraphPlan) -> frozenset[int]:
+        """Return the nodes of the largest partitions of what the GPU takes; say why it doesn't take the others."""
+        run = interpreter.run
+        quantized = run.parameters.switch("gpu_experimental_enable_quant")
+        objections = self._objections(plan, quantized=quantized)
+        taken = frozenset(i for i in plan.execution if i not in objections)
+        if plan is interpreter.plan:
+            taken = reduced(interpreter, taken, "gpu")
+        limit = run.parameters.integer("max_delegated_partitions")
+        taken = plan.largest(taken, limit if limit > 0 else 1)
+        if objections:
+            self._object(interpreter, plan, sorted(set(objections.values())), len(taken))
+        return taken
 
     def _objections(self, plan: SubgraphPlan, *, quantized: bool) -> dict[int, str]:
         found = {}

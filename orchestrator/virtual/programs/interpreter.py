@@ -43,6 +43,8 @@ class Interpreter:
         self.scale = 1.0
         #: The contents of the files that inputs were read from.
         self.input_values: list[bytes] = []
+        #: Names that delegates show instead of their own.
+        self.shown_names: dict[str, str] = {}
         #: The GPU's programming interface in use: cl or gl.
         self.gpu_backend = "cl"
         self.accelerator: AcceleratorSpec | None = None
@@ -83,7 +85,7 @@ class Interpreter:
         applied = delegates.create(self)
         if not applied and run.parameters.switch("require_full_delegation"):
             run.fail("Disallowed CPU fallback detected.")
-        if len(applied) > 1:
+        if len(applied) > 1 and not run.is_litert:
             run.say.info(f"Going to apply {len(applied)} delegates one after another.")
         for delegate in applied:
             self._apply(delegate)
@@ -126,18 +128,20 @@ class Interpreter:
                 "Attempting to use a delegate that only supports static-sized tensors with a graph that has "
                 "dynamic-sized tensors (tensor#-1 is a dynamic-sized tensor).",
             )
-            run.fail(f"Failed to apply {delegate.provider} delegate.")
+            run.fail(self._not_applied(delegate))
         nodes_before = len(self.plan.nodes)
         try:
             replaced = delegate.apply(self)
         except BenchmarkFailedError:
             if len(self.plan.nodes) > nodes_before:
                 run.say.runtime("ERROR", "Restored original execution plan after delegate application failure.")
-            run.fail(f"Failed to apply {delegate.provider} delegate.")
+            run.fail(self._not_applied(delegate))
         self.delegate_us += self.init_us - before_us
         full = replaced > 0 and self.plan.fully_delegated
         if not full and run.parameters.switch("require_full_delegation"):
             run.fail("Disallowed CPU fallback detected.")
+        if run.is_litert:
+            return
         applied = f"Explicitly applied {delegate.provider} delegate, and the model graph will be"
         if full:
             run.say.info(f"{applied} completely executed by the delegate.")
@@ -148,6 +152,13 @@ class Interpreter:
                 f"Though {delegate.provider} delegate is explicitly applied, the model graph will not be executed by "
                 "the delegate."
             )
+
+    def _not_applied(self, delegate: Delegate) -> str:
+        return "Failed to compile model." if self.run.is_litert else f"Failed to apply {delegate.provider} delegate."
+
+    def shown(self, delegate: str) -> str:
+        """Return what a delegate calls itself: LiteRT's for the GPU after what it drives it through."""
+        return self.shown_names.get(delegate, delegate)
 
     @property
     def dynamic(self) -> bool:

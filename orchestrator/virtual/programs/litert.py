@@ -68,7 +68,7 @@ class LitertProgram:
                 say.warn("Unconsumed cmdline flags: " + " ".join(own.unconsumed))
             self._check(own, say)
             results = BenchmarkRun(
-                self._bench, process, say, _as_benchmark_model(own), ProcessOnce(), own_results=True
+                self._bench, process, say, _as_benchmark_model(own), ProcessOnce(), is_litert=True
             ).run()
         except FlagError as error:
             say.error(str(error))
@@ -133,8 +133,7 @@ def _as_benchmark_model(own: Parameters) -> Parameters:
     given = [f"--{name}={_text(own.values[name])}" for name in own.given if name in _SHARED]
     if own.switch("use_gpu"):
         given.append("--use_gpu=true")
-        backend = "gl" if own.text("gpu_backend") in {"gl", "opengl"} else "cl"
-        given.append(f"--gpu_backend={backend}")
+        given.append(f"--gpu_backend={_GPU_BACKENDS.get(own.text('gpu_backend'), '')}")
         given.append(f"--gpu_precision_loss_allowed={'false' if own.text('gpu-precision') == 'fp32' else 'true'}")
     if own.switch("use_profiler"):
         given.append("--enable_op_profiling=true")
@@ -146,6 +145,8 @@ def _as_benchmark_model(own: Parameters) -> Parameters:
     return parse_flags((*CORE_FLAGS, *_hidden()), given)
 
 
+#: What phones have is the accelerator for OpenCL and OpenGL: asked for WebGPU, it takes OpenCL; else it chooses.
+_GPU_BACKENDS: Final = {"webgpu": "cl", "opengl": "gl", "gl": "gl"}
 _NPU_SHARED: Final = frozenset({"use_npu", "dispatch_library_path", "compiler_plugin_library_path"})
 _SHARED: Final = frozenset(
     {flag.name for flag in CORE_FLAGS} | {"graph", "signature_to_run_for", "require_full_delegation",

@@ -161,14 +161,15 @@ def runtime_info(interpreter: Interpreter) -> Message:
         for edge in _edges(plan.subgraph):
             subgraph.raw(2, "edges", edge)
         for node in plan.nodes:
-            type_name = node.name if node.operator is None or not node.operator.custom else "CUSTOM"
+            name = interpreter.shown(node.name)
+            type_name = name if node.operator is None or not node.operator.custom else "CUSTOM"
             message = (
-                Message().integer(1, "id", node.node_id).text(2, "name", node.name).text(3, "type", type_name)
+                Message().integer(1, "id", node.node_id).text(2, "name", name).text(3, "type", type_name)
                 .packed(4, "inputs", node.inputs).packed(5, "outputs", node.outputs)
             )  # fmt: skip
             if node.delegate:
                 replaced = (
-                    Message().text(1, "delegate_name", node.delegate)
+                    Message().text(1, "delegate_name", interpreter.shown(node.delegate))
                     .packed(2, "tflite_node_ids_replaced", node.replaced)
                 )  # fmt: skip
                 message.child(8, "delegate_node_details", replaced)

@@ -36,6 +36,9 @@ YNNPACK_ALL = GPU_ALL.replace("GPU", "YNNPACK")
 NO_OPENCL = "INFO: [ml_drift_cl_gl_accelerator.cc:126] OpenCL not supported on this platform. Using OpenGL instead.\n"
 
 
+NO_ACCELERATOR = "WARNING: [gpu_registry.cc:131] GPU accelerator could not be loaded and registered.\n"
+
+
 def replacing(delegate: str) -> str:
     where = "node, yielding 1 partitions for subgraph 0 ()."
     return f"VERBOSE: Replacing 31 out of 31 node(s) with delegate ({delegate}) {where}\n"
@@ -72,6 +75,7 @@ def judged(middle: str, requested: str, *, echo: str = "", exit_code: int = 0, r
         ("gpu", replacing("LITERT_WEBGPU"), "", "full", "gpu"),
         ("gpu", replacing("LITERT_VULKAN"), "", "full", "gpu"),
         ("gpu", replacing("LITERT_METAL"), "", "full", "gpu"),
+        ("gpu", NO_ACCELERATOR + XNNPACK, "", "fell-back", "xnnpack"),
         ("gpu", NO_OPENCL + replacing("LITERT_OPENGL"), "", "wrong-backend", "gpu"),
         ("gpu", replacing("LITERT_CL"), "INFO: GPU backend: [opengl]\n", "wrong-backend", "gpu"),
         ("gpu", replacing("LITERT_OPENGL"), "INFO: GPU backend: [opengl]\n", "full", "gpu"),

@@ -283,6 +283,26 @@ def test_litert_program_prints_its_banner_on_stderr(phone):
     assert len(re.findall(r"^INFO: count=", run.stdout, re.M)) == 2
 
 
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [("", "LITERT_CL"), ("webgpu", "LITERT_CL"), ("gl", "LITERT_OPENGL"), ("opengl", "LITERT_OPENGL")],
+)
+def test_litert_program_names_its_gpu_delegate_after_the_backend_and_says_no_more(phone, backend, name):
+    run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", f"--gpu_backend={backend}", *SHORT,
+                    program="benchmark_litert_model")  # fmt: skip
+    assert f"Replacing 4 out of 4 node(s) with delegate ({name}) node, yielding 1 partitions" in run.stderr
+    assert not re.search(r"Explicitly applied|delegate created|-based API|GPU delegate kernels|Loaded model", run.text)
+    assert "INFO: [benchmark_litert_model.cc:305] Loading model from: tiny_cnn_float.tflite" in run.stderr
+
+
+def test_litert_program_takes_opengl_where_there_is_no_opencl(bench_phone, models):
+    phone = bench_phone("moto-e5-play")
+    phone.put("tiny_cnn_float.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
+    run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", *SHORT, program="benchmark_litert_model")
+    assert "OpenCL not supported on this platform. Using OpenGL instead." in run.stderr
+    assert "with delegate (LITERT_OPENGL)" in run.stderr
+
+
 def test_litert_program_refuses_full_delegation_with_the_cpu(phone):
     run = phone.run("--graph=tiny_cnn_float.tflite", "--require_full_delegation=true", program="benchmark_litert_model")
     assert run.exit_code == 134
