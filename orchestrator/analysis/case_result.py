@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import enum
-import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from orchestrator.analysis.conditions import BUSY_CLOCK, mean_clock_share
+from orchestrator.analysis.figures import figure_error, figure_us, of_one_kind, truth_of
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
-from orchestrator.analysis.summary import Summary, own_error, summarize
+from orchestrator.analysis.summary import Summary, summarize
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
+from orchestrator.records.run import DelegateTruth, FigureKind, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
 from orchestrator.records.workload import DelegateName, Pass
+
+Key = TypeVar("Key")
 
 
 class CaseStatus(enum.StrEnum):
@@ -75,6 +77,11 @@ class CaseResult:
     #: Over the invocations in ``used``. For FELL_BACK and REJECTED it is shown as evidence, never as a result.
     summary: Summary | None = None
     used: tuple[RunId, ...] = ()
+    #: What the summary is made of: the invocations' medians, or their means where a program prints no medians.
+    figure: FigureKind = FigureKind.MEDIAN
+    #: The means of the invocations in ``used``, and how unsure each is; empty where one printed none.
+    means_us: tuple[float, ...] = ()
+    mean_errors: tuple[float | None, ...] = ()
     #: Timing invocations that came to an end of their own (neither skipped, nor unfit, nor interrupted by the user).
     ended: int = 0
     #: Why there is no figure, or why it isn't a result.
@@ -98,6 +105,14 @@ class CaseResult:
         """The figure, where it is the requested delegate's and wasn't rejected; None for any other."""
         return self.summary if self.status in OWN_FIGURE else None
 
+    def by_means(self) -> CaseResult | None:
+        """Return the same result made of means, to stand against one that has no medians; None without means."""
+        if self.figure is FigureKind.MEAN or self.summary is None:
+            return self
+        if not self.means_us:
+            return None
+        return replace(self, figure=FigureKind.MEAN, summary=summarize(self.means_us, own_errors=self.mean_errors))
+
     @property
     def is_judged(self) -> bool:
         """Whether the figure may be compared: trusted, and shown to be the requested delegate's."""
@@ -107,6 +122,16 @@ class CaseResult:
             and self.truth in OWN_TRUTHS
             and self.summary is not None
         )
+
+
+def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
+    """Return results whose figures are of one kind: by their means where one of them has no medians.
+
+    Those that have no figure of that kind are left out.
+    """
+    if all(result.figure is FigureKind.MEDIAN for result in results.values()):
+        return dict(results)
+    return {key: means for key, result in results.items() if (means := result.by_means()) is not None}
 
 
 def judge_case(runs: Sequence[RunRecord]) -> CaseResult:
@@ -189,34 +214,12 @@ def _judge_timing(runs: Sequence[RunRecord]) -> CaseResult:
     )
 
 
-def truth_of(run: RunRecord) -> DelegateTruth:
-    """Return where an invocation's operators ran, as judged from its output."""
-    return DelegateTruth.UNKNOWN if run.report is None else run.report.delegate.truth
-
-
-def figure_us(run: RunRecord) -> float | None:
-    """Return the latency that a timing invocation printed, whatever it is a figure of; None when it printed none.
-
-    Beside :attr:`RunRecord.latency_us` this reads invocations that are kept as failed only because the delegate
-    isn't the one that was asked for: their program ended well and their figure is evidence.
-    """
-    report = run.report
-    if run.run_pass is not Pass.TIMING or report is None or report.outcome != "ok":
-        return None
-    is_foreign = run.outcome is Outcome.FAILED and truth_of(run) in NOT_WHAT_WAS_ASKED
-    if run.outcome is not Outcome.COMPLETED and not is_foreign:
-        return None
-    summary = report.inference
-    has_median = summary is not None and summary.count > 0 and summary.median_us is not None
-    latency_us = summary.median_us if summary is not None and has_median else report.inference_mean_us
-    return latency_us if latency_us is not None and math.isfinite(latency_us) and latency_us > 0 else None
-
-
 def _with_figure(
     status: CaseStatus, used: Sequence[RunRecord], figures: Sequence[RunRecord], ended: Sequence[RunRecord]
 ) -> CaseResult:
     notes = []
-    used, clock_findings = _without_low_clocks(used)
+    kind, alike = of_one_kind(used)
+    used, clock_findings = _without_low_clocks(alike)
     truths = {truth_of(run) for run in figures}
     if len(truths) > 1:
         words = ", ".join(sorted(truth.value for truth in truths))
@@ -232,6 +235,11 @@ def _with_figure(
     if quality is Quality.TRUSTED and any(finding.severity is Severity.WARNING for finding in findings):
         quality = Quality.SUSPECT
     grades = [run.verdict.grade for run in used]
+    if kind is FigureKind.MEAN:
+        printed = sum(figure_us(run, FigureKind.MEDIAN) is not None for run in used)
+        notes.append(f"{'Some' if printed else 'The'} invocations printed no medians: the figure is made of means.")
+    means = [figure_us(run, FigureKind.MEAN) for run in used]
+    errors = {kind: tuple(figure_error(run, kind) for run in used) for kind in FigureKind}
     reason_code, reason = _objection(status, used[-1])
     return CaseResult(
         status=status,
@@ -239,7 +247,12 @@ def _with_figure(
         reason=reason,
         truth=_shared_truth([truth_of(run) for run in used]),
         quality=quality,
-        summary=_summary(used),
+        summary=summarize(
+            [latency_us for run in used if (latency_us := figure_us(run, kind)) is not None], own_errors=errors[kind]
+        ),
+        figure=kind,
+        means_us=() if None in means else tuple(mean for mean in means if mean is not None),
+        mean_errors=errors[FigureKind.MEAN],
         used=tuple(run.run_id for run in used),
         ended=len(ended),
         notes=tuple(notes),
@@ -272,14 +285,15 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
             campaigns.setdefault(run.campaign_id, []).append(run)
     found: list[LowClock] = []
     for siblings in campaigns.values():
-        shares = _clock_shares(siblings)
+        kind, alike = of_one_kind(siblings)
+        shares = _clock_shares(alike)
         if len(shares) < SIBLINGS_MIN:
             continue
         usual = statistics.median(share for _, share in shares)
-        usual_us = statistics.median(figure_us(run) or 0.0 for run, _ in shares)
+        usual_us = statistics.median(figure_us(run, kind) or 0.0 for run, _ in shares)
         for run, share in shares:
             slowed = 1 + SHOWN_SHARE * (usual / share - 1)
-            if share < CLOCKS_LOW_MAX * usual and (figure_us(run) or 0.0) >= slowed * usual_us:
+            if share < CLOCKS_LOW_MAX * usual and (figure_us(run, kind) or 0.0) >= slowed * usual_us:
                 found.append(LowClock(run=run, share=share, usual=usual))
     return tuple(found)
 
@@ -324,17 +338,6 @@ def _mixed_grades(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:
     told = ", ".join(f"{count} of {grade}" for grade, count in sorted(counts.items()))
     message = f"The invocations were made under differently controlled conditions: {told}."
     return (Finding(code="mixed-grades", severity=Severity.INFO, message=message),)
-
-
-def _summary(used: Sequence[RunRecord]) -> Summary:
-    found = [(latency_us, _own_error(run)) for run in used if (latency_us := figure_us(run)) is not None]
-    return summarize([latency_us for latency_us, _ in found], own_errors=[error for _, error in found])
-
-
-def _own_error(run: RunRecord) -> float | None:
-    """Return how unsure the process itself is of its figure, as a share; None where it printed too little."""
-    inference = None if run.report is None else run.report.inference
-    return None if inference is None else own_error(inference)
 
 
 def _objection(status: CaseStatus, run: RunRecord) -> tuple[str, str]:

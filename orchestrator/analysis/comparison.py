@@ -11,11 +11,11 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseStatus, figure_us
+from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.figures import figure_error, figure_us
 from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule, match, title_of
 from orchestrator.analysis.pairs import CLAIM_LEVEL, THRESHOLD, compare_pairs, compare_samples
-from orchestrator.analysis.summary import own_error
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict, Quality
 from orchestrator.records.workload import Case
 
@@ -142,9 +142,10 @@ def compare_sides(
 
 def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedCase:
     """Return the verdict on two measured cases: INCOMPARABLE with what differs, or the figures' own."""
+    before, after, means = _of_one_kind(before, after)
     found = differences_of(before, after, rule.free)
     apart = tuple(item for item in found if item.fact in ABSOLUTE or item.fact not in rule.allowed)
-    notes = [f"Let pass: {item.text}" for item in found if item not in apart] + _notes(before, after, rule)
+    notes = [f"Let pass: {item.text}" for item in found if item not in apart] + means + _notes(before, after, rule)
     title = title_of(before, rule)
     if apart:
         verdict = ComparisonVerdict(
@@ -174,6 +175,9 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
         found.append(Difference(fact=Fact.VIRTUAL, text=text))
     for name, item in (("baseline", before), ("candidate", after)):
         found += _figure_faults(name, item)
+    if not found and before.result.figure is not after.result.figure:
+        text = f"One figure is a {before.result.figure}, the other a {after.result.figure}; neither has both."
+        found.append(Difference(fact=Fact.FIGURE, text=text))
     if one.model_name == other.model_name:
         check(Fact.MODEL, f"content of the model {one.model_name}", one.model_sha256[:12], other.model_sha256[:12])
     else:
@@ -195,6 +199,22 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
     if before.grade is not None and after.grade is not None and not _same_place(before, after):
         check(Fact.GRADE, "grade of control", before.grade.value, after.grade.value)
     return found
+
+
+def _of_one_kind(before: Measured, after: Measured) -> tuple[Measured, Measured, list[str]]:
+    """Return both sides with figures of one kind, and what is to be said of that.
+
+    What can't be brought to one kind stays as it is: :func:`differences_of` tells it.
+    """
+    sides = {"baseline": before, "candidate": after}
+    without = [name for name, item in sides.items() if item.result.figure is FigureKind.MEAN]
+    by_means = [item.result.by_means() for item in sides.values()]
+    if not without or None in by_means:
+        return before, after, []
+    first, second = (
+        replace(item, result=result or item.result) for item, result in zip(sides.values(), by_means, strict=True)
+    )
+    return first, second, [f"Means are compared: the {' and the '.join(without)} printed no medians."]
 
 
 def _same_place(before: Measured, after: Measured) -> bool:
@@ -246,15 +266,15 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
 
 
 def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonVerdict, list[str]]:
-    used = before.used, after.used
+    used, kind = (before.used, after.used), before.result.figure
     if are_interleaved(before, after):
         numbers = sorted(used[0].keys() & used[1].keys())
         if len(numbers) > 1:
-            sides = [[_latency(side[number]) for number in numbers] for side in used]
+            sides = [[_latency(side[number], kind) for number in numbers] for side in used]
             verdict = compare_pairs(sides[0], sides[1], threshold=rule.threshold, level=rule.level)
             return verdict, _left_out(before, after, len(numbers))
-    latencies = [[_latency(run) for run in side.values()] for side in used]
-    errors = [[_error(run) for run in side.values()] for side in used]
+    latencies = [[_latency(run, kind) for run in side.values()] for side in used]
+    errors = [[figure_error(run, kind) or 0.0 for run in side.values()] for side in used]
     verdict = compare_samples(
         latencies[0],
         latencies[1],
@@ -294,15 +314,10 @@ def are_interleaved(before: Measured, after: Measured) -> bool:
     )
 
 
-def _latency(run: RunRecord) -> float:
-    latency_us = figure_us(run)
+def _latency(run: RunRecord, kind: FigureKind) -> float:
+    latency_us = figure_us(run, kind)
     assert latency_us is not None, "runs that a figure comes from have one"
     return latency_us
-
-
-def _error(run: RunRecord) -> float:
-    inference = run.report.inference if run.report is not None else None
-    return (own_error(inference) if inference is not None else None) or 0.0
 
 
 def overall_of(rows: Sequence[ComparedCase]) -> Overall | None:

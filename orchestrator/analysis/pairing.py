@@ -10,7 +10,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from orchestrator.analysis.case_result import figure_us, judge_case
+from orchestrator.analysis.case_result import judge_case
+from orchestrator.analysis.figures import figure_us, of_one_kind
 from orchestrator.analysis.pairs import PAIRS_MOST, pairs_for
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.trimming import degrees_of, middle
@@ -63,14 +64,11 @@ def usable_pairs(
 
 
 def log_ratios(pairs: Iterable[tuple[RunRecord, RunRecord]]) -> list[float]:
-    """Return the logarithm of candidate time / baseline time of each pair."""
-    found = []
-    for before, after in pairs:
-        before_us, after_us = figure_us(before), figure_us(after)
-        assert before_us is not None, "a usable run has a figure"
-        assert after_us is not None, "a usable run has a figure"
-        found.append(math.log(after_us / before_us))
-    return found
+    """Return the logarithm of candidate time / baseline time of each pair, both sides' figures of one kind."""
+    pairs = tuple(pairs)
+    kind, _ = of_one_kind([run for pair in pairs for run in pair])
+    found = [(figure_us(before, kind), figure_us(after, kind)) for before, after in pairs]
+    return [math.log(after_us / before_us) for before_us, after_us in found if before_us and after_us]
 
 
 def planned_pairs(

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseStatus, figure_us, judge_case
+from orchestrator.analysis.case_result import CaseStatus, judge_case
+from orchestrator.analysis.figures import figure_us
 from orchestrator.analysis.stopping import Saved, decide, saved
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
@@ -228,7 +229,8 @@ def _standing(
 ) -> CaseStanding:
     result = judge_case(runs)
     used = set(result.used)
-    figures = [latency_us for run in runs if run.run_id in used and (latency_us := figure_us(run)) is not None]
+    kind = result.figure
+    figures = [latency_us for run in runs if run.run_id in used and (latency_us := figure_us(run, kind)) is not None]
     taken = [run.duration_s for run in runs if run.duration_s > 0]
     decision = decide(figures if result.status in _WORTH_MORE else (), rule or StoppingRule())
     reason = _reason(case, runs, rule, planned)

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseResult, CaseStatus, figure_us, judge_case, parity_verdict
+from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult, CaseStatus, judge_case, parity_verdict
+from orchestrator.analysis.figures import figure_us
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.trimming import degrees_of, middle
 from orchestrator.records.campaign import Campaign, Invocation
@@ -37,7 +38,6 @@ _BUDGET_FROM: Final = 8
 #: What a further invocation would only repeat.
 _SETTLED: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.TIMED_OUT})
 _ORDER: Final = {ArmStatus.LIVE: 0, ArmStatus.ASIDE: 1}
-_OWN: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,8 +194,8 @@ def _shuffled(campaign: Campaign, keys: Sequence[CaseKey], number: int) -> list[
 def _seen(case: Case, runs: Sequence[RunRecord], rung: int) -> _Seen:
     own = [run for run in runs if run.run_pass is Pass.TIMING and run.invocation < rung]
     result = judge_case(own)
-    used = set(result.used) if result.status in _OWN else set()
-    figures = [latency_us for run in own if run.run_id in used and (latency_us := figure_us(run)) is not None]
+    used = [run for run in own if result.status in OWN_FIGURE and run.run_id in result.used]
+    figures = [latency_us for run in used if (latency_us := figure_us(run, result.figure)) is not None]
     return _Seen(case=case, result=result, latencies_us=tuple(figures), count=len(own))
 
 

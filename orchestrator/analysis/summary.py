@@ -101,14 +101,15 @@ def summarize(
     )
 
 
-def own_error(inference: LatencySummary) -> float | None:
-    """Return the relative standard error of a process's median, from what the process printed of its inferences.
+def own_error(inference: LatencySummary, *, of_mean: bool = False) -> float | None:
+    """Return the relative standard error of a process's median (or mean), from what it printed of its inferences.
 
     From the percentile that is nearer to the median, because slow inferences say nothing of how sure the median is,
     else from the deviation; as if the inferences were independent, so it is rather too small. None when neither was
     printed.
     """
-    median_us, p5_us, p95_us = inference.median_us, inference.p5_us, inference.p95_us
+    median_us = None if of_mean else inference.median_us
+    p5_us, p95_us = inference.p5_us, inference.p95_us
     middle_us = median_us or inference.mean_us
     if inference.count < 2 or not middle_us or middle_us <= 0:
         return None

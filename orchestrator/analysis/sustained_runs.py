@@ -6,7 +6,6 @@ attempt that was cut stays in the store beside the one that was begun anew.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -91,13 +90,7 @@ def curve_of(attempt: Attempt) -> SustainedCurve | None:
 
 def measured_us(run: RunRecord) -> float | None:
     """Return the latency that a completed invocation of any pass printed: its median, else its mean."""
-    report = run.report
-    if run.outcome is not Outcome.COMPLETED or report is None:
-        return None
-    summary = report.inference
-    has_median = summary is not None and summary.count > 0 and summary.median_us is not None
-    latency_us = summary.median_us if summary is not None and has_median else report.inference_mean_us
-    return latency_us if latency_us is not None and math.isfinite(latency_us) and latency_us > 0 else None
+    return None if run.outcome is not Outcome.COMPLETED or run.report is None else run.report.latency_us()
 
 
 def worst_quality(attempt: Attempt) -> Quality:

@@ -183,9 +183,7 @@ class Laboratory:
         ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
         if ending.outcome is not Outcome.COMPLETED:
             return None, f"{ending.reason_code}: {ending.reason}"
-        latency_us = report.inference_mean_us
-        if report.inference is not None and report.inference.median_us is not None:
-            latency_us = report.inference.median_us
+        latency_us = report.latency_us()
         return latency_us, "no latency in the output" if latency_us is None else ""
 
 

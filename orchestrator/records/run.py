@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,6 +39,14 @@ class DelegateTruth(enum.StrEnum):
     FLAG_IGNORED = "flag-ignored"
     FAILED = "failed"
     UNKNOWN = "unknown"
+
+
+class FigureKind(enum.StrEnum):
+    """What of an invocation's inferences its latency is. The two differ by as much as the inferences are skewed."""
+
+    MEDIAN = "median"
+    #: Of a program that prints no medians.
+    MEAN = "mean"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +179,21 @@ class ToolReport:
     #: Further figures of a program that have no field above, by name with unit suffix.
     extra: Mapping[str, float | str] = field(default_factory=dict)
 
+    def latency_us(self, kind: FigureKind | None = None) -> float | None:
+        """Return the latency of this kind, else the median or, without one, the mean; always positive and finite."""
+        printed = self.inference if self.inference is not None and self.inference.count > 0 else None
+        if kind is not FigureKind.MEAN and printed is not None and _is_latency(printed.median_us):
+            return printed.median_us
+        if kind is FigureKind.MEDIAN:
+            return None
+        if _is_latency(self.inference_mean_us):
+            return self.inference_mean_us
+        return printed.mean_us if printed is not None and _is_latency(printed.mean_us) else None
+
+
+def _is_latency(value_us: float | None) -> bool:
+    return value_us is not None and math.isfinite(value_us) and value_us > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
@@ -233,7 +257,4 @@ class RunRecord:
         """The invocation's own estimate: its median, else its mean; None when nothing was measured."""
         if self.outcome is not Outcome.COMPLETED or self.report is None or self.run_pass is not Pass.TIMING:
             return None
-        summary = self.report.inference
-        if summary is not None and summary.count > 0 and summary.median_us is not None:
-            return summary.median_us
-        return self.report.inference_mean_us
+        return self.report.latency_us()

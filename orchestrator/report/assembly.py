@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from orchestrator.analysis.case_result import CaseResult, CaseStatus, figure_us, judge_case, truth_of
+from orchestrator.analysis.case_result import CaseResult, CaseStatus, judge_case
 from orchestrator.analysis.compare import best_of, speed_up
+from orchestrator.analysis.figures import figure_us, truth_of
 from orchestrator.analysis.rounds import standings
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from orchestrator.analysis.case_result import truth_of
+from orchestrator.analysis.figures import truth_of
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
 from orchestrator.analysis.sustained_runs import attempts, curve_of, points_of
 from orchestrator.records.run import RunRecord

@@ -1,0 +1,134 @@
+"""Medians and means of invocations: never one against the other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.analysis.case_result import CaseResult, comparable, judge_case
+from orchestrator.analysis.comparison import ComparedCase, compare_sides
+from orchestrator.analysis.figures import figure_us
+from orchestrator.analysis.matching import Fact, Measured, Rule, measured_cases
+from orchestrator.analysis.pairing import log_ratios
+from orchestrator.analysis.sustained_runs import measured_us
+from orchestrator.records.identity import BuildSha, CampaignId, content_key
+from orchestrator.records.run import FigureKind, RunRecord
+from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.records.workload import Case
+from tests.samples.sample_lab import BUILDS, PIXEL_3, case, run, series
+
+#: By how much the mean of a program's inferences lies above their median.
+SKEW = 1.08
+OLD, NEW = CampaignId("20260313-220500-aaaaaa"), CampaignId("20260314-220500-bbbbbb")
+OLDER_PROGRAM = replace(case(), build_sha256=BuildSha(content_key("prints no medians")))
+
+
+def skewed(record: RunRecord, *, has_median: bool = True, has_mean: bool = True) -> RunRecord:
+    """Return a run of the same inferences as printed by a program of some year."""
+    report = record.report
+    assert report is not None
+    assert report.inference is not None
+    median_us = report.inference.median_us
+    assert median_us is not None
+    mean_us = median_us * SKEW if has_mean else None
+    inference = replace(report.inference, mean_us=mean_us)
+    if not has_median:
+        inference = replace(inference, p5_us=None, median_us=None, p95_us=None)
+    return replace(record, report=replace(report, inference=inference, inference_mean_us=mean_us))
+
+
+def night(owner: Case, latency_us: float, campaign: CampaignId, **printed: bool) -> list[Measured]:
+    runs = [skewed(record, **printed) for record in series(owner, latency_us, 8, campaign_id=campaign)]
+    return measured_cases(
+        runs, devices={PIXEL_3.serial: PIXEL_3}, builds={build.sha256: build for build in BUILDS.values()}
+    )
+
+
+def compared(before: list[Measured], after: list[Measured]) -> ComparedCase:
+    (row,) = compare_sides(before, after, Rule()).rows
+    return row
+
+
+@pytest.mark.parametrize("is_candidate_older", [False, True])
+def test_two_builds_of_one_speed_are_the_same_whichever_of_them_prints_medians(is_candidate_older: bool) -> None:
+    owners = (case(), OLDER_PROGRAM) if is_candidate_older else (OLDER_PROGRAM, case())
+    sides = [
+        night(owner, 1_000, campaign, has_median=owner is not OLDER_PROGRAM)
+        for owner, campaign in zip(owners, (OLD, NEW), strict=True)
+    ]
+    row = compared(*sides)
+    assert row.verdict.ratio == pytest.approx(1.0)
+    assert row.verdict.outcome not in {ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER}
+    without = "candidate" if is_candidate_older else "baseline"
+    assert f"Means are compared: the {without} printed no medians." in row.verdict.reasons
+    # What stands beside the ratio is what the ratio is of.
+    for side in (row.baseline, row.candidate):
+        assert side.result.figure is FigureKind.MEAN
+        assert side.result.summary is not None
+        assert side.result.summary.median_us == pytest.approx(1_080, rel=0.01)
+
+
+def test_two_builds_that_print_medians_are_compared_by_them_without_a_word() -> None:
+    row = compared(night(case(), 1_000, OLD), night(case(), 1_000, NEW))
+    assert row.baseline.result.figure is FigureKind.MEDIAN
+    assert not any("ean" in reason for reason in row.verdict.reasons)
+
+
+def test_a_median_and_a_mean_that_have_nothing_in_common_are_incomparable() -> None:
+    row = compared(night(OLDER_PROGRAM, 1_000, OLD, has_median=False), night(case(), 1_000, NEW, has_mean=False))
+    assert row.verdict.outcome is ComparisonOutcome.INCOMPARABLE
+    assert [item.fact for item in row.differences] == [Fact.FIGURE]
+
+
+def test_pairs_of_an_ab_comparison_are_of_one_kind() -> None:
+    before = [skewed(record, has_median=False) for record in series(OLDER_PROGRAM, 1_000, 4)]
+    after = [skewed(record) for record in series(case(), 1_000, 4)]
+    assert log_ratios(zip(before, after, strict=True)) == pytest.approx([0.0] * 4)
+    assert log_ratios(zip(after, after, strict=True)) == pytest.approx([0.0] * 4)
+
+
+def judged(*has_medians: bool, has_mean: bool = True) -> CaseResult:
+    runs = series(case(), 1_000, len(has_medians))
+    return judge_case(
+        [skewed(one, has_median=has, has_mean=has_mean or not has) for one, has in zip(runs, has_medians, strict=True)]
+    )
+
+
+def test_invocations_of_both_kinds_make_a_figure_of_means_and_say_so() -> None:
+    result = judged(True, False, True, True)
+    assert result.figure is FigureKind.MEAN
+    assert result.summary is not None
+    assert result.summary.count == 4
+    assert result.summary.median_us == pytest.approx(1_080, rel=0.02)
+    assert result.notes == ("Some invocations printed no medians: the figure is made of means.",)
+    # Nothing is wrong with the figure.
+    assert result.is_judged
+
+
+def test_invocations_that_have_no_kind_in_common_count_by_the_more_frequent_one() -> None:
+    result = judged(True, False, True, True, has_mean=False)
+    assert result.figure is FigureKind.MEDIAN
+    assert len(result.used) == 3
+
+
+def test_results_of_both_kinds_stand_against_each_other_by_their_means() -> None:
+    with_medians, without = judged(True, True), judged(False, False)
+    assert comparable({"a": with_medians}) == {"a": with_medians}
+    found = comparable({"a": with_medians, "b": without})
+    assert {key: result.figure for key, result in found.items()} == {"a": FigureKind.MEAN, "b": FigureKind.MEAN}
+    assert found["a"].summary == found["b"].summary
+    assert comparable({"a": judged(True, True, has_mean=False), "b": without}).keys() == {"b"}
+
+
+@pytest.mark.parametrize("nonsense_us", [math.nan, math.inf, 0.0, -1.0])
+def test_one_rule_says_what_a_latency_is_everywhere(nonsense_us: float) -> None:
+    whole = run(case(), 0, 1_000)
+    assert whole.report is not None
+    assert whole.report.inference is not None
+    broken = replace(whole, report=replace(whole.report, inference_mean_us=nonsense_us, inference=None))
+    assert (figure_us(broken), measured_us(broken), broken.latency_us) == (None, None, None)
+    odd = replace(whole.report, inference=replace(whole.report.inference, median_us=nonsense_us))
+    by_mean = replace(whole, report=odd)
+    assert {figure_us(by_mean), measured_us(by_mean), by_mean.latency_us} == {1_000.0}
