@@ -11,7 +11,6 @@ from typing import Any
 from orchestrator.cli.farm_parcel import jobs_for
 from orchestrator.cli.farm_phones import facts_and_labels, usable
 from orchestrator.config.farm_documents import dump, labels_of, read_facts, read_labels, read_plan
-from orchestrator.engine.night import bounded
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.ports import Store
 from orchestrator.predicates import Labels
@@ -30,20 +29,19 @@ def kept_for_newcomers(
     *,
     inventory: Mapping[Serial, Labels],
     priority: int,
-    now: datetime,
+    opens_at: datetime,
 ) -> Submission:
     """Return what is kept of a submission.
 
     Args:
         name: Of the submission.
-        plan: As it travels, with the devices that it means.
+        plan: As it travels, with the devices that it means; it says when its time is over, and no window.
         parcels: What it names, by phone and kind of phone (farm_parcel.by_phone_and_kind).
         chosen: The phones that it was made for.
         inventory: What this computer says that phones are for.
         priority: Of all its jobs.
-        now: When it is submitted.
+        opens_at: When its window opens, or when it is submitted.
     """
-    limited, opens_at = bounded(plan, now)
     return Submission(
         name=name,
         plan=dump(plan),
@@ -54,19 +52,10 @@ def kept_for_newcomers(
         joins=plan.devices.joins,
         replaces_lost=plan.devices.replaces_lost,
         opens_at=opens_at,
-        until=limited.until,
+        until=plan.until,
         facts={facts.serial: dump(facts) for facts in chosen},
         files=[sha256 for own in parcels.values() for sha256 in own["files"]],
     )
-
-
-def opened(plan: Plan, now: datetime) -> Plan:
-    """Return a plan for jobs that are made now.
-
-    A window that opens later is waited for by the jobs; one that is open ends for all of them at the same moment.
-    """
-    limited, opens_at = bounded(plan, now)
-    return limited if opens_at <= now else plan
 
 
 def meant(
@@ -74,7 +63,6 @@ def meant(
     submission: Submission,
     kept: Mapping[str, str],
     phones: Sequence[Mapping[str, Any]],
-    now: datetime,
 ) -> list[Added]:
     """Return the phones that a submission means beside those that it has (queueing.newcomers.Choose).
 
@@ -94,7 +82,8 @@ def meant(
     counted = DeviceSelection(one_of_each=plan.devices.one_of_each, most=plan.devices.most)
     present = [read_facts(document) for document in kept.values() if document]
     choice = choose(counted, [*present, *fitting], {}, kept=[Serial(serial) for serial in kept])
-    document = dump(replace(opened(plan, now), devices=DeviceSelection()))
+    # One that was kept by a version before has its window yet, which would be another night's by now.
+    document = dump(replace(plan, window=None, until=submission.until, devices=DeviceSelection()))
     newcomers = [item for item in fitting if item.serial in choice.chosen]
     jobs, files = jobs_for(newcomers, parcels, submission=submission.name, plan=document)
     return [

@@ -8,10 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm_newcomers import kept_for_newcomers, opened
+from orchestrator.cli.farm_newcomers import kept_for_newcomers
 from orchestrator.cli.farm_parcel import jobs_for
 from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.config.farm_documents import dump, read_plan
+from orchestrator.engine.night import bounded
 from orchestrator.ports import Store
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Schedule, Schedules
@@ -26,8 +27,7 @@ def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submissio
     """
     if jobs := queue.jobs(submission):
         return f"{len(jobs)} jobs, queued before its worker died"
-    plan = read_plan(schedule.plan)
-    plan = opened(plan, moment)
+    plan, opens_at = bounded(read_plan(schedule.plan), moment)
     chosen, left_out = choose_phones(farm, queue, plan.devices)
     document = dump(replace(plan, devices=type(plan.devices)()))
     parcels: Mapping[str, dict[str, object]] = json.loads(schedule.parcels)
@@ -39,7 +39,7 @@ def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submissio
         chosen,
         inventory=farm.inventory,
         priority=schedule.priority,
-        now=moment,
+        opens_at=opens_at,
     )
     queue.submit(made, plan_name=schedule.plan_name, priority=schedule.priority, files=files, kept=kept)
     further = f"; not meant: {', '.join(sorted(left_out))}" if left_out else ""

@@ -17,6 +17,7 @@ from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.config.farm_documents import dump
 from orchestrator.config.plan import load_plan
+from orchestrator.engine.night import bounded
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
@@ -41,7 +42,10 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
         chosen, left_out = choose_phones(farm, queue, plan.devices)
         contents = contents_of(settings, queue)
         packed = pack(farm, plan, chosen, contents.place)
-        parcels, sent = by_phone_and_kind(packed, chosen, models), sent_plan(plan, models)
+        parcels = by_phone_and_kind(packed, chosen, models)
+        # Of one night for all its phones, whenever each of them can be had.
+        now = queue.now()
+        sent, opens_at = bounded(sent_plan(plan, models), now)
         jobs, needed = jobs_for(chosen, parcels, submission=submission, plan=dump(sent))
         _check_new(farm, queue, jobs)
         files = {str(model.sha256): model.path for model in models if model.path is not None} | dict(packed.paths)
@@ -53,11 +57,13 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
             chosen,
             inventory=farm.inventory,
             priority=priority,
-            now=farm.clock.now(),
+            opens_at=opens_at,
         )
         numbers = queue.submit(jobs, plan_name=plan.name, priority=priority, files=needed, kept=kept)
     lines = [f"{submission}: {len(jobs)} jobs queued, for {', '.join(job.serial for job in jobs)}"]
     lines[0] += f"; {len(files)} files, {uploaded} of them new to {contents.place or 'the farm'}"
+    if opens_at > now:
+        lines[0] += f"; their window opens at {opens_at:%Y-%m-%d %H:%M} UTC"
     lines += [f"{serial}: not meant: {reason}" for serial, reason in left_out.items()]
     lines += [f"{serial}: its host's own program is used: {why[0]}" for serial, why in packed.missing.items()]
     return CommandResult(
@@ -70,6 +76,7 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
             ],
             "files": len(files),
             "uploaded": uploaded,
+            "opens_at": opens_at,
             "left_out": left_out,
             "without_program": packed.missing,
         },

@@ -133,6 +133,12 @@ class QueueDatabase:
             psycopg.connect(self._url, connect_timeout=_CONNECT_S).close()
             raise
 
+    @told
+    def now(self) -> datetime:
+        """Return the database's time."""
+        with self.connection() as connection:
+            return database_time(connection)
+
     def rows(self, query: str, *values: object) -> list[dict[str, Any]]:
         """Do one statement by itself; return its rows by column names."""
         with self.connection() as connection, connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 import psycopg
@@ -17,7 +16,7 @@ from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.queueing.absence import GONE_S, Lost, lost_phones, note_away
 from orchestrator.queueing.database import QueueDatabase, database_time, told
 from orchestrator.queueing.messages import PhoneJob
-from orchestrator.queueing.submissions import Submission, enqueue, read, read_locked
+from orchestrator.queueing.submissions import Submission, enqueue, opening, read, read_locked
 
 _PHONES: Final = (
     " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host"
@@ -46,9 +45,9 @@ class Added:
 
 
 #: Gets a submission, the facts (documents) by serial number of the phones that keep their places in it, the announced
-#: phones that have no job of it (rows as ``FarmQueue.phones`` gives them), and the database's time. Returns those of
-#: the latter that the submission means now, best first. Raises BenchfarmError.
-Choose = Callable[[Submission, Mapping[str, str], Sequence[Mapping[str, Any]], datetime], Sequence[Added]]
+#: phones that have no job of it (rows as ``FarmQueue.phones`` gives them). Returns those of the latter that the
+#: submission means now, best first. Raises BenchfarmError.
+Choose = Callable[[Submission, Mapping[str, str], Sequence[Mapping[str, Any]]], Sequence[Added]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,6 @@ class _Choice:
             self._phones = cursor.execute(
                 ("SELECT p.serial, p.host, p.facts, p.labels, p.unusable, h.protocol, s.silent_s" + _PHONES).encode()
             ).fetchall()
-            self._now = database_time(connection)
         self._kept = {row["serial"]: row["facts"] for row in self._jobs if not row["stood_in_by"]}
         self._had = {row["serial"] for row in self._jobs}
         self.additions: list[_Addition] = []
@@ -89,7 +87,7 @@ class _Choice:
 
     def _chosen(self, kept: Mapping[str, str]) -> Sequence[Added]:
         free = [row for row in self._phones if row["serial"] not in self._had]
-        return self._choose(self.submission, kept, free, self._now) if free else ()
+        return self._choose(self.submission, kept, free) if free else ()
 
     def _take(self, addition: _Addition) -> None:
         self.additions.append(addition)
@@ -247,7 +245,12 @@ class Newcomers:
         """Queue a phone's job, and end that of the one in whose place it is; return a line for people."""
         added, lost = addition.added, addition.instead_of
         number = enqueue(
-            connection, added.job, plan_name=submission.plan_name, priority=submission.priority, files=added.files
+            connection,
+            added.job,
+            plan_name=submission.plan_name,
+            priority=submission.priority,
+            files=added.files,
+            opens_at=opening(connection, submission),
         )
         connection.execute(
             "UPDATE farm_jobs SET facts = %s, came_later = %s, stands_in_for = %s WHERE job_id = %s",

@@ -18,7 +18,7 @@ from orchestrator.errors import UsageError
 from orchestrator.queueing.database import told
 from orchestrator.queueing.messages import PROTOCOL, READ, PhoneJob, queue_of, read_message
 from orchestrator.queueing.overview import Overview
-from orchestrator.queueing.submissions import Submission, enqueue, keep
+from orchestrator.queueing.submissions import Submission, enqueue, keep, opening
 from orchestrator.records.identity import Serial
 
 #: Any number that no other program of this database locks.
@@ -102,7 +102,7 @@ class FarmQueue(Overview):
             plan_name: For people.
             priority: Larger numbers go first.
             files: By serial number, the contents that the job needs; all of them are kept (queueing.contents) before.
-            kept: What is needed to add phones to it later; None: none is ever added.
+            kept: What is needed to add phones to it later, and when its window opens; None: none is ever added.
 
         Raises:
             UsageError: the submission is there already, or one of its files was taken away meanwhile.
@@ -114,9 +114,15 @@ class FarmQueue(Overview):
                 ).fetchone()
                 if known and known[0]:
                     raise UsageError(f"{jobs[0].submission}: this submission is in the queue already")
+                opens_at = opening(connection, kept) if kept is not None else None
                 numbers = [
                     enqueue(
-                        connection, job, plan_name=plan_name, priority=priority, files=(files or {}).get(job.serial, ())
+                        connection,
+                        job,
+                        plan_name=plan_name,
+                        priority=priority,
+                        files=(files or {}).get(job.serial, ()),
+                        opens_at=opens_at,
                     )
                     for job in jobs
                 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import psycopg
@@ -116,10 +116,22 @@ def _read(connection: psycopg.Connection[Any], name: str, lock: str) -> Submissi
     return Submission(**row) if row is not None else None
 
 
+def opening(connection: psycopg.Connection[Any], submission: Submission) -> datetime | None:
+    """Return when a submission's window opens, by the database's clock; None when it is open."""
+    later = connection.execute("SELECT 1 WHERE %s > clock_timestamp()", (submission.opens_at,)).fetchone()
+    return submission.opens_at if later else None
+
+
 def enqueue(
-    connection: psycopg.Connection[Any], job: PhoneJob, *, plan_name: str, priority: int, files: Sequence[str]
+    connection: psycopg.Connection[Any],
+    job: PhoneJob,
+    *,
+    plan_name: str,
+    priority: int,
+    files: Sequence[str],
+    opens_at: datetime | None,
 ) -> int:
-    """Queue a job and return its number."""
+    """Queue a job, to be given out not before its window opens; return its number."""
     queued = JobManager(SyncPsycopgConnector()).defer_job(
         Job(
             id=None,
@@ -128,14 +140,17 @@ def enqueue(
             lock=lock_of(job.serial),
             queueing_lock=None,
             priority=priority,
+            scheduled_at=opens_at,
             task_kwargs=job.to_message(),
         ),
         connection=connection,
     )
     assert queued.id is not None, "the database numbers jobs"
+    note = f"its window opens at {opens_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if opens_at is not None else ""
     connection.execute(
-        "INSERT INTO farm_jobs (job_id, submission, serial, plan_name, campaign_id) VALUES (%s, %s, %s, %s, %s)",
-        (queued.id, job.submission, str(job.serial), plan_name, str(job.campaign_id)),
+        "INSERT INTO farm_jobs (job_id, submission, serial, plan_name, campaign_id, note)"
+        " VALUES (%s, %s, %s, %s, %s, %s)",
+        (queued.id, job.submission, str(job.serial), plan_name, str(job.campaign_id), note),
     )
     connection.execute("INSERT INTO farm_job_files SELECT %s, unnest(%s::text[])", (queued.id, sorted(set(files))))
     return queued.id

@@ -55,9 +55,7 @@ def announce(queue: FarmQueue, host: str, *serials: str) -> None:
     queue.announce(host, {serial: Announced(facts=serial) for serial in serials})
 
 
-def everyone(
-    submission: Submission, kept: Mapping[str, str], phones: Sequence[Mapping[str, Any]], now: datetime
-) -> list[Added]:
+def everyone(submission: Submission, kept: Mapping[str, str], phones: Sequence[Mapping[str, Any]]) -> list[Added]:
     serials = dict.fromkeys(row["serial"] for row in phones)
     return [Added(job=job(serial, submission.name), facts=serial, files=()) for serial in serials]
 
