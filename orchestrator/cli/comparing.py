@@ -13,10 +13,10 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.compared_pages import comparison_html, default_path
 from orchestrator.cli.files import check_writable, write_file
 from orchestrator.cli.result import CommandResult, to_json
+from orchestrator.cli.shares import share_of
 from orchestrator.cli.stored import find_campaign
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.ports import Store
-from orchestrator.quantities import parse_percent
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Case
@@ -104,18 +104,6 @@ def rule_of(request: CompareRequest) -> Rule:
         allowed=frozenset(Fact(name) for name in request.allowed),
         varied=varied,
     )
-
-
-def share_of(text: str, option: str, *, least: float = 0.0, most: float = 1.0, example: str = "2%") -> float:
-    """Return a percentage as a share, 0.02 for ``2%``; raises UsageError outside of the limits."""
-    try:
-        share = parse_percent(text) / 100
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from error
-    if not least < share <= most:
-        limits = f"{least * 100:.4g}% and {most * 100:.4g}%"
-        raise UsageError(f"{option} {text} isn't between {limits}", hint=f"a percentage, for example {example}")
-    return share
 
 
 def rendered(

@@ -11,10 +11,11 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.changepoint import Preset
+from orchestrator.analysis.changepoint import LEAST_CHANGE, Preset
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import write_file
 from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.shares import share_of
 from orchestrator.engine.history import (
     SELECTION_WORDS,
     FoundChange,
@@ -56,7 +57,7 @@ class RegressionsRequest:
     since: str = ""
     selections: tuple[str, ...] = ()
     preset: str = "default"
-    threshold: float = 0.02
+    threshold: str = "2%"
     form: str = "text"
     confirm: bool = False
     fail_on: str = "confirmed"
@@ -76,7 +77,7 @@ def regressions(settings: Settings, request: RegressionsRequest) -> CommandResul
             since=_night(request.since, farm, "--since") if request.since else None,
             selections=request.selections,
             preset=_preset(request.preset),
-            threshold=request.threshold,
+            threshold=share_of(request.threshold, "--threshold", least=LEAST_CHANGE, most=1.0),
         )
         found = find_regressions(farm.store, question)
         if request.confirm:
@@ -282,8 +283,9 @@ def _as_csv(found: Regressions) -> str:
 
 
 def _cell(value: object) -> object:
-    """Keep a spreadsheet from taking text for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+    from orchestrator.report.escapes import csv_text
+
+    return csv_text(value) if isinstance(value, str) else value
 
 
 def _as_json(found: Regressions) -> str:

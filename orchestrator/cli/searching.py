@@ -11,6 +11,7 @@ from orchestrator.analysis.search import search_standings
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.measuring import execute
 from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.shares import share_of
 from orchestrator.cli.stored import find_campaign
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
@@ -77,9 +78,9 @@ def tune(settings: Settings, request: TuneRequest) -> CommandResult:
     flags = ((), *(_flag_set(text) for text in sets))
     search = SearchRule(
         most=request.most,
-        alike=_share(request.alike, "--alike", most=0.99),
+        alike=share_of(request.alike, "--alike", least=0.0, most=0.99),
         parity=request.parity,
-        budget=_share(request.budget, "--budget", most=1.0),
+        budget=share_of(request.budget, "--budget", least=0.0, most=1.0),
     )
     plan = replace(plan, search=search, matrix=replace(plan.matrix, flags=tuple(dict.fromkeys(flags))))
     done = execute(settings, plan, None)
@@ -199,15 +200,3 @@ def _flag_set(text: str) -> tuple[tuple[str, str], ...]:
             raise UsageError(f"--flags {text!r}: {part!r} isn't name=value", hint="--flags xnnpack_force_fp16=true")
         pairs.append((name, value))
     return tuple(sorted(pairs))
-
-
-def _share(text: str, option: str, *, most: float) -> float:
-    """Return ``2%``, ``2 %`` or ``0.02`` as a share."""
-    number = text.strip().removesuffix("%").strip()
-    try:
-        value = float(number) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= most:
-        raise UsageError(f"{option} {text!r} isn't a share up to {most:.0%}", hint=f"for example {option} 2%")
-    return value

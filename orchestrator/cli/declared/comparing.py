@@ -88,7 +88,7 @@ def _compare(
         )
         show(lambda settings: comparing.compare(settings, request, output), as_json=as_json)
         return
-    from orchestrator.cli import nights, pairing
+    from orchestrator.cli import nights, pairing, shares
 
     wanted = pairing.AbRequest(
         sides=tuple(sides or ()),
@@ -103,7 +103,7 @@ def _compare(
         at_most=at_most,
         flags=tuple(flag or ()),
         settings={"num_runs": num_runs, "min_secs": min_secs, "max_secs": max_secs, "affinity": affinity},
-        detect=comparing.share_of(detect, "--detect", most=0.5),
+        detect=shares.share_of(detect, "--detect", most=0.5),
         most=most_pairs,
         budget_s=nights.budget_of(budget),
         seed=seed,
@@ -135,7 +135,7 @@ def _bisect(
     as_json: Json = False,
 ) -> None:
     """Find the first archived build that is slower than a good one, by A/B comparisons on one phone."""
-    from orchestrator.cli import bisecting, comparing, nights, pairing
+    from orchestrator.cli import bisecting, nights, pairing, shares
 
     request = bisecting.BisectRequest(
         good=good,
@@ -150,7 +150,7 @@ def _bisect(
             serials=(device,) if device else (),
             flags=tuple(flag or ()),
             settings={"num_runs": num_runs, "min_secs": min_secs, "max_secs": max_secs, "affinity": affinity},
-            detect=comparing.share_of(detect, "--detect", most=0.5),
+            detect=shares.share_of(detect, "--detect", most=0.5),
             most=most_pairs,
             budget_s=nights.budget_of(budget),
             seed=seed,

@@ -23,7 +23,7 @@ def _regressions(
     ] = "",
     series: Annotated[list[str] | None, typer.Option("--series", help=f"{_SELECTION} May be given again.")] = None,
     preset: Annotated[str, typer.Option("--preset", help="sensitive, default or quiet.")] = "default",
-    threshold: Annotated[float, typer.Option("--threshold", help="Smallest change in %.", min=2.0)] = 2.0,
+    threshold: Annotated[str, typer.Option("--threshold", help="Smallest change, from 2% up.")] = "2%",
     form: Annotated[str, typer.Option("--format", "-f", help="text, markdown, csv or json.")] = "text",
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Run old against new on the same phone for each unconfirmed change.")
@@ -41,7 +41,7 @@ def _regressions(
         since=since,
         selections=tuple(series or ()),
         preset=preset,
-        threshold=threshold / 100,
+        threshold=threshold,
         form=form,
         confirm=confirm,
         fail_on=fail_on,
