@@ -340,6 +340,8 @@ class VirtualHardware:
             self._gpu_least_khz = 0
             self._has_thermal_control = True
             self._busy_s = 0.0
+            self._cpu_s.clear()
+            self._gpu_steps_down = 0
             self._gpu_ticks_s = dict.fromkeys(self._gpu_ticks_s, 0.0)
             held = self._clusters[0].held_steps
             self._clusters = [_ClusterState(spec, self.profile.governors[-1]) for spec in self.profile.clusters]

@@ -237,6 +237,7 @@ def _wifi(call: Invocation, args: Sequence[str]) -> int:
     if args[:1] == ["set-wifi-enabled"] and len(args) > 1:
         call.system.state.wifi = args[1] == "enabled"
         call.system.settings.put("global", "wifi_on", str(int(call.system.state.wifi)))
+        _switch_network(call)
         return 0
     call.out.line(f"Wifi is {'enabled' if call.system.state.wifi else 'disabled'}")
     return 0

@@ -124,6 +124,19 @@ def test_limits_and_governors_that_root_sets_are_kept_until_reboot():
     assert time.now_s == 0
 
 
+def test_a_reboot_forgets_the_gpus_throttling_and_what_processes_used_as_well():
+    hardware, time = made()
+    hardware.force(heat_c=100.0)
+    hardware.end_work(hardware.begin_work([4], pid=7))
+    hardware.begin_work([4], gpu_share=1.0, pid=7)
+    time.now_s = 3
+    assert hardware.gpu_activity().limit_khz < max(hardware.gpu_khz()[1])
+    assert hardware.cpu_s(7) == pytest.approx(3)
+    hardware.reboot()
+    assert hardware.gpu_activity().limit_khz == max(hardware.gpu_khz()[1])
+    assert hardware.cpu_s(7) == 0
+
+
 def test_fixed_performance_mode_holds_clocks_below_the_highest():
     hardware, _ = made()
     hardware.set_fixed_performance(enabled=True)

@@ -94,6 +94,13 @@ def test_services_take_what_a_benchmark_host_tells_them(phone):
     assert phone.out("settings get global airplane_mode_on") == "1\n"
     assert phone.run("svc wifi disable")[0] == 0
     assert phone.out("settings get global wifi_on") == "0\n"
+    phone.run("cmd connectivity airplane-mode disable")
+    assert phone.run("svc data disable")[0] == 0
+    assert not phone.hardware.online
+    assert phone.run("cmd wifi set-wifi-enabled enabled")[0] == 0
+    assert phone.hardware.online
+    assert phone.run("cmd wifi set-wifi-enabled disabled")[0] == 0
+    assert not phone.hardware.online
     assert phone.run("cmd nope")[0] == 20
     assert phone.out("wm size") == "Physical size: 1080x2160\n"
 

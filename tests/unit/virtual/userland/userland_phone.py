@@ -42,6 +42,7 @@ class StillHardware:
     def __init__(self) -> None:
         self.limits: list[tuple[int, int | None, int | None, str | None]] = []
         self.fixed = False
+        self.online = True
 
     def clusters(self) -> Sequence[CpuCluster]:
         little, big = (300000, 1228800, 1766400), (825600, 1612800, 2803200)
@@ -93,7 +94,7 @@ class StillHardware:
         self.fixed = enabled
 
     def set_network(self, *, enabled: bool) -> None:
-        return
+        self.online = enabled
 
     def set_thermal_control(self, *, enabled: bool) -> None:
         return
