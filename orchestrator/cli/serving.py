@@ -136,7 +136,7 @@ def run(settings: Settings, request: ServeRequest) -> CommandResult:
 
 
 def queue_beside(settings: Settings, stack: ExitStack) -> QueueDatabase | None:
-    """Return the queue in the store's database as it is; None where there is none to be read, or without the packages."""
+    """Return the queue in the store's database; None without the packages, or where there is none to be read."""
     if not settings.store.startswith(("postgresql", "postgres")):
         return None
     try:

@@ -66,7 +66,8 @@ class Gauges:
             schedules=rows(
                 "SELECT s.name, s.paused, s.next_at, t.submitted_at, (SELECT count(*) FROM farm_ticks m"
                 " WHERE NOT s.paused AND m.schedule = s.name AND m.outcome <> 'submitted'"
-                " AND m.tick_at > coalesce(t.submitted_at, '-infinity')) AS missed FROM farm_schedules s"
+                " AND m.tick_at > coalesce(t.submitted_at, '-infinity') AND m.tick_at < s.next_at) AS missed"
+                " FROM farm_schedules s"
                 " CROSS JOIN LATERAL (SELECT max(tick_at) AS submitted_at FROM farm_ticks"
                 "  WHERE schedule = s.name AND outcome = 'submitted') t ORDER BY s.name"
             ),

@@ -7,7 +7,7 @@ noon would take the phones from the day.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -143,7 +143,8 @@ class Schedules:
             row = _locked(connection, name)
             if row is None:
                 return False
-            following = row["cron"].after(database_time(connection))
+            # A rest needs no next time, and can be given by a host that doesn't know the schedule's zone.
+            following = () if paused else _cron_of(row).after(database_time(connection))
             connection.execute(
                 "UPDATE farm_schedules SET paused = %s, next_at = %s WHERE name = %s",
                 (paused, following[0] if following else row["next_at"], name),
@@ -152,7 +153,10 @@ class Schedules:
 
     @told
     def listed(self) -> list[dict[str, Any]]:
-        """Return the schedules with their next and their last times: ``ticks``, newest first."""
+        """Return the schedules with their next and their last times: ``ticks``, newest first.
+
+        A time that failed and is tried again isn't over, so it isn't among these.
+        """
         rows = self._database.rows(
             "SELECT name, cron, timezone, plan_name, priority, grace_s, paused, created_by, created_at, next_at"
             " FROM farm_schedules ORDER BY name"
@@ -160,8 +164,9 @@ class Schedules:
         for row in rows:
             row["ticks"] = self._database.rows(
                 "SELECT tick_at, outcome, submission, host, note FROM farm_ticks WHERE schedule = %s"
-                " ORDER BY tick_at DESC LIMIT 10",
+                " AND (outcome = 'submitted' OR tick_at < %s) ORDER BY tick_at DESC LIMIT 10",
                 row["name"],
+                row["next_at"],
             )
         return rows
 
@@ -171,21 +176,32 @@ class Schedules:
 
         Every worker may ask at any time: a schedule is looked at by one of them, under a lock on its row. What
         ``submit`` does must be done once by its name, because a worker may die after it and before the end of this.
+        One that this host can't read, in a time zone that it doesn't know, is left to others.
         """
         lines: list[str] = []
         for name in [row["name"] for row in self._database.rows("SELECT name FROM farm_schedules WHERE NOT paused")]:
             with self._database.connection() as connection, connection.transaction():
                 row = _locked(connection, name, skip=True)
-                if row is not None and not row["paused"]:
-                    lines += self._make(connection, row, submit, host)
+                if row is None or row["paused"]:
+                    continue
+                try:
+                    schedule = _schedule_of(row)
+                except UsageError as error:
+                    lines.append(f"schedule {name} can't be read here: {error}")
+                    continue
+                # It comes in the connection's own time zone, and submissions are named by it.
+                lines += self._make(connection, schedule, row["next_at"].astimezone(UTC), submit, host)
         return lines
 
-    def _make(self, connection: psycopg.Connection[Any], row: dict[str, Any], submit: Submit, host: str) -> list[str]:
-        schedule, now = _schedule_of(row), database_time(connection)
-        due = _due(schedule.cron, row["next_at"], now)
+    def _make(
+        self, connection: psycopg.Connection[Any], schedule: Schedule, next_at: datetime, submit: Submit, host: str
+    ) -> list[str]:
+        now = database_time(connection)
+        due = _due(schedule.cron, next_at, now)
         if not due:
-            return self._mend(connection, schedule, row["next_at"], now)
-        lines = self._miss(connection, schedule, due[:-1], host)
+            return self._mend(connection, schedule, next_at, now)
+        tried = self._tried(connection, schedule.name, due[0])
+        lines = self._miss(connection, schedule, due[:-1], tried, host)
         newest = due[-1]
         late_s = (now - newest).total_seconds()
         submission = f"{schedule.name}-{newest:%Y%m%dT%H%MZ}"
@@ -195,9 +211,12 @@ class Schedules:
                 outcome, note = "submitted", submit(schedule, submission, newest)
             except BenchfarmError as error:
                 if late_s < schedule.grace_s / 2:
-                    # Phones may be announced yet.
+                    # Phones may be announced yet; should nobody come to try it again, this is the reason.
+                    self._tell(connection, schedule.name, newest, "failed", "", host, str(error))
                     return [*lines, f"schedule {schedule.name}: {error}; tried again"]
                 outcome, note = "failed", str(error)
+        elif newest in tried:
+            outcome, note = "failed", tried[newest]
         self._tell(connection, schedule.name, newest, outcome, submission if outcome == "submitted" else "", host, note)
         following = schedule.cron.after(max(now, newest))
         connection.execute(
@@ -224,13 +243,33 @@ class Schedules:
         ]
 
     def _miss(
-        self, connection: psycopg.Connection[Any], schedule: Schedule, times: Sequence[datetime], host: str
+        self,
+        connection: psycopg.Connection[Any],
+        schedule: Schedule,
+        times: Sequence[datetime],
+        tried: Mapping[datetime, str],
+        host: str,
     ) -> list[str]:
-        further = f"; so were {len(times) - _LISTED} before it" if len(times) > _LISTED else ""
-        for number, moment in enumerate(reversed(times[-_LISTED:])):
+        missed = [moment for moment in times if moment not in tried]
+        further = f"; so were {len(missed) - _LISTED} before it" if len(missed) > _LISTED else ""
+        for number, moment in enumerate(reversed(missed[-_LISTED:])):
             note = "no worker looked until after the next one" + (further if number == _LISTED - 1 else "")
             self._tell(connection, schedule.name, moment, "missed", "", host, note)
-        return [f"schedule {schedule.name}: {len(times)} times were missed"] if times else []
+        lines = [
+            f"schedule {schedule.name}, {moment:%Y-%m-%d %H:%M} UTC: failed: {tried[moment]}"
+            for moment in times
+            if moment in tried
+        ]
+        return [*lines, *([f"schedule {schedule.name}: {len(missed)} times were missed"] if missed else [])]
+
+    def _tried(self, connection: psycopg.Connection[Any], name: str, since: datetime) -> dict[datetime, str]:
+        """Return the times that were tried and couldn't be submitted, with the reason."""
+        return dict(
+            connection.execute(
+                "SELECT tick_at, note FROM farm_ticks WHERE schedule = %s AND tick_at >= %s AND outcome = 'failed'",
+                (name, since),
+            ).fetchall()
+        )
 
     def _is_told(self, connection: psycopg.Connection[Any], name: str, moment: datetime) -> bool:
         row = connection.execute(
@@ -278,12 +317,13 @@ def _due(cron: Cron, next_at: datetime, now: datetime) -> list[datetime]:
 def _locked(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) -> dict[str, Any] | None:
     query = f"SELECT * FROM farm_schedules WHERE name = %s FOR UPDATE{' SKIP LOCKED' if skip else ''}"  # noqa: S608
     with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-        row = cursor.execute(query.encode(), (name,)).fetchone()
-    if row is not None:
-        row["cron"] = Cron(text=row["cron"], timezone=row["timezone"])
-    return row
+        return cursor.execute(query.encode(), (name,)).fetchone()
+
+
+def _cron_of(row: dict[str, Any]) -> Cron:
+    return Cron(text=row["cron"], timezone=row["timezone"])
 
 
 def _schedule_of(row: dict[str, Any]) -> Schedule:
-    names = ("name", "cron", "plan", "plan_name", "parcels", "priority", "grace_s", "created_by")
-    return Schedule(**{name: row[name] for name in names})
+    names = ("name", "plan", "plan_name", "parcels", "priority", "grace_s", "created_by")
+    return Schedule(cron=_cron_of(row), **{name: row[name] for name in names})

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.queueing.contents import Contents
+from orchestrator.queueing.gauges import Gauges
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 
@@ -80,6 +81,21 @@ def test_a_time_is_submitted_once_by_many_workers(
     assert datetime.now(UTC) < row["next_at"] < datetime.now(UTC) + timedelta(hours=25)
 
 
+def test_a_submissions_name_is_the_same_whatever_time_zone_a_connection_has(url: str) -> None:
+    database = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
+    with psycopg.connect(url) as connection:
+        connection.execute(f"ALTER DATABASE {database} SET timezone = 'Asia/Tokyo'".encode())
+    submissions = Submissions()
+    with FarmQueue(url) as queue:
+        Schedules(queue).put(schedule(), [], replace=False)
+        let_be_due(url)
+        (line,) = Schedules(queue).make_due(submissions, host="one")
+        (row,) = Schedules(queue).listed()
+        due = row["ticks"][0]["tick_at"].astimezone(UTC)
+    assert submissions.names == [f"nightly-{due:%Y%m%dT%H%MZ}"]
+    assert f"{due:%Y-%m-%d %H:%M} UTC" in line
+
+
 def test_times_without_a_worker_are_told_as_missed_and_not_made_up_for(schedules: Schedules, url: str) -> None:
     schedules.put(schedule(cron="0 * * * *"), [], replace=False)
     with psycopg.connect(url) as connection:
@@ -116,10 +132,67 @@ def test_a_time_without_phones_is_tried_again_and_fails_when_half_its_grace_is_o
     (line,) = schedules.make_due(nobody, host="one")
     assert line.endswith("tried again")
     assert outcomes(schedules) == []
-    let_be_due(url, "40 minutes")
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE benchfarm_queue.farm_schedules SET grace_s = 900")
     (line,) = schedules.make_due(nobody, host="one")
     assert "failed: no phone" in line
     assert outcomes(schedules) == ["failed"]
+
+
+def test_a_time_that_was_tried_and_then_overtaken_keeps_its_reason(schedules: Schedules, url: str) -> None:
+    schedules.put(schedule(), [], replace=False)
+    reason = "no phone that a host has announced fits the plan"
+
+    def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
+        raise NoDeviceError(reason)
+
+    let_be_due(url, "9 minutes")
+    assert schedules.make_due(nobody, host="one")[0].endswith("tried again")
+    # It isn't over, so it is neither listed nor counted.
+    assert outcomes(schedules) == []
+    assert [row["missed"] for row in Gauges(schedules._database).read().schedules] == [0]
+    (tried,) = [row["next_at"] for row in schedules.listed()]
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE benchfarm_queue.farm_schedules SET cron = '*/5 * * * *'")
+    submissions = Submissions()
+    lines = schedules.make_due(submissions, host="two")
+    (row,) = schedules.listed()
+    told = {tick["tick_at"]: (tick["outcome"], tick["note"]) for tick in row["ticks"]}
+    assert told[tried] == ("failed", reason)
+    assert f"schedule nightly, {tried.astimezone(UTC):%Y-%m-%d %H:%M} UTC: failed: {reason}" in lines
+    assert len(submissions.names) == 1
+
+
+def test_a_time_that_was_tried_until_its_grace_was_over_keeps_its_reason(schedules: Schedules, url: str) -> None:
+    schedules.put(schedule(), [], replace=False)
+
+    def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
+        raise NoDeviceError("no phone fits")
+
+    let_be_due(url, "10 minutes")
+    schedules.make_due(nobody, host="one")
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE benchfarm_queue.farm_schedules SET grace_s = 60")
+    (line,) = schedules.make_due(nobody, host="one")
+    assert line.endswith("failed: no phone fits")
+
+
+def test_a_schedule_that_this_host_cannot_read_stops_no_other(schedules: Schedules, url: str) -> None:
+    for name in ("a", "b", "c"):
+        schedules.put(schedule(name), [], replace=False)
+    let_be_due(url)
+    with psycopg.connect(url) as connection:
+        # As it looks to a host whose time zones are older.
+        connection.execute("UPDATE benchfarm_queue.farm_schedules SET timezone = 'Mars/Olympus' WHERE name = 'b'")
+    submissions = Submissions()
+    lines = schedules.make_due(submissions, host="one")
+    assert [name[0] for name in submissions.names] == ["a", "c"]
+    (line,) = [line for line in lines if line.startswith("schedule b")]
+    assert "can't be read here" in line
+    assert "Mars/Olympus" in line
+    assert [row["name"] for row in schedules.listed()] == ["a", "b", "c"]
+    assert schedules.pause("b", paused=True)
+    assert not [line for line in schedules.make_due(submissions, host="one") if line.startswith("schedule b")]
 
 
 def test_a_worker_that_dies_while_it_submits_leaves_the_time_to_another(schedules: Schedules, url: str) -> None:
