@@ -3,6 +3,7 @@
 BenchfarmError
 |- UsageError                exit 2   what the user gave can't be used (flag, file, name); nothing was started
 |  |- PlanError              exit 2   a plan, profile or build file has faults (all of them are listed)
+|  |  `- NewerPlanError      exit 2   a plan from another host asks for something that only a newer benchfarm knows
 |  |- ModelError             exit 2   a model file is missing, truncated or no TFLite flatbuffer
 |  `- OutputParseError       exit 2   text that isn't the output of a benchmark program
 |- DeviceError               exit 3   a phone, or the way to it
@@ -10,6 +11,7 @@ BenchfarmError
 |  |- NoDeviceError          exit 3   nothing is attached, or nothing that matches
 |  |- DeviceUnusableError    exit 3   attached, but unauthorized, offline, in recovery, without shell_v2 ...
 |  |  |- DeviceUnauthorizedError exit 3 it doesn't let this computer in: somebody has to accept its key
+|  |  |- DeviceUnfitError    exit 3   too hot, too empty or too busy to be measured; that passes
 |  |  `- DeviceSetAsideError exit 3   its reference workload isn't what it was, or it is in quarantine
 |  |- LinkLostError          exit 3   (transient) the connection ended before the answer was whole
 |  |- DeviceTimeoutError     exit 3   (transient) a phone didn't answer within its deadline
@@ -72,6 +74,10 @@ class PlanError(UsageError):
         self.faults = tuple(faults)
 
 
+class NewerPlanError(PlanError):
+    """The plan was made by a newer benchfarm; install that one on this host too."""
+
+
 class ModelError(UsageError):
     """The model file can't be used: it is missing, truncated or no TFLite flatbuffer."""
 
@@ -104,6 +110,10 @@ class DeviceUnusableError(DeviceError):
 
 class DeviceUnauthorizedError(DeviceUnusableError):
     """The phone doesn't let this computer in; accept its key on the phone's screen (USB debugging)."""
+
+
+class DeviceUnfitError(DeviceUnusableError):
+    """The phone didn't become fit to be measured in time; let it cool, charge or come to rest."""
 
 
 class DeviceSetAsideError(DeviceUnusableError):

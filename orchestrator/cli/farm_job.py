@@ -24,6 +24,7 @@ from orchestrator.errors import (
     DeviceError,
     HostStorageError,
     InterruptedByUserError,
+    NewerPlanError,
     StoreError,
 )
 from orchestrator.models.inspect import identify_model
@@ -40,6 +41,8 @@ from orchestrator.records.workload import Pass
 
 #: What another try, here or on another host, may mend.
 _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
+#: So often it is tried whether this host has the benchfarm by now that a job needs.
+_UPDATED_S: Final = 600.0
 
 
 def run_job(
@@ -93,6 +96,8 @@ def _run_job(
         return Ended(status="aborted", note="stopped")
     except _PASSING as error:
         return Ended(status="again", note=_noted(error), is_phone=isinstance(error, DeviceError))
+    except NewerPlanError as error:
+        return Ended(status="later", note=_noted(error), wait_s=_UPDATED_S)
     except BenchfarmError as error:
         return Ended(status="failed", note=_noted(error))
     except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from orchestrator.config.plan_words import affinity_word, free_flags, predicate_text
-from orchestrator.errors import PlanError
+from orchestrator.errors import NewerPlanError, PlanError
 from orchestrator.predicates import Labels
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parcel import Parcel
@@ -20,6 +21,9 @@ _Record = TypeVar("_Record", Plan, DeviceFacts, Parcel)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 #: A file's bare name.
 _FILE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}")
+_NEWER: Final = "install the submitter's benchfarm on this host"
+#: A word that is none of those known here: the submitter's benchfarm has checked the plan, so it knows that word.
+_NEW_WORDS: Final = {"enum", "literal_error"}
 _Label = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
 
@@ -33,14 +37,25 @@ class PhoneLabels(BaseModel):
 
 
 def dump(record: Plan | DeviceFacts | Parcel) -> str:
-    """Return a record as a JSON document."""
-    return TypeAdapter[Any](type(record)).dump_json(record).decode()
+    """Return a record as a JSON document.
+
+    What is as it is by default isn't in it, so that a host which doesn't know a field yet reads the plans that don't
+    need it. A default that changes needs a new version of the messages (queueing/messages.py).
+    """
+    return _adapter(type(record)).dump_json(record, exclude_defaults=True).decode()
+
+
+@functools.cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Return what reads and writes a kind of record; making one takes far longer than using it."""
+    return TypeAdapter(kind)
 
 
 def read_plan(document: str) -> Plan:
     """Return the plan of a document; raises PlanError naming what is wrong with it.
 
-    Every model has its sha256. What this version doesn't know isn't passed over: it would measure something else.
+    Every model has its sha256. What this version doesn't know isn't passed over, as it would measure something else:
+    NewerPlanError.
     """
     plan = _read(Plan, document)
     _refuse_unknown(plan, document, "plan")
@@ -58,7 +73,10 @@ def read_plan(document: str) -> Plan:
 
 
 def read_parcel(document: str) -> Parcel:
-    """Return what a plan names; raises PlanError naming what is wrong with it. Its names are bare names of files."""
+    """Return what a plan names; raises PlanError naming what is wrong with it. Its names are bare names of files.
+
+    NewerPlanError: this version doesn't know something of it.
+    """
     parcel = _read(Parcel, document)
     _refuse_unknown(parcel, document, "parcel")
     builds = [*parcel.builds, *(twin.build for twin in parcel.twins)]
@@ -94,9 +112,12 @@ def read_labels(document: str) -> PhoneLabels:
 
 def _read(kind: type[_Record], document: str) -> _Record:
     try:
-        record: _Record = TypeAdapter[Any](kind).validate_json(document)
+        record: _Record = _adapter(kind).validate_json(document)
     except ValidationError as error:
-        raise PlanError(f"a {kind.__name__} from the queue: {_first(error)}") from error
+        is_newer = all(item["type"] in _NEW_WORDS for item in error.errors())
+        raise (NewerPlanError if is_newer else PlanError)(
+            f"a {kind.__name__} from the queue: {_first(error)}", hint=_NEWER if is_newer else ""
+        ) from error
     return record
 
 
@@ -113,12 +134,11 @@ def _check_content(where: str, name: str, sha256: str) -> None:
 
 
 def _refuse_unknown(record: Plan | Parcel, document: str, what: str) -> None:
-    """Raise PlanError for a field that isn't in what was read of a document."""
-    unknown = _beyond(json.loads(document), json.loads(dump(record)))
+    """Raise NewerPlanError for a field that isn't in what was read of a document."""
+    unknown = _beyond(json.loads(document), _adapter(type(record)).dump_python(record, mode="json"))
     if unknown:
-        raise PlanError(
-            f"a {what} from the queue asks for {unknown}, which this benchfarm doesn't know",
-            hint="install the submitter's benchfarm on this host",
+        raise NewerPlanError(
+            f"a {what} from the queue asks for {unknown}, which this benchfarm doesn't know", hint=_NEWER
         )
 
 

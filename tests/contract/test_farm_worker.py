@@ -304,6 +304,26 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_put_back(queue: FarmQueue
             assert "put back" not in note(changed)
 
 
+def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_that_does(
+    queue: FarmQueue, tmp_path: Path
+) -> None:
+    settings = Settings.from_environment({}, home=tmp_path)
+    known = '"name": "p", "models": [{"name": "m", "path": "m.tflite", "sha256": "%s"}]' % ("a" * 64)
+    plans = {"A": f'{{{known}, "zoom": 3}}', "B": f'{{{known}, "invocations": "many"}}'}
+    for serial, plan in plans.items():
+        queue.submit([PhoneJob(submission=serial, serial=Serial(serial), plan=plan)], plan_name="p", priority=0)
+
+    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
+        return run_job(settings, Contents(queue, tmp_path), claimed, "one", cancelled)
+
+    both = {serial: Announced(facts="{}") for serial in plans}
+    assert worker(queue, run, look=lambda known, busy: both).run(until_empty=True) == 1
+    jobs = {row["serial"]: (row["status"], row["tries"], row["note"]) for row in queue.jobs()}
+    assert jobs["A"][:2] == ("waits", 0)
+    assert "asks for zoom, which this benchfarm doesn't know (install the submitter's benchfarm" in jobs["A"][2]
+    assert jobs["B"][0] == "failed"
+
+
 @pytest.fixture
 def store_connections() -> Iterator[list[int]]:
     """Collects how many connections all stores of this process have, at each that is opened or closed."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from pydantic import TypeAdapter
 
 from orchestrator.config.farm_documents import dump, read_labels, read_parcel, read_plan
-from orchestrator.errors import PlanError
+from orchestrator.errors import NewerPlanError, PlanError
+from orchestrator.queueing.messages import PROTOCOL
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.parcel import Content, FlagFile, Parcel, Twin
 from orchestrator.records.plan import Plan, PlanModel
 from orchestrator.records.workload import Build, Companion, ToolName
 
+DATA = Path(__file__).parents[2] / "data" / "farm"
 SHA = "a" * 64
 PLAN = Plan(name="p", models=(PlanModel(name="m", path=Path(f"{SHA}.tflite"), sha256=SHA),))
 BUILD = Build(
@@ -47,13 +52,65 @@ def test_a_plan_and_what_it_names_come_back_as_they_went() -> None:
 def test_a_plan_that_asks_for_something_unknown_is_not_measured_without_it(
     place: tuple[str | int, ...], told: str
 ) -> None:
-    document = json.loads(dump(PLAN))
+    document = json.loads(dump(replace(PLAN, matrix=replace(PLAN.matrix, threads=(4,)))))
     inner = document
     for key in place[:-1]:
         inner = inner[key]
     inner[place[-1]] = 3
-    with pytest.raises(PlanError, match=f"asks for {told}, which this benchfarm doesn't know"):
+    with pytest.raises(NewerPlanError, match=f"asks for {told}, which this benchfarm doesn't know"):
         read_plan(json.dumps(document))
+
+
+def test_a_word_that_only_a_newer_benchfarm_knows_is_told_from_a_wrong_plan() -> None:
+    document = json.loads(dump(PLAN))
+    with pytest.raises(NewerPlanError, match="Input should be 'timing'"):
+        read_plan(json.dumps(document | {"passes": ["thermal"]}))
+    with pytest.raises(PlanError, match="a Plan from the queue") as told:
+        read_plan(json.dumps(document | {"passes": ["thermal"], "invocations": "many"}))
+    assert not isinstance(told.value, NewerPlanError)
+
+
+def test_a_host_that_does_not_know_a_field_yet_reads_the_plans_that_do_not_need_it() -> None:
+    """Nothing of a plan that is as it is by default travels; all the rest does."""
+    assert json.loads(dump(PLAN)).keys() == {"name", "models"}
+    changed = replace(
+        PLAN,
+        seed=7,
+        sentinel=False,
+        quiet=replace(PLAN.quiet, airplane=True),
+        matrix=replace(PLAN.matrix, threads=(4,)),
+    )
+    assert read_plan(dump(changed)) == changed
+    assert json.loads(dump(changed))["quiet"] == {"airplane": True}
+
+
+def test_a_default_of_what_travels_is_what_it_was_when_the_version_of_the_messages_was_made() -> None:
+    """A host of another benchfarm fills in its own: it would measure something else under the same plan.
+
+    Whoever changes a default raises PROTOCOL (queueing/messages.py); whoever adds a field writes it down here.
+    """
+    recorded = json.loads((DATA / f"defaults_of_protocol_{PROTOCOL}.json").read_text())
+    assert defaults(Plan) | defaults(Parcel) == recorded
+
+
+def defaults(kind: type) -> dict[str, object]:
+    """Return the defaults of a record, and of all records in it."""
+    found: dict[str, object] = {}
+    hints = get_type_hints(kind)
+    for item in fields(kind):
+        value = item.default_factory() if item.default_factory is not MISSING else item.default
+        if value is not MISSING:
+            found[f"{kind.__name__}.{item.name}"] = TypeAdapter(Any).dump_python(value, mode="json")
+        for part in parts(hints[item.name]):
+            found |= defaults(part)
+    return found
+
+
+def parts(hint: object) -> Iterator[type]:
+    if isinstance(hint, type) and is_dataclass(hint):
+        yield hint
+    for inner in get_args(hint):
+        yield from parts(inner)
 
 
 def test_a_plan_of_before_with_fewer_fields_is_read() -> None:
