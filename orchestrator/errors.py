@@ -28,11 +28,12 @@ BenchfarmError
 |  |- StoreCorruptError      exit 5
 |  `- StoreReadOnlyError     exit 5
 |- HostStorageError          exit 5   no space left on this computer
-`- InterruptedByUserError    exit 130 Ctrl-C; phones restored, what was measured is kept
+`- InterruptedByUserError    exit 130 Ctrl-C, SIGTERM, SIGHUP; phones restored, what was measured is kept
 
 Exit codes beside these: 0 all went well, 1 the command did its work but a case failed or can't be trusted,
 6 the time didn't reach for everything and nothing else was wrong,
-70 a fault in benchfarm itself (run again with --debug for the traceback).
+70 a fault in benchfarm itself (run again with --debug for the traceback),
+141 whoever read the output went away.
 """
 
 from __future__ import annotations

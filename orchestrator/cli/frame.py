@@ -34,7 +34,7 @@ app = typer.Typer(
     help="Measure TensorFlow Lite (LiteRT) models on real phones, and know what each number is worth.",
     epilog="Exit codes: 0 fine, 1 a case failed or can't be trusted, 2 wrong input, 3 a phone or adb, "
     "4 a benchmark program, 5 the store or disk, 6 the time didn't reach for all, 70 a fault in benchfarm, "
-    "130 stopped by Ctrl-C.",
+    "130 stopped by Ctrl-C or a signal, 141 nobody reads the output any more.",
     **LOOK,
 )
 

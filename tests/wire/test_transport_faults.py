@@ -1,12 +1,13 @@
 """Faults of the link and of files, as the plain adb command meets them."""
 
+import re
 import threading
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.virtual.faults import FAULT_NOTES, Fault, FaultKind, FaultTable, describe, parse_fault
+from orchestrator.virtual.faults import FAULT_NOTES, MOMENTS, Fault, FaultKind, FaultTable, describe, parse_fault
 from tests.samples.places import REPO
 
 TMP = "/data/local/tmp"
@@ -261,6 +262,7 @@ def test_fault_that_cannot_be_is_refused_with_the_word_that_is_wrong(kind, setti
 def test_guide_page_names_every_fault_with_its_settings():
     page = (REPO / "docs" / "virtual-phones.md").read_text()
     rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| `")}
+    assert set(MOMENTS) <= set(re.findall(r"`([^`]+)`", rows["`moment`"]))
     for kind, note in FAULT_NOTES.items():
         row = rows[f"`{kind}`"]
         for name in note.args:

@@ -33,7 +33,9 @@ def _bench(
         list[str] | None, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c).")
     ] = None,
     threads: Annotated[list[str] | None, typer.Option("--threads", "-t", help="Thread counts (1,4).")] = None,
-    tool: Annotated[list[str] | None, typer.Option("--tool", help="native, apk or litert (a,b).")] = None,
+    tool: Annotated[
+        list[str] | None, typer.Option("--tool", help="native, apk, litert, perf-options, litert-native (a,b).")
+    ] = None,
     device: Devices = None,
     profile: Profiles = None,
     where: Where = None,
@@ -51,7 +53,9 @@ def _bench(
     ] = None,
     run_pass: Annotated[
         list[str] | None,
-        typer.Option("--pass", help="timing, memory, profile, cold, parity, sustained (a,b); timing when left out."),
+        typer.Option(
+            "--pass", help="timing, memory, profile, cold, parity, sustained, trace (a,b); timing if left out."
+        ),
     ] = None,
     invocations: Annotated[
         str | None,
