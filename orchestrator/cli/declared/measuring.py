@@ -53,9 +53,7 @@ def _bench(
     ] = None,
     run_pass: Annotated[
         list[str] | None,
-        typer.Option(
-            "--pass", help="timing, memory, profile, cold, parity, sustained, trace (a,b); timing if left out."
-        ),
+        typer.Option("--pass", help="timing (the default), memory, profile, cold, parity, sustained, trace (a,b)."),
     ] = None,
     invocations: Annotated[
         str | None,
