@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings, this_computer
@@ -14,6 +14,7 @@ from orchestrator.cli.farm_parcel import by_phone_and_kind, pack
 from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.cli.farm_submitting import check_travels, sent_plan
 from orchestrator.cli.farm_working import contents_of
+from orchestrator.cli.nights import limited
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.config.farm_documents import dump
 from orchestrator.config.plan import load_plan
@@ -54,6 +55,7 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
     if not _NAME.fullmatch(request.name):
         raise UsageError(f"{request.name!r} can't name a schedule", hint="letters, digits, . _ - only, at most 60")
     cron = Cron(text=request.cron, timezone=request.timezone or "UTC")
+    grace_s = _grace_s(request.grace)
     plan = _limited(load_plan(request.plan, home=settings.data_folder), request, cron.timezone)
     check_travels(plan)
     models = identify(plan)
@@ -72,7 +74,7 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
                 plan_name=plan.name,
                 parcels=json.dumps(parcels),
                 priority=request.priority,
-                grace_s=_grace_s(request.grace),
+                grace_s=grace_s,
                 created_by=this_computer(),
             ),
             list(files),
@@ -95,13 +97,12 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
 
 def _limited(plan: Plan, request: AddRequest, timezone: str) -> Plan:
     """Return the plan with the schedule's own window and time; a window's hours are those of the schedule's zone."""
+    plan = limited(plan, budget=request.budget, until="", now=datetime.now(UTC))
     try:
         if request.window:
             plan = replace(plan, window=parse_window(request.window, timezone))
-        if request.budget:
-            plan = replace(plan, phone_time_s=parse_seconds(request.budget))
     except ValueError as error:
-        raise UsageError(str(error), hint="--window 01:00-06:00, --budget 5h") from error
+        raise UsageError(f"--window: {error}", hint="for example 01:00-06:00") from error
     if plan.window is not None and not plan.window.timezone:
         plan = replace(plan, window=replace(plan.window, timezone=timezone))
     return plan
@@ -109,9 +110,12 @@ def _limited(plan: Plan, request: AddRequest, timezone: str) -> Plan:
 
 def _grace_s(text: str) -> float:
     try:
-        return parse_seconds(text)
+        grace_s = parse_seconds(text)
     except ValueError as error:
         raise UsageError(f"--grace: {error}") from error
+    if grace_s <= 0:
+        raise UsageError(f"--grace {text}: every time would be missed", hint="for example 1h")
+    return grace_s
 
 
 def _meant_now(farm: Farm, queue: FarmQueue, plan: Plan) -> tuple[list[DeviceFacts], list[str]]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psycopg
 import pytest
 
+from orchestrator.bootstrap import Settings
+from orchestrator.cli.schedule import AddRequest, add
+from orchestrator.config.farm_documents import read_plan
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.gauges import Gauges
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+from tests.samples.places import MODELS
 
-if TYPE_CHECKING:
-    from pathlib import Path
+MODEL = MODELS / "texturenet_0.25_256_int8.tflite"
 
 
 def schedule(name: str = "nightly", cron: str = "0 1 * * *", **changes: object) -> Schedule:
@@ -309,3 +312,41 @@ def test_times_are_those_of_the_wall_clock_also_when_it_changes(cron: str, after
 def test_a_cron_that_means_no_time_is_refused(cron: str, zone: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         Cron(text=cron, timezone=zone)
+
+
+def request(plan: Path, **options: str) -> AddRequest:
+    values = {"cron": "0 1 * * *", "timezone": "UTC", "window": "", "budget": "", "grace": "1h", **options}
+    return AddRequest(name="nightly", plan=plan, priority=0, replace=False, **values)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"budget": "0"}, "--budget 0 leaves no time"),
+        ({"budget": "-1h"}, "--budget -1h leaves no time"),
+        ({"budget": "soon"}, "--budget: 'soon' isn't a time span"),
+        ({"window": "soon"}, "soon"),
+        ({"grace": "0"}, "--grace 0: every time would be missed"),
+        ({"grace": "-1h"}, "--grace -1h: every time would be missed"),
+        ({"grace": "long"}, "--grace: 'long' isn't a time span"),
+    ],
+)
+def test_a_night_without_time_is_refused(
+    connect: Callable[[], FarmQueue], url: str, tmp_path: Path, options: dict[str, str], told: str
+) -> None:
+    (tmp_path / "plan.yaml").write_text(f"models: [{MODEL}]\n")
+    known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
+    with pytest.raises(UsageError, match=told):
+        add(known, request(tmp_path / "plan.yaml", **options))
+    assert Schedules(connect()).listed() == []
+
+
+@pytest.mark.parametrize(("budget", "phone_time_s"), [("", 3600.0), ("20 min", 1200.0), ("5h", 3600.0)])
+def test_a_schedule_gives_its_plan_no_more_time_than_the_plan_has(
+    connect: Callable[[], FarmQueue], url: str, tmp_path: Path, budget: str, phone_time_s: float
+) -> None:
+    (tmp_path / "plan.yaml").write_text(f"models: [{MODEL}]\nphone_time: 1 h\n")
+    known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
+    add(known, request(tmp_path / "plan.yaml", budget=budget))
+    (row,) = connect().rows("SELECT plan FROM farm_schedules")
+    assert read_plan(row["plan"]).phone_time_s == phone_time_s

@@ -25,7 +25,9 @@ def _add(
     window: Annotated[
         str, typer.Option("--window", help="When it may measure (01:00-06:00); the plan's when left out.")
     ] = "",
-    budget: Annotated[str, typer.Option("--budget", help="Time that each phone may take (5h); the plan's else.")] = "",
+    budget: Annotated[
+        str, typer.Option("--budget", help="Time that each phone may take (5h), never more than the plan's.")
+    ] = "",
     grace: Annotated[str, typer.Option("--grace", help="A time that is seen later than this is missed.")] = "1h",
     replace: Annotated[bool, typer.Option("--replace", help="Take the place of a schedule of this name.")] = False,
     as_json: Json = False,
