@@ -107,6 +107,10 @@ class PairProgress:
                 wanted.setdefault(self._pairing.warmup + pair, []).append(side)
         return self._open(done, dict(sorted(wanted.items())))
 
+    def done_count(self) -> int:
+        """Return how many invocations are stored."""
+        return sum(len(runs) for runs in self._runs().values())
+
     def _open(self, done: set[tuple[CaseKey, Pass, int]], wanted: Mapping[int, Sequence[int]]) -> list[Invocation]:
         planned = [
             item
@@ -217,6 +221,10 @@ class _PairWork:
     def left(self) -> int:
         """See Work.left."""
         return len(self._progress.left())
+
+    def done(self) -> int:
+        """See Work.done."""
+        return self._progress.done_count()
 
     def _tell(self, counts: Mapping[int, PairCount]) -> None:
         """Say what the pilot means: how many pairs, how long."""

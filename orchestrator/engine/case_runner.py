@@ -24,6 +24,7 @@ from orchestrator.errors import (
     DeviceBusyError,
     DeviceChangedError,
     DeviceError,
+    DeviceUnfitError,
     DeviceUnusableError,
     HostStorageError,
     InterruptedByUserError,
@@ -53,7 +54,7 @@ READY_S: Final = 120.0
 _NEEDS_FLEX: Final = "flex-ops-missing"
 #: After so many failures in a row with the same code, a case isn't tried further in this campaign.
 FAILURES_MAX: Final = 2
-#: After so many waits in a row in vain, a device is given up for this campaign.
+#: After so many waits in a row in vain, a device is left alone for a while.
 UNFIT_MAX: Final = 2
 #: Seconds that an invocation of the pass ``sustained`` measures at the least.
 SUSTAINED_MIN_SECS: Final = 5.0
@@ -195,7 +196,7 @@ class CaseRunner:
         self._unfit_in_row += 1
         if self._unfit_in_row >= UNFIT_MAX:
             # Waiting as long before each of its invocations would hold the night; they stay open for a resume.
-            raise DeviceUnusableError(run.reason, serial=self._facts.serial)
+            raise DeviceUnfitError(run.reason, serial=self._facts.serial)
 
     def _tell_started(self, invocation: Invocation) -> None:
         self._services.observer.on_event(

@@ -9,7 +9,7 @@ from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.events import RoundAdded
 from orchestrator.engine.night import time_left
 from orchestrator.engine.roster import Roster
-from orchestrator.engine.rounds import OpenWork, open_work, slim
+from orchestrator.engine.rounds import OpenWork, done_count, open_work, slim
 from orchestrator.engine.sentinel import Sentinel
 from orchestrator.engine.shares import Shares
 from orchestrator.engine.sustained import run_sustained
@@ -116,6 +116,10 @@ class DeviceQueue:
     def left(self) -> int:
         """Return how many invocations aren't stored at the least."""
         return len(self.open_work().invocations)
+
+    def done(self) -> int:
+        """Return how much is measured: of a sustained measurement the whole, of the reference workload nothing."""
+        return done_count(self._workload.campaign, self._runs, self._serial)
 
     def _learn(self, run: RunRecord) -> None:
         self._runs.append(slim(run))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Final, Protocol
 
+from orchestrator.clock import Deadline
 from orchestrator.engine.events import DeviceFinished, DeviceNote
 from orchestrator.engine.quarantine import quarantine_reason
 from orchestrator.engine.workload import Services
@@ -16,18 +17,28 @@ from orchestrator.errors import (
     DeviceChangedError,
     DeviceError,
     DeviceUnauthorizedError,
+    DeviceUnfitError,
+    HostStorageError,
+    InterruptedByUserError,
     NoDeviceError,
+    StoreError,
 )
 from orchestrator.ports import Device, Executor, Lease, Quarantine, Rescuer
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
 
-#: After so many returns without a run in between, a device is kept out.
+#: After so many returns with nothing measured in between, a device is kept out.
 RETURNS_MAX: Final = 3
 #: So often a device is put back when the way to it fails meanwhile.
 RESTORES_MAX: Final = 3
 #: ... after it has had so long to answer again: a phone that is gone mustn't hold the others' end.
 _RESTORE_READY_S: Final = 20.0
+#: A device that somebody else uses is waited for so long: a look at it takes a moment.
+_LEASE_WAIT_S: Final = 5.0
+#: One that didn't become fit is left alone for so long before it is asked again.
+_UNFIT_PAUSE_S: Final = 300.0
+#: How often one that waits for others looks whether all was cancelled.
+_LOOK_S: Final = 0.5
 #: After so long another device is asked for again in the place of a lost one; each time later, up to the longest.
 _SHORTEST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 10.0
@@ -49,6 +60,10 @@ class Work(Protocol):
         """Return how many invocations aren't stored at the least."""
         ...
 
+    def done(self) -> int:
+        """Return how much is measured; it grows with everything that needn't be measured again."""
+        ...
+
 
 class Turns:
     """Gives every device its turn, all at once."""
@@ -61,13 +76,18 @@ class Turns:
         *,
         rescuer: Rescuer | None = None,
         quarantine: Quarantine | None = None,
+        unfit_pause_s: float = _UNFIT_PAUSE_S,
     ) -> None:
-        """Without a rescuer, a device that is lost is given up at once."""
+        """Without a rescuer, a device that is lost is given up at once.
+
+        ``unfit_pause_s``: one that didn't become fit is asked again after so long, while others work.
+        """
         self._services = services
         self._lease = lease
         self._executor = executor
         self._rescuer = rescuer
         self._quarantine = quarantine
+        self._unfit_pause_s = unfit_pause_s
         self._may_reboot = False
         self._stand_in: StandIn | None = None
         #: Lost devices, with those that stand in for them.
@@ -78,6 +98,8 @@ class Turns:
         self._working: set[Serial] = set()
         #: Notified when one of them ends.
         self._work = threading.Condition()
+        #: What no device is to blame for, and what ended the part of one all the same.
+        self._faults: list[Exception] = []
 
     def run(
         self,
@@ -93,6 +115,8 @@ class Turns:
         ``newcomers`` is asked for devices that have come since; one that somebody else uses doesn't join. ``stand_in``
         is told of a device that can't be got back for now, or is given up, and how to know whether nobody uses another
         one; when there is one, the lost one isn't waited for. While there is none and others work, it is told again.
+
+        A fault of another kind ends one device's part as if it were lost, and is raised when the others are done.
 
         Raises what the executor raises: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
         """
@@ -113,22 +137,34 @@ class Turns:
                 [(str(device.serial), self._turn(device, begin, lost)) for device, begin in now],
                 more=None if is_host or newcomers is None else come,
             )
+        if self._faults:
+            raise self._faults[0]
 
     def _turn(
         self, device: Device, begin: Callable[[], Work], lost: MutableMapping[Serial, str], *, is_new: bool = False
     ) -> Callable[[], None]:
+        last: Work | None = None
+
+        def begin_anew() -> Work:
+            nonlocal last
+            last = begin()
+            return last
+
         def turn() -> None:
             reason, is_in = "", not is_new
             open_places: Sequence[Serial] = ()
             try:
-                with self._lease.acquire(device.serial):
+                with self._lease.acquire(device.serial, wait_s=_LEASE_WAIT_S):
                     is_in = True
                     try:
-                        self._until_done(device, begin)
+                        self._until_done(device, begin_anew)
                     finally:
                         self._put_back(device)
-            except DeviceError as error:
-                reason = str(error).removeprefix(f"{device.serial}: ")
+            except (StoreError, HostStorageError, InterruptedByUserError):
+                # Nothing could be kept of any device, or nobody wants it any more.
+                raise
+            except Exception as error:  # noqa: BLE001 - the others go on; a fault of ours is raised when they are done
+                reason = self._reason(device, error)
                 if not is_in:
                     self._note(device, f"doesn't join: {reason}")
                     # One that isn't given up yet looks for another one itself.
@@ -138,32 +174,54 @@ class Turns:
                     places = [device.serial]
                 # While this one still counts as working, so that those who wait for others don't stop in between.
                 open_places = [serial for serial in places if not self._is_replaced(serial)]
-                if is_in:
+                if is_in and isinstance(error, DeviceError):
                     self._keep_out(device, quarantine_reason(error))
             finally:
                 self._is_working(device.serial, False)
                 if is_in:
-                    self._services.observer.on_event(
-                        DeviceFinished(serial=device.serial, left=begin().left(), reason=reason)
-                    )
+                    self._tell_finished(device, lambda: last or begin(), reason)
             self._fill(open_places)
 
         return turn
 
+    def _tell_finished(self, device: Device, work: Callable[[], Work], reason: str) -> None:
+        try:
+            finished = DeviceFinished(serial=device.serial, left=work().left(), reason=reason)
+        except (StoreError, HostStorageError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault there is one device's, too
+            self._reason(device, error)
+        else:
+            self._services.observer.on_event(finished)
+
+    def _reason(self, device: Device, error: Exception) -> str:
+        """Return why a device's part has ended; what isn't the device's is told and kept until the end."""
+        if isinstance(error, DeviceError):
+            return str(error).removeprefix(f"{device.serial}: ")
+        is_ours = not isinstance(error, BenchfarmError)
+        reason = f"a fault in benchfarm itself: {type(error).__name__}: {error}" if is_ours else str(error)
+        self._faults.append(error)
+        self._note(device, f"is given up: {reason}", is_problem=True)
+        return reason
+
     def _until_done(self, device: Device, begin: Callable[[], Work]) -> None:
         """Work until nothing is open; a device that was lost and comes back goes on where it was."""
-        fruitless, left_before = 0, -1
+        fruitless, done_before = 0, -1
         while True:
             # Read under the lease: nobody else adds to it now.
             work = begin()
             try:
                 work.run()
+            except DeviceUnfitError as error:
+                if not self._is_asked_again(device, error):
+                    raise
             except DeviceError as error:
-                left = work.left()
-                fruitless = fruitless + 1 if left == left_before else 0
-                left_before = left
+                done = work.done()
+                fruitless = fruitless + 1 if done == done_before else 0
+                done_before = done
                 if fruitless >= RETURNS_MAX:
-                    self._keep_out(device, f"it was lost {fruitless + 1} times without a run in between: {error}")
+                    text = f"it was lost {fruitless + 1} times with nothing measured in between: {error}"
+                    self._keep_out(device, text)
                     raise
                 if not _may_return(error) or not self._is_back(device, error):
                     raise
@@ -189,6 +247,33 @@ class Turns:
             self._note(device, "is back", is_away=False)
         return is_back
 
+    def _is_asked_again(self, device: Device, error: DeviceUnfitError) -> bool:
+        """Leave a device that isn't fit alone for a while, put back as it was; False when no other works any more."""
+        self._is_working(device.serial, False)
+        if not self._others_work(0.0):
+            return False
+        text = str(error).removeprefix(f"{device.serial}: ")
+        self._note(device, f"{text}; it is asked again while others work", is_problem=True, is_away=True)
+        self._put_back(device)
+        deadline, pause_s = Deadline(self._unfit_pause_s), _SHORTEST_PAUSE_S
+        while not deadline.expired:
+            if self._is_replaced(device.serial) or not self._others_work(min(pause_s, deadline.remaining_s)):
+                return False
+            pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
+        self._is_working(device.serial, True)
+        self._note(device, "is asked again", is_away=False)
+        return True
+
+    def _others_work(self, within_s: float) -> bool:
+        """Wait so long; False as soon as no device works any more or all is cancelled."""
+        deadline = Deadline(within_s)
+        with self._work:
+            while self._working and not self._services.cancelled.is_set():
+                if deadline.expired:
+                    return True
+                self._work.wait(min(_LOOK_S, deadline.remaining_s))
+        return False
+
     def _is_replaced(self, serial: Serial) -> bool:
         with self._replacing:
             if self._stand_in is not None and serial not in self._replaced:
@@ -208,10 +293,7 @@ class Turns:
     def _fill(self, places: Sequence[Serial]) -> None:
         """Look for devices in the places of lost ones while others work: one that is in use now may be free later."""
         pause_s = _SHORTEST_PAUSE_S
-        while places and self._stand_in is not None and not self._services.cancelled.is_set():
-            with self._work:
-                if self._work.wait_for(lambda: not self._working, timeout=pause_s):
-                    return
+        while places and self._stand_in is not None and self._others_work(pause_s):
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
             places = [serial for serial in places if not self._is_replaced(serial)]
 

@@ -62,21 +62,22 @@ def open_work(
         added = open_search(campaign, runs, serial, search)
     elif not waits:
         added = tuple(next_round(campaign, runs, serial, lambda case: session_of(tools, case)))
-    by_case: dict[CaseKey, list[RunRecord]] = {}
-    for run in runs:
-        if run.run_pass is Pass.SUSTAINED:
-            by_case.setdefault(run.case.case_key, []).append(run)
     return OpenWork(
         planned=planned,
         added=added,
-        sustained=tuple(
-            item
-            for item in mine
-            if item.run_pass is Pass.SUSTAINED
-            and not is_over(by_case.get(item.case.case_key, ()), campaign.terms.sustained_s)
-        ),
+        sustained=_open_sustained(mine, runs, campaign.terms.sustained_s),
         sentinel=_open_sentinel(mine, runs),
     )
+
+
+def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) -> int:
+    """Return how much a device has measured that needn't be measured again; ``runs`` are its of this campaign.
+
+    A sustained measurement that is cut begins anew and counts once it is whole; the reference workload never counts.
+    """
+    stored = sum(run.outcome is not Outcome.UNFIT and run.run_pass not in _OPEN_ENDED for run in runs)
+    markers = [item for item in campaign.invocations if item.case.serial == serial and item.run_pass is Pass.SUSTAINED]
+    return stored + len(markers) - len(_open_sustained(markers, runs, campaign.terms.sustained_s))
 
 
 def open_works(campaign: Campaign, runs: Sequence[RunRecord], tools: Mapping[ToolName, Tool]) -> dict[Serial, OpenWork]:
@@ -128,6 +129,20 @@ def _has_equals(campaign: Campaign, serial: Serial) -> bool:
     """Whether a device shares its cases with others that nobody stands in for."""
     groups = (shard.serials for shard in campaign.terms.shards if serial in shard.serials)
     return any(other not in campaign.terms.stand_ins for group in groups for other in group)
+
+
+def _open_sustained(
+    mine: Sequence[Invocation], runs: Sequence[RunRecord], sustained_s: float
+) -> tuple[Invocation, ...]:
+    by_case: dict[CaseKey, list[RunRecord]] = {}
+    for run in runs:
+        if run.run_pass is Pass.SUSTAINED:
+            by_case.setdefault(run.case.case_key, []).append(run)
+    return tuple(
+        item
+        for item in mine
+        if item.run_pass is Pass.SUSTAINED and not is_over(by_case.get(item.case.case_key, ()), sustained_s)
+    )
 
 
 def _open_sentinel(mine: Sequence[Invocation], runs: Sequence[RunRecord]) -> tuple[Invocation, ...]:
