@@ -13,7 +13,7 @@ from orchestrator.cli.farm_parcel import Unpacked, unpack
 from orchestrator.cli.measuring import equipment, turns_of
 from orchestrator.cli.result import one_line
 from orchestrator.cli.resuming import reopen
-from orchestrator.config.farm_documents import read_parcel, read_plan
+from orchestrator.config.farm_documents import read_facts, read_parcel, read_plan
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.engine.campaign import CampaignRunner
 from orchestrator.engine.night import bounded
@@ -21,6 +21,7 @@ from orchestrator.engine.rounds import open_works
 from orchestrator.errors import (
     ArtifactError,
     BenchfarmError,
+    DeviceChangedError,
     DeviceError,
     HostStorageError,
     InterruptedByUserError,
@@ -34,6 +35,7 @@ from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Claimed
 from orchestrator.queueing.worker import Ended
 from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.parcel import Parcel
 from orchestrator.records.plan import DeviceSelection
@@ -91,7 +93,7 @@ def _run_job(
         with Farm(settings, known=asked, store=store) as farm:
             farm.cancelled = cancelled
             unpacked = unpack(farm, contents, plan, parcel, settings.cache_folder / "farm-inputs")
-            return _go_on(farm, job, unpacked, host)
+            return _go_on(farm, job, unpacked, host, claimed.facts)
     except InterruptedByUserError:
         return Ended(status="aborted", note="stopped")
     except _PASSING as error:
@@ -108,7 +110,7 @@ def _noted(error: BenchfarmError) -> str:
     return one_line(f"{error} ({error.hint})" if error.hint else str(error))
 
 
-def _go_on(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str) -> Ended:
+def _go_on(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str, meant: str) -> Ended:
     stored = farm.store.campaign(job.campaign_id)
     plan = replace(unpacked.plan, devices=DeviceSelection(serials=(job.serial,)))
     if stored is None:
@@ -119,6 +121,7 @@ def _go_on(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str) -> Ended:
             return Ended(status="later", note=note, wait_s=(begins_at - now).total_seconds())
     models = [replace(identify_model(wanted.path), name=wanted.name) for wanted in plan.models]
     devices = farm.open_devices(plan.devices)
+    _check_same(devices[0][1], meant)
     beginning = prepare(farm, plan, devices, models, unpacked.named, reference=unpacked.reference)
     if stored is None:
         stored = begin(farm, plan, devices, beginning, unpacked.named, campaign_id=job.campaign_id, host=host)
@@ -127,6 +130,18 @@ def _go_on(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str) -> Ended:
     inputs = str(plan.parity_inputs) if plan.parity_inputs is not None else ""
     ended = _run(farm, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=inputs)))
     return _put_back(farm, devices[0][0], ended) if ended.status == "succeeded" else ended
+
+
+def _check_same(facts: DeviceFacts, meant: str) -> None:
+    """Raise DeviceChangedError for a phone that isn't the one of these facts (a document): serial numbers repeat.
+
+    Its system image may be another one: phones are updated.
+    """
+    wanted = read_facts(meant) if meant else facts
+    if (facts.manufacturer, facts.model, facts.codename) != (wanted.manufacturer, wanted.model, wanted.codename):
+        raise DeviceChangedError(
+            f"the phone {facts.serial} here is a {facts.title}, the job is for a {wanted.title} of that serial number"
+        )
 
 
 def _put_back(farm: Farm, device: Device, ended: Ended) -> Ended:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from orchestrator.bootstrap import Farm
 from orchestrator.config.farm_documents import read_facts, read_labels
@@ -17,6 +17,9 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.units import format_duration
+
+#: What a host said that wasn't heard for so long may be of a phone that is elsewhere by now.
+_HEARD_S: Final = 60.0
 
 
 def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tuple[list[DeviceFacts], dict[str, str]]:
@@ -61,7 +64,8 @@ def usable(
 ) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
     """Return the phones that can have a job, each by the best of the hosts that have it, and why the others can't.
 
-    One that is named may wait for what ails it.
+    One that is named may wait for what ails it, but not one whose serial number several phones have: their results
+    would be mixed. Raises PlanError for facts that can't be read.
     """
     best: dict[str, Mapping[str, Any]] = {}
     for row in sorted(
@@ -75,11 +79,41 @@ def usable(
     ):
         best.setdefault(row["serial"], row)
     out = {}
+    several = _of_several(rows)
     for serial, row in sorted(best.items()):
-        if row["protocol"] < PROTOCOL:
+        if serial in several:
+            out[serial] = several[serial]
+        elif row["protocol"] < PROTOCOL:
             out[serial] = f"its host {row['host']} has an older benchfarm, which can't read this job: update it"
         elif serial not in named and row["silent_s"] > GONE_S:
             out[serial] = f"its host {row['host']} wasn't heard for {format_duration(row['silent_s'])}"
         elif serial not in named and row["unusable"]:
             out[serial] = row["unusable"]
     return {serial: row for serial, row in sorted(best.items()) if serial not in out}, out
+
+
+def _of_several(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the serial numbers under which hosts see different phones now, with the reason."""
+    seen: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["silent_s"] <= _HEARD_S and not row["unusable"]:
+            seen.setdefault(row["serial"], {}).setdefault(row["facts"], row)
+    out = {}
+    for serial, documents in seen.items():
+        if len(documents) == 1:
+            continue
+        phones = [(read_facts(document), row["host"]) for document, row in documents.items()]
+        if any(_differ(phones[0][0], other) for other, _ in phones[1:]):
+            named = ", ".join(f"a {facts.title} at {host}" for facts, host in phones)
+            out[serial] = f"several phones have this serial number: {named}"
+    return out
+
+
+def _differ(one: DeviceFacts, other: DeviceFacts) -> bool:
+    """Whether they are of two phones: what both know of themselves isn't the same, or they were booted apart."""
+    known = zip(_identity(one), _identity(other), strict=True)
+    return any(own and others and own != others for own, others in known)
+
+
+def _identity(facts: DeviceFacts) -> tuple[str, ...]:
+    return facts.manufacturer, facts.model, facts.fingerprint, facts.boot_id

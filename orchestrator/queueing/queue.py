@@ -37,6 +37,8 @@ class Claimed:
     #: How often it failed on the phone before; deaths of hosts aren't counted.
     tries: int
     message: Mapping[str, Any]
+    #: Those of the phone that it was made for, as a document; empty where that isn't known.
+    facts: str = ""
 
     def read(self) -> PhoneJob:
         """Return what the job says; raises UsageError for one that can't be read, or is another phone's."""
@@ -227,7 +229,7 @@ class FarmQueue(Overview):
                 " taken AS (UPDATE procrastinate_jobs j SET status = 'doing', worker_id = %s FROM next"
                 " WHERE j.id = next.id RETURNING j.id, j.args, j.queue_name)"
                 " UPDATE farm_jobs f SET host = %s, note = '' FROM taken WHERE f.job_id = taken.id"
-                " RETURNING taken.id, taken.args, taken.queue_name, f.tries",
+                " RETURNING taken.id, taken.args, taken.queue_name, f.tries, f.facts",
                 queues,
                 worker_id,
                 host,
@@ -239,7 +241,9 @@ class FarmQueue(Overview):
             return None
         (row,) = rows
         serial = next(serial for serial in serials if row["queue_name"] in {queue_of(serial, each) for each in READ})
-        return Claimed(job_id=row["id"], serial=Serial(serial), tries=row["tries"], message=row["args"])
+        return Claimed(
+            job_id=row["id"], serial=Serial(serial), tries=row["tries"], message=row["args"], facts=row["facts"]
+        )
 
     @told
     def finish(self, worker_id: int, job_id: int, status: str, note: str) -> bool:

@@ -177,6 +177,26 @@ def test_a_phone_that_was_away_all_night_measures_nothing_under_its_name_the_nex
     assert len(told.json["no_time_for"][host.serial]) == 4
 
 
+def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+) -> None:
+    host = farm.one
+    farm.until_announced(host)
+    host("farm", "pause", f"phone:{host.serial}")
+    host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", "same")
+    with psycopg.connect(farm.database.url) as connection:
+        connection.execute(
+            "UPDATE benchfarm_queue.farm_jobs SET facts = jsonb_set(facts::jsonb, '{model}', '\"Pixel 9\"')::text"
+            " WHERE submission = 'same'"
+        )
+    host("farm", "go-on", f"phone:{host.serial}")
+    farm.until(lambda: farm.jobs("same")[0]["tries"] > 0)
+    host("farm", "cancel", "same")
+    (job,) = farm.until_ended("same")
+    assert f"the phone {host.serial} here is a Google Pixel 3 (virtual), the job is for a" in job["note"]
+    assert stored(farm.one.url, job["campaign_id"]) == {}
+
+
 def meaning(path: Path, devices: str) -> Path:
     """Let a plan mean other devices."""
     path.write_text(re.sub(r"devices: .*", f"devices: {{{devices}}}", path.read_text()))

@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.cli.farm_newcomers import kept_for_newcomers, meant
 from orchestrator.cli.farm_parcel import Packed, by_phone_and_kind
+from orchestrator.cli.farm_phones import usable
 from orchestrator.config.farm_documents import PhoneLabels, dump, read_parcel, read_plan
 from orchestrator.engine.night import bounded
 from orchestrator.queueing.absence import GONE_S
@@ -118,6 +119,28 @@ def test_what_the_submitter_says_of_a_phone_wins() -> None:
 )
 def test_a_phone_that_can_not_have_a_job_now_comes_when_it_can(state: dict[str, object]) -> None:
     assert added(PLAN, phone("A"), announced(phone("B"), **state)) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "is_left_out"),
+    [
+        ({"model": "Pixel 8"}, True),
+        ({"fingerprint": "b/c"}, True),
+        ({"boot_id": "2"}, True),
+        ({"fingerprint": ""}, False),
+        ({"is_rooted": True}, False),
+    ],
+)
+def test_a_serial_number_that_two_phones_have_is_left_out(other: dict[str, Any], is_left_out: bool) -> None:
+    facts = replace(phone("B"), fingerprint="b/a", boot_id="1")
+    rows = [announced(facts), announced(replace(facts, **other), host="g")]
+    assert [item.job.serial for item in added(PLAN, phone("A"), *rows)] == ([] if is_left_out else ["B"])
+    kept, out = usable(rows, ["B"])
+    assert (list(kept), list(out)) == (([], ["B"]) if is_left_out else (["B"], []))
+    assert all("several phones have this serial number: a Pixel 4 at h, a Pixel" in reason for reason in out.values())
+    # One that can't be used there, or was there before its host fell silent, isn't seen twice now.
+    for change in ({"unusable": "offline"}, {"silent_s": 300.0}):
+        assert usable([rows[0], {**rows[1], **change}], [])[1] == {}
 
 
 @pytest.mark.parametrize(("window", "hours"), [("11:00-14:00", 2), ("20:00-22:00", 10)])

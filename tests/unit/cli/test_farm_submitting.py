@@ -12,7 +12,9 @@ from orchestrator.queueing.messages import PROTOCOL
 
 
 def announced(serial: str, host: str, *, silent_s: float = 1.0, unusable: str = "") -> Mapping[str, Any]:
-    return {"serial": serial, "host": host, "protocol": PROTOCOL, "unusable": unusable, "silent_s": silent_s}
+    return {
+        "serial": serial, "host": host, "facts": "{}", "protocol": PROTOCOL, "unusable": unusable, "silent_s": silent_s,
+    }  # fmt: skip
 
 
 def test_phones_of_a_host_that_was_not_heard_for_long_are_left_out_with_the_reason() -> None:
