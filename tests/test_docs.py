@@ -1,17 +1,105 @@
 """The pages tell the truth where that can be tested: links lead somewhere, commands and options exist."""
 
-import functools
+import ast
 import re
-import subprocess
-import sys
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from orchestrator.cli.app import app
 from tests.samples.places import REPO
 
 PAGES = [REPO / "README.md", REPO / "CHANGELOG.md", *sorted((REPO / "docs").rglob("*.md"))]
-BENCHFARM = Path(sys.executable).with_name("benchfarm")
+SOURCES = sorted((REPO / "orchestrator").rglob("*.py"))
+#: What ends a command in a shell's line.
+ENDS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>"}
+
+
+def options_of(command: Any) -> set[str]:
+    return {name for option in command.params for name in (*option.opts, *option.secondary_opts) if name[:1] == "-"}
+
+
+def declared(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+    """Every command with its options, and every group, which has none."""
+    inside = getattr(command, "commands", {})
+    if words:
+        yield words, set() if inside else options_of(command)
+    for name, item in inside.items():
+        yield from declared(item, *words, name)
+
+
+ROOT = typer.main.get_command(app)
+FOR_ALL = options_of(ROOT) | {"--help", "-h"}
+DECLARED = dict(declared(ROOT))
+COMMANDS = {words: options for words, options in DECLARED.items() if options}
+
+
+def named_by(line: str) -> tuple[tuple[str, ...], list[str]]:
+    """Split what follows ``benchfarm`` into the words of the command and the rest; fails where there is no such one."""
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError:
+        words = line.split()
+    words = [word.strip("[]").removesuffix("...") for word in words]
+    words = words[: next((place for place, word in enumerate(words) if word in ENDS), len(words))]
+    before: list[str] = []
+    while words and words[0].startswith("-"):
+        before.append(words.pop(0))
+        if before[-1] in {"--home", "--store", "--log-format"}:
+            words.pop(0)
+    length = next(length for length in (3, 2, 1, 0) if tuple(words[:length]) in {*DECLARED, ()})
+    name = tuple(words[:length])
+    # After a group only something that stands for one of its commands may come, not the name of none.
+    is_open = name not in COMMANDS and words[length:] and re.fullmatch(r"[a-z][a-z-]*", words[length])
+    assert not is_open, f"there is no command 'benchfarm {line}'"
+    return name, before + words[length:]
+
+
+def require_exists(line: str, where: str) -> None:
+    name, rest = named_by(line)
+    for word in rest:
+        option = re.match(r"--?[a-z][a-z-]*", word)
+        if option is not None:
+            known = DECLARED.get(name, set()) | FOR_ALL
+            assert option[0] in known, f"{where}: benchfarm {line}: {option[0]}"
+
+
+def blocks(text: str) -> Iterator[str]:
+    """The lines of all code blocks, indented and fenced."""
+    fenced = False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif fenced or line.startswith("    "):
+            yield line.strip()
+
+
+def written_on(page: Path) -> Iterator[str]:
+    """What follows ``benchfarm`` in the commands of a page, in its blocks and within its text."""
+    text = page.read_text("utf-8")
+    for line in blocks(text):
+        yield from re.findall(r"(?:^|[|;] |&& )(?:\$ )?(?:[A-Z_]+=\S+ )*benchfarm ([a-z-].*)", line)
+    for line in re.findall(r"(?<!`)`benchfarm ([^`]+)`(?!`)", text):
+        yield " ".join(line.replace("\\", "").split())
+
+
+def written_in(source: Path) -> Iterator[tuple[int, str]]:
+    """What follows ``benchfarm`` in the commands that a module's texts name, with their lines."""
+    parts: set[int] = set()
+    for node in ast.walk(ast.parse(source.read_text("utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            parts |= {id(value) for value in node.values}
+            text = "".join(str(value.value) if isinstance(value, ast.Constant) else "X" for value in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            text = node.value
+        else:
+            continue
+        for quoted in re.findall(r"'benchfarm ([^'\n]+)'|``benchfarm ([^`\n]+)``", text):
+            yield node.lineno, "".join(quoted)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
@@ -20,47 +108,31 @@ def test_links_lead_to_files_that_are_there(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-@functools.cache
-def help_of(*words: str) -> str:
-    done = subprocess.run([BENCHFARM, *words, "--help"], capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else ""
-
-
-def commands_of(*words: str) -> list[str]:
-    listed = help_of(*words).partition("Commands:\n")[2].partition("\n\n")[0]
-    return re.findall(r"^  (\S+)  ", listed, re.M)
-
-
-def all_commands() -> dict[str, str]:
-    """Every command with its help text."""
-    found: dict[str, str] = {}
-    groups: list[tuple[str, ...]] = [()]
-    while groups:
-        group = groups.pop(0)
-        for name in commands_of(*group):
-            words = (*group, name)
-            if commands_of(*words):
-                groups.append(words)
-            else:
-                found[" ".join(words)] = help_of(*words)
-    return found
-
-
-def test_every_command_is_on_some_page_and_has_json() -> None:
-    text = "\n".join(page.read_text("utf-8") for page in PAGES)
-    commands = all_commands()
-    assert len(commands) > 15
-    assert [name for name in commands if f"benchfarm {name}" not in text] == []
-    assert [name for name, shown in commands.items() if "--json" not in shown] == []
+def test_every_command_has_json_and_a_row_of_its_own() -> None:
+    assert len(COMMANDS) > 70
+    page = (REPO / "docs" / "commands.md").read_text("utf-8")
+    rows = {named_by(line)[0] for line in re.findall(r"^\| `benchfarm ([^`]+)` \|", page, re.M)}
+    assert [" ".join(words) for words in COMMANDS if words not in rows] == []
+    assert [" ".join(words) for words, options in COMMANDS.items() if "--json" not in options] == []
 
 
 def test_commands_and_options_on_the_pages_exist() -> None:
-    commands = all_commands()
-    for page in PAGES:
-        for line in re.findall(r"^(?:    |\$ )benchfarm ([a-z].*)$", page.read_text("utf-8"), re.M):
-            words = line.split("#")[0].split()
-            known = [" ".join(words[:length]) for length in (3, 2, 1)]
-            name = next((item for item in known if item in commands), words[0])
-            assert name in commands, f"{page.name}: benchfarm {line}"
-            for option in re.findall(r"(?<!\S)(--[a-z-]+)", line.split("#")[0]):
-                assert option in commands[name] or option in help_of(), f"{page.name}: benchfarm {line}"
+    found = [(page, line) for page in PAGES for line in written_on(page)]
+    assert len(found) > 300
+    for page, line in found:
+        require_exists(line, page.name)
+
+
+def test_commands_and_options_that_messages_name_exist() -> None:
+    found = [(source, *place) for source in SOURCES for place in written_in(source)]
+    assert len(found) > 100
+    for source, number, line in found:
+        require_exists(line, f"{source.relative_to(REPO)}:{number}")
+
+
+@pytest.mark.parametrize(
+    "line", ["nosuch", "model inspect", "builds nosuch", "run --camp ID", "--hom X runs", "runs -z"]
+)
+def test_what_does_not_exist_is_found(line: str) -> None:
+    with pytest.raises(AssertionError, match="benchfarm"):
+        require_exists(line, "a page")
