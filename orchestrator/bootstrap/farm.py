@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: The property in which a virtual phone tells the USB path that it plays.
 VIRTUAL_USB: Final = "ro.benchfarm.usb"
+#: So many phones are opened at once; each is one connection to its server.
+_OPENED_AT_ONCE: Final = 32
 #: How long a virtual phone may take to let its server in.
 _JOIN_TIMEOUT_S: Final = 3.0
 
@@ -53,6 +55,8 @@ class Farm(Adapters):
         self.on_push: Callable[[str, str, int, int], None] = lambda serial, name, sent_bytes, size_bytes: None
         #: Told what phone waits for other processes of this computer: serial number, text.
         self.on_wait: Callable[[str, str], None] = lambda serial, text: None
+        #: All phones of the last listing.
+        self.listed: list[Attached] = []
         #: Attached phones that can't be used, with the reason, as of the last opening.
         self.left_out: dict[str, str] = {}
         #: How many files may be on their way to phones, and where.
@@ -166,16 +170,20 @@ class Farm(Adapters):
         judged = judge_twins([seen for _, seen in listed])
         attached = [Attached(server=server, seen=seen) for (server, _), seen in zip(listed, judged, strict=True)]
         # A server lists phones in the order in which they came; people look for them by name.
-        return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
+        self.listed = sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
+        return self.listed
 
     def open_devices(
-        self, selection: DeviceSelection, *, despite_quarantine: bool = False, despite_losses: bool = False
+        self, selection: DeviceSelection, *, despite_losses: bool = False, despite_use: bool = False
     ) -> list[tuple[Device, DeviceFacts]]:
         """Open every device that fits the selection and probe its facts, phones in parallel.
 
         This computer is meant by ``host`` and by the serial number ``host``. Attached phones that can't be used, or are
         lost while they are opened, are noted in ``left_out``, unless phones are named; with ``despite_losses`` those
         that are lost are noted also then.
+
+        Phones that another process uses are left out too, and asked nothing, unless they are named; with
+        ``despite_use`` they are there as they were last seen.
 
         Raises:
             NoDeviceError: nothing fits, or a serial number that was named isn't attached.
@@ -194,11 +202,9 @@ class Farm(Adapters):
         phones = replace(selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL))
         chosen: list[tuple[Device, DeviceFacts]] = []
         if _names_phones(phones):
-            chosen += self._open_phones(
-                phones, required=True, despite_quarantine=despite_quarantine, despite_losses=despite_losses
-            )
+            chosen += self._open_phones(phones, required=True, despite_losses=despite_losses, despite_use=despite_use)
         elif not names_host:
-            chosen += self._open_phones(phones, required=not selection.host)
+            chosen += self._open_phones(phones, required=not selection.host, despite_use=despite_use)
         if selection.host or names_host:
             host = self.host()
             chosen.append((host, host.facts()))
@@ -217,20 +223,23 @@ class Farm(Adapters):
         selection: DeviceSelection,
         *,
         required: bool,
-        despite_quarantine: bool = False,
         despite_losses: bool = False,
+        despite_use: bool = False,
     ) -> list[tuple[Device, DeviceFacts]]:
         # This computer alone needs no server for phones, and none is started for it.
         attached = self.attached(serials=selection.serials, start_server=required)
-        if not despite_quarantine:
-            attached = [self._kept_out(item) for item in attached]
-        wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
+        attached = [self._kept_out(item) for item in attached]
         # "Any 2 of these four" wants two, not each of them.
-        if selection.most is None:
-            self._require_serials(selection.serials, attached)
+        names_each = bool(selection.serials) and selection.most is None
+        if not names_each and not despite_use:
+            attached = [self._in_use(item) for item in attached]
+        wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
+        if names_each:
+            for serial in selection.serials:
+                self.pick(serial, attached)
         usable = [item for item in wanted if item.seen.usable]
-        opened, lost = self._open_each(usable)
-        if lost and selection.serials and selection.most is None and not despite_losses:
+        opened, lost = self._open_each(usable, asks_used=not despite_use)
+        if lost and names_each and not despite_losses:
             raise next(iter(lost.values()))
         reasons = {serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in lost.items()}
         self.left_out = {
@@ -246,10 +255,20 @@ class Farm(Adapters):
             raise NoDeviceError(what + unfit + _reasons(attached), hint="see 'benchfarm devices'")
         return fitting
 
-    def _open_each(self, phones: Sequence[Attached]) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
-        """Open phones in parallel; one that is lost at that mustn't keep the others from being measured."""
-        with ThreadPoolExecutor(max_workers=max(1, min(16, len(phones)))) as pool:
-            opening = {item.seen.serial: pool.submit(self.open_phone, item) for item in phones}
+    def _open_each(
+        self, phones: Sequence[Attached], *, asks_used: bool
+    ) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
+        """Open phones in parallel; one that is lost at that mustn't keep the others from being measured.
+
+        Without ``asks_used``, what the store knows of a phone that another process uses is taken for what it is now.
+        """
+        used = [] if asks_used else [item for item in phones if self.lease.live_holder(Serial(item.seen.serial))]
+        stored = self.store.devices() if used else {}
+        known = {item.seen.serial: stored.get(Serial(item.seen.serial)) for item in used}
+        with ThreadPoolExecutor(max_workers=max(1, min(_OPENED_AT_ONCE, len(phones)))) as pool:
+            opening = {
+                item.seen.serial: pool.submit(self.open_phone, item, known.get(item.seen.serial)) for item in phones
+            }
         opened: list[tuple[Device, DeviceFacts]] = []
         lost: dict[str, DeviceError] = {}
         for serial, phone in opening.items():
@@ -258,6 +277,14 @@ class Farm(Adapters):
             except DeviceError as error:
                 lost[serial] = error
         return opened, lost
+
+    def _in_use(self, item: Attached) -> Attached:
+        """Return the phone as one that can't be used when another process uses it: opening it would disturb a run."""
+        holder = self.lease.live_holder(Serial(item.seen.serial)) if item.seen.usable else ""
+        if not holder:
+            return item
+        seen = replace(item.seen, usable=False, reason=f"in use by {holder}", advice="wait until it is done")
+        return replace(item, seen=seen)
 
     def _kept_out(self, item: Attached) -> Attached:
         """Return the phone as one that can't be used when it is in quarantine."""
@@ -268,8 +295,8 @@ class Farm(Adapters):
         seen = replace(item.seen, usable=False, reason=f"in quarantine: {reason}", advice=advice)
         return replace(item, seen=seen)
 
-    def open_phone(self, attached: Attached) -> tuple[Device, DeviceFacts]:
-        """Open one phone and probe its facts; raises DeviceError kinds."""
+    def open_phone(self, attached: Attached, facts: DeviceFacts | None = None) -> tuple[Device, DeviceFacts]:
+        """Open one phone and probe its facts, unless they are given; raises DeviceError kinds."""
         from orchestrator.devices.adb import AdbDevice
         from orchestrator.devices.traffic import Lane, traffic_in
 
@@ -282,9 +309,10 @@ class Farm(Adapters):
             match_profile=self.match_profile,
             progress=moved,
             usb_path=attached.seen.usb,
+            seen=attached.seen,
         )
         self._opened.append(device)
-        facts = device.facts()
+        facts = facts or device.facts()
         hub, traffic = self._hub_of(attached, facts), traffic_in(self.settings.state_folder / "hubs")
         lane = Lane(
             hub,
@@ -308,15 +336,16 @@ class Farm(Adapters):
         # Each server's computer has hubs of its own.
         return f"{attached.server.address} {hub}" if hub else ""
 
-    def _require_serials(self, serials: Sequence[str], found: Sequence[Attached]) -> None:
-        for serial in serials:
-            fitting = [item for item in found if item.fits((serial,))]
-            if not fitting:
-                message = "is not attached" + _reasons(found)
-                raise NoDeviceError(message, serial=serial, hint="'benchfarm devices' lists what is")
-            if not any(item.seen.usable for item in fitting):
-                seen = fitting[0].seen
-                raise DeviceUnusableError(seen.reason, serial=serial, hint=seen.advice)
+    def pick(self, serial: str, found: Sequence[Attached]) -> Attached:
+        """Return the phone that a serial number, or the server's name, means; raises NoDeviceError and other kinds."""
+        fitting = [item for item in found if item.fits((serial,))]
+        if not fitting:
+            message = "is not attached" + _reasons(found)
+            raise NoDeviceError(message, serial=serial, hint="'benchfarm devices' lists what is")
+        usable = next((item for item in fitting if item.seen.usable), None)
+        if usable is None:
+            raise DeviceUnusableError(fitting[0].seen.reason, serial=serial, hint=fitting[0].seen.advice)
+        return usable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceBusyError, DeviceError, UsageError
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import Serial
-from orchestrator.records.plan import DeviceSelection
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+#: So many phones are asked or put back at once.
+_AT_ONCE: Final = 32
 
 
 def list_attached(settings: Settings) -> CommandResult:
     """List what is attached; for what can't be used, the reason and what to do."""
     with Farm(settings) as farm:
         attached = farm.attached()
-        facts = {item.seen.address: _facts(farm, item) for item in attached if item.seen.usable}
+        usable = [item for item in attached if item.seen.usable]
+        opened = _all_at_once(lambda item: _facts(farm, item), usable)
+        facts = {item.seen.address: known for item, known in zip(usable, opened, strict=True)}
     rows, data, notes = [], [], []
     for item in attached:
         seen, known = item.seen, facts.get(item.seen.address)
@@ -64,24 +72,27 @@ def _facts(farm: Farm, attached: Attached) -> DeviceFacts | str:
         return str(error)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutBack:
+    """What came of putting one phone back."""
+
+    #: As it was asked for, or its serial number.
+    name: str
+    #: What was undone, by serial number; empty when it could not be.
+    restored: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    error: DeviceError | None = None
+    notes: Sequence[str] = ()
+
+
 def restore(settings: Settings, serials: tuple[str, ...], *, take: bool = False) -> CommandResult:
     """Undo what is still open in the journals of these phones, or of all; one that is away does not hold the rest."""
     if take and not serials:
         raise UsageError("--take needs the phones' serial numbers", hint="benchfarm restore --take SERIAL")
-    restored: dict[str, list[str]] = {}
-    failed: dict[str, str] = {}
-    notes: dict[str, list[str]] = {}
     with Farm(settings) as farm:
-        own = set(farm.conditioner.unrestored())
-        for serial in serials or _changed(farm):
-            told = notes.setdefault(serial, [])
-            try:
-                restored |= put_back(farm, serial, on_note=told.append, take=take)
-            except DeviceError as error:
-                if isinstance(error, DeviceBusyError) and not serials and serial not in own:
-                    told.append("left alone: " + str(error).removeprefix(f"{serial}: "))
-                    continue
-                failed[serial] = str(error).removeprefix(f"{serial}: ")
+        results = put_back(farm, serials, take=take) if serials else _put_back_all(farm)
+    restored = {serial: list(undone) for item in results for serial, undone in item.restored.items()}
+    notes = {item.name: list(item.notes) for item in results}
+    failed = {item.name: str(item.error).removeprefix(f"{item.name}: ") for item in results if item.error is not None}
     lines = [f"{serial}: {', '.join(undone) or 'nothing to put back'}" for serial, undone in restored.items()]
     lines += [one_line(f"{serial}: {note}") for serial, told in notes.items() for note in told]
     lines += [f"{serial}: not restored: {reason}" for serial, reason in failed.items()]
@@ -92,15 +103,75 @@ def restore(settings: Settings, serials: tuple[str, ...], *, take: bool = False)
     )
 
 
-def put_back(
-    farm: Farm, serial: str, *, on_note: Callable[[str], None] = lambda text: None, take: bool = False
-) -> dict[str, list[str]]:
-    """Undo what is open on a phone; return what that was, by serial number. Raises DeviceError kinds."""
-    restored = {}
-    for device, facts in farm.open_devices(DeviceSelection(serials=(serial,)), despite_quarantine=True):
-        with farm.lease.acquire(facts.serial):
-            restored[str(facts.serial)] = list(farm.conditioner.restore(device, on_note=on_note, take=take))
-    return restored
+def put_back(farm: Farm, serials: Sequence[str], *, take: bool = False) -> list[PutBack]:
+    """Undo what is open on some devices, on all at once, and return what came of it in their order."""
+    listed = _listed(farm, serials)
+    return _all_at_once(lambda serial: _put_back(farm, serial, listed, take=take), list(dict.fromkeys(serials)))
+
+
+def _put_back_all(farm: Farm) -> list[PutBack]:
+    """Undo what this computer's journal tells, and on attached phones what their own files tell."""
+    own = list(farm.conditioner.unrestored())
+    listed = _listed(farm, own, with_others=True)
+    results = _all_at_once(lambda serial: _put_back(farm, serial, listed), own)
+    if not isinstance(listed, AdbUnavailableError):
+        others = [item for item in listed if item.seen.usable and item.seen.serial not in own]
+        results += filter(None, _all_at_once(lambda item: _put_back_found(farm, item), others))
+    return results
+
+
+def _listed(
+    farm: Farm, serials: Sequence[str], *, with_others: bool = False
+) -> Sequence[Attached] | AdbUnavailableError:
+    """Return the phones that are attached, or why nobody can say; a server is started for phones that are named."""
+    phones = [serial for serial in serials if serial != HOST_SERIAL]
+    if not phones and not with_others:
+        return []
+    try:
+        return farm.attached(serials=() if with_others else phones, start_server=bool(phones))
+    except AdbUnavailableError as error:
+        return error
+
+
+def _put_back_found(farm: Farm, item: Attached) -> PutBack | None:
+    """Undo what is open on a phone by its own file, None when nothing is; one that somebody uses is left alone."""
+    serial = Serial(item.seen.serial)
+    if holder := farm.lease.live_holder(serial):
+        return PutBack(name=serial, notes=(f"left alone: in use by {holder}",))
+    try:
+        if not farm.conditioner.pending(farm.open_phone(item)[0]):
+            return None
+    except BenchfarmError:
+        return None
+    result = _put_back(farm, serial, [item])
+    if isinstance(result.error, DeviceBusyError):
+        return PutBack(name=serial, notes=("left alone: " + str(result.error).removeprefix(f"{serial}: "),))
+    return result
+
+
+def _put_back(
+    farm: Farm, name: str, listed: Sequence[Attached] | AdbUnavailableError, *, take: bool = False
+) -> PutBack:
+    notes: list[str] = []
+    try:
+        attached: Attached | None = None
+        if name != HOST_SERIAL:
+            if isinstance(listed, AdbUnavailableError):
+                raise listed
+            attached = farm.pick(name, listed)
+        serial = Serial(HOST_SERIAL if attached is None else attached.seen.serial)
+        with farm.lease.acquire(serial):
+            device = farm.host() if attached is None else farm.open_phone(attached)[0]
+            undone = list(farm.conditioner.restore(device, on_note=notes.append, take=take))
+    except DeviceError as error:
+        return PutBack(name=name, error=error, notes=notes)
+    return PutBack(name=name, restored={serial: undone}, notes=notes)
+
+
+def _all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """Return what came of each item, in their order: one phone that hangs mustn't hold the others up."""
+    with ThreadPoolExecutor(max_workers=max(1, min(_AT_ONCE, len(items)))) as pool:
+        return list(pool.map(work, items))
 
 
 def release(settings: Settings, serial: str) -> CommandResult:
@@ -109,19 +180,6 @@ def release(settings: Settings, serial: str) -> CommandResult:
         reason = farm.quarantine.release(Serial(serial))
     text = f"{serial}: released; it was in quarantine: {reason}" if reason else f"{serial} isn't in quarantine"
     return CommandResult(text=one_line(text), data={"serial": serial, "released": bool(reason), "reason": reason})
-
-
-def _changed(farm: Farm) -> tuple[str, ...]:
-    """Return the phones with open changes: by this computer's journal, or by the phone's own file."""
-    serials = dict.fromkeys(map(str, farm.conditioner.unrestored()))
-    with contextlib.suppress(AdbUnavailableError):
-        for item in farm.attached(start_server=False):
-            if item.seen.usable and item.seen.serial not in serials:
-                with contextlib.suppress(BenchfarmError):
-                    device, facts = farm.open_phone(item)
-                    if farm.conditioner.pending(device):
-                        serials[facts.serial] = None
-    return tuple(serials)
 
 
 def adb_status(settings: Settings) -> CommandResult:

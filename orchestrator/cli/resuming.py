@@ -20,7 +20,7 @@ from orchestrator.cli.running import runner_elsewhere, runner_here
 from orchestrator.cli.stored import find_campaign
 from orchestrator.engine.importing import end_cut_off
 from orchestrator.engine.rounds import open_works
-from orchestrator.errors import DeviceBusyError, DeviceError, UsageError
+from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
@@ -63,15 +63,11 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
 
 def _put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
     """Put back those phones that a killed process left changed; nothing is open on them, so nobody else would."""
-    for serial in sorted(set(serials) & set(farm.conditioner.unrestored())):
-        try:
-            put_back(farm, serial)
-        except DeviceBusyError:
-            # Whoever uses it now puts it back.
-            continue
-        except DeviceError as error:
-            text = f"{error}; it isn't put back yet: 'benchfarm restore {serial}' tries again"
-            tell(farm.settings.log_format, "resume", text, level="warning", device=serial)
+    for item in put_back(farm, sorted(set(serials) & set(farm.conditioner.unrestored()))):
+        # Whoever uses a busy one now puts it back.
+        if item.error is not None and not isinstance(item.error, DeviceBusyError):
+            text = f"{item.error}; it isn't put back yet: 'benchfarm restore {item.name}' tries again"
+            tell(farm.settings.log_format, "resume", text, level="warning", device=item.name)
 
 
 def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign:

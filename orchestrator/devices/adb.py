@@ -14,6 +14,7 @@ from typing import Final
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, BlobShelf, PushProgress
 from orchestrator.devices.detached import DetachedRuns
+from orchestrator.devices.discovery import Seen
 from orchestrator.devices.heartbeat import HeldNote
 from orchestrator.devices.installing import Installer
 from orchestrator.devices.link import PhoneLink
@@ -53,21 +54,19 @@ class AdbDevice:
         progress: PushProgress | None = None,
         work_folder: str = WORK_FOLDER,
         usb_path: str = "",
+        seen: Seen | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Open the phone that the server knows as ``transport`` (its USB serial or host:port).
 
-        ``usb_path`` is where it is plugged in, as the server tells it (``usb:1-4.2``).
+        ``usb_path`` is where it is plugged in, as the server tells it (``usb:1-4.2``). What a listing has ``seen`` of
+        it isn't asked again; that it is still the same phone shows with its facts.
 
         Raises DeviceUnusableError, LinkLostError, DeviceTimeoutError, AdbUnavailableError.
         """
         self.usb_path = usb_path
-        self._link = PhoneLink(server, transport, clock=clock)
-        answer = self._link.again(
-            lambda: self._link.shell("getprop ro.serialno", timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
-        )
-        # Some phones (and emulators) have no serial number of their own: the server's word is all there is.
-        self._serial = Serial(parse_serial(answer.text) or transport)
+        self._link = PhoneLink(server, transport, features=seen.features if seen is not None else None, clock=clock)
+        self._serial = Serial(seen.serial) if seen is not None and seen.serial else self._ask_serial()
         self._link.serial = self._serial
         self._match_profile = match_profile
         self._work_folder = work_folder
@@ -253,6 +252,13 @@ class AdbDevice:
         """See Device.close: every operation has its own connection, so only what was left to be done is done."""
         with contextlib.suppress(DeviceError):
             self._link.finish_chores(timeout_s=_OPEN_TIMEOUT_S)
+
+    def _ask_serial(self) -> Serial:
+        answer = self._link.again(
+            lambda: self._link.shell("getprop ro.serialno", timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
+        )
+        # Some phones (and emulators) have no serial number of their own: the server's word is all there is.
+        return Serial(parse_serial(answer.text) or self.transport)
 
     def _check_serial(self, serial: str) -> None:
         if serial != self._serial:

@@ -86,6 +86,8 @@ class Seen:
     #: What to do about it.
     advice: str = ""
     boot_id: str = ""
+    #: What its adbd can do; None when it couldn't be asked.
+    features: frozenset[str] | None = None
 
     @property
     def hangs(self) -> bool:
@@ -262,7 +264,7 @@ def _look_at(server: AdbServer, transport: Transport, timeout_s: float) -> Seen:
         advice = error.hint or "plug it in again, or reboot it"
         return replace(seen, reason=f"its state is 'device', but it doesn't answer: {error}", advice=advice)
     serial, booted, boot_id = (part.strip() for part in (*told.split("\n\n"), "", "", "")[:3])
-    seen = replace(seen, serial=parse_serial(serial) or transport.address, boot_id=boot_id)
+    seen = replace(seen, serial=parse_serial(serial) or transport.address, boot_id=boot_id, features=link.features)
     if booted != "1":
         return replace(seen, reason="it hasn't finished booting", advice="wait a minute and look again")
     reason = "an old phone (Android 6 or older): standard error can't be told apart" if link.is_legacy else ""

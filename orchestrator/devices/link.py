@@ -58,7 +58,15 @@ def expected_checksum(source: Path, sha256: str, *, like: str) -> str:
 class PhoneLink:
     """A phone as a transport of an adb server."""
 
-    def __init__(self, server: AdbServer, transport: str, *, serial: str = "", clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        server: AdbServer,
+        transport: str,
+        *,
+        serial: str = "",
+        features: frozenset[str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         """Name the phone by the server's word for it (USB serial or host:port); nothing is sent yet."""
         self.server = server
         self.transport = transport
@@ -68,7 +76,7 @@ class PhoneLink:
         self.note = HeldNote(self.clock)
         #: Which other phones' files and measurements are to be minded.
         self.lane = Lane()
-        self._features: frozenset[str] | None = None
+        self._features = features
         #: What doesn't need a round trip of its own: done in front of the next command that isn't a measurement's.
         self._chores: list[str] = []
 

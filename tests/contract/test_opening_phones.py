@@ -1,0 +1,110 @@
+"""How often phones are asked while a command finds and opens them, through a real adb server that is overheard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.devices import restore
+from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.journal import Change
+from orchestrator.devices.server import AdbServer
+from orchestrator.errors import NoDeviceError
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import DeviceSelection
+from orchestrator.virtual.farm import VirtualLab
+from orchestrator.virtual.phone import Phone
+from tests.samples.overheard_adb import Overheard
+
+
+@pytest.fixture
+def overheard(adb_server: Any) -> Iterator[Overheard]:
+    with Overheard(adb_server.port) as overheard:
+        yield overheard
+
+
+@pytest.fixture
+def here(overheard: Overheard, tmp_path: Path) -> Settings:
+    return Settings.from_environment({"BENCHFARM_ADB_SERVER": f"127.0.0.1:{overheard.port}"}, home=tmp_path / "home")
+
+
+@pytest.fixture
+def phones(adb_server: Any, make_lab: Callable[..., VirtualLab]) -> Iterator[list[Phone]]:
+    """Three phones that the server knows."""
+    server, lab = AdbServer(ServerAddress(port=adb_server.port)), make_lab(adb_server)
+    phones = [lab.add("pixel-3", serial=f"S{number}") for number in range(3)]
+    for phone in phones:
+        server.connect_tcp(phone.address)
+    yield phones
+    for phone in phones:
+        server.disconnect(phone.address)
+
+
+def test_a_phone_is_asked_who_it_is_and_its_facts_once_each(
+    phones: list[Phone], overheard: Overheard, here: Settings
+) -> None:
+    with Farm(here) as farm:
+        opened = farm.open_devices(DeviceSelection())
+    assert [facts.serial for _, facts in opened] == ["S0", "S1", "S2"]
+    for phone in phones:
+        shells = [asked for asked in overheard.of(phone.address) if asked.startswith("shell")]
+        assert len(shells) == 2, shells
+        assert overheard.of(phone.address).count("host-features") == 1
+
+
+def test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_asked_for(
+    phones: list[Phone], overheard: Overheard, here: Settings
+) -> None:
+    with Farm(here) as other, other.lease.acquire(Serial("S1")), Farm(here) as farm:
+        opened = farm.open_devices(DeviceSelection())
+        assert [facts.serial for _, facts in opened] == ["S0", "S2"]
+        assert farm.left_out.keys() == {"S1"}
+        assert farm.left_out["S1"].startswith("in use by process ")
+        assert [facts.serial for _, facts in farm.open_devices(DeviceSelection(serials=("S1",)))] == ["S1"]
+        # "Any one of these" takes one that is free.
+        some = farm.open_devices(DeviceSelection(serials=("S1", "S2"), most=1))
+        assert [facts.serial for _, facts in some] == ["S2"]
+        with (
+            other.lease.acquire(Serial("S0")),
+            other.lease.acquire(Serial("S2")),
+            pytest.raises(NoDeviceError, match="in use by process"),
+        ):
+            farm.open_devices(DeviceSelection())
+    asked = [item for item in overheard.of(phones[1].address) if item.startswith("shell")]
+    # Four listings, and the opening by its name.
+    assert len(asked) == 5
+
+
+def test_what_a_plan_would_do_is_told_of_a_phone_in_use_as_it_was_last_seen(
+    phones: list[Phone], overheard: Overheard, here: Settings, samples
+) -> None:
+    with Farm(here) as farm:
+        devices = farm.open_devices(DeviceSelection())
+        farm.store.begin_campaign(
+            samples.campaign(invocations=(), skipped=()), devices=[facts for _, facts in devices], models=(), builds=()
+        )
+        overheard.forget()
+        with farm.lease.acquire(Serial("S1")):
+            again = farm.open_devices(DeviceSelection(), despite_use=True)
+    assert [facts for _, facts in again] == [facts for _, facts in devices]
+    # That of the listing.
+    assert len([item for item in overheard.of(phones[1].address) if item.startswith("shell")]) == 1
+
+
+def test_phones_are_put_back_after_one_listing_however_many_there_are(
+    phones: list[Phone], overheard: Overheard, here: Settings
+) -> None:
+    with Farm(here) as farm:
+        for device, facts in farm.open_devices(DeviceSelection()):
+            with farm.lease.acquire(facts.serial):
+                farm.conditioner.hold(device, Change(what="a note", undo=":"), ":")
+    for words in ((), ("S0", "S1", "S2")):
+        overheard.forget()
+        told = restore(here, words)
+        assert isinstance(told.data, dict)
+        assert (list(told.data["restored"]), told.data["failed"]) == (["S0", "S1", "S2"], {})
+        assert overheard.of("").count("host:devices-l") == 1
