@@ -57,6 +57,8 @@ def test_each_option_of_performance_options_is_a_measurement_with_its_own_delega
         assert not run["report"]["disagreements"]
     commands = {run["command"] for run in runs.values()}
     assert len(commands) == 2
+    # Of several options in one process none has a memory of its own.
+    assert all(run["report"]["overall_memory_mib"] is None for run in runs.values())
     assert runs["gpu-fp16"]["case"]["flags"] == [["gpu_precision_loss_allowed", "true"]]
 
 
@@ -135,6 +137,43 @@ def test_litert_measures_cpu_gpu_and_npu(lab: Lab, model: Path) -> None:
     assert "ADSP_LIBRARY_PATH" not in gpu["command"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "backend", "code"),
+    [
+        ((), "opencl", ""),
+        (("--flag", "gpu_backend=opengl"), "opengl", ""),
+        (("--flag", "gpu_backend=webgpu"), "opencl", "delegate-wrong-backend"),
+    ],
+)
+def test_litert_on_a_gpu_is_believed_for_the_backend_that_it_ran_on(
+    lab: Lab, model: Path, flags: tuple[str, ...], backend: str, code: str
+) -> None:
+    runs = bench(
+        lab, model, "--tool", "litert-native", "-d", "gpu", "--pass", "timing,memory", *flags, serial=GALAXY,
+        exit_code=1 if code else 0,
+    )  # fmt: skip
+    # The runtime info says it in the one pass, the log alone in the other.
+    assert {run["run_pass"] for run in runs} == {"timing", "memory"}
+    for run in runs:
+        assert (run["reason_code"], run["report"]["delegate"]["backend"]) == (code, backend)
+        assert run["report"]["delegate"]["actual"].startswith("gpu")
+
+
+def test_litert_without_its_gpu_accelerator_is_no_figure_of_the_gpu(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[GALAXY], "delegate-missing", "subject=gpu", "times=0")
+    runs = bench(
+        lab, model, "--tool", "litert-native", "-d", "gpu", "--pass", "timing,memory", serial=GALAXY, exit_code=1
+    )
+    assert {(run["outcome"], run["reason_code"]) for run in runs} == {("failed", "delegate-fell-back")}
+    assert all("could not be loaded" in run["reason"] for run in runs)
+
+
+def test_litert_whose_gpu_kernel_fails_has_failed(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[GALAXY], "delegate-failing", "subject=gpu")
+    (run,) = bench(lab, model, "--tool", "litert-native", "-d", "gpu", serial=GALAXY, exit_code=1)
+    assert (run["reason_code"], run["report"]["delegate"]["truth"]) == ("gpu-init-failed", "failed")
+
+
 def test_an_npu_whose_runtime_does_not_load_has_failed_whatever_was_replaced(lab: Lab, model: Path) -> None:
     lab.fault(lab.serials[GALAXY], "delegate-failing", "subject=npu")
     (run,) = bench(lab, model, "--tool", "litert-native", "-d", "npu", serial=GALAXY, exit_code=1)
@@ -178,6 +217,18 @@ def test_an_external_delegate_of_this_computer_is_placed_and_believed_by_evidenc
     (other,) = bench(lab, *words, "--flag", f"external_delegate_path=@{library}", exit_code=1)
     assert (other["outcome"], other["reason_code"]) == ("failed", "delegate-fell-back")
     assert other["case"]["files"] != run["case"]["files"]
+
+
+def test_a_cpu_is_not_measured_with_the_flags_of_an_external_delegate(lab: Lab, tmp_path: Path) -> None:
+    library = tmp_path / "libmine.so"
+    library.write_bytes(benchmark_elf("dummy_external_delegate"))
+    done = lab.cli(
+        "bench", tiny(tmp_path, "multi_add.bin"), "-d", "cpu,external", "-s", lab.serials[PIXEL], "--min-secs", "0.1",
+        "-n", "1", "--flag", f"external_delegate_path=@{library}", "--flag",
+        "external_delegate_options=allowed_builtin_code:0",
+    ).ok()  # fmt: skip
+    assert "cpu, native: external_delegate_path switches on another delegate" in " ".join(done.stdout.split())
+    assert "1 invocations" in done.stderr
 
 
 def test_a_stable_delegate_gets_its_settings_and_its_library(lab: Lab, tmp_path: Path) -> None:
