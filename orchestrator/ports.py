@@ -22,7 +22,7 @@ from orchestrator.records.plan import FitLimits, Quiet
 from orchestrator.records.retention import Pruned
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
-from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase, ToolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -518,6 +518,10 @@ class Store(Protocol):
 
     def reason_counts(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Mapping[str, int]]:
         """Return how many runs of some campaigns ended with each reason code, those with none aside."""
+        ...
+
+    def skips(self, campaign_ids: Sequence[CampaignId], reason_code: str) -> Mapping[CampaignId, Sequence[SkippedCase]]:
+        """Return what some campaigns left out from the beginning for a reason, those that left out nothing aside."""
         ...
 
     def prune_raw(self, before: datetime, *, policy: str, is_trial: bool = False) -> Pruned:

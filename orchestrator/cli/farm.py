@@ -61,14 +61,9 @@ def status(settings: Settings, submission: str) -> CommandResult:
 
 def _cut(farm: Farm, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, object]]]:
     """Return what each phone of a submission had no time for, by serial number; phones with time for all aside."""
-    found: dict[str, list[dict[str, object]]] = {}
-    for job in jobs:
-        campaign = farm.store.campaign(CampaignId(job["campaign_id"]))
-        if campaign is None:
-            continue
-        if left_out := nights.stored_left_out(farm.store, campaign):
-            found[job["serial"]] = left_out
-    return found
+    serials = {CampaignId(job["campaign_id"]): job["serial"] for job in jobs}
+    left_out = nights.stored_left_out(farm.store, list(serials))
+    return {serials[campaign_id]: items for campaign_id, items in left_out.items()}
 
 
 def _phone_state(phone: Mapping[str, object], holds: Mapping[str, str]) -> str:

@@ -174,5 +174,6 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
         reasons = "; ".join(result.lost.values()) or "the phone gave up"
         note = one_line(f"{result.stored} stored, {result.left} left: {reasons}")
         return Ended(status="again", note=note, is_phone=True)
-    cut = nights.told(nights.stored_left_out(farm.store, campaign))
+    left_out = nights.stored_left_out(farm.store, [campaign.campaign_id])
+    cut = nights.told(left_out.get(campaign.campaign_id, []))
     return Ended(status="succeeded", note=f"{result.stored} stored; {cut}" if cut else f"{result.stored} stored")

@@ -235,7 +235,7 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
         for run in runs
         if run.reason_code != OUT_OF_TIME
     )
-    cut = nights.left_out_of(campaign, runs)
+    cut = nights.left_out_of(campaign.skipped, runs)
     shared = [f"{item.rows[0].model.label}, {item.rows[0].configuration}: {shared_text(item)}"
               for item in shared_cases(data.results)]  # fmt: skip
     lines = [render_text_table(data).rstrip("\n"), "", *map(one_line, shared)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -14,10 +14,11 @@ from orchestrator.errors import UsageError
 from orchestrator.planning import Expansion
 from orchestrator.ports import Store
 from orchestrator.quantities import parse_seconds
-from orchestrator.records.campaign import Campaign
+from orchestrator.records.identity import CampaignId
 from orchestrator.records.night import OUT_OF_TIME, parse_time_of_day
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import RunRecord
+from orchestrator.records.workload import SkippedCase
 from orchestrator.units import format_duration
 
 #: The exit code of a command that did all it had time for, and left something out.
@@ -96,7 +97,7 @@ def as_it_would_be(farm: Farm, plan: Plan, expansion: Expansion, *, sentinel: bo
     return kept, f"each device has {format_duration(total_s)}{opens}{cut}"
 
 
-def left_out_of(campaign: Campaign, runs: Iterable[RunRecord]) -> list[dict[str, object]]:
+def left_out_of(skipped: Iterable[SkippedCase], runs: Iterable[RunRecord]) -> list[dict[str, object]]:
     """Return what of a campaign there was no time for: cases from the beginning, then single invocations."""
     planned: list[dict[str, object]] = [
         {
@@ -108,7 +109,7 @@ def left_out_of(campaign: Campaign, runs: Iterable[RunRecord]) -> list[dict[str,
             "invocations": None,
             "reason": skip.reason,
         }
-        for skip in campaign.skipped
+        for skip in skipped
         if skip.reason_code == OUT_OF_TIME
     ]
     late: dict[str, list[RunRecord]] = {}
@@ -129,10 +130,22 @@ def left_out_of(campaign: Campaign, runs: Iterable[RunRecord]) -> list[dict[str,
     ]
 
 
-def stored_left_out(store: Store, campaign: Campaign) -> list[dict[str, object]]:
-    """Return what of a stored campaign there was no time for; its runs are read only when some of them say so."""
-    has_late = OUT_OF_TIME in store.reason_counts([campaign.campaign_id]).get(campaign.campaign_id, {})
-    return left_out_of(campaign, store.runs(campaign_ids=[campaign.campaign_id]) if has_late else ())
+def stored_left_out(store: Store, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, list[dict[str, object]]]:
+    """Return what of stored campaigns there was no time for, those with time for all aside.
+
+    Of the campaigns that don't say so no run is read.
+    """
+    skips = store.skips(campaign_ids, OUT_OF_TIME)
+    cut = [name for name, counts in store.reason_counts(campaign_ids).items() if OUT_OF_TIME in counts]
+    late: dict[CampaignId, list[RunRecord]] = {name: [] for name in cut}
+    for run in store.runs(campaign_ids=cut) if cut else ():
+        if run.reason_code == OUT_OF_TIME:
+            late[run.campaign_id].append(run)
+    return {
+        name: left_out_of(skips.get(name, ()), late.get(name, ()))
+        for name in dict.fromkeys(campaign_ids)
+        if name in skips or name in late
+    }
 
 
 def told(left_out: list[dict[str, object]]) -> str:

@@ -11,9 +11,11 @@ from orchestrator.records.activity import Activity, RunCount
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome
+from orchestrator.records.workload import SkippedCase
 from orchestrator.store.bodies import Packer
+from orchestrator.store.rows import skip_from_row
 from orchestrator.store.run_rows import read_runs
-from orchestrator.store.tables import CAMPAIGNS, CASES, RUNS, SERIES
+from orchestrator.store.tables import CAMPAIGNS, CASES, RUNS, SERIES, SKIPS
 
 
 def read_activity(connection: Connection, packer: Packer, since: datetime) -> Activity:
@@ -61,4 +63,20 @@ def read_reason_counts(
     found: dict[CampaignId, dict[str, int]] = {}
     for campaign_id, code, count in connection.execute(query):
         found.setdefault(CampaignId(campaign_id), {})[code] = count
+    return found
+
+
+def read_skips(
+    connection: Connection, campaign_ids: Sequence[CampaignId], reason_code: str
+) -> Mapping[CampaignId, Sequence[SkippedCase]]:
+    """Return what some campaigns left out from the beginning for a reason, those that left out nothing aside."""
+    query = (
+        select(CAMPAIGNS.c.campaign_id, SKIPS)
+        .join_from(SKIPS, CAMPAIGNS, SKIPS.c.campaign_no == CAMPAIGNS.c.campaign_no)
+        .where(CAMPAIGNS.c.campaign_id.in_(list(campaign_ids)), SKIPS.c.reason_code == reason_code)
+        .order_by(SKIPS.c.campaign_no, SKIPS.c.position)
+    )
+    found: dict[CampaignId, list[SkippedCase]] = {}
+    for row in connection.execute(query).mappings():
+        found.setdefault(CampaignId(row["campaign_id"]), []).append(skip_from_row(row))
     return found

@@ -28,7 +28,7 @@ from orchestrator.records.parity import OUTPUT_FINDINGS
 from orchestrator.records.retention import Pruned, is_pruned, stand_in
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality, QualityVerdict
-from orchestrator.records.workload import IMPORTED_TOOLS, Build, Case, Model, Pass
+from orchestrator.records.workload import IMPORTED_TOOLS, Build, Case, Model, Pass, SkippedCase
 from orchestrator.store import admission
 
 _RunKey = tuple[CampaignId, CaseKey, Pass, int]
@@ -347,6 +347,16 @@ class MemoryStore:
             ended = [run for run in self._runs.values() if run.reason_code and run.campaign_id in set(campaign_ids)]
             names = {run.campaign_id for run in ended}
             return {name: Counter(run.reason_code for run in ended if run.campaign_id == name) for name in names}
+
+    def skips(self, campaign_ids: Sequence[CampaignId], reason_code: str) -> Mapping[CampaignId, Sequence[SkippedCase]]:
+        """Return what some campaigns left out from the beginning for a reason, those that left out nothing aside."""
+        with self._locked():
+            found = {
+                name: tuple(skip for skip in campaign.skipped if skip.reason_code == reason_code)
+                for name in campaign_ids
+                if (campaign := self._campaigns.get(name)) is not None
+            }
+        return {name: skips for name, skips in found.items() if skips}
 
     def prune_raw(self, before: datetime, *, policy: str, is_trial: bool = False) -> Pruned:
         """Delete what the runs of ended campaigns begun before then left behind; a trial changes nothing."""

@@ -20,9 +20,9 @@ from orchestrator.records.night import RecentRun
 from orchestrator.records.retention import Pruned
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
-from orchestrator.records.workload import Build, Case, Model, Pass
+from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.store import admission, history, retention, rows
-from orchestrator.store.activity import read_activity, read_reason_counts
+from orchestrator.store.activity import read_activity, read_reason_counts, read_skips
 from orchestrator.store.appending import ReadyRun, append_run, ready_run
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
@@ -324,6 +324,11 @@ class SqlStore:
         """Return how many runs of some campaigns ended with each reason code, those with none aside."""
         with self._database.reading() as connection:
             return read_reason_counts(connection, campaign_ids)
+
+    def skips(self, campaign_ids: Sequence[CampaignId], reason_code: str) -> Mapping[CampaignId, Sequence[SkippedCase]]:
+        """Return what some campaigns left out from the beginning for a reason, those that left out nothing aside."""
+        with self._database.reading() as connection:
+            return read_skips(connection, campaign_ids, reason_code)
 
     def prune_raw(self, before: datetime, *, policy: str, is_trial: bool = False) -> Pruned:
         """Delete what the runs of ended campaigns begun before then left behind; a trial changes nothing.

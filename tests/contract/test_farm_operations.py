@@ -23,7 +23,8 @@ from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.identity import CampaignId, RunId, Serial
+from orchestrator.records.run import Outcome
 from orchestrator.serve.metrics import render
 
 if TYPE_CHECKING:
@@ -150,6 +151,34 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     assert queue.reap(dead_after_s=3600) == [1]
     problems = found(farm_doctor.doctor(settings, host_too=False), "problem")
     assert "hosts" not in problems
+
+
+def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
+    queue: FarmQueue, settings: Settings, samples
+) -> None:
+    jobs = [PhoneJob(submission="night", serial=Serial(serial), plan="{}") for serial in ("A", "B", "C", "D")]
+    queue.submit(jobs, plan_name="p", priority=0)
+    (other,) = samples.campaign().skipped
+    late = replace(other, reason_code="out-of-time")
+    with Farm(settings) as opened:
+        # Of D nothing is stored.
+        for job, skipped in zip(jobs, ((late, other), (other,), ()), strict=False):
+            samples.begin(opened.store, samples.campaign(job.campaign_id, skipped=skipped))
+        for number, code in enumerate(("out-of-time", "out-of-time", "oom")):
+            run = samples.run(
+                number,
+                campaign_id=jobs[2].campaign_id,
+                run_id=RunId(f"run-{number}"),
+                outcome=Outcome.SKIPPED,
+                reason_code=code,
+            )
+            opened.store.append_run(run)
+    result = farm.status(settings, "night")
+    cut = result.data["no_time_for"]  # type: ignore[index]
+    assert {serial: [item["invocations"] for item in items] for serial, items in cut.items()} == {"A": [None], "C": [2]}
+    assert "A: no time for all: 1 case left out" in result.text
+    assert "C: no time for all: 2 invocations not begun" in result.text
+    assert result.exit_code == 6
 
 
 def failed(queue: FarmQueue, submission: str, *serials: str, plan: str = "p") -> None:

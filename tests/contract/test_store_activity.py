@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 
 from orchestrator.ports import Store
@@ -33,3 +34,14 @@ def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(store
     assert store.activity(start + timedelta(days=9)).newest == ()
     names = [CampaignId("night-1"), CampaignId("night-9")]
     assert {name: dict(counts) for name, counts in store.reason_counts(names).items()} == {"night-1": {"oom": 1}}
+
+
+def test_what_campaigns_left_out_for_a_reason_is_told_of_those_asked_for(store: Store, samples) -> None:
+    (other,) = samples.campaign().skipped
+    late = [dataclasses.replace(other, reason_code="out-of-time", threads=threads) for threads in (4, 1)]
+    for name, skipped in (("night-1", (late[0], other, late[1])), ("night-2", (other,)), ("night-3", (late[1],))):
+        samples.begin(store, samples.campaign(name, skipped=skipped))
+    names = [CampaignId(name) for name in ("night-1", "night-2", "night-9")]
+    found = store.skips(names, "out-of-time")
+    assert {name: list(skips) for name, skips in found.items()} == {"night-1": late}
+    assert store.skips([], "out-of-time") == {}
