@@ -8,8 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, judge_case
-from orchestrator.analysis.compare import best_of, speed_up
-from orchestrator.analysis.figures import figure_us, truth_of
+from orchestrator.analysis.figures import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
@@ -19,7 +18,7 @@ from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.report.beside import known_median, latency_reports, memory_reports
 from orchestrator.report.collector import without_collector
-from orchestrator.report.curves import diff_pairs, sustained_rows, worst_grade
+from orchestrator.report.curves import diff_pairs, sustained_rows
 from orchestrator.report.data import (
     BestMark,
     CampaignRow,
@@ -32,11 +31,12 @@ from orchestrator.report.data import (
     SkipRow,
 )
 from orchestrator.report.headline import headline_of, totals_of
-from orchestrator.report.labels import configuration_labels, configuration_order, is_cpu, unique_labels
+from orchestrator.report.labels import configuration_labels, configuration_order, unique_labels
 from orchestrator.report.logs import Outputs, ShownLog, shown_logs
 from orchestrator.report.next_steps import finding_step, next_step
 from orchestrator.report.operators import profiles_of
 from orchestrator.report.published import load_published
+from orchestrator.report.ranking import with_comparisons
 from orchestrator.report.shared import with_shared
 from orchestrator.report.starts import start_rows
 
@@ -96,7 +96,7 @@ def build_report_data(
             configuration_order(row.case, row.configuration),
         )
     )
-    results = with_shared(tuple(_with_comparisons(rows)))
+    results = with_shared(tuple(with_comparisons(rows)))
     used_builds = {case.build_sha256 for case in cases.values()}
     skipped = tuple(
         SkipRow(
@@ -176,7 +176,6 @@ def _result_row(
     result = judge_case(runs)
     if result.status is CaseStatus.NOT_RUN and case.case_key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)
-    used = set(result.used)
     timed = latency_reports(runs, result)
     memory = memory_reports(runs, result)
     return ResultRow(
@@ -189,6 +188,7 @@ def _result_row(
         best=BestMark.NONE,
         speed_up=None,
         baseline="",
+        compared=None,
         init_us=known_median(report.init_us for report in timed),
         first_us=known_median(report.first_inference_us for report in timed),
         warmup_us=known_median(report.warmup_mean_us for report in timed),
@@ -196,59 +196,15 @@ def _result_row(
         overall_memory_mib=known_median(report.overall_memory_mib for report in memory),
         peak_memory_mib=known_median(report.peak_memory_mib for report in memory),
         delegate=_evidence(result, runs),
-        invocations=tuple(_invocation_row(run, run.run_id in used, gathered.logs.get(run.run_id)) for run in runs),
+        invocations=tuple(_invocation_row(run, result, gathered.logs.get(run.run_id)) for run in runs),
         starts=start_rows(runs),
         profiles=profiles_of(runs),
         sustained=sustained_rows(runs, gathered.sustained_s),
-        grade=worst_grade([run.verdict.grade for run in runs if run.run_id in used]),
+        grade=result.grade,
         findings=_findings(runs, result.findings),
         next_step=next_step(result, failure_steps),
         stopped=tuple(gathered.stopped[case.case_key]),
     )
-
-
-def _with_comparisons(rows: Sequence[ResultRow]) -> Iterable[ResultRow]:
-    """Yield the rows with best marks and speed-ups, each judged among the rows of its model on its device."""
-    groups: dict[tuple[str, str], list[ResultRow]] = defaultdict(list)
-    for row in rows:
-        groups[row.model.sha256, row.device.serial].append(row)
-    marks: dict[str, BestMark] = {}
-    baselines: dict[tuple[str, str, str], ResultRow] = {}
-    for place, group in groups.items():
-        summaries = {row.key: row.result.summary for row in group if row.result.is_judged and row.result.summary}
-        best = best_of(summaries)
-        if best is not None and len(summaries) > 1:
-            marks |= dict.fromkeys(best.tied, BestMark.TIED)
-            marks[best.fastest] = BestMark.BEST if best.is_clear else BestMark.TIED
-        for tool in {row.case.tool for row in group}:
-            baseline = _baseline([row for row in group if row.case.tool is tool])
-            if baseline is not None:
-                baselines[(*place, tool)] = baseline
-    for row in rows:
-        baseline = baselines.get((row.model.sha256, row.device.serial, row.case.tool))
-        summary = row.result.summary if row.result.is_judged else None
-        ratio = None
-        if baseline is not None and baseline.result.summary is not None and summary is not None:
-            ratio = speed_up(baseline.result.summary, summary)
-        yield replace(
-            row,
-            best=marks.get(row.key, BestMark.NONE),
-            speed_up=ratio,
-            baseline=baseline.configuration if ratio is not None and baseline is not None else "",
-        )
-
-
-def _baseline(rows: Sequence[ResultRow]) -> ResultRow | None:
-    """Return the fastest CPU configuration; None when its figure isn't judged, for a slower one would flatter."""
-    on_cpu = {
-        row.key: row
-        for row in rows
-        if is_cpu(row.case.delegate) and row.result.status in (CaseStatus.MEASURED, CaseStatus.UNCONFIRMED)
-    }
-    fastest = best_of({key: row.result.summary for key, row in on_cpu.items() if row.result.summary is not None})
-    if fastest is None or not on_cpu[fastest.fastest].result.is_judged:
-        return None
-    return on_cpu[fastest.fastest]
 
 
 def _evidence(result: CaseResult, runs: Sequence[RunRecord]) -> DelegateEvidence | None:
@@ -259,8 +215,11 @@ def _evidence(result: CaseResult, runs: Sequence[RunRecord]) -> DelegateEvidence
     return next(iter(matching), None) or (reports[-1].delegate if reports else None)
 
 
-def _invocation_row(run: RunRecord, is_used: bool, shown: ShownLog | None) -> InvocationRow:
+def _invocation_row(run: RunRecord, result: CaseResult, shown: ShownLog | None) -> InvocationRow:
     report = run.report
+    is_used = run.run_id in result.used
+    # Those that aren't used are shown as they were printed.
+    kind = result.figure if is_used else of_one_kind([run])[0]
     inference = report.inference if report is not None else None
     return InvocationRow(
         run_id=run.run_id,
@@ -276,7 +235,8 @@ def _invocation_row(run: RunRecord, is_used: bool, shown: ShownLog | None) -> In
         started_at=_aware(run.started_at),
         duration_s=run.duration_s,
         exit_code=run.exit_code,
-        latency_us=figure_us(run),
+        latency_us=figure_us(run, kind),
+        figure=kind,
         p5_us=inference.p5_us if inference is not None else None,
         p95_us=inference.p95_us if inference is not None else None,
         inferences=inference.count if inference is not None else None,

@@ -226,6 +226,7 @@ def _side_data(item: Measured) -> dict[str, object]:
         "status": result.status,
         "quality": result.quality,
         "grade": item.grade,
+        "figure": result.figure.value if result.summary is not None else None,
         "median_us": own.median_us if own is not None else None,
         "not_a_result_us": result.summary.median_us if result.summary is not None and own is None else None,
         "count": len(result.used),
@@ -265,7 +266,8 @@ def _rest(comparison: Comparison) -> list[str]:
     lines.append(
         f"A change is claimed when its {level_text(comparison.level)} interval leaves out 0 and it is at least "
         f"{format_percent(comparison.threshold)}; 'detectable' is what would have been found 8 times of 10. "
-        "Figures are medians; changes are measured on pairs or trimmed means, so that a quotient of medians may differ."
+        "Figures are medians, where no note says otherwise; changes are measured on pairs or trimmed means, so that a "
+        "quotient of medians may differ."
     )
     return [visible(line) for line in lines]
 

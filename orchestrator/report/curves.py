@@ -1,4 +1,4 @@
-"""What a report derives beside single figures: sustained runs, the grade of a case, pairs of profiles to compare."""
+"""What a report derives beside single figures: sustained runs, pairs of profiles to compare."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from orchestrator.analysis.figures import truth_of
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
 from orchestrator.analysis.sustained_runs import attempts, curve_of, points_of
 from orchestrator.records.run import RunRecord
-from orchestrator.records.verdict import Grade
 from orchestrator.records.workload import Pass
 from orchestrator.report.data import DiffPair, ResultRow, SustainedRow
 from orchestrator.report.labels import is_cpu
@@ -45,12 +44,6 @@ def sustained_rows(runs: Iterable[RunRecord], planned_s: Mapping[str, float]) ->
                 )
                 rows.append(row)
     return tuple(rows)
-
-
-def worst_grade(grades: Sequence[Grade | None]) -> Grade | None:
-    """Return the worst of the grades; None when one of them isn't known, or there is none."""
-    known = [grade for grade in grades if grade is not None]
-    return max(known) if known and len(known) == len(grades) else None
 
 
 def diff_pairs(rows: Sequence[ResultRow], campaign_titles: Mapping[str, str]) -> tuple[DiffPair, ...]:

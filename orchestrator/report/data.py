@@ -11,9 +11,10 @@ from datetime import datetime
 
 from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.compare import Ratio
+from orchestrator.analysis.summary import Summary
 from orchestrator.analysis.sustained import SustainedCurve
 from orchestrator.records.device import DeviceFacts, DeviceState
-from orchestrator.records.run import DelegateEvidence, DelegateTruth, Outcome
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, FigureKind, Outcome
 from orchestrator.records.sample import Sample
 from orchestrator.records.start import StartStage
 from orchestrator.records.verdict import Grade, Quality, Severity
@@ -120,6 +121,8 @@ class InvocationRow:
     duration_s: float
     exit_code: int | None
     latency_us: float | None
+    #: What of its inferences ``latency_us`` is.
+    figure: FigureKind
     p5_us: float | None
     p95_us: float | None
     #: Inferences measured.
@@ -176,8 +179,11 @@ class ResultRow:
     best: BestMark
     #: Over the baseline configuration; None when either side isn't judged.
     speed_up: Ratio | None
-    #: The configuration that the speed-up is over: the fastest judged CPU configuration on the same device.
+    #: The configuration that the speed-up is over: the fastest on the CPU of the same device, program and settings.
     baseline: str
+    #: What stands against the other figures of this model on this device: means where one of them has no medians. None
+    #: for what isn't judged.
+    compared: Summary | None
     #: Medians over the invocations that have them.
     init_us: float | None
     first_us: float | None

@@ -15,14 +15,14 @@ from typing import Final
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import DelegateEvidence
+from orchestrator.records.run import DelegateEvidence, FigureKind
 from orchestrator.records.workload import Pass
 from orchestrator.report.conditions import battery_change_text, battery_text, clocks_text, hottest_text
 from orchestrator.report.data import BestMark, DeviceRow, FindingRow, InvocationRow, LogExcerpt, ResultRow
 from orchestrator.report.escapes import visible, visible_block
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, SHORT_HASH
 from orchestrator.report.logs import LOG_CHARACTERS, shorter
-from orchestrator.report.tables import NOTHING, delegate_text, figure_ms, quality_text
+from orchestrator.report.tables import NOTHING, delegate_text, figure_ms, has_mean, quality_text
 from orchestrator.report.traces import Trace, condition_traces, sample_traces
 from orchestrator.units import format_bytes, format_duration
 
@@ -112,12 +112,13 @@ def _figure(row: ResultRow, digits: int) -> str:
     if summary.interval is not None:
         low, high = figure_ms(summary.interval.low, digits), figure_ms(summary.interval.high, digits)
         interval = f" ({low} to {high} ms at 95 %)"
+    kind = ", a mean" if has_mean(row) else ""
     gain, ratio = "", row.speed_up
     if ratio is not None and row.baseline != row.configuration:
         between = f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})" if ratio.interval is not None else ""
         gain = f" {ratio.value:.2f}\N{MULTIPLICATION SIGN} the speed of {_text(row.baseline)}{between}."
     return (
-        f'<p class="case-figure"><b>{median} ms</b>{interval} over {summary.count} of {result.ended} invocations.'
+        f'<p class="case-figure"><b>{median} ms</b>{interval}{kind} over {summary.count} of {result.ended} invocations.'
         f"{gain}</p>\n"
     )
 
@@ -236,6 +237,8 @@ def _run_line(row: ResultRow, run: InvocationRow, decimals: Mapping[str, int]) -
     is_own = run.is_used and row.result.status in OWN_FIGURE
     if run.latency_us is not None and not is_own:
         latency = f"<del>{latency}</del>"
+    if run.latency_us is not None and run.figure is FigureKind.MEAN:
+        latency += " <small>mean</small>"
     spread = NOTHING
     if run.p5_us is not None and run.p95_us is not None:
         spread = f"{figure_ms(run.p5_us, digits)} \N{EN DASH} {figure_ms(run.p95_us, digits)}"

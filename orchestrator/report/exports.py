@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 from orchestrator import __version__
-from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceState
@@ -22,6 +21,8 @@ from orchestrator.report.tables import (
     delegate_text,
     figure_ms,
     flat_record,
+    has_mean,
+    invocation_record,
     quality_text,
     spread_text,
 )
@@ -174,7 +175,7 @@ def to_markdown(data: ReportData) -> str:
 def _markdown_line(row: ResultRow, decimals: int) -> str:
     own = row.result.own_summary
     ratio = NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x"
-    figure = figure_ms(own.median_us if own is not None else None, decimals)
+    figure = figure_ms(own.median_us if own is not None else None, decimals) + (" (mean)" if has_mean(row) else "")
     cells = [
         markdown_text(row.model.label),
         markdown_text(row.device.title),
@@ -259,30 +260,8 @@ def _result(row: ResultRow, campaign: CampaignRow | None) -> Mapping[str, object
 
 
 def _invocation(row: ResultRow, invocation: InvocationRow) -> Mapping[str, object]:
-    is_result = invocation.is_used and row.result.status in OWN_FIGURE
     return {
-        "run_id": invocation.run_id,
-        "campaign_id": invocation.campaign_id,
-        "pass": invocation.run_pass.value,
-        "invocation": invocation.number,
-        "outcome": invocation.outcome.value,
-        "reason_code": invocation.reason_code,
-        "reason": invocation.reason,
-        "quality": invocation.quality.value,
-        "delegate_truth": invocation.truth.value,
-        "is_used": is_result,
-        "is_virtual": row.is_virtual,
-        "latency_us": invocation.latency_us if is_result else None,
-        "not_a_result_us": None if is_result else invocation.latency_us,
-        "p5_us": invocation.p5_us,
-        "p95_us": invocation.p95_us,
-        "inferences": invocation.inferences,
-        "init_us": invocation.init_us,
-        "first_inference_us": invocation.first_us,
-        "started_at": invocation.started_at.isoformat(),
-        "duration_s": invocation.duration_s,
-        "exit_code": invocation.exit_code,
-        "command": invocation.command,
+        **invocation_record(row, invocation),
         "state_before": _state(invocation.state_before),
         "state_after": _state(invocation.state_after),
     }

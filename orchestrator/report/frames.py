@@ -7,9 +7,8 @@ from typing import Final, Literal
 
 import pandas as pd
 
-from orchestrator.analysis.case_result import OWN_FIGURE
-from orchestrator.report.data import InvocationRow, ReportData, ResultRow
-from orchestrator.report.tables import FLAT_COLUMNS, Scalar, campaign_of, flat_record
+from orchestrator.report.data import ReportData
+from orchestrator.report.tables import FLAT_COLUMNS, campaign_of, flat_record, invocation_record
 
 #: Raised when a column goes away or changes its meaning; new columns don't raise it.
 SCHEMA_VERSION: Final = 1
@@ -17,7 +16,7 @@ _CAMPAIGN_COLUMNS: Final = ("campaign_id", "campaign", "campaign_created_at")
 #: In the order of the records below; a file without rows has them, too.
 _INVOCATION_COLUMNS: Final = (
     "run_id", "campaign_id", "case_key", "model", "device", "serial", "is_virtual", "configuration", "pass",
-    "invocation", "outcome", "reason_code", "quality", "delegate_truth", "is_used", "latency_us",
+    "invocation", "outcome", "reason_code", "quality", "delegate_truth", "is_used", "figure", "latency_us",
     "not_a_result_us", "init_us", "first_inference_us", "started_at", "duration_s", "exit_code",
 )  # fmt: skip
 
@@ -49,33 +48,15 @@ def results_frame(data: ReportData) -> pd.DataFrame:
 
 def invocations_frame(data: ReportData) -> pd.DataFrame:
     """Return one row for each invocation, times in microseconds; ``is_used`` says whether the case's figure has it."""
-    records = [_invocation_record(row, invocation) for row in data.results for invocation in row.invocations]
+    records = [
+        {
+            "model": row.model.label,
+            "device": row.device.title,
+            "serial": row.device.serial,
+            "configuration": row.configuration,
+            **invocation_record(row, invocation),
+        }
+        for row in data.results
+        for invocation in row.invocations
+    ]
     return pd.DataFrame(records, columns=_INVOCATION_COLUMNS, dtype=object)
-
-
-def _invocation_record(row: ResultRow, invocation: InvocationRow) -> dict[str, Scalar]:
-    is_result = invocation.is_used and row.result.status in OWN_FIGURE
-    return {
-        "run_id": invocation.run_id,
-        "campaign_id": invocation.campaign_id,
-        "case_key": row.key,
-        "model": row.model.label,
-        "device": row.device.title,
-        "serial": row.device.serial,
-        "is_virtual": row.is_virtual,
-        "configuration": row.configuration,
-        "pass": invocation.run_pass.value,
-        "invocation": invocation.number,
-        "outcome": invocation.outcome.value,
-        "reason_code": invocation.reason_code,
-        "quality": invocation.quality.value,
-        "delegate_truth": invocation.truth.value,
-        "is_used": is_result,
-        "latency_us": invocation.latency_us if is_result else None,
-        "not_a_result_us": None if is_result else invocation.latency_us,
-        "init_us": invocation.init_us,
-        "first_inference_us": invocation.first_us,
-        "started_at": invocation.started_at.isoformat(),
-        "duration_s": invocation.duration_s,
-        "exit_code": invocation.exit_code,
-    }

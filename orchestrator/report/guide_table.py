@@ -15,7 +15,7 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.run import DelegateTruth
+from orchestrator.records.run import DelegateTruth, FigureKind
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode, ToolName
 from orchestrator.report.data import PublishedFigure
@@ -293,6 +293,8 @@ def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
         yield f"on the cores {case.affinity}"
     if case.process_mode is not ProcessMode.SHELL:
         yield {ProcessMode.FOREGROUND: "app on the screen", ProcessMode.TOP_APP: "top-app"}[case.process_mode]
+    if result.figure is FigureKind.MEAN:
+        yield "a mean: no medians were printed"
     if result.truth is DelegateTruth.PARTIAL:
         yield "a part of the operators ran on the CPU"
     if result.status is CaseStatus.UNCONFIRMED:

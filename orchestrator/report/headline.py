@@ -127,7 +127,7 @@ class _Winner:
 
 
 def _winner(rows: Mapping[str, ResultRow]) -> _Winner:
-    best = best_of({key: row.result.summary for key, row in rows.items() if row.result.summary})
+    best = best_of({key: row.compared for key, row in rows.items() if row.compared is not None})
     assert best is not None
     return _Winner(row=rows[best.fastest], rivals=tuple(rows[key] for key in best.tied), is_tested=best.is_tested)
 

@@ -38,6 +38,7 @@ from orchestrator.report.tables import (
     NOTHING,
     delegate_text,
     figure_ms,
+    has_mean,
     quality_text,
     reference_lines,
     spread_text,
@@ -263,6 +264,7 @@ def _environment() -> jinja2.Environment:
         "worst": worst_code,
     }
     environment.filters |= filters
+    environment.tests["with_mean"] = has_mean
     environment.globals |= {
         "BestMark": BestMark,
         "CaseStatus": CaseStatus,

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis.case_result import OWN_FIGURE, OWN_TRUTHS
+from orchestrator.analysis.case_result import OWN_FIGURE, OWN_TRUTHS, comparable
+from orchestrator.records.workload import Case
 from orchestrator.report.data import ResultRow
 from orchestrator.report.labels import is_cpu
 
@@ -46,14 +47,18 @@ def thread_steps(rows: Iterable[ResultRow]) -> tuple[ThreadStep, ...]:
     for row in rows:
         if row.result.status in OWN_FIGURE and row.case.threads > 0:
             aspects = {name: value for name, value in row.case.to_row().items() if name not in ("threads", "affinity")}
-            # Affinity follows the number of threads where a plan leaves it open; a fixed one parts two groups.
-            key = (str(aspects), row.case.affinity if row.case.affinity not in ("big", "all") else "")
+            key = (str(aspects), fixed_cores(row.case))
             groups[key].setdefault(row.case.threads, row)
     steps: list[ThreadStep] = []
     for group in groups.values():
         if len(group) > 1:
             steps += _steps(group)
     return tuple(steps)
+
+
+def fixed_cores(case: Case) -> str:
+    """Return the cores that a plan keeps a case to; empty where they follow from the number of threads."""
+    return "" if case.affinity in ("big", "all") else case.affinity
 
 
 def delegate_steps(rows: Iterable[ResultRow]) -> tuple[DelegateStep, ...]:
@@ -95,9 +100,13 @@ def _beats(first: Sequence[float], second: Sequence[float]) -> bool:
 
 def _steps(group: Mapping[int, ResultRow]) -> Iterable[ThreadStep]:
     first_threads = min(group)
-    first = group[first_threads].result.summary
-    for threads in sorted(group):
-        summary = group[threads].result.summary
+    summaries = {
+        threads: result.summary
+        for threads, result in comparable({threads: row.result for threads, row in group.items()}).items()
+    }
+    first = summaries.get(first_threads)
+    for threads in sorted(summaries):
+        summary = summaries[threads]
         if first is None or summary is None:
             continue
         speed_up = first.median_us / summary.median_us

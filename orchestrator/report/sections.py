@@ -13,7 +13,7 @@ from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.operators import OperatorRow, TypeRow
 from orchestrator.report.scaling import DelegateStep, ThreadStep, delegate_steps, thread_steps
 from orchestrator.report.shared import SharedCase, shared_cases
-from orchestrator.report.tables import NOTHING, delegate_text, quality_text
+from orchestrator.report.tables import NOTHING, delegate_text, has_mean, quality_text
 from orchestrator.units import US_PER_MS
 
 _BEST_WORDS: Final = {BestMark.BEST: "★ fastest", BestMark.TIED: "≈ tied", BestMark.NONE: ""}
@@ -96,6 +96,14 @@ def _parity_columns(rows: Sequence[ResultRow]) -> Sequence[Column]:
     return (_badge(rows, "outputs", words, classes),)
 
 
+def _kind_columns(rows: Sequence[ResultRow]) -> Sequence[Column]:
+    """Return the column that says whose figure is made of means, where any is."""
+    if not any(map(has_mean, rows)):
+        return ()
+    kinds = [row.result.figure.value if row.result.own_summary is not None else "" for row in rows]
+    return (_badge(rows, "figure", kinds, [""] * len(kinds)),)
+
+
 def _results(rows: Sequence[ResultRow]) -> Grid:
     summaries = [row.result.own_summary for row in rows]
     intervals = [summary.interval if summary is not None else None for summary in summaries]
@@ -141,9 +149,11 @@ def _results(rows: Sequence[ResultRow]) -> Grid:
             unit="x CPU",
             digits=2,
         ),
+        column_of(rows, "over", lambda row: row.baseline, is_choice=True),
         _badge(rows, "rank", [_BEST_WORDS[row.best] for row in rows], [_best_class(row) for row in rows]),
         _truth_column(rows),
         _quality_column(rows),
+        *_kind_columns(rows),
         *_parity_columns(rows),
         column_of(rows, "grade", lambda row: row.grade.value if row.grade is not None else NOTHING, is_choice=True),
         column_of(rows, "why not", lambda row: row.result.reason_code),

@@ -8,7 +8,8 @@ from itertools import groupby
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.report.data import BestMark, CampaignRow, PublishedFigure, ReportData, ResultRow
+from orchestrator.records.run import FigureKind
+from orchestrator.report.data import BestMark, CampaignRow, InvocationRow, PublishedFigure, ReportData, ResultRow
 from orchestrator.report.escapes import display_width, fit, visible
 from orchestrator.report.labels import STATUS_WORDS, fallback_words, truth_words
 from orchestrator.report.matrix import figures_decimals
@@ -29,6 +30,11 @@ Scalar = str | int | float | bool | None
 def figure_ms(latency_us: float | None, decimals: int) -> str:
     """Return a latency in milliseconds with a column's decimals, without its unit."""
     return NOTHING if latency_us is None else f"{latency_us / US_PER_MS:.{decimals}f}"
+
+
+def has_mean(row: ResultRow) -> bool:
+    """Whether a case's figure is made of means, where others' are of medians."""
+    return row.result.own_summary is not None and row.result.figure is FigureKind.MEAN
 
 
 def spread_text(row: ResultRow) -> str:
@@ -90,7 +96,8 @@ def _result_line(row: ResultRow, decimals: int) -> str:
         # Without a figure, why there is none says more than where operators would have run.
         return label + fit(f"{NOTHING:>9}  {_why_not(row)}", WIDTH - _FIGURES_AT).rstrip()
     delegate = fit(delegate_text(row), _DELEGATE_WIDTH)
-    figures = f"{figure_ms(summary.median_us, decimals):>9}{spread_text(row):>9}{ratio:>8}"
+    kind = "m" if row.result.figure is FigureKind.MEAN else " "
+    figures = f"{figure_ms(summary.median_us, decimals):>9}{kind}{spread_text(row):>8}{ratio:>8}"
     return f"{label}{figures} {delegate} {quality_text(row)}"
 
 
@@ -139,6 +146,8 @@ def _legend(data: ReportData) -> list[str]:
     lines = [data.headline.trust]
     if any(row.best is not BestMark.NONE for row in data.results):
         lines.append("* fastest of this model on this device; = can't be told from the fastest (95 % interval)")
+    if any(has_mean(row) for row in data.results):
+        lines.append("m mean: the program printed no medians")
     if data.has_virtual:
         lines.append("v virtual: from benchfarm's own virtual phone, no measurement")
     return [part for line in lines for part in _wrapped(visible(line))]
@@ -167,7 +176,7 @@ def campaign_of(row: ResultRow, data: ReportData) -> CampaignRow | None:
 FLAT_COLUMNS: Final = (
     "model", "model_sha256", "device", "serial", "is_virtual", "configuration", "delegate", "threads", "tool",
     "flags", "build_sha256", "status", "delegate_truth", "delegate_actual", "delegated_nodes", "total_nodes",
-    "quality", "grade", "is_judged", "best", "invocations_used", "invocations_ended", "median_us",
+    "quality", "grade", "is_judged", "best", "invocations_used", "invocations_ended", "figure", "median_us",
     "interval_low_us", "interval_high_us", "interval_method", "mean_us", "min_us", "max_us", "std_us",
     "speed_up", "speed_up_low", "speed_up_high", "baseline", "init_us", "first_inference_us", "warmup_us",
     "init_memory_mib", "overall_memory_mib", "peak_memory_mib", "not_a_result_us", "reason_code", "reason",
@@ -207,6 +216,7 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "best": row.best.value,
         "invocations_used": own.count if own is not None else 0,
         "invocations_ended": result.ended,
+        "figure": result.figure.value if summary is not None else None,
         "median_us": _rounded(own.median_us if own is not None else None),
         "interval_low_us": _rounded(interval.low if interval is not None else None),
         "interval_high_us": _rounded(interval.high if interval is not None else None),
@@ -230,6 +240,40 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "reason": result.reason,
         "findings": " ".join(finding.code for finding in row.findings),
         "case_key": row.key,
+    }
+
+
+def invocation_record(row: ResultRow, invocation: InvocationRow) -> dict[str, Scalar]:
+    """Return one invocation as plain values under documented names; times in microseconds, None where unknown.
+
+    The latency of one that isn't part of its case's result stands under ``not_a_result_us`` and nowhere else.
+    """
+    is_result = invocation.is_used and row.result.own_summary is not None
+    return {
+        "run_id": invocation.run_id,
+        "campaign_id": invocation.campaign_id,
+        "case_key": row.key,
+        "pass": invocation.run_pass.value,
+        "invocation": invocation.number,
+        "outcome": invocation.outcome.value,
+        "reason_code": invocation.reason_code,
+        "reason": invocation.reason,
+        "quality": invocation.quality.value,
+        "delegate_truth": invocation.truth.value,
+        "is_used": is_result,
+        "is_virtual": row.is_virtual,
+        "figure": invocation.figure.value if invocation.latency_us is not None else None,
+        "latency_us": invocation.latency_us if is_result else None,
+        "not_a_result_us": None if is_result else invocation.latency_us,
+        "p5_us": invocation.p5_us if is_result else None,
+        "p95_us": invocation.p95_us if is_result else None,
+        "inferences": invocation.inferences,
+        "init_us": invocation.init_us,
+        "first_inference_us": invocation.first_us,
+        "started_at": invocation.started_at.isoformat(),
+        "duration_s": invocation.duration_s,
+        "exit_code": invocation.exit_code,
+        "command": invocation.command,
     }
 
 

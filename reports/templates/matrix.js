@@ -10,7 +10,7 @@ report.comparison = (function () {
         var found = {
           model: column("model"), device: column("device"), configuration: column("configuration"),
           median: column("median").values, low: column("from").values, high: column("to").values,
-          speedUp: column("speed-up").values, judged: page.judged, virtual: page.virtual, keys: page.keys,
+          speedUp: column("speed-up").values, kind: column("figure"), judged: page.judged, virtual: page.virtual, keys: page.keys,
           places: new Map(), rows: new Map()
         };
         page.virtual.forEach(function (_, row) {
@@ -24,7 +24,8 @@ report.comparison = (function () {
   }
   function place(model, device, configuration) { return model + " " + device + " " + configuration; }
 
-  /* How many times as fast a row is as its baseline. None unless both are trusted, and never a virtual phone against a real one. */
+  /* How many times as fast a row is as its baseline. None unless both are trusted, and never a virtual phone against a
+     real one, or a median against a mean. */
   function ratio(all, row) {
     if (state.baseline === "cpu") { return all.speedUp[row]; }
     var name = state.baseline.slice(2);
@@ -35,6 +36,7 @@ report.comparison = (function () {
       ? all.places.get(place(all.model.places[row], word, all.configuration.places[row]))
       : all.places.get(place(all.model.places[row], all.device.places[row], word));
     if (other === undefined || !all.judged[row] || !all.judged[other] || all.virtual[row] !== all.virtual[other]) { return null; }
+    if (all.kind && all.kind.places[row] !== all.kind.places[other]) { return null; }
     return all.median[other] / all.median[row];
   }
   function label() {

@@ -257,6 +257,24 @@ def run(
     )
 
 
+#: By how much the mean of skewed inferences lies above their median.
+SKEW = 1.08
+
+
+def skewed(record: RunRecord, *, has_median: bool = True, has_mean: bool = True) -> RunRecord:
+    """Return a run of the same inferences as printed by a program of some year."""
+    report = record.report
+    assert report is not None
+    assert report.inference is not None
+    median_us = report.inference.median_us
+    assert median_us is not None
+    mean_us = median_us * SKEW if has_mean else None
+    inference = replace(report.inference, mean_us=mean_us)
+    if not has_median:
+        inference = replace(inference, p5_us=None, median_us=None, p95_us=None)
+    return replace(record, report=replace(report, inference=inference, inference_mean_us=mean_us))
+
+
 def series(owner: Case, latency_us: float, count: int = 5, **other: object) -> list[RunRecord]:
     """Return invocations whose latencies differ by some percent, the same ones each time."""
     wobble = (0.0, 0.012, -0.009, 0.021, -0.004, 0.007, -0.013, 0.002)

@@ -14,29 +14,13 @@ from orchestrator.analysis.matching import Fact, Measured, Rule, measured_cases
 from orchestrator.analysis.pairing import log_ratios
 from orchestrator.analysis.sustained_runs import measured_us
 from orchestrator.records.identity import BuildSha, CampaignId, content_key
-from orchestrator.records.run import FigureKind, RunRecord
+from orchestrator.records.run import FigureKind
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.records.workload import Case
-from tests.samples.sample_lab import BUILDS, PIXEL_3, case, run, series
+from tests.samples.sample_lab import BUILDS, PIXEL_3, case, run, series, skewed
 
-#: By how much the mean of a program's inferences lies above their median.
-SKEW = 1.08
 OLD, NEW = CampaignId("20260313-220500-aaaaaa"), CampaignId("20260314-220500-bbbbbb")
 OLDER_PROGRAM = replace(case(), build_sha256=BuildSha(content_key("prints no medians")))
-
-
-def skewed(record: RunRecord, *, has_median: bool = True, has_mean: bool = True) -> RunRecord:
-    """Return a run of the same inferences as printed by a program of some year."""
-    report = record.report
-    assert report is not None
-    assert report.inference is not None
-    median_us = report.inference.median_us
-    assert median_us is not None
-    mean_us = median_us * SKEW if has_mean else None
-    inference = replace(report.inference, mean_us=mean_us)
-    if not has_median:
-        inference = replace(inference, p5_us=None, median_us=None, p95_us=None)
-    return replace(record, report=replace(report, inference=inference, inference_mean_us=mean_us))
 
 
 def night(owner: Case, latency_us: float, campaign: CampaignId, **printed: bool) -> list[Measured]:

@@ -17,7 +17,6 @@ from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
 from orchestrator.report.chart_specs import chart_specs
-from orchestrator.report.curves import worst_grade
 from orchestrator.report.pictures import packed_runtime, pictures_of, write_pictures
 from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
 from tests.samples.sample_lab import (
@@ -95,12 +94,6 @@ def test_sustained_run_is_a_curve_of_its_own() -> None:
     (found,) = [run for row in data.results for run in row.sustained]
     assert len(found.points) == 30
     assert found.curve.slowdown == pytest.approx(1.25)
-
-
-def test_grade_is_the_worst_and_unknown_when_one_is() -> None:
-    assert worst_grade([Grade.A, Grade.C, Grade.B]) is Grade.C
-    assert worst_grade([Grade.A, None]) is None
-    assert worst_grade([]) is None
 
 
 def test_charts_never_show_a_figure_that_isnt_the_delegates() -> None:

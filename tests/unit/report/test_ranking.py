@@ -1,0 +1,148 @@
+"""Which figures stand against each other in a report: like with like, medians with medians."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.records.identity import BuildSha, content_key
+from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import Build, Case, DelegateName, Pass, ProcessMode
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.data import BestMark, ReportData, ResultRow
+from orchestrator.report.exports import to_csv, to_json, to_markdown
+from orchestrator.report.render import render_html
+from orchestrator.report.sections import grids_of
+from orchestrator.report.tables import render_text_table
+from tests.samples.sample_lab import NATIVE, REAL_PIXEL, SKEW, case, lab_of, run, series, skewed
+
+GPU = case(REAL_PIXEL, delegate=DelegateName.GPU, threads=1)
+CPU = case(REAL_PIXEL)
+OTHER_BUILD = replace(NATIVE, name="other", sha256=BuildSha(content_key("other build")))
+
+
+def data_of(*runs: RunRecord, builds: tuple[Build, ...] = (NATIVE, OTHER_BUILD)) -> ReportData:
+    lab = lab_of(runs, REAL_PIXEL)
+    lab.builds = {build.sha256: build for build in builds}
+    return build_report_data(**lab.inputs())  # type: ignore[arg-type]
+
+
+def row_of(data: ReportData, owner: Case) -> ResultRow:
+    (row,) = (row for row in data.results if row.case == owner)
+    return row
+
+
+def printed(owner: Case, latency_us: float, **kinds: bool) -> list[RunRecord]:
+    return [skewed(record, **kinds) for record in series(owner, latency_us)]
+
+
+@pytest.mark.parametrize(
+    "unlike",
+    [
+        {"build_sha256": OTHER_BUILD.sha256},
+        {"mode": ProcessMode.TOP_APP},
+        {"affinity": "f0"},
+        {"num_runs": 500},
+        {"warmup_runs": 9},
+        {"shard": "pixels"},
+    ],
+)
+def test_speed_up_is_over_the_cpu_as_it_was_measured_alike(unlike: dict[str, object]) -> None:
+    other = replace(CPU, **unlike)  # type: ignore[arg-type]
+    data = data_of(*series(GPU, 5_000), *series(CPU, 20_000), *series(other, 8_000))
+    gain = row_of(data, GPU)
+    assert gain.speed_up is not None
+    assert gain.speed_up.value == pytest.approx(4.0)
+    assert gain.baseline == row_of(data, CPU).configuration
+    assert row_of(data, other).speed_up.value == 1.0  # type: ignore[union-attr]
+    # Without a CPU case like it there is nothing to be told.
+    assert row_of(data_of(*series(GPU, 5_000), *series(other, 8_000)), GPU).speed_up is None
+
+
+@pytest.mark.parametrize("other", [{"affinity": "all"}, {"threads": 2}, {"flags": (("a", "1"),)}])
+def test_speed_up_is_over_the_fastest_of_what_the_cpu_offers(other: dict[str, object]) -> None:
+    faster = replace(CPU, **other)  # type: ignore[arg-type]
+    data = data_of(*series(GPU, 5_000), *series(CPU, 20_000), *series(faster, 8_000))
+    assert row_of(data, GPU).baseline == row_of(data, faster).configuration
+
+
+def test_table_of_results_names_what_a_speed_up_is_over() -> None:
+    columns = {
+        column.label: column.values
+        for column in grids_of(data_of(*series(GPU, 5_000), *series(CPU, 20_000)))["results"].columns
+    }
+    assert list(columns["over"]) == ["xnnpack, 4 threads, native"] * 2
+
+
+def test_program_that_stands_in_for_a_real_one_never_beats_it() -> None:
+    stand_in = replace(OTHER_BUILD, is_virtual=True)
+    quick = replace(CPU, build_sha256=stand_in.sha256)
+    data = data_of(*series(CPU, 20_000), *series(GPU, 9_000), *series(quick, 1_000), builds=(NATIVE, stand_in))
+    assert row_of(data, quick).is_virtual
+    assert row_of(data, GPU).best is BestMark.BEST
+
+
+def test_fastest_is_found_by_means_where_one_program_prints_no_medians() -> None:
+    older = replace(CPU, build_sha256=OTHER_BUILD.sha256)
+    # Its mean lies above the other's median, although it is the faster one.
+    data = data_of(*printed(CPU, 10_000), *printed(older, 9_500, has_median=False))
+    assert row_of(data, older).result.summary.median_us == pytest.approx(9_500 * SKEW, rel=0.01)  # type: ignore[union-attr]
+    assert (row_of(data, older).best, row_of(data, CPU).best) == (BestMark.BEST, BestMark.NONE)
+    assert row_of(data, older).configuration in data.headline.answers[0]
+    # What is shown of each stays its own.
+    assert row_of(data, CPU).result.summary.median_us == pytest.approx(10_000, rel=0.01)  # type: ignore[union-attr]
+
+
+def test_median_that_no_mean_was_printed_of_is_not_ranked_among_means() -> None:
+    older = replace(CPU, build_sha256=OTHER_BUILD.sha256)
+    data = data_of(*printed(CPU, 5_000, has_mean=False), *printed(older, 9_800, has_median=False))
+    assert {row.best for row in data.results} == {BestMark.NONE}
+
+
+def test_figure_of_means_says_so_in_every_form() -> None:
+    with_means = data_of(*printed(GPU, 5_000, has_median=False), *printed(CPU, 20_000))
+    without = data_of(*printed(GPU, 5_000), *printed(CPU, 20_000))
+    for data, word in ((with_means, "mean"), (without, "median")):
+        (result,) = (item for item in json.loads(to_json(data))["results"] if item["delegate"] == "gpu")
+        assert result["figure"] == word
+        assert {item["figure"] for item in result["invocations"]} == {word}
+        assert word in {line["figure"] for line in csv.DictReader(io.StringIO(to_csv(data)))}
+        assert word in {line["figure"] for line in csv.DictReader(io.StringIO(to_csv(data, rows="invocations")))}
+    assert "m mean: the program printed no medians" in render_text_table(with_means)
+    assert "5.40m" in render_text_table(with_means).replace("5.41m", "5.40m")
+    assert "(mean)" in to_markdown(with_means)
+    assert '<span class="badge" title="the program printed no medians">mean</span>' in render_html(
+        with_means, title="t"
+    )
+    assert "figure" in [column.label for column in grids_of(with_means)["results"].columns]
+    for text in (render_text_table(without), to_markdown(without), render_html(without, title="t")):
+        assert 'printed no medians"' not in text
+        assert "(mean)" not in text
+    assert "figure" not in [column.label for column in grids_of(without)["results"].columns]
+
+
+@pytest.mark.parametrize(
+    "unused",
+    [
+        {
+            "truth": DelegateTruth.FELL_BACK,
+            "outcome": Outcome.FAILED,
+            "quality": Quality.REJECTED,
+            "reason_code": "delegate-fell-back",
+        },
+        {"quality": Quality.REJECTED},
+        {"run_pass": Pass.MEMORY},
+        {"run_pass": Pass.PROFILE},
+    ],
+)
+def test_percentiles_are_exported_of_nothing_but_results(unused: dict[str, object]) -> None:
+    data = data_of(*series(GPU, 5_000), run(GPU, 90, 9_000, **unused))  # type: ignore[arg-type]
+    (result,) = json.loads(to_json(data))["results"]
+    found = {item["invocation"]: (item["latency_us"], item["p5_us"], item["p95_us"]) for item in result["invocations"]}
+    assert found[90] == (None, None, None)
+    assert found[0] == pytest.approx((5_000, 4_950, 5_250))
