@@ -241,13 +241,17 @@ def _pinned_gpu(facts: DeviceFacts) -> QuietStep:
     loop = f"for d in {_GPU_FOLDERS}; do if [ -f $d/min_freq ]; then"
 
     def put_back(told: str) -> str:
-        folder, least = told.split()[:2]
+        folder, least, _ = told.split()
         return as_root(f"echo {quote(least)} >{quote(folder)}/min_freq")
+
+    # Both or nothing: the largest clock mustn't stand where the smallest is looked for.
+    tell = '[ -n "$least" ] && [ -n "$most" ] && echo "$d $least $most"'
 
     return QuietStep(
         name="the GPU's smallest clock",
         option="pin_gpu",
-        read=f"{loop} echo $d $(cat $d/min_freq) $(cat $d/max_freq); break; fi; done",
+        # Some systems let only root read them.
+        read=as_root(f"{loop} least=$(cat $d/min_freq) most=$(cat $d/max_freq); {tell}; break; fi; done"),
         accepts=lambda told: len(told.split()) == 3 and told.split()[1] == told.split()[2],
         apply=as_root(f"{loop} cat $d/max_freq >$d/min_freq; break; fi; done"),
         undo=put_back,

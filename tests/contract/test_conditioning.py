@@ -17,7 +17,7 @@ from orchestrator.devices.server import AdbServer
 from orchestrator.errors import DeviceCommandError, DeviceSetAsideError, HostStorageError
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import Serial
-from orchestrator.records.plan import FitLimits
+from orchestrator.records.plan import FitLimits, Quiet
 from orchestrator.virtual.faults import parse_fault
 
 if TYPE_CHECKING:
@@ -89,6 +89,22 @@ def test_a_setting_changed_by_a_crashed_process_is_not_taken_for_the_phones_own(
     second.prepare(device, ANY)
     second.restore(device)
     assert setting(device) == "1"
+
+
+def test_the_gpus_smallest_clock_is_its_largest_while_a_rooted_phone_is_used(
+    make_lab: Callable[..., "VirtualLab"], adb_server: object, tmp_path: Path
+) -> None:
+    rooted = make_lab(adb_server, time_factor=1.0).add("pixel-3", rooted=True)
+    server = AdbServer(ServerAddress(port=adb_server.port))  # type: ignore[attr-defined]
+    server.connect_tcp(rooted.address)
+    device, conditioner = AdbDevice(server, rooted.address), LadderConditioner(tmp_path)
+    read = "cd /sys/class/kgsl/kgsl-3d0/devfreq && cat min_freq max_freq"
+    before = device.shell(read).text.split()
+    conditioner.prepare(device, ANY, quiet=Quiet(pin_gpu=True))
+    assert device.shell(read).text.split() == [before[1]] * 2
+    assert "the GPU's smallest clock" in conditioner.restore(device)
+    assert device.shell(read).text.split() == before
+    server.disconnect(rooted.address)
 
 
 def test_nothing_is_changed_that_could_not_be_noted_before(device: AdbDevice, tmp_path: Path) -> None:
