@@ -22,6 +22,7 @@ from orchestrator.analysis.advice_case import (
     known,
     times_as_long,
 )
+from orchestrator.analysis.case_result import comparable
 from orchestrator.analysis.compare import best_of, speed_up
 from orchestrator.analysis.pairs import welch_error
 from orchestrator.analysis.student import t_quantile
@@ -60,19 +61,27 @@ def advise(cases: Sequence[AdviceCase], *, inferences: int | None = None) -> Adv
     judged = [item for item in cases if item.result.is_judged]
     lines: list[Advice] = []
     for of_model in grouped(cases, lambda item: item.case.model_sha256).values():
-        own = [item for item in of_model if item.result.is_judged]
-        groups = grouped(own, lambda item: item.case.serial)
-        if len(groups) > 1:
-            lines += _fleet(groups)
-        for members in groups.values():
-            for rule in (_best, _pareto, _threads, _over_big_cores, _not_worth_it, _partial, _not_detectable):
-                lines += rule(members)
-            lines += _break_even(members, inferences)
+        # A virtual phone says nothing about a real one.
+        for is_virtual in (False, True):
+            own = [item for item in of_model if item.result.is_judged and item.is_virtual is is_virtual]
+            groups = {serial: alike(found) for serial, found in grouped(own, lambda item: item.case.serial).items()}
+            if len(groups) > 1:
+                lines += _fleet(groups)
+            for members in groups.values():
+                for rule in (_best, _pareto, _threads, _over_big_cores, _not_worth_it, _partial, _not_detectable):
+                    lines += rule(members)
+                lines += _break_even(members, inferences)
         lines += _wrong(of_model)
     lines += _quantised(judged)
     return AdviceReport(
         lines=tuple(lines), judged=len(judged), cases=len(cases), is_virtual=any(item.is_virtual for item in cases)
     )
+
+
+def alike(members: Sequence[AdviceCase]) -> list[AdviceCase]:
+    """Return one phone's cases with figures of one kind, medians or means."""
+    results = comparable({item.case.case_key: item.result for item in members})
+    return [replace(item, result=results[item.case.case_key]) for item in members if item.case.case_key in results]
 
 
 def fleet_choice(groups: Mapping[str, Sequence[AdviceCase]]) -> tuple[str, dict[str, float]] | None:
@@ -122,19 +131,18 @@ def _checked(item: AdviceCase) -> str:
 
 
 def _fleet(groups: Mapping[str, Sequence[AdviceCase]]) -> Iterator[Advice]:
+    some = next(iter(groups.values()))[0]
+    everywhere = "all virtual phones" if some.is_virtual else "all phones"
     choice = fleet_choice(groups)
     if choice is None:
-        some = next(iter(groups.values()))[0]
-        yield advice_line(
-            "fleet", some, "no configuration has a figure that counts on every phone", device="all phones"
-        )
+        yield advice_line("fleet", some, "no configuration has a figure that counts on every phone", device=everywhere)
         return
     name, regrets = choice
     chosen = {serial: best_known(groups[serial], name) for serial in regrets}
     told = ", ".join(f"{chosen[serial].device} +{regret:.0%}" for serial, regret in regrets.items())
     first, *others = chosen.values()
     text = f"one choice for all: {name}; against each phone's own best: {told}"
-    yield advice_line("fleet", first, text, *others, device="all phones")
+    yield advice_line("fleet", first, text, *others, device=everywhere)
 
 
 def _pareto(members: Sequence[AdviceCase]) -> Iterator[Advice]:
@@ -317,8 +325,9 @@ def _detectable(one: Summary, other: Summary) -> float:
 
 def _quantised(judged: Sequence[AdviceCase]) -> Iterator[Advice]:
     """Compare models whose names differ by their numbers' type only, each by its fastest configuration on a device."""
-    for _, group in sorted(grouped(judged, lambda item: f"{item.case.serial} {_stem(item.case.model_name)}").items()):
-        models = grouped(group, lambda item: item.case.model_sha256)
+    groups = grouped(judged, lambda item: f"{item.is_virtual} {item.case.serial} {_stem(item.case.model_name)}")
+    for _, group in sorted(groups.items()):
+        models = grouped(alike(group), lambda item: item.case.model_sha256)
         best = [min(members, key=lambda item: item.center_us) for members in models.values()]
         for small in (item for item in best if _is_quantised(item)):
             for large in (item for item in best if not _is_quantised(item)):

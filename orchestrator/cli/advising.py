@@ -74,7 +74,12 @@ def _about_list(path: Path, listed: str) -> str:
     unseen = sum(entry["parity"] is None for model in document["models"].values() for entry in model["devices"])
     if unseen:
         text += f"; the outputs of {unseen} of its configurations were not compared (--need-parity leaves them out)"
-    return text + ("; made from virtual phones, no app should use it" if document["is_virtual"] else "")
+    entries = [entry["is_virtual"] for model in document["models"].values() for entry in model["devices"]]
+    if not any(entries):
+        return text
+    if all(entries):
+        return f"{text}; made from virtual phones, no app should use it"
+    return f"{text}; {sum(entries)} of its entries are of virtual phones (is_virtual), no app should use those"
 
 
 def _rendered(advice: AdviceReport, form: str) -> str:

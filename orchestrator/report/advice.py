@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from orchestrator.analysis.advice import advise, fleet_choice
+from orchestrator.analysis.advice import advise, alike, fleet_choice
 from orchestrator.analysis.advice_case import AdviceCase
+from orchestrator.analysis.case_result import comparable
 from orchestrator.analysis.compare import best_of
 from orchestrator.records.advice import AdviceReport
 from orchestrator.records.device import DeviceFacts
@@ -82,24 +83,20 @@ def _basis(advice: AdviceReport) -> str:
 def allow_list(data: ReportData, *, need_parity: bool = False) -> str:
     """Return the configurations that an app may use, as JSON: for each model the best on each phone and one for all.
 
-    Phones are matched by their ``Build`` properties. ``need_parity`` leaves out configurations whose outputs weren't
-    found to agree with the reference.
+    Phones are matched by their ``Build`` properties. The one for all is that of the real phones; of virtual ones only
+    where there are no others. ``need_parity`` leaves out configurations whose outputs weren't found to agree with the
+    reference.
     """
-    models: dict[str, dict[str, list[ResultRow]]] = defaultdict(lambda: defaultdict(list))
+    models: dict[str, dict[tuple[str, bool], list[ResultRow]]] = defaultdict(lambda: defaultdict(list))
     for row in data.results:
         is_sure = not need_parity or (row.result.parity is not None and row.result.parity.value == "same")
         if row.result.is_judged and is_sure:
-            models[row.model.sha256][row.device.serial].append(row)
+            models[row.model.sha256][row.device.serial, row.is_virtual].append(row)
     listed = {}
     for sha256, by_device in models.items():
-        groups = {serial: [_case(row) for row in rows] for serial, rows in by_device.items()}
-        choice = fleet_choice(groups)
-        rows = {row.case.configuration: row for members in by_device.values() for row in members}
         listed[sha256] = {
             "name": next(iter(by_device.values()))[0].case.model_name,
-            "default": None
-            if choice is None
-            else {**_configuration(rows[choice[0]]), "worst_regret": max(choice[1].values())},
+            "default": _default(by_device),
             "devices": [_entry(members) for members in by_device.values()],
         }
     document = {
@@ -112,9 +109,22 @@ def allow_list(data: ReportData, *, need_parity: bool = False) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
 
 
+def _default(by_device: Mapping[tuple[str, bool], Sequence[ResultRow]]) -> Mapping[str, object] | None:
+    """Return the configuration for all phones; None where none has a figure on every one."""
+    is_virtual = all(flag for _, flag in by_device)
+    shown = {serial: rows for (serial, flag), rows in by_device.items() if flag is is_virtual}
+    choice = fleet_choice({serial: alike([_case(row) for row in rows]) for serial, rows in shown.items()})
+    if choice is None:
+        return None
+    name, regrets = choice
+    chosen = next(row for rows in shown.values() for row in rows if row.case.configuration == name)
+    return {**_configuration(chosen), "worst_regret": max(regrets.values()), "is_virtual": is_virtual}
+
+
 def _entry(members: list[ResultRow]) -> Mapping[str, object]:
     """Return a phone with its fastest configuration."""
-    found = best_of({row.key: row.result.summary for row in members if row.result.summary is not None})
+    results = comparable({row.key: row.result for row in members})
+    found = best_of({key: result.summary for key, result in results.items() if result.summary is not None})
     assert found is not None
     best = next(row for row in members if row.key == found.fastest)
     summary = best.result.summary

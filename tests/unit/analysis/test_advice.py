@@ -16,7 +16,7 @@ from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.advice import advice_of, allow_list, format_markdown, format_text
 from orchestrator.report.assembly import build_report_data
-from tests.samples.sample_lab import HOST, PIXEL_3, PIXEL_4, case, lab_of, run, series
+from tests.samples.sample_lab import HOST, PIXEL_3, PIXEL_4, REAL_PIXEL, case, lab_of, run, series, skewed
 
 
 def item(latency_us, *, delegate=DelegateName.XNNPACK, threads=4, big_cores=4, parity=None, runs=None, **other):
@@ -26,7 +26,7 @@ def item(latency_us, *, delegate=DelegateName.XNNPACK, threads=4, big_cores=4, p
     if parity is not None:
         result = replace(result, parity=parity)
     return AdviceCase(
-        case=owner, result=result, device=f"phone {owner.serial}", big_cores=big_cores, is_virtual=True, **other
+        case=owner, result=result, device=f"phone {owner.serial}", big_cores=big_cores, **{"is_virtual": True, **other}
     )
 
 
@@ -131,6 +131,45 @@ def test_the_fleets_choice_has_the_smallest_worst_regret():
     assert fleet_choice({"A": groups["A"][:1], "B": groups["B"][1:]}) is None
 
 
+def test_virtual_phones_have_a_choice_of_their_own_and_weigh_nothing_beside_real_ones():
+    real = [item(9_000.0, delegate=DelegateName.GPU, serial=serial, is_virtual=False) for serial in ("A", "B")] + [
+        item(8_000.0, serial=serial, is_virtual=False) for serial in ("A", "B")
+    ]
+    virtual = [item(1_000.0, delegate=DelegateName.GPU, serial=serial) for serial in ("V", "W")]
+    virtual += [item(90_000.0, serial=serial) for serial in ("V", "W")]
+    lines = [line for line in advise([*virtual, *real]).lines if line.rule == "fleet"]
+    told = {line.device: line.text for line in lines}
+    assert "one choice for all: xnnpack" in told["all phones"]
+    assert "one choice for all: gpu" in told["all virtual phones"]
+    assert "phone V" not in told["all phones"]
+    # One real phone beside a virtual one is no fleet.
+    assert "fleet" not in {line.rule for line in advise([real[0], virtual[0]]).lines}
+
+
+def test_list_for_apps_has_the_real_phones_choice_and_marks_what_is_virtual():
+    runs = [
+        *series(case(REAL_PIXEL), 8_000), *series(case(REAL_PIXEL, delegate=DelegateName.GPU), 9_000),
+        *series(case(PIXEL_4), 90_000), *series(case(PIXEL_4, delegate=DelegateName.GPU), 1_000),
+    ]  # fmt: skip
+    (model,) = json.loads(allow_list(build_report_data(**lab_of(runs, REAL_PIXEL, PIXEL_4).inputs())))[
+        "models"
+    ].values()
+    assert model["default"] == {
+        "delegate": "xnnpack", "threads": 4, "flags": {}, "worst_regret": 0.0, "is_virtual": False,
+    }  # fmt: skip
+    assert sorted(entry["is_virtual"] for entry in model["devices"]) == [False, True]
+    alone = build_report_data(**lab_of(runs[10:], PIXEL_4).inputs())
+    (model,) = json.loads(allow_list(alone))["models"].values()
+    assert (model["default"]["delegate"], model["default"]["is_virtual"]) == ("gpu", True)
+
+
+def test_advice_on_one_phone_is_by_figures_of_one_kind():
+    # Its mean lies above the other's median, although it is the faster one.
+    faster = item(0, threads=2, runs=[skewed(one, has_median=False) for one in series(case(threads=2), 9_500)])
+    slower = item(0, runs=[skewed(one) for one in series(case(), 10_000)])
+    assert "use xnnpack, 2 threads" in rules(faster, slower)["best"].text
+
+
 def test_what_is_wrong_is_named_and_what_was_not_compared_is_said():
     good = item(5_000.0)
     wrong = item(1_000.0, delegate=DelegateName.GPU, parity=ParityVerdict.WRONG)
@@ -177,7 +216,7 @@ def test_a_report_gives_advice_and_a_list_for_apps():
     assert (document["format"], document["version"]) == ("benchfarm-allow-list", 1)
     (model,) = document["models"].values()
     assert list(model) == ["name", "default", "devices"]
-    assert list(model["default"]) == ["delegate", "threads", "flags", "worst_regret"]
+    assert list(model["default"]) == ["delegate", "threads", "flags", "worst_regret", "is_virtual"]
     assert set(model["devices"][0]) == {
         "match", "is_virtual", "configuration", "latency_us", "interval_us", "parity", "tied", "runs",
     }  # fmt: skip
