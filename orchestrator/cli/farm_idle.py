@@ -80,7 +80,7 @@ class IdlePhones:
 
     def _forget_moved(self, attached: Sequence[Attached], elsewhere: Callable[[], Collection[str]]) -> None:
         """Forget those that were plugged into another host."""
-        gone = self._away.keys() - {item.seen.serial for item in attached}
+        gone = self._away.keys() - {item.seen.serial for item in attached if item.seen.state == "device"}
         for serial in gone.intersection(elsewhere()) if gone else ():
             del self._away[serial]
             self._say(f"{serial} is at another host now")

@@ -153,8 +153,8 @@ class KnownPhones:
         self._names |= {(str(server.address), one.address): one.serial for one in seen if one.usable}
 
     def name(self, server: AdbServer, seen: Seen) -> Seen:
-        """Return what was seen of a phone, by its serial number also when it hangs and can't tell it."""
-        return replace(seen, serial=self._names.get((str(server.address), seen.address), "")) if seen.hangs else seen
+        """Return what was seen of a phone, by the serial number that it told last when it can't be asked."""
+        return seen if seen.serial else replace(seen, serial=self._names.get((str(server.address), seen.address), ""))
 
     def forget(self, serial: str) -> None:
         """Have a phone asked at the next look: it may not answer any more."""

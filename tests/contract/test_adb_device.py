@@ -215,6 +215,37 @@ def test_a_worker_asks_nothing_of_a_phone_that_is_busy(bench: Bench, phone: "Pho
     assert look(away, [phone.serial]) == {phone.serial: first[phone.serial]}
 
 
+def test_a_worker_tells_of_a_phone_that_lets_nobody_in_any_more_until_it_is_unplugged(
+    bench: Bench, phone: "Phone", tmp_path: Path
+) -> None:
+    here = Settings.from_environment(
+        {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
+    )
+    asked = KnownPhones()
+    idle = IdlePhones(asked, every_s=0.0, say=lambda text: None)
+
+    def look(known: Mapping[str, Announced]) -> Mapping[str, Announced]:
+        found = look_at_phones(here, known, (), asked, idle, tuple)
+        assert found is not None
+        return found
+
+    def until(reason: str, known: Mapping[str, Announced]) -> Mapping[str, Announced]:
+        deadline = Deadline(60.0)
+        # Over TCP it is gone for a moment in between.
+        while phone.serial not in (found := look(known)) or found[phone.serial].unusable != reason:
+            assert not deadline.expired, found
+        return found
+
+    first = look({})
+    refusing = fault(phone, "unauthorized")
+    away = until("the phone doesn't know this computer's key", first)
+    assert away[phone.serial].facts == first[phone.serial].facts
+    phone.faults.remove(refusing)
+    back = until("", away)
+    bench.server.disconnect(phone.address)
+    assert look(back) == {}
+
+
 def test_phones_coming_and_going_are_watched(bench: Bench, phone: "Phone") -> None:
     changes = watch_devices(bench.server)
     while (change := next(changes)).address != phone.address:

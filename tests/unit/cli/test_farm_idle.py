@@ -48,14 +48,17 @@ def test_none_is_asked_before_its_time_or_when_that_is_off() -> None:
         assert is_known(known, "idle")
 
 
-def test_a_phone_that_hangs_keeps_its_name() -> None:
+def test_a_phone_that_cannot_be_asked_keeps_its_name() -> None:
     known = known_of("S1")
     hung = seen("S1", usable=False, boot_id="")
     assert hung.hangs
     nameless = Seen(address="at-S1", serial="", state="device", usable=False)
     assert known.name(SERVER, nameless).serial == "S1"
-    # Another phone may have the address by then.
-    assert known.name(SERVER, Seen(address="at-S1", serial="", state="offline", usable=False)).serial == ""
+    for state in ("offline", "unauthorized", "recovery"):
+        assert known.name(SERVER, Seen(address="at-S1", serial="", state=state, usable=False)).serial == "S1"
+    assert known.name(SERVER, Seen(address="at-S2", serial="", state="offline", usable=False)).serial == ""
+    # Another phone has the address by now, and says so.
+    assert known.name(SERVER, Seen(address="at-S1", serial="S3", state="device", usable=False)).serial == "S3"
     assert not seen("S1", usable=False).hangs
 
 
@@ -116,3 +119,11 @@ def test_a_phone_that_hung_and_was_moved_to_another_host_is_forgotten() -> None:
     assert host.look(elsewhere=["S1"]) == {}
     assert host.said[-1] == "S1 is at another host now"
     assert host.look() == {}
+
+
+def test_a_phone_that_hung_and_went_offline_here_is_forgotten_when_another_host_has_it() -> None:
+    host = Host()
+    host.look(seen("S1", usable=False, boot_id=""))
+    offline = seen("S1", usable=False, boot_id="", state="offline")
+    assert list(host.look(offline)) == ["S1"]
+    assert host.look(offline, elsewhere=["S1"]) == {}
