@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import os
 import shutil
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -225,15 +227,21 @@ def _named(item: FlagFile, fetch: _Fetch) -> NamedFile:
 
 
 def _input_folder(inputs: Sequence[Content], fetch: _Fetch, folder: Path) -> Path:
-    """Return a folder with these files, made anew: each of its files is what it should be."""
+    """Return a folder with these files, each of them checked; several phones' jobs may make it at once."""
     digest = hashlib.sha256(repr([(item.name, item.sha256) for item in inputs]).encode()).hexdigest()
     made = folder / digest[:32]
     try:
         made.mkdir(parents=True, exist_ok=True)
         for item in inputs:
-            draft = made / f".{item.name}.{os.getpid()}.part"
-            shutil.copyfile(fetch(item.name, item.sha256), draft)
-            draft.replace(made / item.name)
+            source, there = fetch(item.name, item.sha256), made / item.name
+            if there.is_file() and filecmp.cmp(source, there, shallow=False):
+                continue
+            draft = made / f".{item.name}.{os.getpid()}.{threading.get_ident()}.part"
+            try:
+                shutil.copyfile(source, draft)
+                draft.replace(there)
+            finally:
+                draft.unlink(missing_ok=True)
     except OSError as error:
         raise HostStorageError(f"{error.filename}: {error.strerror}") from error
     return made

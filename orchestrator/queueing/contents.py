@@ -44,6 +44,8 @@ class Contents:
         self._database = DatabasePlace(database)
         self._folder = folder
         self._place: Place = FolderPlace(place) if place else self._database
+        #: By sha256: who comes second finds what the first one brought.
+        self._fetching: dict[str, threading.Lock] = {}
 
     @property
     def place(self) -> str:
@@ -90,6 +92,10 @@ class Contents:
             StoreError: it is nowhere, or damaged wherever it is.
             HostStorageError: it can't be written.
         """
+        with self._fetching.setdefault(sha256, threading.Lock()):
+            return self._fetched(sha256, name, put_in)
+
+    def _fetched(self, sha256: str, name: str, put_in: str) -> Path:
         path = self._folder / sha256 / name
         try:
             if path.is_file() and _sha256(path) == sha256:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,11 +16,15 @@ import psycopg
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.farm_parcel import unpack
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.identity import Serial
+from orchestrator.records.parcel import Content, Parcel
+from orchestrator.records.plan import Plan
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Cluster
@@ -29,8 +35,13 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.fixture(scope="module")
-def queue(postgresql: Cluster) -> Iterator[FarmQueue]:
-    with FarmQueue(postgresql.url(postgresql.create())) as queue:
+def opened_url(postgresql: Cluster) -> str:
+    return postgresql.url(postgresql.create())
+
+
+@pytest.fixture(scope="module")
+def queue(opened_url: str) -> Iterator[FarmQueue]:
+    with FarmQueue(opened_url) as queue:
         yield queue
 
 
@@ -128,6 +139,62 @@ def test_a_place_that_cannot_be_written_is_told_and_no_file_counts_as_kept(
         contents.keep(source, SHA256)
     with pytest.raises(StoreError):
         contents.fetch(SHA256, "m.tflite")
+
+
+class Counting(FarmQueue):
+    """Counts how often it is asked for a part of a content."""
+
+    asked = 0
+
+    def rows(self, query: str, *values: object) -> list[dict[str, Any]]:
+        self.asked += "farm_file_parts" in query
+        return super().rows(query, *values)
+
+
+def test_a_content_that_many_jobs_of_a_host_want_at_once_is_brought_once(
+    queue: FarmQueue, opened_url: str, source: Path, tmp_path: Path
+) -> None:
+    Contents(queue, tmp_path / "one").keep(source, SHA256)
+    jobs = 8
+    with Counting(opened_url) as counting, ThreadPoolExecutor(jobs) as pool:
+        contents, together = Contents(counting, tmp_path / "two"), threading.Barrier(jobs)
+
+        def fetch() -> Path:
+            together.wait(30)
+            return contents.fetch(SHA256, "m.tflite")
+
+        fetched = [pool.submit(fetch) for _ in range(jobs)]
+        assert {item.result(60) for item in fetched} == {tmp_path / "two" / SHA256 / "m.tflite"}
+        # Two parts, and one that isn't there any more.
+        assert counting.asked == 3
+
+
+def test_jobs_of_a_host_make_the_folder_of_their_inputs_at_once_and_leave_what_is_right_alone(
+    queue: FarmQueue, source: Path, tmp_path: Path
+) -> None:
+    contents = Contents(queue, tmp_path / "copies")
+    contents.keep(source, SHA256)
+    contents.fetch(SHA256, "m.0.bin")
+    parcel = Parcel(parity_inputs=(Content(name="m.0.bin", sha256=SHA256),))
+    jobs = 8
+    together = threading.Barrier(jobs)
+
+    def unpacked() -> Path:
+        with Farm(Settings.from_environment({}, home=tmp_path / "home")) as farm:
+            together.wait(30)
+            folder = unpack(farm, contents, Plan(name="p", models=()), parcel, tmp_path / "inputs").plan.parity_inputs
+        assert folder is not None
+        assert (folder / "m.0.bin").read_bytes() == CONTENT
+        return folder / "m.0.bin"
+
+    with ThreadPoolExecutor(jobs) as pool:
+        (made,) = {item.result(60) for item in [pool.submit(unpacked) for _ in range(jobs)]}
+    assert [path.name for path in made.parent.iterdir()] == ["m.0.bin"]
+    before = made.stat().st_ino
+    together = threading.Barrier(1)
+    assert unpacked().stat().st_ino == before
+    made.write_bytes(b"damaged")
+    unpacked()
 
 
 def test_a_full_disk_costs_the_copy_only(host: Callable[[str], Contents], source: Path, tmp_path: Path) -> None:
