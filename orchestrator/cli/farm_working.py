@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TextIO, cast
+from typing import Final, TextIO, cast
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Attached, Farm, Settings
@@ -21,7 +21,7 @@ from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import CommandResult
 from orchestrator.config.farm_documents import dump, labels_of
 from orchestrator.devices.discovery import KnownPhones
-from orchestrator.errors import BenchfarmError, HostStorageError
+from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.contents import Contents
@@ -30,29 +30,40 @@ from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.worker import Ended, Hands, Worker
 from orchestrator.records.identity import Serial
 
+#: At the most, to the queue, of all that a worker does beside its main work.
+_CONNECTIONS: Final = 3
+#: So often a worker looks at its queue when nothing else is said, and of the time of --dead-after at the most.
+_LOOK_S: Final = 2.0
+_LOOK_SHARE: Final = 0.25
+
 
 def work(
     settings: Settings,
     *,
     host: str,
     dead_after_s: float,
-    look_s: float,
+    look_s: float | None,
     until_empty: bool,
     idle_look_s: float,
     metrics: Listening | None = None,
 ) -> CommandResult:
     """Do the queue's jobs on this host's phones, and submit what schedules want; numbers are served on ``metrics``.
 
-    Raises UsageError without PostgreSQL, for an address that needs a token, or when another worker has the name;
-    StoreError, HostStorageError.
+    ``look_s`` None: as often as usual, or as ``dead_after_s`` needs.
+
+    Raises UsageError without PostgreSQL, for looks that would be too rare, for an address that needs a token, or when
+    another worker has the name; StoreError, HostStorageError.
     """
     from orchestrator.cli.farm_looks import looked_for
     from orchestrator.cli.farm_newcomers import meant
     from orchestrator.cli.farm_nights import make_due
 
+    every_s = _look_s(look_s, dead_after_s)
     with ExitStack() as stack:
         stack.enter_context(redirect_stderr(cast(TextIO, _Log(sys.stderr))))
-        queue = stack.enter_context(FarmQueue(settings.store))
+        queue = stack.enter_context(FarmQueue(settings.store, connections=_CONNECTIONS))
+        # Its own: whatever the jobs fetch meanwhile, this host is heard.
+        own_queue = stack.enter_context(FarmQueue(settings.store, connections=1))
         say = partial(tell, settings.log_format, "worker", host=host)
         # One for all: jobs with connections of their own, on fifty hosts, are more than a database takes.
         store = stack.enter_context(Farm(settings)).store
@@ -81,12 +92,12 @@ def work(
         hands = Hands(run=run, look=look, say=lambda text: say(f"farm: {text}"))
         newcomers = Newcomers(queue, partial(meant, store))
         worker = Worker(
-            queue,
+            own_queue,
             hands,
             host=host,
             benchfarm_version=__version__,
             dead_after_s=dead_after_s,
-            look_s=look_s,
+            look_s=every_s,
             newcomers=newcomers,
             host_id=host_id(settings.state_folder),
         )
@@ -94,7 +105,21 @@ def work(
         stack.enter_context(looked_for("phones that come", newcomers.look, hands.say))
         stack.enter_context(looked_for("schedules", due, hands.say))
         done = worker.run(until_empty=until_empty)
-    return CommandResult(text=f"{done} jobs ended on {host}", data={"host": host, "jobs": done})
+    text = f"{done} jobs ended on {host}"
+    if worker.drained:
+        text += f"; {worker.drained} is drained: 'benchfarm farm go-on {worker.drained}', then start the worker again"
+    return CommandResult(text=text, data={"host": host, "jobs": done, "drained": worker.drained})
+
+
+def _look_s(wanted: float | None, dead_after_s: float) -> float:
+    """Return how often a worker looks; raises UsageError for what would let it be taken for dead."""
+    most = dead_after_s * _LOOK_SHARE
+    if wanted is not None and wanted > most:
+        raise UsageError(
+            f"a host heard every {wanted:g} s is soon taken for dead when {dead_after_s:g} s of silence do that",
+            hint=f"--every {most:g} at the most, or a longer --dead-after",
+        )
+    return wanted or min(_LOOK_S, most)
 
 
 class _Log:

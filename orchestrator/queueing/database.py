@@ -20,6 +20,8 @@ from orchestrator.queueing.schema import SCHEMA, make_tables
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 #: Seconds.
 _CONNECT_S: Final = 5
+#: How long a connection is waited for, and tried to be had.
+_WAIT_S: Final = 10.0
 #: A host that freezes inside a transaction loses it after so long, and its locks with it.
 _FROZEN: Final = "60s"
 #: The same where others want the rows at once, and how long is waited for one there: longer than a frozen host has it.
@@ -51,10 +53,11 @@ def told(work: Callable[Concatenate[_Self, _Given], _Returned]) -> Callable[Conc
 class QueueDatabase:
     """A pool of connections for several threads; the tables are made and brought up to date on entering."""
 
-    def __init__(self, url: str, *, is_guest: bool = False) -> None:
+    def __init__(self, url: str, *, connections: int = 4, is_guest: bool = False) -> None:
         """Name the database as the store's URL does; raises UsageError for a store that isn't on PostgreSQL.
 
-        ``is_guest``: nothing is made there; the tables may be missing, or of another version.
+        ``connections``: at the most. ``is_guest``: nothing is made there; the tables may be missing, or of another
+        version.
         """
         self._is_guest = is_guest
         scheme, separator, rest = url.partition("://")
@@ -71,10 +74,12 @@ class QueueDatabase:
                 "connect_timeout": _CONNECT_S,
             },
             min_size=1,
-            max_size=4,
+            max_size=connections,
             # Fifty hosts are to fit into what a database takes by default.
             max_idle=30.0,
-            timeout=10.0,
+            timeout=_WAIT_S,
+            # Later it would only be tried after 15, 31, 63 s and so on, when the database may be back for long.
+            reconnect_timeout=_WAIT_S,
             open=False,
             check=psycopg_pool.ConnectionPool.check_connection,
         )
@@ -84,7 +89,7 @@ class QueueDatabase:
         try:
             with self._with_reason():
                 # Waiting, or the first question would open a second connection.
-                self._pool.open(wait=True, timeout=10.0)
+                self._pool.open(wait=True, timeout=_WAIT_S)
             if not self._is_guest:
                 with self._pool.connection() as connection:
                     make_tables(connection)

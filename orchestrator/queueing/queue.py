@@ -285,8 +285,10 @@ class FarmQueue(Overview):
         return True
 
     @told
-    def reap(self, *, dead_after_s: float) -> list[int]:
+    def reap(self, *, dead_after_s: float | None) -> list[int]:
         """Put back the jobs of workers that weren't heard for so long; return their numbers.
+
+        None: those alone that no worker has any more.
 
         Every host may ask; one at a time does it, and asked twice it does nothing the second time. A job at which
         ``DEATHS_MAX`` workers died is ended instead: it may well be what kills them.
@@ -299,9 +301,10 @@ class FarmQueue(Overview):
             stalled = connection.execute(
                 "SELECT j.id, f.deaths FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
                 " WHERE j.status = 'doing' AND NOT EXISTS (SELECT 1 FROM procrastinate_workers w"
-                " WHERE w.id = j.worker_id AND w.last_heartbeat > now() - make_interval(secs => %s))"
+                " WHERE w.id = j.worker_id AND (%s::float IS NULL"
+                " OR w.last_heartbeat > now() - make_interval(secs => %s)))"
                 " ORDER BY j.id FOR UPDATE OF j SKIP LOCKED",
-                (dead_after_s,),
+                (dead_after_s, dead_after_s),
             ).fetchall()
             for job_id, deaths in stalled:
                 self._bury(connection, job_id, deaths + 1)

@@ -96,6 +96,8 @@ class Worker:
         self._known: Mapping[str, Announced] = {}
         self._holds: Mapping[str, str] = {}
         self._heard = 0.0
+        #: Since when there was no long time in which this host didn't hear of the others.
+        self._in_touch = 0.0
         self._done = 0
 
     def run(self, *, until_empty: bool) -> int:
@@ -133,7 +135,7 @@ class Worker:
             self._woken.wait(self._look_s)
             self._woken.clear()
         self._worker_id = self._queue.register(self._host, benchfarm_version=self._version, host_id=self._host_id)
-        self._heard = time.monotonic()
+        self._heard = self._in_touch = time.monotonic()
         self._say(f"works as {self._host}, number {self._worker_id}")
 
     def _step(self, until_empty: bool) -> bool:
@@ -141,7 +143,7 @@ class Worker:
         try:
             if not self._beat():
                 return False
-            for job_id in self._queue.reap(dead_after_s=self._dead_after_s):
+            for job_id in self._queue.reap(dead_after_s=self._silence_s()):
                 self._say(f"job {job_id}: its host died; it waits for another one")
             self._tell_ended()
             if self._has_looked:
@@ -151,8 +153,22 @@ class Worker:
         except StoreError as error:
             self._out_of_touch(error)
             return False
-        is_drained = "drain" in {self._holds.get("farm"), self._holds.get(f"host:{self._host}")}
-        return not self._running and (is_drained or (until_empty and self._has_looked and not claimed))
+        is_over = bool(self.drained) or (until_empty and self._has_looked and not claimed)
+        return not self._running and is_over
+
+    @property
+    def drained(self) -> str:
+        """What of ``farm`` and ``host:NAME`` is drained, empty for neither: this worker gets no more jobs."""
+        return next((scope for scope in ("farm", f"host:{self._host}") if self._holds.get(scope) == "drain"), "")
+
+    def _silence_s(self) -> float | None:
+        """Return after what silence others count as dead; None while this host can't tell.
+
+        When a database is back, the first hosts that are too mustn't take the jobs of those that come some seconds
+        later.
+        """
+        has_listened = time.monotonic() - self._in_touch >= self._dead_after_s
+        return self._dead_after_s if has_listened else None
 
     def _beat(self) -> bool:
         beat = self._queue.beat(self._host, self._worker_id)
@@ -165,7 +181,10 @@ class Worker:
             # The one that has it now is of this host too, or its copy: taking turns would stop every job again.
             self._register(host_id=None)
             return False
-        self._heard, self._holds = time.monotonic(), beat.holds
+        now = time.monotonic()
+        if now - self._heard > self._dead_after_s / 2:
+            self._in_touch = now
+        self._heard, self._holds = now, beat.holds
         self._disown({serial for serial, job in self._running.items() if job.claimed.job_id not in beat.held})
         for job in self._running.values():
             if job.claimed.job_id in beat.cancelled:
@@ -222,7 +241,7 @@ class Worker:
             status = "failed" if ended.status == "again" else ended.status
             is_kept = self._queue.finish(self._worker_id, claimed.job_id, status, ended.note)
             text, self._done = status, self._done + is_kept
-        self._say(f"job {claimed.job_id}: {text if is_kept else 'told by another host'}: {ended.note}")
+        self._say(f"job {claimed.job_id}: {text if is_kept else 'told already'}: {ended.note}")
 
     def _watch_phones(self) -> None:
         while not self._stopped.is_set():

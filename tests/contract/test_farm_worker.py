@@ -17,12 +17,13 @@ from sqlalchemy.pool import Pool
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.farm_job import run_job
+from orchestrator.cli.farm_working import work
 from orchestrator.devices.journal import Change
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.messages import PhoneJob
-from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
+from orchestrator.queueing.queue import Announced, Beat, Claimed, FarmQueue
 from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Worker
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
@@ -62,13 +63,21 @@ def job(queue: FarmQueue) -> int:
 
 
 def worker(
-    queue: FarmQueue, run: Run, said: list[str] | None = None, look: object = None, *, host_id: str = ""
+    queue: FarmQueue,
+    run: Run,
+    said: list[str] | None = None,
+    look: object = None,
+    *,
+    host_id: str = "",
+    dead_after_s: float = 3600.0,
 ) -> Worker:
     def phones(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
         return PHONES
 
     hands = Hands(run=run, look=look or phones, say=(said if said is not None else []).append)  # type: ignore[arg-type]
-    return Worker(queue, hands, host="one", benchfarm_version="1", dead_after_s=3600, look_s=0.05, host_id=host_id)
+    return Worker(
+        queue, hands, host="one", benchfarm_version="1", dead_after_s=dead_after_s, look_s=0.05, host_id=host_id
+    )
 
 
 @contextmanager
@@ -189,6 +198,84 @@ def test_a_worker_that_is_started_again_at_once_has_its_name_at_once(queue: Farm
     made = worker(queue, lambda claimed, cancelled: Ended(status="succeeded", note=""), said, host_id="a")
     assert made.run(until_empty=True) == 1
     assert said[0].startswith("works as one")
+
+
+def test_a_host_that_has_just_come_takes_no_silent_hosts_job_but_one_that_nobody_has(
+    queue: FarmQueue, job: int
+) -> None:
+    """When a database is back, others are as late as this one was."""
+    other = PhoneJob(submission="other", serial=Serial("C"), plan="{}")
+    (number,) = queue.submit([other], plan_name="p", priority=0)
+    claimed = queue.claim("silent", queue.register("silent", benchfarm_version="1"), ["C"])
+    assert claimed is not None
+    queue.rows("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '2 hours'")
+
+    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
+        return Ended(status="succeeded", note="4 stored")
+
+    assert worker(queue, run).run(until_empty=True) == 1
+    assert [(row["status"], row["deaths"]) for row in queue.jobs("other")] == [("runs", 0)]
+    # It has listened long enough.
+    with working(worker(queue, run, dead_after_s=1.0)):
+        until(lambda: [(row["status"], row["deaths"]) for row in queue.jobs("other")] == [("waits", 1)])
+        assert queue.claim("silent", queue.register("silent", benchfarm_version="1"), ["C"]) is not None
+        queue.hold("farm", "drain")
+    queue.release("farm")
+    queue.register("silent", benchfarm_version="1")
+    assert worker(queue, run).run(until_empty=True) == 0
+    assert [(row["job_id"], row["status"]) for row in queue.jobs("other")] == [(number, "waits")]
+
+
+class LosingTouch(FarmQueue):
+    """A queue whose database is away for a while."""
+
+    is_away = False
+    refused = 0
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        #: After what silence each look took others for dead.
+        self.silences: list[float | None] = []
+
+    def beat(self, host: str, worker_id: int) -> Beat:
+        if self.is_away:
+            self.refused += 1
+            raise StoreError("the database is away")
+        return super().beat(host, worker_id)
+
+    def reap(self, *, dead_after_s: float | None) -> list[int]:
+        self.silences.append(dead_after_s)
+        return super().reap(dead_after_s=dead_after_s)
+
+
+def test_a_host_that_was_out_of_touch_for_long_takes_no_silent_hosts_job_at_once(
+    queue: FarmQueue, opened_url: str
+) -> None:
+    def nothing(claimed: Claimed, cancelled: threading.Event) -> Ended:
+        raise AssertionError("no job waits")
+
+    with LosingTouch(opened_url) as losing, working(worker(losing, nothing, dead_after_s=1.0)):
+        until(lambda: losing.silences[-1:] == [1.0])
+        losing.is_away = True
+        until(lambda: losing.refused > 20)
+        before = len(losing.silences)
+        losing.is_away = False
+        until(lambda: losing.silences[-1:] == [1.0] and len(losing.silences) > before)
+        queue.hold("farm", "drain")
+    assert losing.silences[before] is None
+
+
+def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="heard every 2 s is soon taken for dead when 4 s of silence do that") as told:
+        work(
+            Settings.from_environment({}, home=tmp_path),
+            host="one",
+            dead_after_s=4.0,
+            look_s=2.0,
+            until_empty=True,
+            idle_look_s=0.0,
+        )
+    assert told.value.hint == "--every 1 at the most, or a longer --dead-after"
 
 
 def test_phones_that_cannot_be_looked_at_are_not_announced(queue: FarmQueue, job: int) -> None:

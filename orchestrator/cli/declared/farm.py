@@ -35,7 +35,10 @@ def _worker(
     dead_after_s: Annotated[
         float, typer.Option("--dead-after", min=2, help="Seconds of silence after which a host counts as dead.")
     ] = 30.0,
-    look_s: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two looks at the queue.")] = 2.0,
+    look_s: Annotated[
+        float | None,
+        typer.Option("--every", min=0.1, help="Seconds between two looks at the queue; 2, or --dead-after / 4."),
+    ] = None,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing waits for this host.")] = False,
     idle_look_s: Annotated[
         float, typer.Option("--idle-every", min=0, help="Seconds between two looks at a phone without a job; 0: none.")
