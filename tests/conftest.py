@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -33,6 +36,34 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in terminalreporter.stats.get("rerun", []):
         terminalreporter.write_sep("_", f"first try of {report.nodeid}")
         terminalreporter.write_line(report.longreprtext)
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the test for what it needs and isn't there; fail it where CI is set, where all of it is to be there.
+
+    It is for what ``make test`` installs: tests/system_packages.sh and the packages of the extra ``dev``.
+    """
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason, allow_module_level=True)
+
+
+def installed(package: str) -> ModuleType:
+    """Import a package of the extra ``dev`` that not everybody has."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError:
+        missing(f"{package} isn't installed: pip install 'benchfarm[dev]'")
+
+
+def debian_adb() -> Path:
+    if not DEBIAN_ADB.exists():
+        missing(f"{DEBIAN_ADB} isn't there; on Debian: apt-get install adb")
+    return DEBIAN_ADB
+
+
+def c_compiler() -> str:
+    return shutil.which("cc") or missing("no C compiler is installed; on Debian: apt-get install gcc libc6-dev")
 
 
 def poll_until(claim: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
@@ -155,11 +186,7 @@ def adb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
 @pytest.fixture(scope="session")
 def old_adb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
     """Debian's adb server, some years older."""
-    if not DEBIAN_ADB.exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"{DEBIAN_ADB} is missing: apt-get install adb")
-        pytest.skip(f"{DEBIAN_ADB} isn't installed")
-    yield from running_server(DEBIAN_ADB, tmp_path_factory.mktemp("old-adb") / "home")
+    yield from running_server(debian_adb(), tmp_path_factory.mktemp("old-adb") / "home")
 
 
 @pytest.fixture

@@ -1,19 +1,15 @@
 """The page of a comparison in a real browser, written by the command from a real store."""
 
-from importlib import resources
-from pathlib import Path
-
 import pytest
 
 from orchestrator.bootstrap import Settings
 from orchestrator.cli.comparing import CompareRequest, Output, compare
+from tests.browser.conftest import PHONE, WIDE, serious_faults
+from tests.conftest import installed
 from tests.samples.sample_lab import hostile_lab, two_nights_lab
 from tests.samples.stored_lab import stored
 
-expect = pytest.importorskip("playwright.sync_api").expect
-
-WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-AXE = Path(str(resources.files("axe_core_python") / "axe.min.js"))
+expect = installed("playwright.sync_api").expect
 
 
 def _request(sides, by):
@@ -36,25 +32,13 @@ def pages(tmp_path_factory):
 
 
 @pytest.fixture
-def open_page(browser, pages):
-    """Open a page; at the end check that it complained of nothing and asked the network for nothing."""
-    contexts, complaints = [], []
+def open_page(open_address, pages):
+    """Open a comparison."""
 
     def open_one(name, viewport=WIDE, **options):
-        context = browser.new_context(viewport=viewport, **options)
-        contexts.append(context)
-        page = context.new_page()
-        address = (pages / f"{name}.html").as_uri()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda sent: sent.url.startswith((address, "data:")) or complaints.append(sent.url))
-        page.goto(address)
-        return page
+        return open_address((pages / f"{name}.html").as_uri(), viewport, **options)
 
-    yield open_one
-    for context in contexts:
-        context.close()
-    assert complaints == []
+    return open_one
 
 
 def test_worst_is_first_and_its_runs_are_a_click_away(open_page):
@@ -101,7 +85,4 @@ def test_hostile_names_stay_text(open_page, pages):
 def test_page_fits_the_window_and_has_no_serious_fault_of_accessibility(open_page, name, viewport, scheme):
     page = open_page(name, viewport, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run().then(result => result.violations)")
-    serious = [item for item in found if item["impact"] in ("serious", "critical")]
-    assert [(item["id"], item["nodes"][0]["html"][:200]) for item in serious] == []
+    assert serious_faults(page) == []

@@ -2,7 +2,6 @@
 
 import csv
 import re
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,12 +9,13 @@ import pytest
 
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
+from tests.browser.conftest import PHONE, WIDE, serious_faults
+from tests.conftest import installed
 from tests.samples.sample_lab import HOSTILE_NAMES, Lab, hostile_lab, large_lab, rich_lab, small_lab
 
-expect = pytest.importorskip("playwright.sync_api").expect
+expect = installed("playwright.sync_api").expect
 
 ACCURACY = {"mobilenet_v1_1.0_224": 71.8, "mobilenet_v1_1.0_224_int8": 70.7}
-WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 LABS = {
     "small": small_lab,
     "rich": rich_lab,
@@ -36,29 +36,14 @@ def reports(tmp_path_factory):
 
 
 @pytest.fixture
-def open_report(browser, reports):
-    """Open a report; at the end check that the page complained of nothing and asked the network for nothing."""
-    contexts, complaints, requests = [], [], []
+def open_report(open_address, reports):
+    """Open a report."""
 
     def open_one(name, viewport=WIDE, fragment="", **options):
-        context = browser.new_context(viewport=viewport, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
         address = (reports / f"{name}.html").as_uri()
-        page.on(
-            "request",
-            lambda request: request.url.startswith((address, "data:", "blob:")) or requests.append(request.url),
-        )
-        page.goto(address + fragment)
-        return page
+        return open_address(address + fragment, viewport, within=address, **options)
 
-    yield open_one
-    for context in contexts:
-        context.close()
-    assert complaints == []
-    assert requests == []
+    return open_one
 
 
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
@@ -328,9 +313,6 @@ def test_pair_of_profiles_can_be_chosen(open_report):
     assert "left the delegate" not in column(host, "change")
 
 
-AXE = Path(str(resources.files("axe_core_python") / "axe.min.js"))
-
-
 #: The report with everything in it in each of the four ways; others in the two that differ most, the slow one in one.
 AXE_VIEWS = [("rich", width, scheme) for width in ("wide", "phone") for scheme in ("light", "dark")] + [
     (name, width, scheme) for name in ("hostile", "empty") for width, scheme in (("wide", "light"), ("phone", "dark"))
@@ -350,16 +332,6 @@ def test_page_has_no_serious_fault_of_accessibility(open_report, name, width, sc
         page.locator("table.matrix td a.open").first.click()
         page.get_by_role("dialog").wait_for()
         assert serious_faults(page) == []
-
-
-def serious_faults(page):
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run().then(result => result.violations)")
-    return [
-        (item["id"], item["nodes"][0]["html"][:200], item["nodes"][0].get("failureSummary", "")[:300])
-        for item in found
-        if item["impact"] in ("serious", "critical")
-    ]
 
 
 def ground(page):

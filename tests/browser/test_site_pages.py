@@ -1,19 +1,15 @@
 """The site's pages in a real browser, from the disk: Debian's chromium, driven from outside."""
 
-from importlib import resources
-from pathlib import Path
-
 import pytest
 
 from orchestrator.bootstrap import Settings
 from orchestrator.cli.site import SiteRequest, build
 from orchestrator.store.opening import open_store
+from tests.browser.conftest import PHONE, WIDE, serious_faults
+from tests.conftest import installed
 from tests.samples.history_lab import NIGHTS, fill
 
-expect = pytest.importorskip("playwright.sync_api").expect
-
-WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-AXE = Path(str(resources.files("axe_core_python") / "axe.min.js"))
+expect = installed("playwright.sync_api").expect
 
 
 @pytest.fixture(scope="module")
@@ -30,28 +26,14 @@ def site(tmp_path_factory):
 
 
 @pytest.fixture
-def open_page(browser, site):
-    """Open a page; at the end check that nothing complained and that nothing outside of the site was asked for."""
-    contexts, complaints, requests = [], [], []
+def open_page(open_address, site):
+    """Open a page of the site, which asks for nothing outside of it."""
     home = site.as_uri()
 
     def open_one(path="index.html", viewport=WIDE, **options):
-        context = browser.new_context(viewport=viewport, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "request", lambda request: request.url.startswith((home, "data:", "blob:")) or requests.append(request.url)
-        )
-        page.goto(f"{home}/{path}")
-        return page
+        return open_address(f"{home}/{path}", viewport, within=home, **options)
 
-    yield open_one
-    for context in contexts:
-        context.close()
-    assert complaints == []
-    assert requests == []
+    return open_one
 
 
 def rows_of(page):
@@ -157,13 +139,3 @@ def test_pages_have_no_serious_fault_of_accessibility(open_page, viewport, schem
     assert serious_faults(page) == []
     page.get_by_role("link", name="Campaigns").click()
     assert serious_faults(page) == []
-
-
-def serious_faults(page):
-    page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("axe.run().then(result => result.violations)")
-    return [
-        (item["id"], item["nodes"][0]["html"][:200], item["nodes"][0].get("failureSummary", "")[:300])
-        for item in found
-        if item["impact"] in ("serious", "critical")
-    ]

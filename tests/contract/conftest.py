@@ -25,6 +25,7 @@ from orchestrator.records.run import Attachment, DelegateEvidence, DelegateTruth
 from orchestrator.records.run import ToolReport as Report
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
+from tests.conftest import missing
 
 if TYPE_CHECKING:
     from orchestrator.queueing.queue import FarmQueue
@@ -82,10 +83,7 @@ def postgresql() -> Iterator[Cluster]:
     """A private server, listening on a socket only; gone at the end."""
     programs = _programs_folder()
     if programs is None:
-        reason = "PostgreSQL's initdb isn't installed; on Debian: apt-get install postgresql"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing("PostgreSQL's initdb isn't installed; on Debian: apt-get install postgresql")
     # The server refuses to run as root. A socket's path may have some 100 bytes, too few for pytest's own folders.
     user = (
         ("postgres" if "postgres" in {entry.pw_name for entry in pwd.getpwall()} else "nobody")

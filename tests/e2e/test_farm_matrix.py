@@ -24,6 +24,7 @@ import psycopg
 import pytest
 
 from orchestrator.store.opening import open_store
+from tests.conftest import c_compiler
 from tests.samples.farm_hosts import (
     Counts,
     Database,
@@ -331,12 +332,9 @@ def test_disk_of_the_database_full(cell: Cell, phase: str) -> None:
 
 @pytest.mark.parametrize("jump_s", [-86400, 86400])
 def test_clock_jump(cell: Cell, jump_s: int, tmp_path: Path) -> None:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
     source, library, shift = tmp_path / "clock.c", tmp_path / "clock.so", tmp_path / "shift"
     source.write_text(CLOCK)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    subprocess.run([c_compiler(), "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
     shift.write_text("0")
     cell.farm.one.work(LD_PRELOAD=str(library), CLOCK_SHIFT=str(shift))
     cell.farm.until_announced(cell.farm.one)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import poll_until
+from tests.conftest import c_compiler, poll_until
 from tests.e2e.conftest import Lab
 from tests.samples.faulty_lab import (
     SEED,
@@ -251,12 +251,9 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 
 def test_a_clock_of_this_computer_that_jumps_costs_nothing(matrix_lab: Lab, model: Path, tmp_path: Path) -> None:
     lab = matrix_lab
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler to make the clock jump with")
     (tmp_path / "jumping.c").write_text(_JUMPING)
     library = tmp_path / "jumping.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, tmp_path / "jumping.c", "-ldl"], check=True)
+    subprocess.run([c_compiler(), "-shared", "-fPIC", "-o", library, tmp_path / "jumping.c", "-ldl"], check=True)
     before = changed(lab)
     process = subprocess.Popen(
         [BENCHFARM, "run", str(plan_of(model, tmp_path, cases=2, min_secs=2.0))],

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
+from tests.conftest import c_compiler
 from tests.samples.command import Cli
 from tests.samples.places import DATA
 
@@ -33,11 +31,8 @@ def build(folder: Path, recording: str) -> Path:
     quoted = "".join('"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"\n' for line in body)
     source, program = folder / "program.c", folder / "linux_x86-64_benchmark_model"
     source.write_text(SOURCE.replace("TEXT", quoted).replace("EXIT", exit_code))
-    subprocess.run(["gcc", "-o", program, source], check=True, capture_output=True)
+    subprocess.run([c_compiler(), "-o", program, source], check=True, capture_output=True)
     return program
-
-
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 
 
 def test_a_program_that_the_user_names_is_run_and_read(cli: Cli, model: Path, tmp_path: Path) -> None:

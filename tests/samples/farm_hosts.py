@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.store.opening import open_store
+from tests.conftest import missing
 from tests.samples.places import BENCHFARM
 
 if TYPE_CHECKING:
@@ -95,10 +95,7 @@ def private_database() -> Iterator[Database]:
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     programs = next((folder for folder in folders if (folder / "initdb").exists()), None)
     if programs is None:
-        reason = "PostgreSQL's initdb isn't installed; on Debian: apt-get install postgresql"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing("PostgreSQL's initdb isn't installed; on Debian: apt-get install postgresql")
     users = {entry.pw_name for entry in pwd.getpwall()}
     user = ("postgres" if "postgres" in users else "nobody") if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="benchfarm-pg-"))

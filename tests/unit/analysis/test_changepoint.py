@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.changepoint import Preset, changes, clipped, is_alarm, noise_of, partition
+from tests.conftest import installed
 
 SEED = 20261122
 
@@ -18,7 +19,7 @@ def series(generator: np.random.Generator, nights: int = 90, noise: float = 0.01
 
 @pytest.mark.parametrize("penalty", [20.0, 40.0, 55.0, 90.0])
 def test_cuts_are_those_of_an_independent_solver(penalty: float) -> None:
-    ruptures = pytest.importorskip("ruptures")
+    ruptures = installed("ruptures")
     generator = np.random.default_rng(SEED)
     rows = []
     for number in range(500):

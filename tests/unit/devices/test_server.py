@@ -27,8 +27,7 @@ from orchestrator.errors import (
     NoDeviceError,
     UsageError,
 )
-
-DEBIAN_ADB = Path("/usr/bin/adb")
+from tests.conftest import debian_adb
 
 
 def free_port() -> int:
@@ -48,9 +47,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def binary(request: pytest.FixtureRequest) -> Path:
     if request.param == "bundled":
         return find_adb()
-    if not DEBIAN_ADB.exists():
-        pytest.skip(f"{DEBIAN_ADB} isn't installed")
-    return DEBIAN_ADB
+    return debian_adb()
 
 
 @pytest.fixture
