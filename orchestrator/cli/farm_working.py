@@ -18,7 +18,7 @@ from orchestrator.cli.farm_host import host_id
 from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.cli.farm_job import run_job
 from orchestrator.cli.log_lines import tell
-from orchestrator.cli.result import CommandResult
+from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.config.farm_documents import dump, labels_of
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
@@ -227,7 +227,7 @@ def _announced(farm: Farm, attached: Attached, known: Announced | None, *, is_bu
         except BenchfarmError as error:
             # One phone that doesn't answer mustn't hide the others.
             _say(farm.settings, f"{serial} can't be looked at: {error}")
-            return None
+            unusable = one_line(str(error))
     return Announced(facts=facts, unusable=unusable, labels=_labels(farm, serial)) if facts else None
 
 

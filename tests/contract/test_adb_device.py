@@ -246,6 +246,25 @@ def test_a_worker_tells_of_a_phone_that_lets_nobody_in_any_more_until_it_is_unpl
     assert look(back) == {}
 
 
+def test_a_worker_tells_of_a_phone_that_is_back_and_cannot_be_looked_at(
+    bench: Bench, phone: "Phone", tmp_path: Path
+) -> None:
+    here = Settings.from_environment(
+        {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
+    )
+    asked = KnownPhones()
+    idle = IdlePhones(asked, every_s=0.0, say=lambda text: None)
+    first = look_at_phones(here, {}, (), asked, idle, tuple)
+    assert first is not None
+    fault(phone, "output-cut", "times=0")
+    away = {phone.serial: replace(first[phone.serial], unusable="offline")}
+    found = look_at_phones(here, away, (), asked, idle, tuple)
+    assert found is not None
+    assert found[phone.serial].unusable not in {"", "offline"}
+    # Of one that nothing is known of there is nothing to tell.
+    assert look_at_phones(here, {}, (), asked, idle, tuple) == {}
+
+
 def test_phones_coming_and_going_are_watched(bench: Bench, phone: "Phone") -> None:
     changes = watch_devices(bench.server)
     while (change := next(changes)).address != phone.address:
