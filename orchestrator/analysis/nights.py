@@ -77,7 +77,7 @@ def night_details(points: Points, table: NightTable, *, only: Collection[Campaig
 def _cells(
     points: Points, table: NightTable, only: Collection[CampaignId] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return which cell of the table each point is of, and which points have one; cells of the others are left out."""
+    """Return which cell of the table each point is of, and which points count there; the others are left out."""
     night_place = {night: place for place, night in enumerate(table.nights)}
     series_place = {key: place for place, key in enumerate(table.series)}
     nights = np.array(
@@ -93,4 +93,5 @@ def _cells(
     night = nights[np.asarray(points.campaign_at, dtype=np.int64)]
     row = series[np.asarray(points.series_at, dtype=np.int64)]
     kept = (night >= 0) & (row >= 0)
+    kept[kept] = np.asarray(points.contents_at, dtype=np.int64)[kept] == table.contents_at[row[kept], night[kept]]
     return (row * len(table.nights) + night)[kept], kept

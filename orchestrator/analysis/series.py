@@ -25,9 +25,10 @@ class NightTable:
     sketches: tuple[SeriesSketch, ...]
     #: Every night on which anything was measured, in order.
     nights: tuple[date, ...]
-    #: Series x nights, in microseconds: the median of the night's trusted invocations, else of its suspect ones.
+    #: Series x nights, in microseconds: the median of the night's trusted invocations, else of its suspect ones; of
+    #: several contents of one night, those of the newest.
     latency_us: NDArray[np.float64]
-    #: Series x nights: which of ``contents`` the night's figure is of (that of its last invocation), -1 for none.
+    #: Series x nights: which of ``contents`` the night's figure is of (those of its last invocation), -1 for none.
     contents_at: NDArray[np.int64]
     contents: tuple[Contents, ...]
 
@@ -63,11 +64,14 @@ def night_table(
     night = places[campaign] if campaign.size else campaign
     kept = night >= 0
     shape = len(points.series), len(nights)
-    figures, contents = _medians(
-        (_column(points.series_at) * len(nights) + night)[kept],
-        np.asarray(points.latency_us, dtype=np.float64)[kept],
-        _column(points.trusted)[kept],
-        _column(points.contents_at)[kept],
+    cell = (_column(points.series_at) * len(nights) + night)[kept]
+    of_point = _column(points.contents_at)[kept]
+    contents = _newest(cell, of_point, campaign[kept], len(points.series) * len(nights))
+    is_newest = of_point == contents[cell]
+    figures = _medians(
+        cell[is_newest],
+        np.asarray(points.latency_us, dtype=np.float64)[kept][is_newest],
+        _column(points.trusted)[kept][is_newest],
         len(points.series) * len(nights),
     )
     used = np.flatnonzero(np.isfinite(figures.reshape(shape)).any(axis=1))
@@ -85,25 +89,30 @@ def _column(values: array[int]) -> NDArray[np.int64]:
     return np.asarray(values, dtype=np.int64)
 
 
+def _newest(
+    cell: NDArray[np.int64], contents: NDArray[np.int64], campaign: NDArray[np.int64], count: int
+) -> NDArray[np.int64]:
+    """Return the contents of each cell's last point: of its newest campaign, in the order of the points."""
+    newest = np.full(count, -1, dtype=np.int64)
+    order = np.argsort(campaign, kind="stable")
+    newest[cell[order]] = contents[order]
+    return newest
+
+
 def _medians(
-    cell: NDArray[np.int64],
-    latency_us: NDArray[np.float64],
-    trusted: NDArray[np.int64],
-    contents: NDArray[np.int64],
-    count: int,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the median of each cell's points (the trusted ones where there are any), and its last contents."""
-    figures, last_contents = np.full(count, np.nan), np.full(count, -1, dtype=np.int64)
+    cell: NDArray[np.int64], latency_us: NDArray[np.float64], trusted: NDArray[np.int64], count: int
+) -> NDArray[np.float64]:
+    """Return the median of each cell's points, of the trusted ones where there are any."""
+    figures = np.full(count, np.nan)
     if cell.size == 0:
-        return figures, last_contents
+        return figures
     has_trusted = np.zeros(count, dtype=bool)
     has_trusted[cell[trusted > 0]] = True
     counts = (trusted > 0) | ~has_trusted[cell]
-    cell, latency_us, contents = cell[counts], latency_us[counts], contents[counts]
-    last_contents[cell] = contents
+    cell, latency_us = cell[counts], latency_us[counts]
     order = np.lexsort((latency_us, cell))
     cell, latency_us = cell[order], latency_us[order]
     starts = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]])
     sizes = np.diff(np.r_[starts, cell.size])
     figures[cell[starts]] = (latency_us[starts + (sizes - 1) // 2] + latency_us[starts + sizes // 2]) / 2
-    return figures, last_contents
+    return figures

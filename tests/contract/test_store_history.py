@@ -81,6 +81,40 @@ def test_points_can_be_asked_for_by_time_and_series(store: Store, samples) -> No
     assert points(store.points(since=since + timedelta(days=9))) == []
 
 
+def test_points_of_a_campaign_are_in_the_order_in_which_they_were_stored(store: Store, samples) -> None:
+    campaign = samples.campaign("turns", invocations=(), skipped=())
+    samples.begin(store, campaign)
+    name = CampaignId("turns")
+    # Known to the store in another order than the runs': an index by case would hand them out by that.
+    cases = [samples.case(threads=1), samples.case(build_sha256=BuildSha("b" * 64)), samples.case()]
+    for number in range(30):
+        store.append_run(
+            samples.run(
+                number,
+                campaign_id=name,
+                run_id=RunId(f"turn-{number:02d}"),
+                case=cases[number * 7 % 3],
+                report=samples.report(1000.0 + number),
+                verdict=TRUSTED,
+            )
+        )
+    keys = [case.series_key for case in cases]
+
+    def in_order(found) -> bool:
+        series = samples.case().series_key
+        own = [
+            latency
+            for place, latency in zip(found.series_at, found.latency_us, strict=True)
+            if found.series[place].series_key == series
+        ]
+        return len(own) == 20 and own == sorted(own)
+
+    assert in_order(store.points())
+    assert in_order(store.points(series_keys=keys))
+    store.set_status(name, CampaignStatus.FINISHED, campaign.created_at)
+    assert in_order(store.points())
+
+
 def test_points_follow_every_change_of_a_campaign_that_ended(store: Store, samples) -> None:
     fill(store, samples, nights=2)
     last = CampaignId("night-1")
