@@ -27,11 +27,10 @@ _CLOCK_MOST_S: Final = 30.0
 def doctor(settings: Settings, *, host_too: bool) -> CommandResult:
     """Check the queue and what hosts say of themselves; with ``host_too`` this host as well."""
     with Farm(settings) as farm, FarmQueue(settings.store) as queue:
-        gauges = Gauges(queue)
-        numbers = gauges.read()
+        numbers = Gauges(queue).read()
         checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]] = (
             ("queue", lambda: _queue(numbers, queue.jobs(), queue.failures(within_s=_FAILED_S))),
-            ("clock", lambda: _clock(gauges)),
+            ("clock", lambda: _clock(queue)),
             ("hosts", lambda: _hosts(queue.hosts())),
             ("phones", lambda: _phones(numbers)),
             ("holds", lambda: _holds(queue.holds())),
@@ -59,8 +58,8 @@ def _queue(numbers: QueueNumbers, jobs: Sequence[dict[str, Any]], failures: Sequ
     return found
 
 
-def _clock(gauges: Gauges) -> list[Finding]:
-    off_s = (gauges.now() - datetime.now(UTC)).total_seconds()
+def _clock(queue: FarmQueue) -> list[Finding]:
+    off_s = (queue.now() - datetime.now(UTC)).total_seconds()
     text = f"this host's clock and the database's are {abs(off_s):.1f} s apart"
     step = "let both follow NTP; schedules go by the database's clock, runs are stamped by their host's"
     if abs(off_s) > _CLOCK_MOST_S:

@@ -74,7 +74,7 @@ def regressions(settings: Settings, request: RegressionsRequest) -> CommandResul
         _check(selection)
     with Farm(settings) as farm:
         question = Question(
-            since=_night(request.since, farm, "--since") if request.since else None,
+            since=night_meant(request.since, farm, "--since") if request.since else None,
             selections=request.selections,
             preset=_preset(request.preset),
             threshold=share_of(request.threshold, "--threshold", least=LEAST_CHANGE, most=1.0),
@@ -108,7 +108,7 @@ def annotate(settings: Settings, selection: str, night: str, text: str) -> Comma
     if not text.strip():
         raise UsageError("the annotation says nothing", hint="write what is expected, for example 'driver 502'")
     with Farm(settings) as farm:
-        first = _night(night, farm, "the date")
+        first = night_meant(night, farm, "the date")
         fitting = sum(fits(selection, key, words) for key, words in describe_series(farm.store).items())
         kept = Annotation(
             annotation_id=secrets.token_hex(4),
@@ -152,7 +152,8 @@ def _check(selection: str) -> None:
             )
 
 
-def _night(text: str, farm: Farm, what: str) -> date:
+def night_meant(text: str, farm: Farm, what: str) -> date:
+    """Return the night that an option, ``what``, means; raises UsageError."""
     try:
         return moment_of(text, now=farm.clock.now())
     except (ValueError, OverflowError):

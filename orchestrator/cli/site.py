@@ -19,6 +19,7 @@ from orchestrator.analysis.changepoint import WINDOW_NIGHTS
 from orchestrator.analysis.nights import night_details
 from orchestrator.analysis.series import NightTable, night_of, night_table
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.history import night_meant
 from orchestrator.cli.reports import report_data
 from orchestrator.cli.result import CommandResult
 from orchestrator.engine.history import (
@@ -28,9 +29,7 @@ from orchestrator.engine.history import (
     describe_series,
     find_regressions,
     fits,
-    moment_of,
 )
-from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
@@ -127,12 +126,7 @@ def build(settings: Settings, request: SiteRequest) -> CommandResult:
 
 def first_night(since: str, farm: Farm) -> date | None:
     """Return the night that ``--since`` means, None for the newest ninety; raises UsageError."""
-    if not since:
-        return None
-    try:
-        return moment_of(since, now=farm.clock.now())
-    except (ValueError, OverflowError):
-        raise UsageError(f"--since {since!r} isn't a date", hint="write 2026-03-09, 30d or 4w") from None
+    return night_meant(since, farm, "--since") if since else None
 
 
 def campaign_html(farm: Farm, campaign_id: CampaignId) -> str:

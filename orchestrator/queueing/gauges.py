@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from orchestrator.queueing.database import QueueDatabase, database_time, told
+from orchestrator.queueing.database import QueueDatabase, told
 from orchestrator.queueing.overview import JOB_STATE, PHONE_STATE, PHONES
 
 
@@ -31,12 +30,6 @@ class Gauges:
 
     def __init__(self, database: QueueDatabase) -> None:
         self._database = database
-
-    @told
-    def now(self) -> datetime:
-        """Return the database's time."""
-        with self._database.connection() as connection:
-            return database_time(connection)
 
     @told
     def read(self) -> QueueNumbers:

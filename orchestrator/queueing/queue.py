@@ -7,6 +7,7 @@ of dead workers are put back by one host at a time, and a job that waits for ano
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +18,7 @@ import psycopg
 from orchestrator.errors import UsageError
 from orchestrator.queueing.database import told
 from orchestrator.queueing.messages import PROTOCOL, READ, PhoneJob, queue_of, read_message
-from orchestrator.queueing.overview import Overview
+from orchestrator.queueing.overview import Overview, forget_worker
 from orchestrator.queueing.submissions import Submission, enqueue, keep, opening
 from orchestrator.records.identity import Serial
 
@@ -163,7 +164,7 @@ class FarmQueue(Overview):
             worker_id = int(row[0])
             before = connection.execute("SELECT worker_id FROM farm_hosts WHERE name = %s", (host,)).fetchone()
             if before is not None:
-                _forget_worker(connection, before[0])
+                forget_worker(connection, before[0])
             connection.execute(
                 "INSERT INTO farm_hosts (name, worker_id, benchfarm_version, protocol, host_id)"
                 " VALUES (%s, %s, %s, %s, %s)"
@@ -179,7 +180,7 @@ class FarmQueue(Overview):
         """Take a worker that ends out of the list, with its phones."""
         self.rows("DELETE FROM farm_hosts WHERE name = %s AND worker_id = %s", host, worker_id)
         with self.connection() as connection, connection.transaction():
-            _forget_worker(connection, worker_id)
+            forget_worker(connection, worker_id)
 
     @told
     def beat(self, host: str, worker_id: int) -> Beat:
@@ -202,16 +203,23 @@ class FarmQueue(Overview):
 
     @told
     def announce(self, host: str, phones: Mapping[str, Announced]) -> None:
-        """Say which phones a host has, by serial number."""
+        """Say which phones a host has, by serial number; what is said of them already isn't sent again."""
         with self.connection() as connection, connection.transaction():
-            connection.execute("DELETE FROM farm_phones WHERE host = %s AND serial <> ALL(%s)", (host, list(phones)))
+            told = connection.execute(
+                "SELECT serial, facts_md5, unusable, labels FROM farm_phones WHERE host = %s", (host,)
+            ).fetchall()
+            before = {serial: said for serial, *said in told}
+            if gone := list(before.keys() - phones.keys()):
+                connection.execute("DELETE FROM farm_phones WHERE host = %s AND serial = ANY(%s)", (host, gone))
             for serial, phone in phones.items():
-                connection.execute(
-                    "INSERT INTO farm_phones (serial, host, facts, unusable, labels) VALUES (%s, %s, %s, %s, %s)"
-                    " ON CONFLICT (serial, host) DO UPDATE SET facts = excluded.facts, unusable = excluded.unusable,"
-                    " labels = excluded.labels, seen_at = now()",
-                    (serial, host, phone.facts, phone.unusable, phone.labels),
-                )
+                facts_md5 = hashlib.md5(phone.facts.encode(), usedforsecurity=False).hexdigest()
+                if before.get(serial) != [facts_md5, phone.unusable, phone.labels]:
+                    connection.execute(
+                        "INSERT INTO farm_phones (serial, host, facts, unusable, labels) VALUES (%s, %s, %s, %s, %s)"
+                        " ON CONFLICT (serial, host) DO UPDATE SET facts = excluded.facts,"
+                        " unusable = excluded.unusable, labels = excluded.labels",
+                        (serial, host, phone.facts, phone.unusable, phone.labels),
+                    )
 
     @told
     def claim(self, host: str, worker_id: int, serials: Sequence[str]) -> Claimed | None:
@@ -318,9 +326,3 @@ class FarmQueue(Overview):
             connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (job_id,))
             note = f"its host died {deaths} times"
         connection.execute("UPDATE farm_jobs SET deaths = %s, note = %s WHERE job_id = %s", (deaths, note, job_id))
-
-
-def _forget_worker(connection: psycopg.Connection[Any], worker_id: int) -> None:
-    """Take a worker away; its jobs lose its number by that, so they are locked in the order of all others."""
-    connection.execute("SELECT 1 FROM procrastinate_jobs WHERE worker_id = %s ORDER BY id FOR UPDATE", (worker_id,))
-    connection.execute("DELETE FROM procrastinate_workers WHERE id = %s", (worker_id,))
