@@ -28,7 +28,7 @@ class NightTable:
     #: Series x nights, in microseconds: the median of the night's trusted invocations, else of its suspect ones; of
     #: several contents of one night, those of the newest.
     latency_us: NDArray[np.float64]
-    #: Series x nights: which of ``contents`` the night's figure is of (those of its last invocation), -1 for none.
+    #: Series x nights: which of ``contents`` the night's figure is of (the newest that it measured), -1 for none.
     contents_at: NDArray[np.int64]
     contents: tuple[Contents, ...]
 
@@ -92,9 +92,12 @@ def _column(values: array[int]) -> NDArray[np.int64]:
 def _newest(
     cell: NDArray[np.int64], contents: NDArray[np.int64], campaign: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
-    """Return the contents of each cell's last point: of its newest campaign, in the order of the points."""
+    """Return each cell's newest contents: of its newest campaign; of several in that, those first stored last.
+
+    A campaign may measure two programs in turns, night after night: which of them ran last says nothing.
+    """
     newest = np.full(count, -1, dtype=np.int64)
-    order = np.argsort(campaign, kind="stable")
+    order = np.lexsort((contents, campaign))
     newest[cell[order]] = contents[order]
     return newest
 

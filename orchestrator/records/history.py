@@ -46,7 +46,9 @@ class Points:
     """The figures of timing invocations as columns of equal length; rejected and missing figures are left out."""
 
     series: tuple[SeriesSketch, ...]
+    #: In the order in which they were first stored.
     contents: tuple[Contents, ...]
+    #: Oldest first.
     campaigns: tuple[CampaignSketch, ...]
     #: Of each point: which of ``series``, ``contents`` and ``campaigns`` (64-bit integers).
     series_at: array[int]

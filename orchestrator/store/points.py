@@ -147,7 +147,7 @@ def _contents(connection: Connection) -> dict[int, Contents]:
             build_sha256=BuildSha(build),
             files=tuple((name, sha256) for name, sha256 in json.loads(files)) if files != "[]" else (),
         )
-        for number, model, build, files in connection.execute(query)
+        for number, model, build, files in connection.execute(query.order_by(CONTENTS.c.contents_no))
     }
 
 

@@ -95,10 +95,7 @@ def unpack_sheet(body: bytes, *, where: str) -> Sheet:
 
 
 def figures_of_runs() -> Select[Any]:
-    """Return what asks for the figures that count: series, contents, latency, whether it is trusted, campaign.
-
-    They are in the order in which they were stored, which says what contents a night measured last.
-    """
+    """Return what asks for the figures that count: series, contents, latency, whether it is trusted, campaign."""
     return (
         select(
             CASES.c.series_no,
@@ -114,7 +111,6 @@ def figures_of_runs() -> Select[Any]:
             RUNS.c.latency_us.is_not(None),
             RUNS.c.latency_us > 0,
         )
-        .order_by(RUNS.c.run_no)
     )
 
 

@@ -81,38 +81,22 @@ def test_points_can_be_asked_for_by_time_and_series(store: Store, samples) -> No
     assert points(store.points(since=since + timedelta(days=9))) == []
 
 
-def test_points_of_a_campaign_are_in_the_order_in_which_they_were_stored(store: Store, samples) -> None:
-    campaign = samples.campaign("turns", invocations=(), skipped=())
-    samples.begin(store, campaign)
+def test_contents_of_points_are_in_the_order_in_which_they_were_first_stored(store: Store, samples) -> None:
     name = CampaignId("turns")
-    # Known to the store in another order than the runs': an index by case would hand them out by that.
-    cases = [samples.case(threads=1), samples.case(build_sha256=BuildSha("b" * 64)), samples.case()]
-    for number in range(30):
-        store.append_run(
-            samples.run(
-                number,
-                campaign_id=name,
-                run_id=RunId(f"turn-{number:02d}"),
-                case=cases[number * 7 % 3],
-                report=samples.report(1000.0 + number),
-                verdict=TRUSTED,
-            )
-        )
-    keys = [case.series_key for case in cases]
-
-    def in_order(found) -> bool:
-        series = samples.case().series_key
-        own = [
-            latency
-            for place, latency in zip(found.series_at, found.latency_us, strict=True)
-            if found.series[place].series_key == series
-        ]
-        return len(own) == 20 and own == sorted(own)
-
-    assert in_order(store.points())
-    assert in_order(store.points(series_keys=keys))
-    store.set_status(name, CampaignStatus.FINISHED, campaign.created_at)
-    assert in_order(store.points())
+    builds = [BuildSha(letter * 64) for letter in "dbac"]
+    store.begin_campaign(
+        samples.campaign("turns", invocations=(), skipped=()),
+        devices=[samples.phone],
+        models=[samples.model],
+        builds=[dataclasses.replace(samples.build, sha256=sha256) for sha256 in builds],
+    )
+    for number, sha256 in enumerate([*builds, *builds[::-1]]):
+        case = samples.case(build_sha256=sha256)
+        run_id = RunId(f"turn-{number}")
+        store.append_run(samples.run(number, campaign_id=name, run_id=run_id, case=case, report=samples.report(1000.0)))
+    for found in (store.points(), store.points(series_keys=[samples.case().series_key])):
+        measured = [item.build_sha256 for item in found.contents if item.build_sha256 in builds]
+        assert measured == builds
 
 
 def test_points_follow_every_change_of_a_campaign_that_ended(store: Store, samples) -> None:
