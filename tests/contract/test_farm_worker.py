@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from orchestrator.queueing.queue import Announced, Beat, Claimed, FarmQueue
 from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Worker
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
+from tests.conftest import poll_until
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Cluster
@@ -89,11 +90,7 @@ def working(made: Worker) -> Iterator[threading.Thread]:
     assert not thread.is_alive()
 
 
-def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+until = partial(poll_until, what="it comes about", timeout_s=60)
 
 
 def stop_when_cancelled(claimed: Claimed, cancelled: threading.Event) -> Ended:

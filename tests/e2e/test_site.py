@@ -6,7 +6,6 @@ import http.client
 import json
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from orchestrator.store.opening import open_store
+from tests.conftest import poll_until
 from tests.samples.history_lab import NIGHTS, fill
 
 TOKEN = "a-token-that-nobody-guesses"
@@ -121,9 +121,7 @@ def test_served_pages_follow_the_store(weeks):
         assert "a note of today" not in ask(url)[2]
         weeks("annotate", "add", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "a note of today").ok()
         # They are gathered again when a time has passed that depends on how long gathering takes.
-        deadline = time.monotonic() + 120
-        while "a note of today" not in ask(url)[2]:
-            assert time.monotonic() < deadline, "the note never came"
+        poll_until(lambda: "a note of today" in ask(url)[2], "the note is shown", 120)
 
 
 @pytest.mark.parametrize(

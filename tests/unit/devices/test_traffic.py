@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from orchestrator.devices.traffic import HubTraffic, hub_of
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.records.plan import PushLimits
+from tests.conftest import poll_until
 from tests.samples.places import REPO
 
 DEADLINE_S = 30.0
@@ -80,13 +82,7 @@ def parts(traffic: HubTraffic) -> Iterator[Callable[..., Part]]:
         yield make
 
 
-def until(what: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(int(DEADLINE_S / 0.005)):
-        if what():
-            return
-        pause.wait(0.005)
-    raise AssertionError("it doesn't come")
+until = partial(poll_until, what="it comes about", timeout_s=DEADLINE_S)
 
 
 def waiting(traffic: HubTraffic) -> int:

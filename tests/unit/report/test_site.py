@@ -1,7 +1,6 @@
 """Pages of a site: what is where, in which order, and what a folder on the disk keeps and loses."""
 
 import json
-import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -256,11 +255,10 @@ def test_a_build_that_was_cut_off_is_finished_by_the_next(site, tmp_path):
     assert not (folder / first).exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cant_be_written_is_told(site, tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(UsageError, match="Permission denied"):
-        write_all(site, tmp_path / "out")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="Not a directory"):
+        write_all(site, tmp_path / "file" / "out")
 
 
 def test_a_sparkline_breaks_where_nights_are_missing_and_marks_changes():

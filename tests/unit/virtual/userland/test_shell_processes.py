@@ -6,19 +6,17 @@ import json
 import subprocess
 import threading
 import time
+from functools import partial
 
 import pytest
 
+from tests.conftest import poll_until
 from tests.unit.virtual.userland.userland_phone import ARM64_ELF, X86_ELF, Given
 
 TMP = "/data/local/tmp"
 
 
-def until(claim, timeout_s: float = 10.0) -> None:
-    end_s = time.monotonic() + timeout_s
-    while not claim():
-        assert time.monotonic() < end_s, "not in time"
-        time.sleep(0.01)
+until = partial(poll_until, what="it comes about", timeout_s=10)
 
 
 def put_probe(phone, name: str = "probe", mode: int = 0o755) -> str:
@@ -85,11 +83,17 @@ def test_hang_up_leaves_the_child_of_a_compound_command_running(phone):
 
 
 def test_nohup_command_survives_the_hang_up(phone):
-    call = phone.call(f"nohup sleep 1000 >{TMP}/out")
+    call = phone.call("nohup sleep 1000")
     until(lambda: phone.out("pidof sleep"))
+    pid = phone.out("pidof sleep")
+    unprotected = phone.call("sleep 2000")
+    until(lambda: len(phone.out("pidof sleep").split()) == 2)
     call.hang_up()
-    time.sleep(0.2)
-    assert phone.out("pidof sleep").strip().isdigit()
+    unprotected.hang_up()
+    # What ended the one, and came later, would have ended the other.
+    assert unprotected.join() == 129
+    until(lambda: len(phone.out("pidof sleep").split()) < 2)
+    assert phone.out("pidof sleep") == pid
     phone.run("pkill -9 sleep")
     call.join()
 
