@@ -12,6 +12,8 @@ ended jobs behind them. Beside the claims stand as many by Procrastinate's own f
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import tempfile
 import threading
@@ -30,8 +32,14 @@ from orchestrator.queueing.messages import PhoneJob, queue_of
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.records.identity import Serial
 
-#: As long as a real phone's facts are as a document, about.
-FACTS = "{" + " " * 9000 + "}"
+
+def hash_of(number: int, length: int) -> str:
+    """Return so many digits that look random, the same ones each time."""
+    return hashlib.sha256(b"%d" % number).hexdigest()[:length]
+
+
+#: As long as a real phone's facts are as a document, about, and as hard to compress.
+FACTS = json.dumps({f"ro.vendor.{hash_of(number, 12)}": hash_of(number, 24) for number in range(160)})
 
 
 @contextmanager

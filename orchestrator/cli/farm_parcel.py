@@ -94,7 +94,7 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> P
 def by_phone_and_kind(
     packed: Packed, chosen: Sequence[DeviceFacts], models: Sequence[Model]
 ) -> dict[str, dict[str, Any]]:
-    """Return what a plan names, for the phones that it was packed for and for those of each kind that come later."""
+    """Return what a plan names, by kind of phone, for those too that come later; by phone where it isn't its kind's."""
     of_models = [str(model.sha256) for model in models]
 
     def needed(parcel: Parcel) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def by_phone_and_kind(
     parcels = {"": needed(packed.bare)}
     for facts in chosen:
         own = needed(packed.parcels[facts.serial])
-        parcels[str(facts.serial)] = own
-        parcels.setdefault(_kind_of(facts), own)
+        if parcels.setdefault(_kind_of(facts), own) != own:
+            parcels[str(facts.serial)] = own
     return parcels
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ _FILE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}")
 _NEWER: Final = "install the submitter's benchfarm on this host"
 #: A word that is none of those known here: the submitter's benchfarm has checked the plan, so it knows that word.
 _NEW_WORDS: Final = {"enum", "literal_error"}
+_ADAPTERS: Final[dict[str, TypeAdapter[Any]]] = {}
 _Label = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
 
@@ -45,10 +45,12 @@ def dump(record: Plan | DeviceFacts | Parcel) -> str:
     return _adapter(type(record)).dump_json(record, exclude_defaults=True).decode()
 
 
-@functools.cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+def _adapter(kind: type[Plan | DeviceFacts | Parcel]) -> TypeAdapter[Any]:
     """Return what reads and writes a kind of record; making one takes far longer than using it."""
-    return TypeAdapter(kind)
+    found = _ADAPTERS.get(kind.__name__)
+    if found is None:
+        found = _ADAPTERS[kind.__name__] = TypeAdapter(kind)
+    return found
 
 
 def read_plan(document: str) -> Plan:

@@ -16,7 +16,7 @@ _AWAY_S: Final = 60.0
 #: Where nobody looked for so long, phones may have been there meanwhile: their absence is counted anew.
 _UNSEEN_S: Final = 60.0
 #: A look is noted again after so long, not each time: every worker looks every few seconds.
-_NOTED_S: Final = 15.0
+NOTED_S: Final = 15.0
 _LOST: Final = (
     "SELECT j.id, f.serial, j.status = 'todo' FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
     " WHERE f.submission = %s AND f.stood_in_by = ''"
@@ -47,7 +47,7 @@ def note_away(connection: psycopg.Connection[Any], submission: str) -> None:
         "SELECT looked_at IS NULL OR age > %s OR age < 0, age BETWEEN 0 AND %s"
         " FROM (SELECT looked_at, extract(epoch FROM now() - looked_at) AS age FROM farm_submissions"
         " WHERE submission = %s) s",
-        (_UNSEEN_S, _NOTED_S, submission),
+        (_UNSEEN_S, NOTED_S, submission),
     ).fetchone()
     assert look is not None, "its row is locked"
     is_anew, is_noted = look

@@ -13,10 +13,10 @@ from typing import Any, Final
 import psycopg
 
 from orchestrator.errors import BenchfarmError, StoreError
-from orchestrator.queueing.absence import GONE_S, Lost, lost_phones, note_away
-from orchestrator.queueing.database import QueueDatabase, database_time, told
+from orchestrator.queueing.absence import GONE_S, NOTED_S, Lost, lost_phones, note_away
+from orchestrator.queueing.database import QueueDatabase, told
 from orchestrator.queueing.messages import PhoneJob
-from orchestrator.queueing.submissions import Submission, enqueue, opening, read, read_locked
+from orchestrator.queueing.submissions import Submission, enqueue, lock_open, opening, read
 
 _PHONES: Final = (
     " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host"
@@ -24,8 +24,7 @@ _PHONES: Final = (
 )
 #: Changes whenever another choice could be made among the phones.
 _SIGHT: Final = (
-    "SELECT p.serial, p.host, md5(p.facts) AS facts, p.labels, p.unusable, h.protocol,"
-    " s.silent_s > %s AS is_silent" + _PHONES
+    "SELECT p.serial, p.host, p.facts_md5, p.labels, p.unusable, h.protocol, s.silent_s > %s AS is_silent" + _PHONES
 )
 #: By what is chosen, of the jobs that are there: each change of them is made under the submission's lock.
 _JOBS: Final = "SELECT serial, facts, stood_in_by FROM farm_jobs WHERE submission = %s ORDER BY job_id"
@@ -115,16 +114,18 @@ class Newcomers:
     @told
     def look(self) -> list[str]:
         """Add what is to be added now; return a line about each for people. Every worker may ask at any time."""
-        names = self._open()
-        self._considered = {name: seen for name, seen in self._considered.items() if name in names}
-        if not names:
+        submissions = self._open()
+        self._considered = {name: seen for name, seen in self._considered.items() if name in submissions}
+        if not submissions:
             return []
         with self._database.connection() as connection:
             sight = _sight(connection)
         lines: list[str] = []
-        for name in names:
+        for name, row in submissions.items():
             try:
-                lines += self._look_at(name, sight)
+                lost = self._lost(name, is_noted=row["is_noted"]) if row["is_watched"] else []
+                if lost is not None and self._considered.get(name) != (sight, lost):
+                    lines += self._choose_for(name, sight, lost)
             except psycopg.errors.LockNotAvailable:
                 # Whoever has it is at work on it; the next look comes soon.
                 continue
@@ -133,16 +134,25 @@ class Newcomers:
                 lines.append(f"{name}: no phone can be added: {error}")
         return lines
 
-    def _look_at(self, name: str, sight: object) -> list[str]:
+    def _lost(self, name: str, *, is_noted: bool) -> list[Lost] | None:
+        """Return whose places are to be filled; None while another process is at work on it.
+
+        ``is_noted``: somebody noted just now who is away. Only that some of them are back isn't known then.
+        """
+        if is_noted:
+            with self._database.connection() as connection:
+                if not lost_phones(connection, name):
+                    return []
         with self._database.brief() as connection:
-            submission = read_locked(connection, name, skip=True)
-            if submission is None:
-                return []
-            lost: list[Lost] = []
-            if submission.replaces_lost and submission.opens_at <= database_time(connection):
-                note_away(connection, name)
-                lost = lost_phones(connection, name)
-        if self._considered.get(name) == (sight, lost):
+            if not lock_open(connection, name, skip=True):
+                return None
+            note_away(connection, name)
+            return lost_phones(connection, name)
+
+    def _choose_for(self, name: str, sight: object, lost: list[Lost]) -> list[str]:
+        with self._database.connection() as connection:
+            submission = read(connection, name)
+        if submission is None:
             return []
         choice = _Choice(self._database, self._choose, submission)
         for item in lost:
@@ -161,7 +171,7 @@ class Newcomers:
             return []
         name = choice.submission.name
         with self._database.brief() as connection:
-            if read_locked(connection, name, skip=True) is None or not choice.still_holds(connection):
+            if not lock_open(connection, name, skip=True) or not choice.still_holds(connection):
                 return None
             replaced = {addition.instead_of for addition in choice.additions} - {None}
             if replaced and not replaced <= set(lost_phones(connection, name, lock=True)):
@@ -211,7 +221,7 @@ class Newcomers:
         """End a job, with the one that stands in queued; None, nothing done, when another choice is to be made."""
         job_id = lost.job_id
         with self._database.brief() as connection:
-            is_open = choice is not None and read_locked(connection, choice.submission.name) is not None
+            is_open = choice is not None and lock_open(connection, choice.submission.name)
             held = connection.execute(
                 "SELECT abort_requested FROM procrastinate_jobs WHERE id = %s AND worker_id = %s AND status = 'doing'"
                 " FOR UPDATE",
@@ -231,15 +241,21 @@ class Newcomers:
             connection.execute("UPDATE farm_jobs SET note = %s, tries = tries + 1 WHERE job_id = %s", (note, job_id))
         return True, line
 
-    def _open(self) -> list[str]:
-        """Return the submissions that phones may be added to."""
+    def _open(self) -> dict[str, dict[str, Any]]:
+        """Return the submissions that phones may be added to, by name.
+
+        Of each: is_watched (whether lost phones of it are replaced now), is_noted (just now, who is away).
+        """
         rows = self._database.rows(
-            "SELECT DISTINCT s.submission FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
-            " JOIN farm_submissions s ON s.submission = f.submission"
-            " WHERE j.status IN ('todo', 'doing') AND NOT s.cancelled AND (s.joins OR s.replaces_lost)"
-            " AND (s.until IS NULL OR s.until > now()) ORDER BY s.submission"
+            "SELECT s.submission, s.replaces_lost AND s.opens_at <= now() AS is_watched,"
+            " coalesce(s.looked_at BETWEEN now() - make_interval(secs => %s) AND now(), false) AS is_noted"
+            " FROM farm_submissions s WHERE s.submission IN (SELECT f.submission FROM procrastinate_jobs j"
+            " JOIN farm_jobs f ON f.job_id = j.id WHERE j.status IN ('todo', 'doing'))"
+            " AND NOT s.cancelled AND (s.joins OR s.replaces_lost)"
+            " AND (s.until IS NULL OR s.until > now()) ORDER BY s.submission",
+            NOTED_S,
         )
-        return [row["submission"] for row in rows]
+        return {row["submission"]: row for row in rows}
 
     def _add(self, connection: psycopg.Connection[Any], submission: Submission, addition: _Addition) -> str:
         """Queue a phone's job, and end that of the one in whose place it is; return a line for people."""

@@ -47,9 +47,7 @@ ALTER TABLE farm_jobs
 """
 _TASK: Final = "benchfarm.phone"
 _OPEN: Final = (
-    "SELECT submission AS name, plan, plan_name, parcels, labels, priority, joins, replaces_lost, opens_at, until"
-    " FROM farm_submissions WHERE submission = %s AND NOT cancelled"
-    " AND (until IS NULL OR until > clock_timestamp())"
+    " FROM farm_submissions WHERE submission = %s AND NOT cancelled AND (until IS NULL OR until > clock_timestamp())"
 )
 
 
@@ -102,18 +100,19 @@ def keep(connection: psycopg.Connection[Any], submission: Submission) -> None:
 
 def read(connection: psycopg.Connection[Any], name: str) -> Submission | None:
     """Return a submission that phones may be added to; None when it is over for them."""
-    return _read(connection, name, "")
-
-
-def read_locked(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) -> Submission | None:
-    """Do as ``read``, and lock it for the transaction. ``skip``: None too when another process has it locked."""
-    return _read(connection, name, "FOR UPDATE SKIP LOCKED" if skip else "FOR UPDATE")
-
-
-def _read(connection: psycopg.Connection[Any], name: str, lock: str) -> Submission | None:
     with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-        row = cursor.execute(f"{_OPEN} {lock}".encode(), (name,)).fetchone()
+        row = cursor.execute(
+            "SELECT submission AS name, plan, plan_name, parcels, labels, priority, joins, replaces_lost, opens_at,"
+            f" until{_OPEN}".encode(),
+            (name,),
+        ).fetchone()
     return Submission(**row) if row is not None else None
+
+
+def lock_open(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) -> bool:
+    """Lock a submission for the transaction; False when it is over, ``skip``: also when another process has it."""
+    query = f"SELECT 1{_OPEN} FOR UPDATE{' SKIP LOCKED' if skip else ''}"
+    return connection.execute(query.encode(), (name,)).fetchone() is not None
 
 
 def opening(connection: psycopg.Connection[Any], submission: Submission) -> datetime | None:

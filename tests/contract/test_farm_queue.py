@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.queueing.messages import PhoneJob, read_message
-from orchestrator.queueing.queue import DEATHS_MAX, FarmQueue
+from orchestrator.queueing.queue import DEATHS_MAX, Announced, FarmQueue
 from orchestrator.records.identity import Serial
 
 if TYPE_CHECKING:
@@ -276,6 +276,24 @@ def test_a_job_that_names_another_phone_than_its_queue_is_refused(queue: FarmQue
     assert claimed.serial == "A"
     with pytest.raises(UsageError, match="names another phone"):
         claimed.read()
+
+
+def test_what_is_said_of_phones_again_is_not_written_again(queue: FarmQueue) -> None:
+    def written() -> list[dict[str, object]]:
+        return queue.rows("SELECT serial, facts, unusable, labels, xmin::text, xmax::text FROM farm_phones ORDER BY 1")
+
+    phones = {serial: Announced(facts=f'{{"of": "{serial}"}}', labels="{}") for serial in ("A", "B", "C")}
+    worker(queue)
+    queue.announce("one", phones)
+    before = written()
+    queue.announce("one", phones)
+    assert written() == before
+    del phones["C"]
+    phones |= {"A": Announced(facts="{}", labels="{}"), "D": Announced(facts="{}", unusable="offline")}
+    queue.announce("one", phones)
+    said = {row["serial"]: (row["facts"], row["unusable"], row["labels"]) for row in queue.phones()}
+    assert said == {serial: (phone.facts, phone.unusable, phone.labels) for serial, phone in phones.items()}
+    assert written()[1] == before[1]
 
 
 def test_a_store_that_is_not_on_postgresql_is_refused(tmp_path: Path) -> None:
