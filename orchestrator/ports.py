@@ -212,7 +212,7 @@ class InvocationRequest:
     known_flags: frozenset[str] = frozenset()
     #: The invocation's number within its pass; in the pass ``cold`` it means a stage (records/start.py).
     number: int = 0
-    #: Where caches lie between the stages of the pass ``cold``.
+    #: Where the case's caches lie between the stages of the pass ``cold``.
     cache_folder: str = ""
     #: The model's inputs on the device, in the model's order; of the pass ``parity`` only.
     inputs: tuple[PlacedInput, ...] = ()

@@ -26,7 +26,7 @@ from orchestrator.records.workload import Case, Pass, ToolName
 #: What an invocation costs beside its process: probes before and after.
 _OVERHEAD_S: Final = 1.0
 #: A case that failed so often in a row the same way gets no more.
-_FAILURES_MAX: Final = 2
+FAILURES_MAX: Final = 2
 #: Statuses whose figure more invocations make more certain.
 _WORTH_MORE: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
 
@@ -268,9 +268,9 @@ def _reason(
         return StopReason.FIXED
     if runs[-1].reason_code == OUT_OF_TIME:
         return StopReason.BUDGET
-    last = runs[-_FAILURES_MAX:]
+    last = runs[-FAILURES_MAX:]
     codes = {run.reason_code for run in last}
-    failed = len(last) == _FAILURES_MAX and len(codes) == 1 and all(run.outcome is Outcome.FAILED for run in last)
+    failed = len(last) == FAILURES_MAX and len(codes) == 1 and all(run.outcome is Outcome.FAILED for run in last)
     if failed or runs[-1].outcome in (Outcome.TIMED_OUT, Outcome.SKIPPED):
         return StopReason.FAILED
     return StopReason.OPEN

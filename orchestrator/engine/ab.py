@@ -20,6 +20,7 @@ from orchestrator.analysis.pairing import (
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceNote
+from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InterruptedByUserError
@@ -170,7 +171,7 @@ class AbRunner:
             )
         )
         turns = [
-            (device, partial(_PairWork, device, facts, workload, self._services))
+            (device, partial(_PairWork, device, facts, workload, self._services, CaseFailures()))
             for device, facts in devices
             if open_first.get(facts.serial)
         ]
@@ -202,11 +203,13 @@ class AbRunner:
 class _PairWork:
     """One device's pairs; see Work."""
 
-    def __init__(self, device: Device, facts: DeviceFacts, workload: Workload, services: Services) -> None:
+    def __init__(
+        self, device: Device, facts: DeviceFacts, workload: Workload, services: Services, failures: CaseFailures
+    ) -> None:
         self._serial = facts.serial
         self._services = services
         self._progress = PairProgress(services.store, workload.campaign, facts.serial)
-        self._runner = CaseRunner(device, facts, workload, services)
+        self._runner = CaseRunner(device, facts, workload, services, failures=failures)
 
     def run(self) -> None:
         """See Work.run."""

@@ -12,6 +12,7 @@ from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.parity import with_parity
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
+from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.night import TimeLeft
 from orchestrator.engine.parity import basis_of
 from orchestrator.engine.placing import Placer, request_of
@@ -52,8 +53,6 @@ RECENT_S: Final = 1.0
 READY_S: Final = 120.0
 #: The code of a model with operators of TensorFlow's in a program without them.
 _NEEDS_FLEX: Final = "flex-ops-missing"
-#: After so many failures in a row with the same code, a case isn't tried further in this campaign.
-FAILURES_MAX: Final = 2
 #: After so many waits in a row in vain, a device is left alone for a while.
 UNFIT_MAX: Final = 2
 #: Seconds that an invocation of the pass ``sustained`` measures at the least.
@@ -75,8 +74,13 @@ class CaseRunner:
         services: Services,
         on_stored: Callable[[RunRecord], None] = lambda run: None,
         time: TimeLeft | None = None,
+        failures: CaseFailures | None = None,
+        is_stored: Callable[[Invocation], bool] = lambda invocation: False,
     ) -> None:
-        """``on_stored`` hears of every run once it is kept; ``time`` is what is left of the campaign's, if limited."""
+        """``on_stored`` hears of every run once it is kept; ``time`` is what is left of the campaign's, if limited.
+
+        ``failures`` are those that the device's cases had before, ``is_stored`` says what needn't be run again.
+        """
         self._device = device
         self._facts = facts
         self._workload = workload
@@ -93,10 +97,8 @@ class CaseRunner:
         self._unfit_in_row = 0
         #: When a state was last read, and what it was.
         self._last_state: tuple[float, DeviceState | None] = (0.0, None)
-        #: Case -> the code it failed with last, and how often in a row.
-        self._failures: dict[tuple[CaseKey, Pass], tuple[str, int]] = {}
-        #: Cases that ended hopelessly, with the ending's code and reason.
-        self._hopeless: dict[tuple[CaseKey, Pass], tuple[str, str]] = {}
+        self._failures = failures or CaseFailures()
+        self._is_stored = is_stored
         #: Invocations that another one's process has measured.
         self._covered: set[tuple[CaseKey, Pass, int]] = set()
         #: What the last process left behind.
@@ -205,21 +207,27 @@ class CaseRunner:
 
     def _runs_of(self, invocation: Invocation, queue: Sequence[Invocation]) -> Iterator[RunRecord]:
         """Yield the runs that an invocation comes to: its own last, so that a resume misses none of the others."""
-        key = (invocation.case.case_key, invocation.run_pass)
-        if key in self._hopeless:
-            run = self._records.skipped(invocation, *self._hopeless[key])
+        given_up = self._failures.ending(invocation.case.case_key, invocation.run_pass)
+        if given_up is not None:
+            run = self._records.skipped(invocation, *given_up)
         else:
             self._tell_started(invocation)
             run = self._run_with_retries(invocation)
-            self._learn(key, run)
+            self._failures.learn(run)
         for other in self._others_covered(run, invocation, queue):
-            self._learn((other.case.case_key, other.run_pass), other)
+            self._failures.learn(other)
             self._covered.add((other.case.case_key, other.run_pass, other.invocation))
-            yield other
+            # A process that was killed may have kept a part of what an earlier one measured.
+            if not self._is_stored(Invocation(case=other.case, run_pass=other.run_pass, number=other.invocation)):
+                yield other
         twin = self._workload.flex_builds.get(invocation.case.build_sha256)
-        if twin is not None and _NEEDS_FLEX in {run.reason_code, self._hopeless.get(key, ("", ""))[0]}:
+        if twin is not None and _NEEDS_FLEX in {run.reason_code, *(given_up or ())[:1]}:
             with_flex = replace(invocation, case=replace(invocation.case, build_sha256=twin.sha256))
-            yield from self._runs_of(with_flex, ())
+            for with_twin in () if self._is_stored(with_flex) else self._runs_of(with_flex, ()):
+                yield with_twin
+                if with_twin.outcome is Outcome.UNFIT:
+                    # Open with all that it stands for: only what is planned is run again.
+                    return
             run = replace(run, reason=f"{run.reason}; the case was run with {twin.name} instead")
         yield run
 
@@ -236,21 +244,6 @@ class CaseRunner:
             yield self._records.measured(
                 other, raw, report, run_id=None, before=run.state_before, after=run.state_after
             )
-
-    def _learn(self, key: tuple[CaseKey, Pass], run: RunRecord) -> None:
-        """Give a case up that fails the same way again, or takes all its time: the phone has better things to do."""
-        if run.outcome is Outcome.UNFIT:
-            return
-        if run.outcome is Outcome.FAILED:
-            before, count = self._failures.get(key, ("", 0))
-            count = count + 1 if before == run.reason_code else 1
-            self._failures[key] = (run.reason_code, count)
-            is_hopeless = count >= FAILURES_MAX
-        else:
-            self._failures.pop(key, None)
-            is_hopeless = run.outcome is Outcome.TIMED_OUT
-        if is_hopeless:
-            self._hopeless[key] = (run.reason_code, run.reason)
 
     def _check_cancelled(self) -> None:
         if self._services.cancelled.is_set():
@@ -288,7 +281,7 @@ class CaseRunner:
             return self._records.record(invocation, started_at, basis)
         placed = self._placer.place(case)
         inputs = self._placer.place_inputs(basis.inputs) if basis is not None else ()
-        fitness = self._prepare(invocation, at_rest=at_rest)
+        fitness = self._prepare(at_rest=at_rest)
         if fitness.reason and at_rest:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
             ending = Ending(outcome=Outcome.UNFIT, reason_code=fitness.code or "unfit", reason=reason)
@@ -301,7 +294,7 @@ class CaseRunner:
             self._facts,
             run_pass=invocation.run_pass,
             number=invocation.number,
-            cache_folder=f"{self._device.work_folder}/start-caches",
+            cache_folder=f"{self._device.work_folder}/start-caches/{case.case_key}",
             inputs=inputs,
         )
         with self._device.measuring(cancelled=self._services.cancelled):
@@ -318,7 +311,7 @@ class CaseRunner:
             report = with_busy_clock(report, raw.data(SAMPLES_FILE))
         return self._records.measured(invocation, raw, report, run_id=request.run_id, before=before, after=after)
 
-    def _prepare(self, invocation: Invocation, *, at_rest: bool) -> Fitness:
+    def _prepare(self, *, at_rest: bool) -> Fitness:
         """Bring the device to rest; without ``at_rest`` only look how it is."""
         terms = self._workload.campaign.terms
         fitness = self._services.conditioner.prepare(

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from orchestrator.engine.device_queue import DeviceQueue, runs_of
 from orchestrator.engine.events import DeviceJoined
+from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.joining import Arrival, Arrivals, joined, without_open_work, workload_with
 from orchestrator.engine.recovery import Work
 from orchestrator.engine.roster import Roster
@@ -46,6 +47,8 @@ class Crew:
         self._facts = {facts.serial: facts for facts in devices}
         #: Devices that are to begin, with the lost one that each stands in for.
         self._waiting: list[tuple[Arrival, Serial | None]] = []
+        #: What was given up on each, also after it was away.
+        self._failures: dict[Serial, CaseFailures] = {}
         #: Lost devices, with those that were last chosen to stand in for them.
         self._chosen: dict[Serial, Serial] = {}
 
@@ -91,7 +94,15 @@ class Crew:
         return spare.facts.serial
 
     def _queue(self, device: Device, facts: DeviceFacts, workload: Workload) -> DeviceQueue:
-        return DeviceQueue(device, facts, workload, self._services, roster=self._roster, shares=self._shares)
+        return DeviceQueue(
+            device,
+            facts,
+            workload,
+            self._services,
+            roster=self._roster,
+            shares=self._shares,
+            failures=self._failures.setdefault(facts.serial, CaseFailures()),
+        )
 
     def _work_of_newcomer(
         self, arrival: Arrival, known: Sequence[DeviceFacts], replaced: Serial | None

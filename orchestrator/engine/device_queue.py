@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.events import RoundAdded
+from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.night import time_left
 from orchestrator.engine.roster import Roster
 from orchestrator.engine.rounds import OpenWork, done_count, open_work, slim
@@ -34,8 +35,12 @@ class DeviceQueue:
         *,
         roster: Roster | None = None,
         shares: Shares | None = None,
+        failures: CaseFailures | None = None,
     ) -> None:
-        """``roster`` is the campaign where it changes as it runs, ``shares`` what this device shares with others."""
+        """``roster`` is the campaign where it changes as it runs, ``shares`` what this device shares with others.
+
+        ``failures`` are those that the device's cases had when it began before.
+        """
         self._roster = roster
         self._shares = shares
         self._serial = facts.serial
@@ -52,6 +57,8 @@ class DeviceQueue:
             services,
             on_stored=self._learn,
             time=self._time,
+            failures=failures,
+            is_stored=self._has_stored,
         )
         marks = [
             item for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial == facts.serial

@@ -54,7 +54,7 @@ class ApkTool:
 
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
         """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
-        request = replace(request, cache_folder=f"{_FOLDER}/start-caches")
+        request = replace(request, cache_folder=f"{_FOLDER}/start-caches/{request.case.case_key}")
         command = start_command(request)
         started_at = datetime.now(UTC)
         deadline = Deadline(request.timeout_s)

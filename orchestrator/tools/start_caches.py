@@ -1,6 +1,6 @@
 """The caches of the pass ``cold``: put away before a first load, kept for a warm start, and what shows their use.
 
-They lie in one folder of ours, which holds the caches of one case at a time: its stages follow each other.
+They lie in a folder of ours for each case: a stage that was put off comes after another case's.
 """
 
 from __future__ import annotations

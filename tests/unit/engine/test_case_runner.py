@@ -1,0 +1,184 @@
+"""One device's queue over a scripted program: what is tried again, and what isn't."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.clock import SystemClock
+from orchestrator.engine.crew import Crew
+from orchestrator.engine.events import RunStored
+from orchestrator.engine.workload import Services, Workload
+from orchestrator.errors import LinkLostError
+from orchestrator.ports import Fitness, InvocationRequest
+from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.identity import BuildSha
+from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
+from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+from orchestrator.store.memory import MemoryStore
+from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+BUILD = Build(name="plain", tool=ToolName.NATIVE, sha256=case(1).build_sha256, abi="arm64-v8a", path=Path("plain"))
+TWIN = replace(BUILD, name="flex", sha256=BuildSha("f" * 64), path=Path("flex"))
+MODEL = Model(name="m", sha256=case(1).model_sha256, size_bytes=1, path=Path("m.tflite"))
+FACTS = DeviceFacts(serial=SERIAL, kind=DeviceKind.ANDROID, is_virtual=True)
+
+
+@dataclass
+class Rig:
+    """A phone whose program ends as ``end`` says, in a campaign over a store in memory."""
+
+    end: Callable[[InvocationRequest], str] = lambda request: "ok"
+    #: For each time that the phone is asked: whether it is fit; afterwards it is.
+    unfit: list[bool] = field(default_factory=list)
+    asked: list[InvocationRequest] = field(default_factory=list)
+    told: list[object] = field(default_factory=list)
+    store: MemoryStore = field(default_factory=MemoryStore)
+    campaign: Campaign = field(
+        default_factory=lambda: replace(
+            campaign(rule=None),
+            invocations=tuple(
+                Invocation(case=case(threads), run_pass=Pass.TIMING, number=number)
+                for number in range(3)
+                for threads in (1, 2)
+            ),
+        )
+    )
+
+    def crew(self, *, flex: bool = False) -> Crew:
+        """Begin the campaign, or go on with it in another process."""
+        if self.store.campaign(self.campaign.campaign_id) is None:
+            self.store.begin_campaign(self.campaign, devices=[FACTS], models=[MODEL], builds=[BUILD, TWIN])
+        services = Services(
+            store=self.store,
+            tools={ToolName.NATIVE: cast(Any, SimpleNamespace(run=self._run, parse=self._parse))},
+            conditioner=cast(Any, SimpleNamespace(prepare=self._prepare)),
+            observer=cast(Any, SimpleNamespace(on_event=self.told.append)),
+            clock=SystemClock(),
+            cancelled=threading.Event(),
+        )
+        workload = Workload(
+            campaign=self.campaign,
+            models={MODEL.sha256: MODEL},
+            builds={BUILD.sha256: BUILD},
+            flex_builds={BUILD.sha256: TWIN} if flex else {},
+        )
+        return Crew(workload, [FACTS], services, None, [], {})
+
+    @property
+    def device(self) -> Any:
+        """The phone, which stays away once it was lost."""
+
+        def stay_away(*, timeout_s: float) -> None:
+            raise LinkLostError("gone", serial=SERIAL)
+
+        return SimpleNamespace(
+            serial=SERIAL,
+            kind=DeviceKind.ANDROID,
+            hub="",
+            work_folder="/data/local/tmp/ours",
+            state=lambda: DeviceState(at=NOW),
+            measuring=lambda cancelled: contextlib.nullcontext(),
+            place=lambda source, **others: SimpleNamespace(path=str(source), pushed_bytes=0),
+            wait_until_ready=stay_away,
+        )
+
+    def stored(self, one: Case) -> list[tuple[int, Outcome]]:
+        """What the store has of a case, by number."""
+        runs = [item for item in self.store.runs() if item.case == one]
+        return sorted((item.invocation, item.outcome) for item in runs)
+
+    def _prepare(self, *arguments: object, **others: object) -> Fitness:
+        is_unfit = bool(self.unfit) and self.unfit.pop(0)
+        return Fitness(reason="too hot" if is_unfit else "", state=DeviceState(at=NOW))
+
+    def _run(self, device: object, request: InvocationRequest, *, cancelled: threading.Event) -> RawOutput:
+        self.asked.append(request)
+        ended = self.end(request)
+        if ended == "lost":
+            raise LinkLostError("gone", serial=SERIAL)
+        return RawOutput(
+            command=ended, exit_code=0, timed_out=ended == "late", started_at=NOW, duration_s=1.0, attachments=()
+        )
+
+    def _parse(self, raw: RawOutput, one: Case) -> ToolReport:
+        measured = run(Invocation(case=one, run_pass=Pass.TIMING, number=0)).report
+        assert measured is not None
+        return measured if raw.command == "ok" else ToolReport(outcome="failed", failure_code=raw.command)
+
+
+def flex_needed(request: InvocationRequest) -> str:
+    return "ok" if request.build == TWIN else "flex-ops-missing"
+
+
+def with_twin(one: Case) -> Case:
+    return replace(one, build_sha256=TWIN.sha256)
+
+
+def test_a_case_that_took_all_its_time_is_not_tried_again_when_its_phone_has_come_back() -> None:
+    ends = iter(["late", "ok", "lost"])
+    rig = Rig(end=lambda request: next(ends, "ok"))
+    begin = rig.crew().work_of(rig.device, FACTS)
+    with pytest.raises(LinkLostError):
+        begin().run()
+    begin().run()
+    assert rig.stored(case(1)) == [(0, Outcome.TIMED_OUT), (1, Outcome.SKIPPED), (2, Outcome.SKIPPED)]
+    assert rig.stored(case(2)) == [(number, Outcome.COMPLETED) for number in range(3)]
+    assert Counter(request.case.threads for request in rig.asked)[1] == 1
+
+
+def test_whoever_resumes_has_a_case_tried_again_that_was_given_up() -> None:
+    ends = iter(["late", "ok", "lost"])
+    rig = Rig(end=lambda request: next(ends, "ok"))
+    with pytest.raises(LinkLostError):
+        rig.crew().work_of(rig.device, FACTS)().run()
+    rig.crew().work_of(rig.device, FACTS)().run()
+    assert rig.stored(case(1)) == [(0, Outcome.TIMED_OUT), (1, Outcome.SKIPPED), (2, Outcome.COMPLETED)]
+
+
+def test_a_case_that_fails_the_same_way_twice_is_given_up_and_another_failure_counts_anew() -> None:
+    ends = {1: iter(["a", "b", "a"]), 2: iter(["a", "a", "ok"])}
+    rig = Rig(end=lambda request: next(ends[request.case.threads]))
+    rig.crew().work_of(rig.device, FACTS)().run()
+    assert [outcome for _, outcome in rig.stored(case(1))] == [Outcome.FAILED] * 3
+    assert [outcome for _, outcome in rig.stored(case(2))] == [Outcome.FAILED] * 2 + [Outcome.SKIPPED]
+
+
+def test_a_twin_with_tensorflows_operators_that_is_stored_is_not_run_again() -> None:
+    rig = Rig(end=flex_needed)
+    begin = rig.crew(flex=True).work_of(rig.device, FACTS)
+    kept: RunRecord = run(Invocation(case=with_twin(case(1)), run_pass=Pass.TIMING, number=0))
+    rig.store.append_run(kept)
+    begin().run()
+    for one in (case(1), case(2)):
+        assert [number for number, outcome in rig.stored(with_twin(one)) if outcome is Outcome.COMPLETED] == [0, 1, 2]
+    assert Counter((request.case.threads, request.number) for request in rig.asked if request.build == TWIN) == {
+        (threads, number): 1 for threads in (1, 2) for number in range(3) if (threads, number) != (1, 0)
+    }
+    told = [event.run.run_id for event in rig.told if isinstance(event, RunStored)]
+    assert len(told) == len(set(told)) == len(list(rig.store.runs())) - 1
+
+
+def test_a_twin_that_the_phone_was_not_fit_for_is_run_later() -> None:
+    rig = Rig(end=flex_needed, unfit=[False, True])
+    rig.crew(flex=True).work_of(rig.device, FACTS)().run()
+    for one in (case(1), case(2)):
+        assert rig.stored(with_twin(one)) == [(number, Outcome.COMPLETED) for number in range(3)]
+
+
+def test_each_case_keeps_its_caches_apart() -> None:
+    rig = Rig()
+    rig.crew().work_of(rig.device, FACTS)().run()
+    folders = {request.case.case_key: {request.cache_folder} for request in rig.asked}
+    assert len(set.union(*folders.values())) == len(folders) == 2
