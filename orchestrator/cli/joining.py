@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,10 +18,10 @@ from orchestrator.cli.result import one_line
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import look_at
 from orchestrator.devices.server import AdbServer
-from orchestrator.devices.tracking import watch_devices
+from orchestrator.devices.tracking import DeviceChange, watch_devices
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.joining import Arrival
-from orchestrator.errors import BenchfarmError, DeviceError
+from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceError
 from orchestrator.planning.selection import choose
 from orchestrator.ports import Device, Observer
 from orchestrator.records.campaign import Campaign
@@ -28,10 +30,26 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Model
 
-#: After a server has gone, and while a phone is there but can't be used yet.
+#: After a server has gone, and after the first look at a phone that is there but can't be used yet.
 _AGAIN_S: Final = 2.0
-#: So often a phone that can't be used yet is looked at.
-_LOOKS_MAX: Final = 60
+#: One that still can't be used is looked at no more often than that.
+_LATER_S: Final = 30.0
+
+#: An adb server's address, and its name for a phone.
+_Key = tuple[str, str]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Visitor:
+    """A phone that came and that may join."""
+
+    server: AdbServer
+    address: str
+    #: When it is looked at, on the monotonic clock, and how long after that it is looked at again.
+    due_s: float = 0.0
+    wait_s: float = _AGAIN_S
+    #: What was said of it last.
+    told: str = ""
 
 
 class PluggedIn:
@@ -55,12 +73,18 @@ class PluggedIn:
         self._named = named or {}
         self._observer: Observer | None = None
         self._stopped = threading.Event()
-        self._heard: queue.SimpleQueue[tuple[AdbServer, str]] = queue.SimpleQueue()
+        self._heard: queue.SimpleQueue[tuple[AdbServer, DeviceChange]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._present = {facts.serial: facts for _, facts in devices}
         #: Where phones are that were looked at: one that measures isn't asked again who it is.
         self._addresses = {device.transport for device, _ in devices if isinstance(device, AdbDevice)}
         self._planned = {item.case.serial for item in campaign.invocations}
+        #: Who is where, as far as it was told on the connection of now.
+        self._serials: dict[_Key, str] = {
+            (str(item.server.address), item.seen.address): item.seen.serial for item in farm.listed if item.seen.serial
+        }
+        #: Phones that were looked at and that the plan doesn't mean.
+        self._unfit: set[str] = set(farm.choice.unfit) if farm.choice is not None else set()
         self._ready: list[Arrival] = []
         self._spares = list(farm.spares)
 
@@ -98,62 +122,90 @@ class PluggedIn:
                 if found is None:
                     return None
                 self._spares = [item for item in self._spares if item[1].serial != found[1].serial]
-            arrival = self._arrival(*found)
-            if arrival is not None:
-                with self._lock:
-                    self._present = {
-                        **{known: facts for known, facts in self._present.items() if known != serial},
-                        arrival.facts.serial: arrival.facts,
-                    }
-                return arrival
+            try:
+                arrival = self._arrival(*found)
+            except BenchfarmError as error:
+                self._note(found[1].serial, f"doesn't join: {error}")
+                continue
+            with self._lock:
+                self._present = {
+                    **{known: facts for known, facts in self._present.items() if known != serial},
+                    arrival.facts.serial: arrival.facts,
+                }
+            return arrival
 
     def _watch(self, server: AdbServer) -> None:
         while not self._stopped.is_set():
             try:
                 for change in watch_devices(server, stopped=self._stopped):
-                    if change.state != "absent":
-                        self._heard.put((server, change.address))
+                    self._heard.put((server, change))
             except DeviceError:
                 # It is started again by whoever needs a phone; this only listens.
                 self._stopped.wait(_AGAIN_S)
 
     def _look(self) -> None:
-        looked: dict[tuple[str, str], int] = {}
+        visitors: dict[_Key, _Visitor] = {}
         while not self._stopped.is_set():
+            next_s = min((visitor.due_s for visitor in visitors.values()), default=float("inf")) - time.monotonic()
             try:
-                server, address = self._heard.get(timeout=_AGAIN_S)
+                server, change = self._heard.get(timeout=max(0.0, min(_AGAIN_S, next_s)))
             except queue.Empty:
+                now_s = time.monotonic()
+                for key in [key for key, visitor in visitors.items() if visitor.due_s <= now_s]:
+                    if self._is_settled(visitors[key]):
+                        del visitors[key]
                 continue
-            try:
-                is_final = self._consider(server, address)
-            except BenchfarmError as error:
-                self._note(address, f"doesn't join: {error}")
-                is_final = True
-            key = (str(server.address), address)
-            looked[key] = looked.get(key, 0) + 1
-            if not is_final and looked[key] < _LOOKS_MAX:
-                timer = threading.Timer(_AGAIN_S, self._heard.put, ((server, address),))
-                timer.daemon = True
-                timer.start()
+            key = (str(server.address), change.address)
+            if change.state != "device":
+                # What comes there next may be another phone.
+                self._serials.pop(key, None)
+            visitors.pop(key, None)
+            if change.state != "absent":
+                visitors[key] = _Visitor(server=server, address=change.address)
 
-    def _consider(self, server: AdbServer, address: str) -> bool:
-        """Look at one phone that came; False when it is worth another look a moment later."""
+    def _is_settled(self, visitor: _Visitor) -> bool:
+        """Look at a phone that came; False when it is worth another look later."""
+        try:
+            is_settled = self._consider(visitor)
+        except BenchfarmError as error:
+            self._tell(visitor, f"doesn't join: {error}")
+            # A server that doesn't answer may do so later without telling of its phones anew.
+            is_settled = not (error.transient or isinstance(error, AdbUnavailableError))
+        visitor.due_s = time.monotonic() + visitor.wait_s
+        visitor.wait_s = min(_LATER_S, visitor.wait_s * 1.5)
+        return is_settled
+
+    def _consider(self, visitor: _Visitor) -> bool:
+        """Look at one phone that came; False when it is worth another look later."""
+        server, address = visitor.server, visitor.address
+        key = (str(server.address), address)
         if self._is_known(address):
             return True
+        # One that was there from the beginning has told who it is.
+        serial = self._serials.get(key, "")
+        if serial and not self._may_join(serial, address):
+            return True
+        # Before it is asked anything: it may be measured.
+        if self._is_in_use(visitor, serial or address):
+            return False
         seen = look_at(server, address)
-        if seen is None or self._is_known(seen.serial):
+        if seen is None:
             return True
         if not seen.usable:
             return bool(seen.state not in {"device", "connecting", "authorizing", "offline", "unauthorized"})
-        if reason := self._farm.quarantine.reason(Serial(seen.serial)):
-            self._note(seen.serial, f"doesn't join: in quarantine: {reason}")
+        self._serials[key] = seen.serial
+        if not self._may_join(seen.serial, address):
             return True
+        if reason := self._farm.quarantine.reason(Serial(seen.serial)):
+            self._tell(visitor, f"doesn't join: in quarantine: {reason}", name=seen.serial)
+            return True
+        if self._is_in_use(visitor, seen.serial):
+            return False
         device, facts = self._farm.open_phone(Attached(server=server, seen=seen))
         if facts.serial in self._planned:
             self._offer(Arrival(device=device, facts=facts))
             return True
-        if self._plan is None or (self._plan.devices.serials and not self._names(seen.serial, address)):
-            return True
+        assert self._plan is not None, "without one only planned phones may join"
         with self._lock:
             present = dict(self._present)
         choice = choose(self._plan.devices, [*present.values(), facts], self._farm.inventory, kept=present)
@@ -161,9 +213,32 @@ class PluggedIn:
             with self._lock:
                 self._spares.append((device, facts))
             self._note(facts.serial, f"isn't needed: {choice.spare[facts.serial]}")
-        if facts.serial in choice.chosen:
+        elif facts.serial in choice.chosen:
             self._offer(self._arrival(device, facts))
+        else:
+            self._unfit.add(facts.serial)
         return True
+
+    def _is_in_use(self, visitor: _Visitor, serial: str) -> bool:
+        holder = self._farm.lease.live_holder(Serial(serial))
+        if holder and serial not in self._farm.left_out:
+            self._tell(visitor, f"doesn't join yet: in use by {holder}", name=serial)
+        return bool(holder)
+
+    def _may_join(self, serial: str, address: str) -> bool:
+        """Whether a phone that isn't there yet may be meant, as far as that is known without asking it."""
+        if self._is_known(serial) or serial in self._unfit:
+            return False
+        if serial in self._planned:
+            return True
+        named = self._plan.devices.serials if self._plan is not None else ()
+        return self._plan is not None and (not named or serial in named or address in named)
+
+    def _tell(self, visitor: _Visitor, text: str, *, name: str = "") -> None:
+        """Tell of a phone that doesn't join, once as long as it is for the same reason."""
+        if text != visitor.told:
+            visitor.told = text
+            self._note(name or visitor.address, text)
 
     def _note(self, name: str, text: str) -> None:
         if self._observer is not None:
@@ -177,27 +252,17 @@ class PluggedIn:
                 or any(facts.serial == name for _, facts in self._spares)
             )
 
-    def _names(self, serial: str, address: str) -> bool:
-        assert self._plan is not None, "only asked with a plan"
-        return serial in self._plan.devices.serials or address in self._plan.devices.serials
-
-    def _offer(self, arrival: Arrival | None) -> None:
-        if arrival is None:
-            return
+    def _offer(self, arrival: Arrival) -> None:
         with self._lock:
             self._present[arrival.facts.serial] = arrival.facts
             if isinstance(arrival.device, AdbDevice):
                 self._addresses.add(arrival.device.transport)
             self._ready.append(arrival)
 
-    def _arrival(self, device: Device, facts: DeviceFacts) -> Arrival | None:
-        """Return what the plan means on a phone, None (and a note) when it can't be measured there."""
+    def _arrival(self, device: Device, facts: DeviceFacts) -> Arrival:
+        """Return what the plan means on a phone; raises BenchfarmError kinds when it can't be measured there."""
         assert self._plan is not None, "without a plan nothing is expanded"
-        try:
-            beginning: Beginning = prepare(self._farm, self._plan, [(device, facts)], self._models, self._named)
-        except BenchfarmError as error:
-            self._note(facts.serial, f"doesn't join: {error}")
-            return None
+        beginning: Beginning = prepare(self._farm, self._plan, [(device, facts)], self._models, self._named)
         builds = (*beginning.builds, *beginning.twins)
         twins = self._farm.builds.with_flex(beginning.builds)
         return Arrival(

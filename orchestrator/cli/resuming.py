@@ -163,17 +163,25 @@ def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFac
 
     phones = serials - {HOST_SERIAL}
     attached = farm.attached(serials=sorted(phones)) if phones else []
-    seen = {
-        item.seen.serial
-        for item in attached
-        if item.seen.usable and not farm.quarantine.reason(Serial(item.seen.serial))
-    }
+    kept_out: dict[str, str] = {serial: reason for serial in phones if (reason := _kept_out(farm, serial))}
+    seen = {item.seen.serial for item in attached if item.seen.usable} - kept_out.keys()
     selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host=HOST_SERIAL in serials)
     if not selection.serials and not selection.host:
-        kept_out = [f"\n  {serial}: in quarantine: {reason}" for serial in sorted(phones)
-                    if (reason := farm.quarantine.reason(serial))]  # fmt: skip
+        reasons = "".join(f"\n  {serial}: {reason}" for serial, reason in sorted(kept_out.items()))
         raise NoDeviceError(
-            f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}{''.join(kept_out)}",
-            hint="'benchfarm device release SERIAL' ends a quarantine" if kept_out else "",
+            f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}{reasons}",
+            hint="'benchfarm device release SERIAL' ends a quarantine"
+            if any(map(farm.quarantine.reason, phones))
+            else "",
         )
-    return farm.open_devices(selection, despite_losses=True)
+    opened = farm.open_devices(selection, despite_losses=True)
+    farm.left_out |= kept_out
+    return opened
+
+
+def _kept_out(farm: Farm, serial: Serial) -> str:
+    """Return why a phone isn't even asked anything; one that is measured by another command would be disturbed."""
+    if reason := farm.quarantine.reason(serial):
+        return f"in quarantine: {reason}"
+    holder = farm.lease.live_holder(serial)
+    return f"in use by {holder}" if holder else ""
