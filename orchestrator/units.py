@@ -1,4 +1,4 @@
-"""Unit names, conversion at the edges, and figures as people read them.
+"""Figures as people read them.
 
 Inside benchfarm a latency is in microseconds (``_us``), memory in bytes (``_bytes``), a temperature in degrees
 Celsius (``_c``), a frequency in kHz (``_khz``), a time span in seconds (``_s``). Names carry the unit.
@@ -7,16 +7,10 @@ Celsius (``_c``), a frequency in kHz (``_khz``), a time span in seconds (``_s``)
 from __future__ import annotations
 
 import math
-from typing import Final, Literal
-
-Unit = Literal["us", "ms", "s", "bytes", "MB", "c", "khz", "percent", "count", "ratio", "uah", "ua", "cycles", ""]
+from typing import Final
 
 US_PER_MS: Final = 1_000.0
 US_PER_S: Final = 1_000_000.0
-#: The benchmark programs print memory in units of 2**20 bytes and call them MB.
-BYTES_PER_MIB: Final = 1_048_576
-#: The same programs print the model's size in units of 10**6 bytes and call them MB too.
-BYTES_PER_MB: Final = 1_000_000
 
 
 def format_latency(latency_us: float | None) -> str:

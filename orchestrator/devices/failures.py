@@ -1,35 +1,20 @@
-"""What adb's and the system's errors mean: every one of them becomes an error of benchfarm's tree."""
+"""What the adb server and a phone say when they fail, and which error of benchfarm's tree it is."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Final
 
 from orchestrator.errors import (
-    AdbUnavailableError,
-    BenchfarmError,
     DeviceCommandError,
     DeviceError,
     DeviceStorageError,
-    DeviceTimeoutError,
     DeviceUnauthorizedError,
     DeviceUnusableError,
-    InstallError,
     LinkLostError,
     NoDeviceError,
     TransferError,
 )
-
-#: adbutils' exception classes, by name so that the library is imported only where it is used.
-ADBUTILS_ERRORS: Final[Mapping[str, type[DeviceError]]] = {
-    "AdbError": LinkLostError,
-    "AdbTimeout": DeviceTimeoutError,
-    "AdbConnectionError": AdbUnavailableError,
-    "AdbInstallError": InstallError,
-    "AdbSyncError": TransferError,
-}
 
 #: What the server answers with FAIL, as a pattern of its text -> what it means (adb 29 and 36).
 SERVER_FAILURES: Final[tuple[tuple[re.Pattern[str], type[DeviceError], str], ...]] = (
@@ -111,38 +96,3 @@ def writing_failure(message: str, *, serial: str, what: str) -> DeviceError | No
         return None
     _, kind, cause, hint = found
     return kind(f"{what}: {cause}: the phone says {message.strip()[-300:]!r}", serial=serial, hint=hint)
-
-
-def error_of_ours(error: Exception, *, serial: str = "", what: str = "") -> BenchfarmError:
-    """Return benchfarm's error for one of adbutils', of the socket's, or one that is benchfarm's already."""
-    if isinstance(error, BenchfarmError):
-        return error
-    lead = f"{what}: " if what else ""
-    for kind in type(error).__mro__:
-        if kind.__module__.startswith("adbutils") and kind.__name__ in ADBUTILS_ERRORS:
-            mapped = ADBUTILS_ERRORS[kind.__name__]
-            if mapped is InstallError:
-                return InstallError(f"{lead}{error}", install_code=getattr(error, "reason", ""), serial=serial)
-            if mapped is LinkLostError and str(error):
-                return server_failure(str(error), serial=serial, what=what)
-            return mapped(f"{lead}{str(error) or 'adb gave no reason'}", serial=serial)
-    if isinstance(error, TimeoutError):
-        return DeviceTimeoutError(f"{lead}no answer in time", serial=serial)
-    if isinstance(error, (OSError, EOFError, ValueError)):
-        # ValueError: adbutils reads a length of four hex digits from whatever a dying server sends.
-        return LinkLostError(f"{lead}{str(error) or type(error).__name__}", serial=serial)
-    return DeviceError(f"{lead}{type(error).__name__}: {error}", serial=serial)
-
-
-@contextmanager
-def as_errors_of_ours(*, serial: str = "", what: str = "") -> Iterator[None]:
-    """Raise what is raised inside as an error of benchfarm's; a fault in our own code stays what it is."""
-    try:
-        yield
-    except BenchfarmError:
-        raise
-    except Exception as error:
-        foreign = any(kind.__module__.startswith("adbutils") for kind in type(error).__mro__)
-        if not foreign and not isinstance(error, (OSError, EOFError, ValueError)):
-            raise
-        raise error_of_ours(error, serial=serial, what=what) from error

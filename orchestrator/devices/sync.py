@@ -28,6 +28,8 @@ _FRAMES_AT_ONCE: Final = 16
 #: adbd refuses longer paths.
 LONGEST_PATH_BYTES: Final = 1024
 
+#: A link slower than this is of no use any more.
+_SLOWEST_BYTES_PER_S: Final = 200_000.0
 _HEAD: Final = struct.Struct("<4sI")
 #: Called with the number of bytes that have gone over so far.
 Progress = Callable[[int], None]
@@ -137,9 +139,9 @@ def pull(connection: Connection, path: str, sink: BinaryIO, *, limit_bytes: int 
             raise HostStorageError(f"can't keep {path} of {connection.serial}: {error}") from error
 
 
-def push_timeout_s(source: Path, *, slowest_bytes_per_s: float = 200_000.0) -> float:
-    """Return how long a push of this file may take on a link so slow that it is of no use any more."""
-    return 30.0 + source.stat().st_size / slowest_bytes_per_s
+def push_timeout_s(source: Path) -> float:
+    """Return how long a push of this file may take, on the slowest link that is of use."""
+    return 30.0 + source.stat().st_size / _SLOWEST_BYTES_PER_S
 
 
 def _expect_okay(connection: Connection, path: str) -> None:

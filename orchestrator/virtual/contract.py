@@ -221,14 +221,6 @@ class GpuActivity:
     ticks_ms: Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkEstimate:
-    """One inference as the hardware would do it now: time and what it costs."""
-
-    latency_us: float
-    cpu_share: float
-
-
 class Hardware(Protocol):
     """The phone's physics: clocks, heat, battery; moves with PhoneTime, from a seed."""
 

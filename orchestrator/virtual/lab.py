@@ -62,7 +62,7 @@ class LabInfo:
 
 def start_lab(
     state_dir: Path, phones: Sequence[PhoneSpec], *, adb_keys: Sequence[Path], time_factor: float = 1.0, seed: int = 1,
-    processes: int = 0, exit_with_parent: bool = False, idle_s: float = 0.0, timeout_s: float = _START_S,
+    processes: int = 0, exit_with_parent: bool = False, idle_s: float = 0.0,
 ) -> LabInfo:  # fmt: skip
     """Start a lab with these phones and return when they listen.
 
@@ -95,7 +95,7 @@ def start_lab(
         )  # fmt: skip
     # When this process lives longer than the lab, someone has to take its exit code.
     threading.Thread(target=process.wait, name="lab reaper", daemon=True).start()
-    end_s = time.monotonic() + timeout_s
+    end_s = time.monotonic() + _START_S
     while time.monotonic() < end_s:
         info = _read_state(state_dir)
         if info is not None and info.pid == process.pid:
@@ -104,7 +104,7 @@ def start_lab(
             raise _start_error(state_dir, process.returncode)
         time.sleep(_LOOK_AGAIN_S)
     _end_group(process.pid)
-    raise DeviceTimeoutError(f"the virtual lab wasn't ready within {timeout_s:g} s; see {state_dir / LOG_FILE}")
+    raise DeviceTimeoutError(f"the virtual lab wasn't ready within {_START_S:g} s; see {state_dir / LOG_FILE}")
 
 
 def read_lab(state_dir: Path) -> LabInfo:

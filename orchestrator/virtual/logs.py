@@ -39,13 +39,13 @@ class LogEntry:
 class PhoneLogs:
     """All buffers of one phone. Methods may be called from any thread."""
 
-    def __init__(self, time: PhoneTime, *, ring_bytes: int = _DEFAULT_RING_BYTES) -> None:
+    def __init__(self, time: PhoneTime) -> None:
         self._time = time
         self._changed = threading.Condition()
         self._last_number = 0
         self._rings: dict[str, deque[LogEntry]] = {}
         self._sizes: dict[str, int] = {}
-        self.ring_bytes: dict[str, int] = dict.fromkeys(BUFFERS, ring_bytes)
+        self.ring_bytes: dict[str, int] = dict.fromkeys(BUFFERS, _DEFAULT_RING_BYTES)
         #: Called before a message is kept; what it returns is kept before it (for faults).
         self.between: Callable[[], bytes | None] | None = None
 

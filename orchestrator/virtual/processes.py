@@ -172,7 +172,6 @@ _RESIDENTS: Final = (
 ADBD_PID: Final = 741
 ZYGOTE_PID: Final = 512
 SYSTEM_SERVER_PID: Final = 1003
-SYSTEM_UI_PID: Final = 1297
 
 
 class ProcessTable:

@@ -95,17 +95,15 @@ def benchmark_apk(
 
 
 def write_benchmark_apk(
-    path: Path, *, package: str = BENCHMARK_PACKAGE, activity: str = BENCHMARK_ACTIVITY,
-    abis: Sequence[str] = ("arm64-v8a",), version_code: int = 1, version_name: str = "1.0", min_sdk: int = 23,
-    flex: bool = False, debuggable: bool = True,
+    path: Path, *, abis: Sequence[str] = ("arm64-v8a",), version_code: int = 1, version_name: str = "1.0",
+    min_sdk: int = 23, debuggable: bool = True,
 ) -> Path:  # fmt: skip
     """Write a stand-in APK and return its path; see :func:`benchmark_apk`."""
     path.write_bytes(
         benchmark_apk(
-            package=package, activity=activity, abis=abis, version_code=version_code, version_name=version_name,
-            min_sdk=min_sdk, flex=flex, debuggable=debuggable,
+            abis=abis, version_code=version_code, version_name=version_name, min_sdk=min_sdk, debuggable=debuggable
         )
-    )  # fmt: skip
+    )
     return path
 
 

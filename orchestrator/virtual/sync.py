@@ -17,7 +17,6 @@ from orchestrator.virtual.contract import FileStat, FileWriter, PhoneFileError, 
 from orchestrator.virtual.faults import FaultKind, FaultTable
 from orchestrator.virtual.stream import Stream, StreamReader
 
-_WORD: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<4sI")
 _STAT_V1: Final = struct.Struct("<4s3I")
 _STAT_V2: Final = struct.Struct("<4sIQQIIIIQqqq")

@@ -141,10 +141,15 @@ class PhoneUserland:
         self.system.files.close()
 
 
+#: What a phone of 64 GB shows, and what of it is taken as it leaves the factory.
+_STORAGE_BYTES: Final = 54 << 30
+_SHIPPED_BYTES: Final = 11 << 30
+
+
 def build_userland(
     *, folder: Path, props: Mapping[str, str], time: PhoneTime, hardware: Hardware, shelf: ProgramShelf,
     build: PhoneBuild, faults: FaultTable | None = None, on_reboot: Callable[[str], None] = lambda reason: None,
-    moment: MomentHook | None = None, storage_bytes: int = 54 << 30, shipped_bytes: int = 11 << 30,
+    moment: MomentHook | None = None,
 ) -> PhoneUserland:  # fmt: skip
     """Put the userland of one phone together.
 
@@ -156,7 +161,7 @@ def build_userland(
     processes = ProcessTable(time, sum(len(cluster.cpus) for cluster in hardware.clusters()))
     logs = PhoneLogs(time)
     packages = PackageStore(shelf, phone_props)
-    storage = Storage(total_bytes=storage_bytes, shipped_bytes=shipped_bytes)
+    storage = Storage(total_bytes=_STORAGE_BYTES, shipped_bytes=_SHIPPED_BYTES)
     parts: list[PhoneSystem] = []
     mounts: dict[str, Callable[[], Node]] = {}
     files = PhoneTree(

@@ -4,7 +4,6 @@ Nothing leads out of the phone's folder: a path is walked name by name, each fol
 without following links of the host's, and links are resolved here, as phone paths. So neither ``..`` nor a link nor a
 race between the two can reach another file.
 """
-# pathlib has no calls relative to an open folder:
 
 from __future__ import annotations
 

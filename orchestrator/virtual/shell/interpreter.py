@@ -237,11 +237,10 @@ class Shell:
 
     # Subshells and what they end with
 
-    def fork(self, fds: Mapping[int, Handle], *, uid: int | None = None) -> Shell:
+    def fork(self, fds: Mapping[int, Handle]) -> Shell:
         """Return a subshell in a process of its own; the open files are only borrowed."""
         process = self.system.processes.spawn(
-            [self.name], uid=self.uid if uid is None else uid, parent=self.process, group=self.process.group,
-            is_shell=True,
+            [self.name], uid=self.uid, parent=self.process, group=self.process.group, is_shell=True
         )  # fmt: skip
         child = Shell(
             self.system, process, name=self.name, positional=self.positional, variables=self.variables.copy(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -214,8 +213,3 @@ Statement = (
     | Subshell
     | Redirected
 )
-
-
-def words_of(words: Sequence[Word]) -> str:
-    """Return words as they were written, for job names."""
-    return " ".join(word.raw for word in words)

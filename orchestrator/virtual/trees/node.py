@@ -86,9 +86,9 @@ def as_line(value: object) -> bytes:
     return f"{value}\n".encode("utf-8", "surrogateescape")
 
 
-def text_file(text: Callable[[], object], *, mode: int = 0o444, uid: int = 0) -> Callable[[], Node]:
+def text_file(text: Callable[[], object], *, mode: int = 0o444) -> Callable[[], Node]:
     """Return a maker of a read-only file of one line."""
-    return lambda: FileNode(read=lambda: as_line(text()), mode=mode, uid=uid, size_bytes=4096)
+    return lambda: FileNode(read=lambda: as_line(text()), mode=mode, size_bytes=4096)
 
 
 def once(make: Callable[[], Node]) -> Callable[[], Node]:

@@ -1,86 +1,19 @@
-import inspect
-
-import adbutils.errors
 import pytest
 
 from orchestrator.devices.failures import (
-    ADBUTILS_ERRORS,
-    as_errors_of_ours,
-    error_of_ours,
     server_failure,
     sync_failure,
     writing_failure,
 )
 from orchestrator.errors import (
-    AdbUnavailableError,
     DeviceCommandError,
     DeviceError,
     DeviceStorageError,
-    DeviceTimeoutError,
     DeviceUnauthorizedError,
     DeviceUnusableError,
-    InstallError,
     LinkLostError,
     TransferError,
 )
-
-
-def adbutils_errors() -> list[type[Exception]]:
-    modules = [adbutils, adbutils.errors]
-    found = {
-        value
-        for module in modules
-        for value in vars(module).values()
-        if inspect.isclass(value) and issubclass(value, Exception) and value.__module__.startswith("adbutils")
-    }
-    return sorted(found, key=lambda kind: kind.__name__)
-
-
-def test_every_error_of_adbutils_is_mapped_by_its_own_name() -> None:
-    assert {kind.__name__ for kind in adbutils_errors()} == set(ADBUTILS_ERRORS)
-
-
-@pytest.mark.parametrize("kind", adbutils_errors(), ids=lambda kind: kind.__name__)
-def test_an_error_of_adbutils_becomes_its_own_kind_and_keeps_its_words(kind: type[Exception]) -> None:
-    with (
-        pytest.raises(ADBUTILS_ERRORS[kind.__name__], match=r"S1: listing: .*something odd") as caught,
-        as_errors_of_ours(serial="S1", what="listing"),
-    ):
-        raise kind("closed: something odd")
-    assert caught.value.serial == "S1"
-    assert isinstance(caught.value.__cause__, kind)
-
-
-def test_an_install_error_of_adbutils_keeps_its_code() -> None:
-    error = error_of_ours(adbutils.errors.AdbInstallError("Failure [INSTALL_FAILED_OLDER_SDK: minSdk 30]"))
-    assert isinstance(error, InstallError)
-    assert error.install_code == "INSTALL_FAILED_OLDER_SDK"
-
-
-def test_an_error_of_adbutils_without_a_word_gets_one() -> None:
-    assert "no reason" in str(error_of_ours(adbutils.errors.AdbError("")))
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (TimeoutError("timed out"), DeviceTimeoutError),
-        (ConnectionResetError("reset"), LinkLostError),
-        (BrokenPipeError("pipe"), LinkLostError),
-        (EOFError("Expected 4 bytes, got 0"), LinkLostError),
-        (ValueError("invalid literal for int() with base 16"), LinkLostError),
-    ],
-)
-def test_what_sockets_and_torn_answers_raise_is_mapped(error: Exception, kind: type[DeviceError]) -> None:
-    with pytest.raises(kind), as_errors_of_ours():
-        raise error
-
-
-def test_an_error_of_ours_and_a_fault_in_our_code_stay_what_they_are() -> None:
-    with pytest.raises(AdbUnavailableError, match=r"^gone$"), as_errors_of_ours(what="x"):
-        raise AdbUnavailableError("gone")
-    with pytest.raises(KeyError), as_errors_of_ours():
-        raise KeyError("a bug")
 
 
 @pytest.mark.parametrize(
