@@ -14,7 +14,6 @@ from noise import PHONE_INVOCATION_STD, Floats, Noise
 from trials import RULE, stopped_at, us
 
 from orchestrator.analysis.steadiness import RUNS_MIN
-from orchestrator.analysis.stopping import runs_per_invocation
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import summarize
 from orchestrator.analysis.trimming import degrees_of, middle
@@ -24,6 +23,8 @@ FIXED_INVOCATIONS, FIXED_RUNS = 10, 50
 #: The 90th percentile of noise over benchmarks is about three times its median (525 nightly series of a public
 #: project).
 NOISE_SPREAD = math.log(3.0) / 1.2816
+#: A process never needs more inferences than this, however much its inferences differ.
+RUNS_MOST = 1000
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def one_by_one(noises: Sequence[Noise], setup_s: float, rng: np.random.Generator
         variances = {runs: _variance(noise, runs, rng) for runs in (RUNS_MIN, FIXED_RUNS)}
         var_run = (variances[RUNS_MIN] - variances[FIXED_RUNS]) / (1 / RUNS_MIN - 1 / FIXED_RUNS)
         var_invocation = variances[FIXED_RUNS] - max(0.0, var_run) / FIXED_RUNS
-        best = runs_per_invocation(setup_s, run_s, max(0.0, var_run), max(0.0, var_invocation))
+        best = _runs_per_invocation(setup_s, run_s, max(0.0, var_run), max(0.0, var_invocation))
         # Nothing is known of processes that go on for longer than the recorded ones.
         runs = min(FIXED_RUNS, max(RUNS_MIN, best))
         goal = _width(variances[FIXED_RUNS], FIXED_INVOCATIONS)
@@ -108,6 +109,19 @@ def one_by_one(noises: Sequence[Noise], setup_s: float, rng: np.random.Generator
         fixed_s = FIXED_INVOCATIONS * (setup_s + FIXED_RUNS * run_s)
         spent.append(Spent(share=count * (setup_s + runs * run_s) / fixed_s, runs=runs, invocations=count))
     return spent
+
+
+def _runs_per_invocation(setup_s: float, run_s: float, var_run: float, var_invocation: float) -> int:
+    """Return how many inferences one process should have, so that the interval is shortest for the time spent.
+
+    sqrt(cost of a process / cost of an inference x variance of inferences / variance between processes), after
+    Kalibera & Jones (ISMM 2013). ``setup_s`` is what a process costs beside its inferences. The variances share
+    any one unit. At least 1 and at most RUNS_MOST, which is also the answer when processes don't differ.
+    """
+    if var_invocation == 0:
+        return RUNS_MOST if var_run > 0 else 1
+    best = math.sqrt(setup_s / run_s * var_run / var_invocation)
+    return max(1, min(RUNS_MOST, math.ceil(best)))
 
 
 def _variance(noise: Noise, runs: int, rng: np.random.Generator) -> float:

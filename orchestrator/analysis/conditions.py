@@ -15,7 +15,7 @@ from orchestrator.analysis.samples import parse_samples
 from orchestrator.records.conditions import ClusterConditions, RunConditions
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import RunRecord, ToolReport
-from orchestrator.records.sample import SAMPLES_FILE, RunSamples, Sample
+from orchestrator.records.sample import RunSamples, Sample
 
 #: A stretch between two looks is judged from this length on: the kernel counts in steps of 10 ms.
 STRETCH_MIN_S: Final = 1.0
@@ -29,12 +29,6 @@ BUSY_CLOCK: Final = "busy_clock_share"
 #: The same over the whole time between the two looks at the device: in runs that are held without these looks.
 MEAN_CLOCK: Final = "mean_clock_share"
 Ticks = Mapping[int, int]
-
-
-def conditions_of(run: RunRecord) -> RunConditions:
-    """Return the conditions of a stored run; its looks count when its attachments were read with it."""
-    data = next((item.data for item in run.attachments if item.name == SAMPLES_FILE), b"")
-    return derive_conditions(run.state_before, run.state_after, parse_samples(data))
 
 
 def derive_conditions(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import Final
 
 from orchestrator.analysis.bootstrap import BOOTSTRAP_FROM_COUNT, bootstrap_difference, bootstrap_middle
@@ -26,8 +25,6 @@ THRESHOLD: Final = 0.02
 #: With which probability the minimum detectable effect would have been seen, and a planned one is.
 SEEN_POWER: Final = 0.8
 PLANNED_POWER: Final = 0.95
-#: How sure a deviation found in a pilot is to be large enough.
-PILOT_SURE: Final = 0.8
 #: The most pairs that are ever planned.
 PAIRS_MOST: Final = 10_000
 #: Degrees of freedom that two samples that aren't in pairs have less than Welch and Satterthwaite give them.
@@ -139,19 +136,16 @@ def pairs_for(
     power: float = PLANNED_POWER,
     level: float = CLAIM_LEVEL,
     threshold: float | None = None,
-    pilot: int | None = None,
 ) -> int:
     """Return how many pairs are needed to claim a relative change of ``detect`` with ``power``; at most PAIRS_MOST.
 
-    ``log_std`` is the deviation of the log ratios of pairs. When it was found from few, ``pilot`` says from how many:
-    the plan is then made for its upper 80 % bound, because half of all pilots see less noise than there is.
+    ``log_std`` is the deviation of the log ratios of pairs.
     ``threshold`` None takes :func:`threshold_for`; the comparison must then be made with that. Raises ValueError when
     the threshold isn't below the change.
     """
     least = threshold_for(detect) if threshold is None else threshold
     if detect <= 0 or least >= detect:
         raise ValueError(f"a change of {detect:.1%} can't be claimed with a threshold of {least:.1%}")
-    log_std *= 1.0 if pilot is None else _upper_bound(degrees_of(pilot))
     low, high = 2, PAIRS_MOST
     while low < high:
         half = (low + high) // 2
@@ -165,13 +159,6 @@ def pairs_for(
 def threshold_for(detect: float) -> float:
     """Return the threshold to compare with when a change of ``detect`` is looked for: two thirds of it, at most 2 %."""
     return min(THRESHOLD, detect * 2 / 3)
-
-
-def _upper_bound(degrees: int) -> float:
-    """Return how far a deviation of ``degrees`` of freedom may be too small, 80 % sure (Wilson & Hilferty)."""
-    spread = 2 / (9 * degrees)
-    chi_squared = degrees * max(0.05, 1 - spread - NormalDist().inv_cdf(PILOT_SURE) * math.sqrt(spread)) ** 3
-    return math.sqrt(degrees / chi_squared)
 
 
 def _detectable(error: float, degrees: float, power: float, level: float, threshold: float) -> float:

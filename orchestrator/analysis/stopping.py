@@ -1,4 +1,4 @@
-"""When a case has enough invocations, how many it wants, and how many inferences one of them should have. Pure."""
+"""When a case has enough invocations, and how many it wants. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from orchestrator.analysis.summary import LEVEL, Summary, summarize
 from orchestrator.analysis.trimming import degrees_of
 from orchestrator.records.plan import StoppingRule
 
-#: A process never needs more inferences than this, however much its inferences differ.
-RUNS_MOST: Final = 1000
 #: An interval that is narrow enough must be so again after as many more invocations.
 CONFIRM_COUNT: Final = 3
 #: An interval below this share of what is asked for needs no confirmation.
@@ -84,22 +82,6 @@ def saved(counts: Sequence[int], *, fixed: int | None = None) -> Saved:
     """
     each = max(counts, default=0) if fixed is None else fixed
     return Saved(given=sum(counts), fixed=each * len(counts))
-
-
-def runs_per_invocation(setup_s: float, run_s: float, var_run: float, var_invocation: float) -> int:
-    """Return how many inferences one process should have, so that the interval is shortest for the time spent.
-
-    sqrt(cost of a process / cost of an inference x variance of inferences / variance between processes), after
-    Kalibera & Jones (ISMM 2013). ``setup_s`` is what a process costs beside its inferences. The variances share
-    any one unit. At least 1 and at most RUNS_MOST, which is also the answer when processes don't differ. Raises
-    ValueError for negative figures and for inferences that cost nothing.
-    """
-    if run_s <= 0 or min(setup_s, var_run, var_invocation) < 0:
-        raise ValueError("costs and variances must not be negative, and an inference costs something")
-    if var_invocation == 0:
-        return RUNS_MOST if var_run > 0 else 1
-    best = math.sqrt(setup_s / run_s * var_run / var_invocation)
-    return max(1, min(RUNS_MOST, math.ceil(best)))
 
 
 def _wanted(summary: Summary, rule: StoppingRule) -> int:

@@ -11,7 +11,15 @@ from typing import Final
 import numpy as np
 
 from orchestrator.analysis.attribution import Cause, group_changes
-from orchestrator.analysis.changepoint import LEAST_CHANGE, RECENT_NIGHTS, WINDOW_NIGHTS, Change, Preset, changes
+from orchestrator.analysis.changepoint import (
+    LEAST_CHANGE,
+    RECENT_NIGHTS,
+    WINDOW_NIGHTS,
+    Change,
+    Preset,
+    changes,
+    is_alarm,
+)
 from orchestrator.analysis.outputs import OutputsChange, outputs_changes
 from orchestrator.analysis.series import NightTable, night_of, night_table
 from orchestrator.engine.causes import causes_of, sides_of
@@ -278,11 +286,10 @@ def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> boo
 
 
 def _is_asked_for(change: Change, table: NightTable, question: Question) -> bool:
-    if abs(change.ratio - 1) < max(LEAST_CHANGE, question.threshold):
-        return False
-    if question.since is not None:
-        return table.nights[change.night] >= question.since
-    return change.is_newest and len(table.nights) - change.night <= RECENT_NIGHTS
+    if question.since is None:
+        return is_alarm(change, nights=len(table.nights), threshold=question.threshold)
+    is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, question.threshold)
+    return is_large and table.nights[change.night] >= question.since
 
 
 def _told(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ from orchestrator.report.comparisons import (
 )
 from orchestrator.report.data import ResultRow
 from orchestrator.report.escapes import visible
-from orchestrator.report.evidence import case_evidence
+from orchestrator.report.evidence import case_evidence, evidence_decimals
 from orchestrator.report.grids import Column, Grid, column_of
 from orchestrator.report.labels import column_decimals
 from orchestrator.report.operators import compare_profiles
@@ -286,21 +286,10 @@ def _evidence(
         for side, item in zip(("baseline", "candidate"), pair, strict=True)
     ]
     known = [item for _, _, item in sides if item is not None]
-    shown = iter(case_evidence(known, _decimals(known)))
+    shown = iter(case_evidence(known, evidence_decimals(known)))
     for key, title, item in sides:
         html = next(shown)[1] if item is not None else "<p>Its runs aren't in the store any more.</p>"
         yield key, visible(title), html
-
-
-def _decimals(rows: Sequence[ResultRow]) -> Mapping[str, int]:
-    def of(*values_us: float | None) -> int:
-        return column_decimals([value / US_PER_MS for value in values_us if value])
-
-    return {
-        "median": of(*(row.result.summary.median_us for row in rows if row.result.summary is not None)),
-        "init": of(*(row.init_us for row in rows)),
-        "first": of(*(row.first_us for row in rows)),
-    }
 
 
 def _grid(rows: Sequence[ComparedCase]) -> Grid:

@@ -20,11 +20,12 @@ from orchestrator.records.workload import Pass
 from orchestrator.report.conditions import battery_change_text, battery_text, clocks_text, hottest_text
 from orchestrator.report.data import BestMark, DeviceRow, FindingRow, InvocationRow, LogExcerpt, ResultRow
 from orchestrator.report.escapes import visible, visible_block
-from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, SHORT_HASH
+from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, SHORT_HASH, column_decimals
 from orchestrator.report.logs import LOG_CHARACTERS, shorter
+from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.tables import NOTHING, delegate_text, figure_ms, has_mean, quality_text
 from orchestrator.report.traces import Trace, condition_traces, sample_traces
-from orchestrator.units import format_bytes, format_duration
+from orchestrator.units import US_PER_MS, format_bytes, format_duration
 
 #: Characters of logs in one report, shared among its cases; what is left of a share below the least isn't worth it.
 _LOG_BUDGET: Final = 3_000_000
@@ -52,10 +53,23 @@ _STATE_HEADS: Final = (
 )
 
 
+def evidence_decimals(rows: Sequence[ResultRow]) -> Mapping[str, int]:
+    """Return the decimals that these cases' figures in milliseconds need, by kind of figure."""
+
+    def of(*values_us: float | None) -> int:
+        return column_decimals([value / US_PER_MS for value in values_us if value])
+
+    return {
+        "median": figures_decimals(rows),
+        "init": of(*(run.init_us for row in rows for run in row.invocations)),
+        "first": of(*(run.first_us for row in rows for run in row.invocations)),
+    }
+
+
 def case_evidence(rows: Sequence[ResultRow], decimals: Mapping[str, int]) -> Iterable[tuple[str, str]]:
     """Yield each case's title, not yet escaped, and its evidence as HTML.
 
-    ``decimals`` by kind of figure: ``median``, ``first``, ``init``. Logs are cut so that a report of many cases
+    ``decimals`` are those of :func:`evidence_decimals`. Logs are cut so that a report of many cases
     stays readable; the cut is told.
     """
     share = min(LOG_CHARACTERS, _LOG_BUDGET // max(1, len(rows)))

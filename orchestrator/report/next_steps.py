@@ -72,6 +72,7 @@ ERROR_STEPS: Final[Mapping[str, str]] = {
     "no-device": "Plug the phone in and allow USB debugging; 'benchfarm devices' must show it.",
     "device-unauthorized": "Allow this computer in the dialog on the phone's screen, then resume.",
     "device-unusable": "'benchfarm devices' says why this phone can't be used.",
+    "device-unfit": "Let the phone cool, charge it, or wait until it is idle, then resume.",
     "link-lost": "Check cable, hub and power, then resume.",
     "device-timeout": "Look whether the phone hangs; boot it anew if it does, then resume.",
     "device-busy": "Wait for the other benchfarm process, or choose another phone.",

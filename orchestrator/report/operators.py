@@ -59,11 +59,6 @@ class Profile:
         return sum(row.mean_us for row in self.rows)
 
     @property
-    def cpu_us(self) -> float:
-        """The time of the operators that no delegate took."""
-        return sum(row.mean_us for row in self.rows if not row.is_delegate)
-
-    @property
     def islands(self) -> int:
         """How many stretches of CPU operators stand before, between and after a delegate's partitions."""
         if not any(row.is_delegate for row in self.rows):

@@ -23,12 +23,12 @@ from orchestrator.report.chart_specs import ChartSpec, chart_specs
 from orchestrator.report.collector import without_collector
 from orchestrator.report.data import BestMark, FindingRow, ReportData, ResultRow
 from orchestrator.report.escapes import visible
-from orchestrator.report.evidence import case_evidence, moment_text
+from orchestrator.report.evidence import case_evidence, evidence_decimals, moment_text
 from orchestrator.report.grids import Grid
 from orchestrator.report.guide_table import GuideTable
 from orchestrator.report.headline import worst_code
-from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, STATUS_WORDS, column_decimals, fallback_words
-from orchestrator.report.matrix import MatrixTable, figures_decimals, matrix_tables
+from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, STATUS_WORDS, fallback_words
+from orchestrator.report.matrix import MatrixTable, matrix_tables
 from orchestrator.report.packing import pack
 from orchestrator.report.pictures import has_chart_data, packed_runtime
 from orchestrator.report.published import SOURCE
@@ -44,7 +44,7 @@ from orchestrator.report.tables import (
     spread_text,
 )
 from orchestrator.resources import data_folder
-from orchestrator.units import US_PER_MS, format_bytes, format_duration, format_latency
+from orchestrator.units import format_bytes, format_duration, format_latency
 
 #: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be printed. Beyond,
 #: they are folded into the page and unfolded when they are looked at.
@@ -92,7 +92,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     grids, sets = grids_of(data), chart_rows(data)
     made = chart_specs(cache_folder)
     charts = {chart.name: chart for chart in made if has_chart_data(chart, sets.get(chart.dataset, ()))}
-    decimals = _decimals(data.results)
+    decimals = evidence_decimals(data.results)
     folds = _data_folds(grids, sets, charts)
     blocks = list(_matrix_blocks(data, folds, decimals=decimals, is_laid_out=is_laid_out))
     evidence = list(case_evidence(data.results, decimals))
@@ -210,17 +210,6 @@ def _baselines(data: ReportData) -> Mapping[str, Sequence[str]]:
     return {
         "configurations": list(dict.fromkeys(visible(row.configuration) for row in judged)),
         "devices": list(devices) if len(devices) > 1 else [],
-    }
-
-
-def _decimals(rows: Sequence[ResultRow]) -> Mapping[str, int]:
-    def of(*values_us: float | None) -> int:
-        return column_decimals([value / US_PER_MS for value in values_us if value])
-
-    return {
-        "median": figures_decimals(rows),
-        "init": of(*(row.init_us for row in rows)),
-        "first": of(*(row.first_us for row in rows)),
     }
 
 

@@ -241,11 +241,6 @@ class Site:
     def _campaign_bounds(self) -> NDArray[np.int64]:
         return np.searchsorted(self.details.campaigns[0], np.arange(len(self.table.series) + 1))
 
-    @cached_property
-    def pages_of_campaigns(self) -> Mapping[CampaignId, SiteCampaign]:
-        """The campaigns by identity."""
-        return {item.campaign_id: item for item in self.campaigns}
-
     def nights_of(self, series: SiteSeries) -> list[SiteNight]:
         """Return the nights of a series that have a figure, oldest first."""
         place = self._places[series.key]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.stopping import RUNS_MOST, decide, runs_per_invocation, saved
+from orchestrator.analysis.stopping import decide, saved
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.trimming import degrees_of, middle
 from orchestrator.records.plan import StoppingRule
@@ -122,18 +122,3 @@ def test_saved_is_against_as_many_for_all_as_the_noisiest_got():
     assert result.share == pytest.approx(0.6)
     assert saved([8, 8], fixed=5).invocations == -6
     assert saved([]).share == 0.0
-
-
-def test_runs_per_invocation_follow_costs_and_variances():
-    # 5 s for a process, 20 ms for an inference, 3 % and 1.5 %.
-    assert runs_per_invocation(5.0, 0.02, 0.03**2, 0.015**2) == 32
-    assert runs_per_invocation(5.0, 0.02, 0.03**2, 0.15**2) < 32 < runs_per_invocation(50.0, 0.02, 0.03**2, 0.015**2)
-
-
-def test_runs_per_invocation_have_ends():
-    assert runs_per_invocation(0.0, 0.02, 1.0, 1.0) == 1
-    assert runs_per_invocation(5.0, 0.02, 1.0, 0.0) == RUNS_MOST
-    assert runs_per_invocation(5.0, 0.02, 0.0, 0.0) == 1
-    for wrong in ((5.0, 0.0, 1.0, 1.0), (-1.0, 0.1, 1.0, 1.0), (1.0, 0.1, -1.0, 1.0)):
-        with pytest.raises(ValueError, match="negative"):
-            runs_per_invocation(*wrong)

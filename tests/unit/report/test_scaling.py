@@ -12,7 +12,6 @@ from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS
 from orchestrator.cli.reports import load_accuracy
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Terms
-from orchestrator.records.verdict import Grade
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
