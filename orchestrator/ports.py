@@ -460,6 +460,13 @@ class Store(Protocol):
         """Yield runs in the order in which they were stored that fit every filter given; all when none is."""
         ...
 
+    def earlier_runs(self, case_key: CaseKey, before: CampaignId, *, limit: int) -> Sequence[RunRecord]:
+        """Return the last runs of a case that were stored before a campaign's first of it, in their order.
+
+        No more than ``limit``, without their attachments; of a campaign that has none of it yet, the last of all.
+        """
+        ...
+
     def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:
         """Return everything that a run left behind, byte for byte; empty for an unknown run."""
         ...

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
+from typing import Final
 
-from orchestrator.analysis.brackets import doubted, history_of
+from orchestrator.analysis.brackets import CHECK_INVOCATIONS, doubted, history_of
 from orchestrator.ports import Store
 from orchestrator.records.identity import CampaignId, CaseKey, Serial
 from orchestrator.records.run import RunRecord
@@ -15,15 +15,16 @@ from orchestrator.records.workload import Pass
 
 #: The finding of a run after which the reference workload had moved.
 CODE = "sentinel-moved"
+#: So many earlier checks tell a device's noise well enough; months of them would only take time and memory to read.
+_CHECKS_MOST: Final = 100
 
 
 def earlier_figures_us(store: Store, case_key: CaseKey, campaign_id: CampaignId) -> tuple[float, ...]:
-    """Return the reference workload's figures that were stored before a campaign's first, one for each check.
+    """Return the reference workload's last figures that were stored before a campaign's first, one for each check.
 
     What was stored later tells nothing: a campaign is judged alike whenever it is asked about.
     """
-    runs = list(store.runs(case_keys=[case_key]))
-    return history_of(takewhile(lambda run: run.campaign_id != campaign_id, runs))
+    return history_of(store.earlier_runs(case_key, campaign_id, limit=_CHECKS_MOST * CHECK_INVOCATIONS))
 
 
 def keep_doubts(store: Store, campaign_id: CampaignId, *, serials: Sequence[Serial] = ()) -> tuple[RunRecord, ...]:

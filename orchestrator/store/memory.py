@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import threading
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from itertools import takewhile
 
 from orchestrator.records.activity import Activity, RunCount
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -195,6 +196,11 @@ class MemoryStore:
             fits = fits and (not serials or run.case.serial in serials)
             if fits and (not of_series or run.case.series_key in of_series):
                 yield run if with_attachments else dataclasses.replace(run, attachments=())
+
+    def earlier_runs(self, case_key: CaseKey, before: CampaignId, *, limit: int) -> Sequence[RunRecord]:
+        """Return the last runs of a case that were stored before a campaign's first of it, in their order."""
+        earlier = takewhile(lambda run: run.campaign_id != before, self.runs(case_keys=[case_key]))
+        return list(deque(earlier, maxlen=limit))
 
     def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:
         """Return everything that a run left behind, byte for byte; empty for an unknown run."""

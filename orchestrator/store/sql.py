@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -243,6 +244,19 @@ class SqlStore:
                 found = read_whole_runs(connection, packer, page, cases=cases)
             for run, is_whole in found:
                 yield run if is_whole else dataclasses.replace(run, attachments=self.attachments(run.run_id))
+
+    def earlier_runs(self, case_key: CaseKey, before: CampaignId, *, limit: int) -> Sequence[RunRecord]:
+        """Return the last runs of a case that were stored before a campaign's first of it, in their order."""
+        with self._database.reading() as connection:
+            numbers = read_run_numbers(connection, (), (case_key,), (), ())
+            own = read_run_numbers(connection, (before,), (case_key,), (), ())
+        earlier = numbers[: bisect_left(numbers, own[0])] if own else numbers
+        cases: dict[int, Case] = {}
+        runs: list[RunRecord] = []
+        for page in pages(earlier[max(0, len(earlier) - limit) :]):
+            with self._reading_bodies() as (connection, packer):
+                runs += read_runs(connection, packer, page, cases=cases)
+        return runs
 
     def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:
         """Return everything that a run left behind, byte for byte; empty for an unknown run."""

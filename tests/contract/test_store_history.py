@@ -231,6 +231,31 @@ def test_a_change_has_one_confirmation_the_newest(store: Store, samples) -> None
     assert list(store.confirmations()) == [second]
 
 
+def test_the_runs_of_a_case_before_a_campaign_are_the_last_that_were_stored_before_its_first(
+    store: Store, samples
+) -> None:
+    fill(store, samples)
+    case_key = samples.case().case_key
+
+    def found(name: str, limit: int) -> list[str]:
+        runs = store.earlier_runs(case_key, CampaignId(name), limit=limit)
+        assert not any(run.attachments for run in runs)
+        assert [run for run in store.runs(case_keys=[case_key]) if run in runs] == list(runs)
+        return [run.run_id for run in runs]
+
+    assert found("night-1", 100) == ["0000", "0001", "0003", "0004", "0005", "0006"]
+    assert found("night-2", 3) == ["1004", "1005", "1006"]
+    assert found("night-0", 3) == []
+    # It has measured something else only.
+    samples.begin(store, samples.campaign("late", invocations=(), skipped=()))
+    store.append_run(samples.run(0, campaign_id=CampaignId("late"), run_id=RunId("l"), case=samples.case(threads=1)))
+    assert found("late", 2) == ["2005", "2006"]
+    # What it stored before is no history of its own, whatever others stored since.
+    store.append_run(samples.run(9, campaign_id=CampaignId("night-0"), run_id=RunId("again")))
+    assert found("night-2", 3) == ["1004", "1005", "1006"]
+    assert found("late", 1) == ["again"]
+
+
 def test_the_last_runs_of_a_series_are_those_that_took_time_newest_first(store: Store, samples) -> None:
     fill(store, samples)
     samples.begin(store, samples.campaign("late", invocations=(), skipped=()))

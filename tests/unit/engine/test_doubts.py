@@ -71,6 +71,14 @@ def test_what_was_stored_later_is_no_history(store: Store) -> None:
     assert len(earlier_figures_us(store, reference, CampaignId("later"))) > len(CALM)
 
 
+def test_only_the_last_hundred_checks_before_a_campaign_are_its_history(store: Store) -> None:
+    begin(store, "busy", [run for number in range(120) for run in check(number, 10 * number, 1000.0 + number)])
+    begin(store, "last", check(0, 0, 1000.0))
+    found = earlier_figures_us(store, case(1).case_key, CampaignId("last"))
+    assert len(found) == 100
+    assert (found[0], found[-1]) == (1021.0, 1120.0)
+
+
 def test_a_verdict_made_anew_from_the_output_keeps_the_doubt(store: Store) -> None:
     keep_doubts(store, CampaignId("tonight"))
     for run in store.runs(campaign_ids=[CampaignId("tonight")]):
