@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from orchestrator.bootstrap import Farm, Settings
@@ -92,7 +93,7 @@ def _run_job(
         plan, parcel = read_plan(job.plan), read_parcel(job.parcel) if job.parcel else Parcel()
         with Farm(settings, known=asked, store=store) as farm:
             farm.cancelled = cancelled
-            unpacked = unpack(farm, contents, plan, parcel, settings.cache_folder / "farm-inputs")
+            unpacked = unpack(farm, contents, plan, parcel, inputs_folder(settings))
             return _go_on(farm, job, unpacked, host, claimed.facts)
     except InterruptedByUserError:
         return Ended(status="aborted", note="stopped")
@@ -104,6 +105,11 @@ def _run_job(
         return Ended(status="failed", note=_noted(error))
     except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
         return Ended(status="again", note=one_line(f"{type(error).__name__}: {error}"))
+
+
+def inputs_folder(settings: Settings) -> Path:
+    """Return where this host has the folders of inputs that jobs need."""
+    return settings.cache_folder / "farm-inputs"
 
 
 def _noted(error: BenchfarmError) -> str:

@@ -1,4 +1,4 @@
-"""What a worker looks for again and again beside its jobs: phones that came, schedules that are due."""
+"""What a worker looks for again and again beside its jobs: phones that came, schedules that are due, old copies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _END_S: Final = 10.0
 
 
 @contextmanager
-def looked_for(what: str, look: Callable[[], Sequence[str]], say: Callable[[str], None]) -> Iterator[None]:
+def looked_for(
+    what: str, look: Callable[[], Sequence[str]], say: Callable[[str], None], *, every_s: float = _EVERY_S
+) -> Iterator[None]:
     """Look again and again while the context lasts, in a thread of its own: a slow database holds up no heartbeat.
 
     ``look`` returns lines for people; what it raises is a line too, after ``what``. What was said by the look before
@@ -37,7 +39,7 @@ def looked_for(what: str, look: Callable[[], Sequence[str]], say: Callable[[str]
                 if line not in said:
                     say(line)
             said = lines
-            stopped.wait(_EVERY_S)
+            stopped.wait(every_s)
 
     thread = threading.Thread(target=looks, name=what, daemon=True)
     thread.start()

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from orchestrator.cli.host_files import NamedFile, host_files
 from orchestrator.config.farm_documents import dump
 from orchestrator.errors import HostStorageError, PlanError
 from orchestrator.planning import HostFiles, NoBuild
-from orchestrator.queueing.contents import Contents
+from orchestrator.queueing.contents import CACHED_S, Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
@@ -232,6 +233,7 @@ def _input_folder(inputs: Sequence[Content], fetch: _Fetch, folder: Path) -> Pat
     made = folder / digest[:32]
     try:
         made.mkdir(parents=True, exist_ok=True)
+        os.utime(made)
         for item in inputs:
             source, there = fetch(item.name, item.sha256), made / item.name
             if there.is_file() and filecmp.cmp(source, there, shallow=False):
@@ -245,3 +247,13 @@ def _input_folder(inputs: Sequence[Content], fetch: _Fetch, folder: Path) -> Pat
     except OSError as error:
         raise HostStorageError(f"{error.filename}: {error.strerror}") from error
     return made
+
+
+def clean_inputs(folder: Path, *, older_than_s: float = CACHED_S) -> None:
+    """Take away the folders of parity inputs that no job used for so long; raises HostStorageError."""
+    try:
+        for made in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if time.time() - made.stat().st_mtime > older_than_s:
+                shutil.rmtree(made)
+    except OSError as error:
+        raise HostStorageError(f"{error.filename}: {error.strerror}") from error

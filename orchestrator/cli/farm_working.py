@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Final, TextIO, cast
 
 from orchestrator import __version__
@@ -16,12 +16,13 @@ from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
 from orchestrator.cli.farm_host import host_id
 from orchestrator.cli.farm_idle import IdlePhones
-from orchestrator.cli.farm_job import run_job
+from orchestrator.cli.farm_job import inputs_folder, run_job
+from orchestrator.cli.farm_parcel import clean_inputs
 from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.config.farm_documents import dump, labels_of
 from orchestrator.devices.discovery import KnownPhones
-from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
+from orchestrator.errors import BenchfarmError, StoreError, UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.contents import Contents
@@ -35,6 +36,8 @@ _CONNECTIONS: Final = 3
 #: So often a worker looks at its queue when nothing else is said, and of the time of --dead-after at the most.
 _LOOK_S: Final = 2.0
 _LOOK_SHARE: Final = 0.25
+#: So often copies that weren't used for long are taken away.
+_CLEANED_S: Final = 24 * 3600.0
 
 
 def work(
@@ -70,7 +73,6 @@ def work(
         if metrics is not None:
             stack.enter_context(_numbers_served(settings, store, metrics, say))
         contents = contents_of(settings, queue)
-        _clean_copies(settings, contents)
 
         asked = KnownPhones()
         idle = IdlePhones(asked, every_s=idle_look_s, say=lambda text: say(f"farm: {text}"))
@@ -82,12 +84,8 @@ def work(
                 asked.forget(claimed.serial)
             return ended
 
-        def usable_elsewhere() -> Collection[str]:
-            rows = [row for row in queue.phones() if row["host"] != host and row["silent_s"] <= GONE_S]
-            return {row["serial"] for row in rows if not row["unusable"]}
-
         def look(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
-            return _look(settings, known, busy, asked, idle, usable_elsewhere)
+            return _look(settings, known, busy, asked, idle, Elsewhere(queue, host))
 
         hands = Hands(run=run, look=look, say=lambda text: say(f"farm: {text}"))
         newcomers = Newcomers(queue, partial(meant, store))
@@ -104,6 +102,8 @@ def work(
         due = partial(make_due, settings, queue, store, host=host)
         stack.enter_context(looked_for("phones that come", newcomers.look, hands.say))
         stack.enter_context(looked_for("schedules", due, hands.say))
+        cleaned = partial(_clean_copies, settings, contents)
+        stack.enter_context(looked_for("old copies of files stay", cleaned, hands.say, every_s=_CLEANED_S))
         done = worker.run(until_empty=until_empty)
     text = f"{done} jobs ended on {host}"
     if worker.drained:
@@ -167,11 +167,34 @@ def contents_of(settings: Settings, queue: FarmQueue) -> Contents:
     return Contents(queue, settings.cache_folder / "farm-files", place=settings.artifacts)
 
 
-def _clean_copies(settings: Settings, contents: Contents) -> None:
-    try:
-        contents.clean_copies()
-    except HostStorageError as error:
-        _say(settings, f"old copies of files stay: {error}")
+def _clean_copies(settings: Settings, contents: Contents) -> Sequence[str]:
+    contents.clean_copies()
+    clean_inputs(inputs_folder(settings))
+    return ()
+
+
+class Elsewhere:
+    """What other hosts do with phones, as it is at one look; asked for when it is needed."""
+
+    def __init__(self, queue: FarmQueue, host: str) -> None:
+        self._queue = queue
+        self._host = host
+
+    def usable(self) -> Collection[str]:
+        """Return the phones that another host can use; raises StoreError."""
+        rows = [row for row in self._queue.phones() if row["host"] != self._host and row["silent_s"] <= GONE_S]
+        return {row["serial"] for row in rows if not row["unusable"]}
+
+    def busy(self, serials: Collection[str]) -> Collection[str]:
+        """Return those of these phones that another host may be measuring: all of them when nobody can say."""
+        return self._busy & set(serials) if self._busy is not None else set(serials)
+
+    @cached_property
+    def _busy(self) -> frozenset[str] | None:
+        try:
+            return self._queue.busy_elsewhere(self._host)
+        except StoreError:
+            return None
 
 
 def _look(
@@ -180,27 +203,31 @@ def _look(
     busy: Collection[str],
     asked: KnownPhones,
     idle: IdlePhones,
-    usable_elsewhere: Callable[[], Collection[str]],
+    others: Elsewhere,
 ) -> Mapping[str, Announced] | None:
     """Return this host's phones by serial number; facts are probed when a phone comes, and when it comes back.
 
-    Of ``busy`` ones nothing is probed: it would be measured with what they do. ``asked`` are those that told who they
-    are.
+    Of ``busy`` ones, and of those that others measure, nothing is probed: it would be measured with what they do.
+    ``asked`` are those that told who they are.
     """
     try:
         with Farm(settings, known=asked) as farm:
-            idle.have_asked(known, in_use=lambda serial: serial in busy or bool(farm.lease.live_holder(Serial(serial))))
+
+            def in_use(serial: str) -> bool:
+                return serial in busy or bool(farm.lease.live_holder(Serial(serial)) or others.busy([serial]))
+
+            idle.have_asked(known, in_use=in_use)
             found: dict[str, Announced] = {}
             phones = farm.attached()
             for attached in phones:
                 serial = attached.seen.serial
-                phone = _announced(farm, attached, known.get(serial), is_busy=serial in busy) if serial else None
+                phone = _announced(farm, attached, known.get(serial), busy, others) if serial else None
                 if phone is not None and not (serial in found and phone.unusable):
                     found[serial] = phone
             away = idle.wake(
                 phones,
-                used=lambda: {*busy, *farm.lease.live_holders()},
-                elsewhere=usable_elsewhere,
+                used=lambda: {*busy, *farm.lease.live_holders(), *others.busy([*known])},
+                elsewhere=others.usable,
                 cycle_port=farm.rescuer.cycle_port,
             )
             # Also when its server lists it no more: it mustn't look as if somebody had unplugged it.
@@ -214,14 +241,16 @@ def _look(
     return None
 
 
-def _announced(farm: Farm, attached: Attached, known: Announced | None, *, is_busy: bool) -> Announced | None:
+def _announced(
+    farm: Farm, attached: Attached, known: Announced | None, busy: Collection[str], others: Elsewhere
+) -> Announced | None:
     """Return what is told of a phone; None for one that can't be used and of which nothing is known."""
     serial = Serial(attached.seen.serial)
     unusable = "" if attached.seen.usable else attached.seen.reason
     unusable = unusable or farm.quarantine.reason(serial)
     is_back = known is None or bool(known.unusable)
     facts = known.facts if known is not None else ""
-    if is_back and not unusable and not is_busy:
+    if is_back and not unusable and serial not in busy and not others.busy([serial]):
         try:
             facts = dump(farm.open_phone(attached)[1])
         except BenchfarmError as error:

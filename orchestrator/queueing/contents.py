@@ -92,7 +92,7 @@ class Contents:
             StoreError: it is nowhere, or damaged wherever it is.
             HostStorageError: it can't be written.
         """
-        with self._fetching.setdefault(sha256, threading.Lock()):
+        with self._alone(sha256):
             return self._fetched(sha256, name, put_in)
 
     def _fetched(self, sha256: str, name: str, put_in: str) -> Path:
@@ -187,16 +187,21 @@ class Contents:
         files, size_bytes = 0, 0
         try:
             for path in self._copies():
-                found = path.stat()
-                if time.time() - found.st_mtime > older_than_s:
-                    files, size_bytes = files + 1, size_bytes + found.st_size
-                    if not is_trial:
-                        path.unlink(missing_ok=True)
-                        if not any(path.parent.iterdir()):
-                            path.parent.rmdir()
+                # A job may be about to use it.
+                with self._alone(path.parent.name):
+                    found = path.stat()
+                    if time.time() - found.st_mtime > older_than_s:
+                        files, size_bytes = files + 1, size_bytes + found.st_size
+                        if not is_trial:
+                            path.unlink(missing_ok=True)
+                            if not any(path.parent.iterdir()):
+                                path.parent.rmdir()
         except OSError as error:
             raise HostStorageError(f"{error.filename}: {error.strerror}") from error
         return Cleaned(jobs=0, files=files, size_bytes=size_bytes)
+
+    def _alone(self, sha256: str) -> threading.Lock:
+        return self._fetching.setdefault(sha256, threading.Lock())
 
     def _copies(self) -> Sequence[Path]:
         return sorted(path for path in self._folder.glob("*/*") if path.is_file()) if self._folder.is_dir() else []
@@ -219,11 +224,7 @@ def _forget_jobs(connection: psycopg.Connection[Any], older_than_s: float) -> in
     )
     connection.execute("SELECT 1 FROM procrastinate_jobs WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (numbers,))
     jobs = connection.execute("DELETE FROM farm_jobs WHERE job_id = ANY(%s) RETURNING job_id", (numbers,)).fetchall()
-    connection.execute(
-        "DELETE FROM procrastinate_jobs j WHERE j.id = ANY(%s)"
-        " AND NOT EXISTS (SELECT 1 FROM procrastinate_periodic_defers d WHERE d.job_id = j.id)",
-        ([row[0] for row in jobs],),
-    )
+    connection.execute("DELETE FROM procrastinate_jobs WHERE id = ANY(%s)", ([row[0] for row in jobs],))
     connection.execute(
         "DELETE FROM farm_submissions s WHERE NOT EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission)"
     )

@@ -222,6 +222,16 @@ class FarmQueue(Overview):
                     )
 
     @told
+    def busy_elsewhere(self, host: str) -> frozenset[str]:
+        """Return the phones that do a job of another host now."""
+        rows = self.rows(
+            "SELECT f.serial FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
+            " WHERE j.status = 'doing' AND f.host <> %s",
+            host,
+        )
+        return frozenset(row["serial"] for row in rows)
+
+    @told
     def claim(self, host: str, worker_id: int, serials: Sequence[str]) -> Claimed | None:
         """Take the most urgent job for one of these phones; None when none waits. A phone has one job at a time.
 

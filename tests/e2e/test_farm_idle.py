@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from orchestrator.queueing.messages import PhoneJob
+from orchestrator.queueing.queue import FarmQueue
+from orchestrator.records.identity import Serial
 from tests.conftest import poll_until
 from tests.samples.farm_hosts import PATIENCE_S, Database, private_database
 from tests.samples.places import BENCHFARM
@@ -60,3 +63,38 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back(lab: Lab, database: Dat
     assert f"{well} has no job" not in worker.read_text()
     lab.clear()
     poll_until(lambda: states() == {hung: "", well: ""}, "it is back", PATIENCE_S)
+
+
+def test_a_phone_that_another_host_measures_is_not_asked_whether_it_answers(
+    lab: Lab, database: Database, worker: Path
+) -> None:
+    measured, free = lab.serials
+
+    with FarmQueue(database.url) as queue:
+
+        def states() -> dict[str, str]:
+            queue.beat("other", other)
+            return {row["serial"]: row["unusable"] for row in queue.phones() if row["host"] == "host"}
+
+        other = queue.register("other", benchfarm_version="1")
+        poll_until(lambda: states() == {measured: "", free: ""}, "both phones are announced", PATIENCE_S)
+        queue.hold(f"phone:{measured}", "pause")
+        # Longer than a look of the worker, which would take the job.
+        beats = queue.rows("SELECT seen_at FROM farm_hosts WHERE name = 'host'")
+        poll_until(
+            lambda: queue.rows("SELECT seen_at FROM farm_hosts WHERE name = 'host'") != beats, "it has heard", 30
+        )
+        queue.submit([PhoneJob(submission="s", serial=Serial(measured), plan="{}")], plan_name="p", priority=0)
+        claimed = queue.claim("other", other, [measured])
+        assert claimed is not None
+        for serial in (measured, free):
+            lab.fault(serial, "hang")
+        # Both were due at the same look.
+        poll_until(lambda: "stopped answering" in states()[free], "the free one is told", PATIENCE_S)
+        assert states()[measured] == ""
+        queue.finish(other, claimed.job_id, "succeeded", "")
+        poll_until(lambda: "stopped answering" in states()[measured], "so is the other one then", PATIENCE_S)
+        lab.clear()
+        poll_until(lambda: states() == {measured: "", free: ""}, "both are back", PATIENCE_S)
+        queue.unregister("other", other)
+        queue.release(f"phone:{measured}")
