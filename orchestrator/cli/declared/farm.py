@@ -44,7 +44,8 @@ def _worker(
         float, typer.Option("--idle-every", min=0, help="Seconds between two looks at a phone without a job; 0: none.")
     ] = 180.0,
     metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", help="Serve numbers for Prometheus here.", min=0, max=65535)
+        int | None,
+        typer.Option("--metrics-port", help="Serve numbers of this host for Prometheus here.", min=0, max=65535),
     ] = None,
     metrics_host: Annotated[
         str, typer.Option("--metrics-host", help="Address for that; any but this computer's own needs a token.")
