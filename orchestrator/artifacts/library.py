@@ -14,6 +14,7 @@ from orchestrator.artifacts.abis import ABI_SEPARATOR, abi_names, fits, needed_a
 from orchestrator.artifacts.companions import SetFile, check_set
 from orchestrator.artifacts.declarations import Declarations
 from orchestrator.artifacts.elf import HEXAGON, MAGIC, inspect_elf
+from orchestrator.artifacts.known_files import KnownFiles
 from orchestrator.artifacts.program import ProgramFacts, check_against, inspect_program
 from orchestrator.artifacts.releases import Release, ReleaseFile, ReleaseHistory
 from orchestrator.artifacts.shelf import Shelf, sha256_of
@@ -53,6 +54,7 @@ class BuildLibrary:
         self.history = ReleaseHistory(cache_folder / "releases")
         self.specs: tuple[BuildSpec, ...] = tuple(specs)
         self._declared = Declarations(self.specs)
+        self._files = KnownFiles()
 
     def add(self, path: Path, *, name: str = "", libraries: Sequence[Path] = (), release: str = "") -> Build:
         """Take a copy of a program and its libraries into the cache, after a look inside, and put it in use.
@@ -252,7 +254,7 @@ class BuildLibrary:
             raise self._missing(tool, wanted, name_or_path, named)
         by_content = bool(_SHA_PREFIX.fullmatch(name_or_path))
         build, release = self._in_use(usable, wanted, name_or_path.partition("@")[2], by_content=by_content)
-        if sha256_of(build.path) != build.sha256:
+        if self._files.sha256(build.path) != build.sha256:
             raise ArtifactError(
                 f"{build.path} isn't what it was when it was added",
                 hint="add the file again: benchfarm builds add FILE",
@@ -283,7 +285,7 @@ class BuildLibrary:
 
     def _check_for(self, build: Build, facts: DeviceFacts, abi: str) -> None:
         """Look at the file itself, and not at what was written down about it, before it goes to a device."""
-        found = inspect_program(build.path) if build.path else None
+        found = self._files.program(build.path) if build.path else None
         if (build.is_virtual or (found is not None and found.is_stand_in)) and not facts.is_virtual:
             raise ArtifactError(f"{build.name} is a stand-in that only a virtual phone runs, not {facts.serial}")
         if found is not None and found.abis and not set(found.abis) & abi_names(abi, facts.kind):
@@ -330,8 +332,8 @@ class BuildLibrary:
     def _companions(self, release: Release) -> tuple[Companion, ...]:
         found = []
         for file in release.libraries:
-            path = self.kept(file, is_program=False)
-            if path is None:
+            path = self._libraries.file(file.sha256)
+            if path is None or self._files.sha256(path) != file.sha256:
                 raise ArtifactError(
                     f"{file.name}, which belongs beside {release.name}, is damaged or gone",
                     hint="fetch or add the program again",
@@ -340,15 +342,15 @@ class BuildLibrary:
         return tuple(found)
 
     def _from_path(self, path: Path, tool: ToolName, wanted: frozenset[str]) -> Build:
-        facts = inspect_program(path)
+        facts = self._files.program(path)
         name = self._declared.name_for(path, facts, tool)
         if facts.is_apk != (tool is ToolName.APK):
             raise ArtifactError(f"{str(path)!r} is {'an' if facts.is_apk else 'no'} APK, which isn't what {tool} needs")
-        build = self._build(name, facts, sha256_of(path), path.absolute(), tool=tool)
+        build = self._build(name, facts, self._files.sha256(path), path.absolute(), tool=tool)
         if not fits(build.abi, wanted):
             raise ArtifactError(f"{str(path)!r} is built for {build.abi}, the device needs {needed_abi(wanted)}")
         beside = [
-            SetFile(name=item.name, path=file, sha256=sha256_of(file), group=item.group)
+            SetFile(name=item.name, path=file, sha256=self._files.sha256(file), group=item.group)
             for item in self._declared.libraries(name)
             if (file := build.path.parent / item.name if build.path else path).is_file()
         ]

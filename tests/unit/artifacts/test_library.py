@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,19 @@ def test_processes_that_add_the_same_program_at_once_all_succeed(tmp_path):
         worker.join(timeout=60)
     assert [worker.exitcode for worker in workers] == [0] * 6
     assert [intact for _, intact in BuildLibrary(tmp_path / "cache").verify()] == [True]
+
+
+def test_a_program_is_read_once_for_all_phones_and_again_when_it_was_written(library, tmp_path):
+    kept = library.add(program(tmp_path / "benchmark_model")).path
+    assert library.resolve_for(PHONE, ToolName.NATIVE).path == kept
+    before = kept.stat()
+    kept.chmod(0o755)
+    content = bytearray(kept.read_bytes())
+    content[-1] ^= 1
+    kept.write_bytes(content)
+    # As if nobody had written it: it isn't read again then.
+    os.utime(kept, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert library.resolve_for(PHONE, ToolName.NATIVE).path == kept
+    os.utime(kept)
+    with pytest.raises(ArtifactError, match="isn't what it was"):
+        library.resolve_for(PHONE, ToolName.NATIVE)
