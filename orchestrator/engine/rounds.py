@@ -45,7 +45,9 @@ def open_work(
     campaign: Campaign, runs: Sequence[RunRecord], serial: Serial, tools: Mapping[ToolName, Tool]
 ) -> OpenWork:
     """Return what is open on a device; ``runs`` are that device's of this campaign."""
-    mine = [item for item in campaign.invocations if item.case.serial == serial]
+    mine = tuple(item for item in campaign.invocations if item.case.serial == serial)
+    # What other devices have to do changes nothing here, and would be thought over for each of them again.
+    campaign = replace(campaign, invocations=mine)
     done = {(run.case.case_key, run.run_pass, run.invocation) for run in runs if run.outcome is not Outcome.UNFIT}
     planned = tuple(
         item
@@ -82,10 +84,16 @@ def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) ->
 
 def open_works(campaign: Campaign, runs: Sequence[RunRecord], tools: Mapping[ToolName, Tool]) -> dict[Serial, OpenWork]:
     """Return what is open on each of a campaign's devices; ``runs`` are the campaign's."""
-    by_serial: dict[Serial, list[RunRecord]] = {item.case.serial: [] for item in campaign.invocations}
+    planned: dict[Serial, list[Invocation]] = {}
+    for item in campaign.invocations:
+        planned.setdefault(item.case.serial, []).append(item)
+    stored: dict[Serial, list[RunRecord]] = {serial: [] for serial in planned}
     for run in runs:
-        by_serial.setdefault(run.case.serial, []).append(run)
-    return {serial: open_work(campaign, own, serial, tools) for serial, own in by_serial.items()}
+        stored.setdefault(run.case.serial, []).append(run)
+    return {
+        serial: open_work(replace(campaign, invocations=tuple(planned.get(serial, ()))), own, serial, tools)
+        for serial, own in stored.items()
+    }
 
 
 def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
