@@ -193,7 +193,9 @@ def _heading(found: Regressions) -> str:
     asked = f"since {found.since}" if found.since else "new in the last 14 nights"
     worse = sum(item.change.is_worse for item in found.outputs)
     outputs = f"; the outputs of {worse} turned wrong or drifted" if worse else ""
-    return f"{len(found.changes)} changes {asked}, in {found.series} series over {found.nights} nights{outputs}"
+    other = len(found.other_figures)
+    kinds = f"; {other} series changed between means and medians, nights before that aren't compared" if other else ""
+    return f"{len(found.changes)} changes {asked}, in {found.series} series over {found.nights} nights{outputs}{kinds}"
 
 
 def _outputs_text(item: FoundOutputs) -> str:
@@ -320,6 +322,7 @@ def _data(found: Regressions) -> dict[str, object]:
             }
             for item in found.outputs
         ],
+        "other_figures": found.other_figures,
     }
 
 

@@ -209,6 +209,7 @@ def _series(
     for item in found.outputs if found is not None else ():
         text = f"outputs {item.change.before or 'not compared before'} → {item.change.after}"
         outputs[item.change.series_key].append(SiteEvent(night=item.change.night, kind="outputs", text=text))
+    other_figures = found.other_figures if found is not None else {}
     grades = _grades(store, table, last)
     for place, key in enumerate(table.series):
         sketch = table.sketches[place]
@@ -219,6 +220,9 @@ def _series(
             *mishaps.get(key, ()),
             *outputs[key],
         ]
+        if key in other_figures:
+            text = "the program's figures are of another kind (median, mean): earlier nights aren't compared"
+            events.append(SiteEvent(night=other_figures[key], kind="figures", text=text))
         yield SiteSeries(
             key=key,
             case=cases[key],

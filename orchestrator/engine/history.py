@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final
@@ -23,6 +23,7 @@ from orchestrator.analysis.changepoint import (
 from orchestrator.analysis.outputs import OutputsChange, outputs_changes
 from orchestrator.analysis.series import NightTable, night_of, night_table
 from orchestrator.engine.causes import causes_of, sides_of
+from orchestrator.engine.figure_kinds import nights_of_one_kind
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.device import DeviceFacts
@@ -103,6 +104,9 @@ class Regressions:
     groups: tuple[ChangeGroup, ...]
     #: Worse ones first.
     outputs: tuple[FoundOutputs, ...] = ()
+    #: Series with a night from which on their figures are medians after means, or means after medians: earlier nights
+    #: aren't compared with later ones.
+    other_figures: Mapping[SeriesKey, date] = field(default_factory=dict)
 
     @property
     def changes(self) -> tuple[FoundChange, ...]:
@@ -138,11 +142,11 @@ def find_regressions(store: Store, question: Question) -> Regressions:
     if not question.selections:
         # After all that was read of series: one may begin meanwhile.
         attributes = describe_series(store)
-    found = [
-        change
-        for change in changes(table.latency_us, penalty=question.preset.penalty)
-        if _is_asked_for(change, table, question)
-    ]
+    cuts = changes(table.latency_us, penalty=question.preset.penalty)
+    table, other_figures = nights_of_one_kind(store, table, cuts)
+    if other_figures:
+        cuts = changes(table.latency_us, penalty=question.preset.penalty)
+    found = [change for change in cuts if _is_asked_for(change, table, question)]
     cases = store.series([table.series[change.series] for change in found]) if found else {}
     causes = causes_of(store, table, found)
     confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
@@ -157,6 +161,7 @@ def find_regressions(store: Store, question: Question) -> Regressions:
         series=len(table.series),
         groups=_grouped(told, found, table, attributes),
         outputs=_outputs(store, question, marks, attributes, annotations),
+        other_figures=other_figures,
     )
 
 

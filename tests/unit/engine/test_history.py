@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -48,6 +49,7 @@ class Months:
         driver=lambda serial, night: "1",
         heat=None,
         charge=lambda case, night: None,
+        printed=lambda case, night, median_us: LatencySummary(count=50, median_us=median_us),
     ):
         for night in range(NIGHTS):
             at = START + timedelta(days=night)
@@ -88,11 +90,19 @@ class Months:
                             factor(case, night),
                             25.0 if heat is None else heat(case, night),
                             charge(case, night),
+                            lambda median_us, case=case, night=night: printed(case, night, median_us),
                         )
         return self.store
 
     def _keep(
-        self, name: CampaignId, case: Case, at: datetime, factor: float, heat_c: float, charge_uah: int | None
+        self,
+        name: CampaignId,
+        case: Case,
+        at: datetime,
+        factor: float,
+        heat_c: float,
+        charge_uah: int | None,
+        printed: Callable[[float], LatencySummary],
     ) -> None:
         median_us = 10_000 * factor * np.exp(self.generator.normal(0, 0.008))
         run = RunRecord(
@@ -110,11 +120,51 @@ class Months:
             command="",
             exit_code=0,
             attachments=(),
-            report=ToolReport(outcome="ok", inference=LatencySummary(count=50, median_us=float(median_us))),
+            report=ToolReport(outcome="ok", inference=printed(float(median_us))),
             verdict=QualityVerdict(quality=Quality.TRUSTED),
             state_before=DeviceState(at=at, battery_heat_c=heat_c, battery_percent=80, battery_charge_uah=charge_uah),
         )
         assert self.store.append_run(run)
+
+
+#: By how much the mean of a process's inferences lies above their median.
+SKEW = 1.08
+
+
+def mean_before(change: int):
+    """Return what a program prints: the mean alone until a night, both from then on."""
+
+    def printed(case: Case, night: int, median_us: float) -> LatencySummary:
+        return LatencySummary(count=50, mean_us=median_us * SKEW, median_us=median_us if night >= change else None)
+
+    return printed
+
+
+def newer_from(change: int):
+    return lambda night: NEW if night >= change else OLD
+
+
+@pytest.mark.parametrize("since", [None, START.date()])
+def test_a_program_that_begins_to_print_medians_is_no_change(since: date | None) -> None:
+    store = Months().fill(build=newer_from(CHANGE), printed=mean_before(CHANGE))
+    found = find_regressions(store, Question(since=since))
+    assert found.changes == ()
+    assert set(found.other_figures.values()) == {(START + timedelta(days=CHANGE)).date()}
+    assert len(found.other_figures) == len(store.series())
+
+
+def test_what_changed_since_a_program_prints_medians_is_found() -> None:
+    store = Months().fill(build=newer_from(20), printed=mean_before(20), factor=gpu_on_640)
+    found = find_regressions(store, Question(since=START.date()))
+    assert {change.case.serial for change in found.changes} == {"P0", "P1"}
+    assert all(change.ratio == pytest.approx(1.08, abs=0.02) for change in found.changes)
+
+
+def test_another_program_of_the_same_kind_of_figures_hides_nothing() -> None:
+    store = Months().fill(build=newer_from(CHANGE), factor=lambda case, night: 1.08 if night >= CHANGE else 1.0)
+    found = find_regressions(store, Question())
+    assert len(found.changes) == len(store.series())
+    assert found.other_figures == {}
 
 
 def gpu_on_640(case: Case, night: int) -> float:
