@@ -10,7 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
+
+#: As whom adbd runs what comes over adb, and as whom the system's own services run.
+SHELL_UID: Final = 2000
+SYSTEM_UID: Final = 1000
+#: A phone's number of the signal that nothing survives, whatever this computer's is.
+SIGKILL: Final = 9
 
 
 class StreamClosedError(Exception):
@@ -82,8 +88,8 @@ class FileStat:
     mode: int
     size_bytes: int
     mtime_s: int
-    uid: int = 2000
-    gid: int = 2000
+    uid: int = SHELL_UID
+    gid: int = SHELL_UID
     inode: int = 1
     nlink: int = 1
 
@@ -114,31 +120,31 @@ class PhoneFiles(Protocol):
     Paths are phone paths; no path, link or name leads out of the phone's folder on the host.
     """
 
-    def stat(self, path: str, *, follow: bool = True, uid: int = 2000) -> FileStat:
+    def stat(self, path: str, *, follow: bool = True, uid: int = SHELL_UID) -> FileStat:
         """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
         ...
 
-    def list(self, path: str, *, uid: int = 2000) -> Sequence[str]:
+    def list(self, path: str, *, uid: int = SHELL_UID) -> Sequence[str]:
         """Return the names in a folder, sorted."""
         ...
 
-    def open_read(self, path: str, *, uid: int = 2000) -> ByteSource:
+    def open_read(self, path: str, *, uid: int = SHELL_UID) -> ByteSource:
         """Open a file to read."""
         ...
 
-    def open_write(self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = 2000) -> FileWriter:
+    def open_write(self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = SHELL_UID) -> FileWriter:
         """Create or truncate a file; folders above it must exist."""
         ...
 
-    def make_folders(self, path: str, *, uid: int = 2000) -> None:
+    def make_folders(self, path: str, *, uid: int = SHELL_UID) -> None:
         """Create a folder and those above it."""
         ...
 
-    def remove(self, path: str, *, uid: int = 2000) -> None:
+    def remove(self, path: str, *, uid: int = SHELL_UID) -> None:
         """Remove a file or an empty folder."""
         ...
 
-    def rename(self, source: str, target: str, *, uid: int = 2000) -> None:
+    def rename(self, source: str, target: str, *, uid: int = SHELL_UID) -> None:
         """Rename, replacing the target."""
         ...
 
@@ -165,7 +171,7 @@ class LogSink(Protocol):
         *,
         pid: int,
         tid: int | None = None,
-        uid: int = 2000,
+        uid: int = SHELL_UID,
         buffer: str = "main",
     ) -> None:
         """Append one message; the writer cuts it as liblog does, readers split it into lines."""

@@ -23,7 +23,7 @@ from orchestrator.virtual.access import (
     open_node,
     write_node,
 )
-from orchestrator.virtual.contract import ByteSource, FileStat, PhoneFileError
+from orchestrator.virtual.contract import SHELL_UID, ByteSource, FileStat, PhoneFileError
 from orchestrator.virtual.kept_folder import FOLDER_FLAGS, KeptFolders, OpenFolder
 from orchestrator.virtual.ownership import Ownership
 from orchestrator.virtual.space import Storage
@@ -114,7 +114,7 @@ class PhoneTree:
 
     # The contract
 
-    def stat(self, path: str, *, follow: bool = True, uid: int = 2000) -> FileStat:
+    def stat(self, path: str, *, follow: bool = True, uid: int = SHELL_UID) -> FileStat:
         """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
         place = self._find(path, uid, follow=follow)
         if place.node is not None:
@@ -133,7 +133,7 @@ class PhoneTree:
             gid=group, inode=found.st_ino, nlink=found.st_nlink,
         )  # fmt: skip
 
-    def list(self, path: str, *, uid: int = 2000) -> Sequence[str]:
+    def list(self, path: str, *, uid: int = SHELL_UID) -> Sequence[str]:
         """Return the names in a folder, sorted."""
         with _AS_ON_A_PHONE:
             place = self._find(path, uid, operation="list")
@@ -155,7 +155,7 @@ class PhoneTree:
                 os.close(fd)
             return sorted([*names, *self._mounts] if not place.parts else names)
 
-    def open_read(self, path: str, *, uid: int = 2000) -> ByteSource:
+    def open_read(self, path: str, *, uid: int = SHELL_UID) -> ByteSource:
         """Open a file to read."""
         with _AS_ON_A_PHONE:
             place = self._find(path, uid, operation="read")
@@ -172,7 +172,7 @@ class PhoneTree:
     def _open(place: Place, flags: int, mode: int = 0o600) -> int:
         return os.open(place.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=place.folder.fd)
 
-    def open_write(self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = 2000) -> Writer:
+    def open_write(self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = SHELL_UID) -> Writer:
         """Create or truncate a file; folders above it must exist. Several that append never write over each other."""
         at_end = os.O_APPEND if append else 0
         with _AS_ON_A_PHONE:
@@ -193,7 +193,7 @@ class PhoneTree:
             phone_path = place.path
             return HostFileWriter(fd, self.storage, lambda size: self._passing(phone_path, size))
 
-    def make_folders(self, path: str, *, uid: int = 2000) -> None:
+    def make_folders(self, path: str, *, uid: int = SHELL_UID) -> None:
         """Create a folder and those above it; one that is there already is left as it is."""
         parts = path.rstrip("/").split("/")
         for count in range(1, len(parts) + 1):
@@ -212,7 +212,7 @@ class PhoneTree:
                 if not is_folder:
                     raise file_error(errno.EEXIST if count == len(parts) else errno.ENOTDIR) from exc
 
-    def make_folder(self, path: str, *, mode: int = 0o771, uid: int = 2000) -> None:
+    def make_folder(self, path: str, *, mode: int = 0o771, uid: int = SHELL_UID) -> None:
         """Create one folder; the one above must exist."""
         with _AS_ON_A_PHONE:
             place = self._find(path.rstrip("/") or "/", uid, follow=False, operation="write")
@@ -226,7 +226,7 @@ class PhoneTree:
             finally:
                 os.close(fd)
 
-    def remove(self, path: str, *, uid: int = 2000) -> None:
+    def remove(self, path: str, *, uid: int = SHELL_UID) -> None:
         """Remove a file or an empty folder."""
         with _AS_ON_A_PHONE:
             place = self._find(path, uid, follow=False, operation="write")
@@ -247,7 +247,7 @@ class PhoneTree:
             if stat.S_ISREG(found.st_mode):
                 self.storage.take(-found.st_size)
 
-    def rename(self, source: str, target: str, *, uid: int = 2000) -> None:
+    def rename(self, source: str, target: str, *, uid: int = SHELL_UID) -> None:
         """Rename, replacing the target."""
         with _AS_ON_A_PHONE:
             old = self._find(source, uid, follow=False, operation="write")

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import Any, Final
 
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceTimeoutError, UsageError
 from orchestrator.virtual.asking import ask_control
-from orchestrator.virtual.lab_settings import LOCK_FILE, STATE_FILE, LabSettings
+from orchestrator.virtual.lab_settings import LOCK_FILE, SOURCES, STATE_FILE, LabSettings
 from orchestrator.virtual.spec import PhoneSpec
 
 LOG_FILE: Final = "lab.log"
@@ -82,17 +81,15 @@ def start_lab(
     (state_dir / STATE_FILE).unlink(missing_ok=True)
     settings = LabSettings(state_dir=state_dir, adb_keys=adb_keys, time_factor=time_factor, seed=seed)
     command = [
-        sys.executable, "-m", "orchestrator.virtual", "serve", *settings.to_arguments(), f"--processes={processes}",
-        f"--idle={idle_s!r}", *(f"--phone={json.dumps(spec.to_json())}" for spec in phones),
+        *settings.command("serve"), f"--processes={processes}", f"--idle={idle_s!r}",
+        *(f"--phone={json.dumps(spec.to_json())}" for spec in phones),
     ]  # fmt: skip
     if exit_with_parent:
         command.append(f"--exit-with-parent={os.getpid()}")
     with (state_dir / LOG_FILE).open("wb") as log:
-        # From the package's own folder, so that a source tree that isn't installed works too.
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            cwd=Path(__file__).resolve().parents[2],
-        )  # fmt: skip
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=SOURCES
+        )
     # When this process lives longer than the lab, someone has to take its exit code.
     threading.Thread(target=process.wait, name="lab reaper", daemon=True).start()
     end_s = time.monotonic() + _START_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Final
 #: In a lab's folder: what tells of it while it runs, and what its processes lock as long as they live.
 STATE_FILE: Final = "lab.json"
 LOCK_FILE: Final = "lab.lock"
+
+#: Where the lab's processes are started, so that a source tree that isn't installed works too.
+SOURCES: Final = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +29,10 @@ class LabSettings:
     #: Where the phones' noise comes from.
     seed: int = 1
 
-    def to_arguments(self) -> list[str]:
-        """Return them as options of ``python -m orchestrator.virtual``."""
+    def command(self, word: str) -> list[str]:
+        """Return the command line of a process of the lab, ``serve`` or ``share``, for :data:`SOURCES`."""
         return [
+            sys.executable, "-m", "orchestrator.virtual", word,
             f"--state-dir={self.state_dir}", f"--time-factor={self.time_factor!r}", f"--seed={self.seed}",
             *(f"--adb-key={Path(key).absolute()}" for key in self.adb_keys),
         ]  # fmt: skip

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.virtual.commands.invocation import CommandFaultError, Invocation
+from orchestrator.virtual.commands.invocation import MAX_SCRIPT_BYTES, CommandFaultError, Invocation
 from orchestrator.virtual.commands.registry import CommandFunction, find_command
 from orchestrator.virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError
 from orchestrator.virtual.executables import is_elf, run_executable
@@ -24,7 +24,6 @@ DEFAULT_PATH = (
 #: Folders of the system's, into which nobody puts a program, and those of them that really have the commands.
 _SEALED_FOLDERS = COMMAND_FOLDERS | set(DEFAULT_PATH.split(":"))
 _FULL_FOLDERS = frozenset({"/system/bin", "/bin"})
-_MAX_SCRIPT_BYTES = 1 << 22
 
 
 class LaunchFaultError(Exception):
@@ -145,7 +144,7 @@ def _run_script(request: Launch, full: str, head: bytes) -> int:
     elif b"\0" in head[:256]:
         raise LaunchFaultError(f"{request.argv[0]}: not executable: magic {head[:4].hex()}", 126)
     source = request.system.files.open_read(full, uid=request.process.uid)
-    text = source.read(_MAX_SCRIPT_BYTES).decode("utf-8", "surrogateescape")
+    text = source.read(MAX_SCRIPT_BYTES).decode("utf-8", "surrogateescape")
     request.process.is_shell = True
     shell = Shell.from_launch(request, name=request.argv[0], positional=list(request.argv[1:]))
     return shell.run(text)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.virtual.contract import LogPriority, PhoneTime
+from orchestrator.virtual.contract import SHELL_UID, SYSTEM_UID, LogPriority, PhoneTime
 
 BUFFERS: Final = ("main", "radio", "events", "system", "crash", "stats", "kernel")
 #: liblog formats a native message into this many bytes, the NUL at its end included.
@@ -51,7 +51,7 @@ class PhoneLogs:
 
     def log(
         self, priority: LogPriority, tag: str, message: str | bytes, *, pid: int, tid: int | None = None,
-        uid: int = 2000, buffer: str = "main",
+        uid: int = SHELL_UID, buffer: str = "main",
     ) -> None:  # fmt: skip
         """Append one message, cut to what liblog's format buffer holds."""
         data = message.encode("utf-8", "surrogateescape") if isinstance(message, str) else message
@@ -59,7 +59,7 @@ class PhoneLogs:
 
     def append(
         self, priority: LogPriority, tag: str, message: str | bytes, *, pid: int, tid: int | None = None,
-        uid: int = 1000, buffer: str = "main",
+        uid: int = SYSTEM_UID, buffer: str = "main",
     ) -> None:  # fmt: skip
         """Append one message as Java code and the system do: only logd's own limit cuts it."""
         data = message.encode("utf-8", "surrogateescape") if isinstance(message, str) else message

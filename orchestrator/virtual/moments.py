@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from orchestrator.virtual.contract import ByteSink, LogPriority, ProcessContext, ProgramDiedError
+from orchestrator.virtual.contract import SIGKILL, ByteSink, LogPriority, ProcessContext, ProgramDiedError
 from orchestrator.virtual.faults import FaultKind, FaultTable
 
-SIGKILL: Final = 9
 SIGSEGV: Final = 11
 #: Under whose names the system itself writes to the log.
 _LMKD_PID: Final = 497

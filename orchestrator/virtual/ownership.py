@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from orchestrator.virtual.access import SHARED_GID, allowed, file_error
+from orchestrator.virtual.contract import SHELL_UID, SYSTEM_UID
 
-_SHELL_UID: Final = 2000
-_SYSTEM_UID: Final = 1000
 _MEDIA_UID: Final = 1023
 
 
@@ -41,18 +40,18 @@ class Ownership:
             case ():
                 return 0o755, 0, 0
             case ("data",):
-                return 0o771, _SYSTEM_UID, _SYSTEM_UID
+                return 0o771, SYSTEM_UID, SYSTEM_UID
             case ("data", "local"):
                 return 0o751, 0, 0
             case ("data", "local", _):
-                return (0o771 if len(parts) == 3 and is_folder else mode), _SHELL_UID, _SHELL_UID
+                return (0o771 if len(parts) == 3 and is_folder else mode), SHELL_UID, SHELL_UID
             case ("data", "data", package):
                 owner = self._app_uid(package) or 0
                 return (0o700 if len(parts) == 3 else mode), owner, owner
             case ("data", "misc", "perfetto-traces"):
-                return (0o773 if len(parts) == 3 else mode), 0, _SHELL_UID
+                return (0o773 if len(parts) == 3 else mode), 0, SHELL_UID
             case ("data", _) | ("data", _, _):
-                return (0o771 if is_folder else mode), _SYSTEM_UID, _SYSTEM_UID
+                return (0o771 if is_folder else mode), SYSTEM_UID, SYSTEM_UID
         return mode, 0, 0
 
     def check(self, found: os.stat_result, parts: Sequence[str], uid: int, want: int) -> None:

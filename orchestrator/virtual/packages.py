@@ -166,7 +166,7 @@ class PackageStore:
         self, info: AppInfo, old: InstalledPackage | None, signer: str | None, options: InstallOptions, apk: str
     ) -> str:
         """Return the ABI that the app will run with; raise InstallRefusedError when the phone won't have it."""
-        sdk = int(self._props.get("ro.build.version.sdk", "30"))
+        sdk = self._props.sdk
         if info.min_sdk > sdk:
             raise InstallRefusedError(
                 "INSTALL_FAILED_OLDER_SDK",

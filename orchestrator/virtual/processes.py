@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from orchestrator.virtual.contract import PhoneTime, ProcessContext
+from orchestrator.virtual.contract import SHELL_UID, PhoneTime, ProcessContext
 
 Group = Literal["top-app", "shell"]
 
@@ -31,7 +31,7 @@ _MAX_PID: Final = 32768
 FIRST_APP_UID: Final = 10000
 _USER_NAMES: Final[Mapping[int, str]] = {
     0: "root", 1000: "system", 1001: "radio", 1013: "media", 1015: "sdcard_rw", 1017: "keystore", 1023: "media_rw",
-    1036: "logd", 2000: "shell", 9997: "everybody",
+    1036: "logd", SHELL_UID: "shell", 9997: "everybody",
 }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ class Process:
         self.group: Group = group
         self.is_shell = is_shell
         self.nice = 0
-        self.oom_score_adj = -950 if uid == 2000 else 0
+        self.oom_score_adj = -950 if uid == SHELL_UID else 0
         self.stopped = False
         self.rss_bytes = 3 << 20
         #: Signals that don't reach it (nohup, ``trap ''``).
@@ -164,7 +164,7 @@ _RESIDENTS: Final = (
     _Resident(pid=499, name="servicemanager", uid=1000),
     _Resident(pid=512, name="zygote64", uid=0),
     _Resident(pid=613, name="surfaceflinger", uid=1000),
-    _Resident(pid=741, name="adbd", uid=2000),
+    _Resident(pid=741, name="adbd", uid=SHELL_UID),
     _Resident(pid=1003, name="system_server", uid=1000, ppid=512),
     _Resident(pid=1297, name="com.android.systemui", uid=10041, ppid=512),
     _Resident(pid=1466, name="com.android.phone", uid=1001, ppid=512),

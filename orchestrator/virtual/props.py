@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 
+from orchestrator.virtual.contract import SYSTEM_UID
+
 #: Properties that a shell user may set; others are refused as SELinux does.
 _SHELL_MAY_SET = (
     "debug.",
@@ -36,6 +38,12 @@ class PhoneProps(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._props)
 
+    @property
+    def sdk(self) -> int:
+        """Android's API level; 0 where no property tells it."""
+        text = self._props.get("ro.build.version.sdk", "")
+        return int(text) if text.isdigit() else 0
+
     def set(self, key: str, value: str) -> None:
         """Set as the system does."""
         with self._lock:
@@ -47,7 +55,7 @@ class PhoneProps(Mapping[str, str]):
             return f"Failed to set property '{key}' to '{value}'.\nValue too long"
         if key.startswith("ro.") and key in self._props:
             return f"Failed to set property '{key}' to '{value}'.\nSee dmesg for error reason."
-        if uid not in {0, 1000} and not key.startswith(_SHELL_MAY_SET):
+        if uid not in {0, SYSTEM_UID} and not key.startswith(_SHELL_MAY_SET):
             return f"Failed to set property '{key}' to '{value}'.\nSee dmesg for error reason."
         self.set(key, value)
         return ""

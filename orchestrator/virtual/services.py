@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.virtual.connection import Service
-from orchestrator.virtual.contract import PhoneFiles, ShellSession, StreamClosedError, Userland
+from orchestrator.virtual.contract import SHELL_UID, PhoneFiles, ShellSession, StreamClosedError, Userland
 from orchestrator.virtual.faults import FaultTable
 from orchestrator.virtual.shell_stream import STDERR, STDOUT, FramedInput, Outlet, Output, TerminalInput
 from orchestrator.virtual.stream import Stream, StreamReader
@@ -24,7 +24,6 @@ FEATURES: Final = (
 )  # fmt: skip
 #: A phone from before Android 7 has none of them but ``cmd``'s forerunner, pm.
 LEGACY_FEATURES: Final[tuple[str, ...]] = ()
-ADBD_UID: Final = 2000
 
 _ANSWERS: Final[Mapping[str, str]] = {
     "root": "adbd cannot run as root in production builds\n",
@@ -63,7 +62,7 @@ class ServiceDesk:
         if kind in ("abb", "abb_exec") and not self.legacy:
             return self._abb(kind, rest)
         if kind == "sync":
-            return SyncService(self.files, self.faults, uid=ADBD_UID)
+            return SyncService(self.files, self.faults, uid=SHELL_UID)
         if kind == "reboot":
             return lambda stream: self.reboot(rest)
         if kind == "tcpip":

@@ -16,14 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import DeviceError, DeviceTimeoutError, LinkLostError
 from orchestrator.virtual.asking import ask_control
 from orchestrator.virtual.control import Answer, ControlServer, PhoneDesk, Request
 from orchestrator.virtual.farm import open_lab
-from orchestrator.virtual.lab_settings import LabSettings
+from orchestrator.virtual.lab_settings import SOURCES, LabSettings
 from orchestrator.virtual.loop import take_short_turns
 
 #: Less than those who ask the leader have patience for.
@@ -55,9 +54,8 @@ class Share:
         self._hung = False
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "orchestrator.virtual", "share", *settings.to_arguments()],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[lock], cwd=Path(__file__).resolve().parents[2],
-            )  # fmt: skip
+                settings.command("share"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[lock], cwd=SOURCES
+            )
         except OSError as fault:
             raise DeviceError(f"the virtual lab can't start another process: {fault.strerror}") from None
         threading.Thread(target=self._wait_for_end, name=f"share {self.pid}", daemon=True).start()

@@ -11,6 +11,7 @@ from typing import Final
 
 from orchestrator.virtual.contract import CpuCluster, TraceEvent
 from orchestrator.virtual.tracing import TraceSession
+from orchestrator.virtual.varint import varint
 
 #: Kernel names of tasks are this long at most.
 _COMM_LETTERS: Final = 15
@@ -18,16 +19,6 @@ _COMM_LETTERS: Final = 15
 _SEQUENCE: Final = 2
 _BOOTTIME: Final = 6
 _START, _END = 1, 2
-
-
-def varint(value: int) -> bytes:
-    """Return an unsigned integer as protobuf writes it."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def number_field(number: int, value: int) -> bytes:

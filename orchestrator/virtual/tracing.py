@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -107,15 +107,15 @@ class TraceService:
                     session.add(events)
 
     def _is_wanted(self, session: TraceSession, command_line: str) -> bool:
-        has_wildcard = int(self._props.get("ro.build.version.sdk", "0") or 0) >= _WILDCARD_SDK
+        has_wildcard = self._props.sdk >= _WILDCARD_SDK
         return command_line in session.apps or ("*" in session.apps and has_wildcard)
 
 
-def service_runs(props: Mapping[str, str]) -> bool:
+def service_runs(props: PhoneProps) -> bool:
     """Whether the phone's tracing service (traced) is on: from Android 11 everywhere, before on Pixels only."""
     if props.get("persist.traced.enable"):
         return props["persist.traced.enable"] == "1"
-    if int(props.get("ro.build.version.sdk", "0") or 0) >= 30:
+    if props.sdk >= 30:
         return True
     maker = props.get("ro.product.manufacturer", "") or props.get("ro.product.brand", "")
     return maker.lower() == "google"

@@ -7,13 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.virtual.activities import ActivityService
-from orchestrator.virtual.contract import (
-    Hardware,
-    MomentHook,
-    PhoneTime,
-    ProgramShelf,
-    ShellSession,
-)
+from orchestrator.virtual.contract import SHELL_UID, Hardware, MomentHook, PhoneTime, ProgramShelf, ShellSession
 from orchestrator.virtual.faults import FaultKind, FaultTable
 from orchestrator.virtual.files import PhoneTree
 from orchestrator.virtual.hangup import HangupWatch
@@ -35,7 +29,6 @@ from orchestrator.virtual.trees.node import Node
 from orchestrator.virtual.trees.rootfs import root_mounts
 
 _SHELL: Final = "/system/bin/sh"
-_SHELL_UID: Final = 2000
 #: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in the log with it).
 _LAST_WORDS_S: Final = 0.2
 #: Shared by all phones of this program: one thread looks after the sessions that run.
@@ -97,7 +90,7 @@ class PhoneUserland:
         as adbd closes a stream.
         """
         system = self.system
-        process = system.processes.spawn([_SHELL, "-c", command], uid=_SHELL_UID, is_shell=True)
+        process = system.processes.spawn([_SHELL, "-c", command], uid=SHELL_UID, is_shell=True)
         stdout, stderr = ClientSink(session.stdout, pty=session.pty), ClientSink(session.stderr, pty=session.pty)
         stdin = ClientSource(session.stdin, pty=session.pty)
         variables = Variables(dict(_ENVIRONMENT) | {"IFS": " \t\n", "PWD": "/"}, set(_ENVIRONMENT) | {"PWD"})

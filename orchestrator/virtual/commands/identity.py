@@ -5,6 +5,7 @@ from __future__ import annotations
 from orchestrator.virtual.commands.invocation import Invocation
 from orchestrator.virtual.commands.options import need_args, read_options
 from orchestrator.virtual.commands.registry import command
+from orchestrator.virtual.contract import SHELL_UID
 from orchestrator.virtual.launching import DEFAULT_PATH, find_program
 from orchestrator.virtual.processes import user_id, user_name
 from orchestrator.virtual.trees.proc import cpu_count, kernel_release
@@ -29,8 +30,10 @@ def id_(call: Invocation) -> int:
     if "u" in options or "g" in options:
         call.out.line(name if "n" in options else uid)
         return 0
-    context = "u:r:su:s0" if uid == 0 else "u:r:shell:s0" if uid == 2000 else "u:r:runas_app:s0:c123,c256,c512,c768"
-    groups = f"{uid}({name})" + (f",{_SHELL_GROUPS}" if uid == 2000 else "")
+    context = (
+        "u:r:su:s0" if uid == 0 else "u:r:shell:s0" if uid == SHELL_UID else "u:r:runas_app:s0:c123,c256,c512,c768"
+    )
+    groups = f"{uid}({name})" + (f",{_SHELL_GROUPS}" if uid == SHELL_UID else "")
     call.out.line(f"uid={uid}({name}) gid={uid}({name}) groups={groups} context={context}")
     return 0
 
@@ -149,7 +152,7 @@ def setenforce(call: Invocation) -> int:
 @command("reboot")
 def reboot(call: Invocation) -> int:
     """Restart the phone."""
-    if call.uid not in {0, 2000}:
+    if call.uid not in {0, SHELL_UID}:
         call.fail("Operation not permitted")
     call.system.on_reboot(call.args[0] if call.args else "")
     return 0

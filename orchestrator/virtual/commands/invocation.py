@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from orchestrator.virtual.system import PhoneSystem
 
 _BUFFER_BYTES: Final = 1 << 16
+#: What is read of a script, at the most.
+MAX_SCRIPT_BYTES: Final = 1 << 22
 
 
 class CommandFaultError(Exception):

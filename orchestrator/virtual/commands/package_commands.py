@@ -191,7 +191,7 @@ def _finish(call: Invocation, source: Iterator[bytes], size_bytes: int, options:
 
 def _to_stderr(call: Invocation) -> bool:
     """Before Android 8 pm was a Java program and wrote failures to stderr."""
-    return int(call.system.props.get("ro.build.version.sdk", "30")) < 26
+    return call.system.props.sdk < 26
 
 
 def _installed(call: Invocation, package: InstalledPackage) -> None:

@@ -9,6 +9,7 @@ from orchestrator.virtual.commands.activity_commands import activity_command
 from orchestrator.virtual.commands.invocation import Invocation
 from orchestrator.virtual.commands.package_commands import package_command
 from orchestrator.virtual.commands.registry import command
+from orchestrator.virtual.contract import SYSTEM_UID
 from orchestrator.virtual.settings import NAMESPACES
 
 _ANDROID_11 = 30
@@ -166,13 +167,9 @@ def _switch_network(call: Invocation) -> None:
     call.system.hardware.set_network(enabled=not flying and (state.wifi or state.mobile_data))
 
 
-def _sdk(call: Invocation) -> int:
-    return int(call.system.props.get("ro.build.version.sdk", "0") or 0)
-
-
 def _power(call: Invocation, args: Sequence[str]) -> int:
     if args[:1] == ["set-fixed-performance-mode-enabled"] and len(args) > 1 and args[1] in {"true", "false"}:
-        if _sdk(call) < _ANDROID_11:
+        if call.system.props.sdk < _ANDROID_11:
             call.error(f"Unknown command: {args[0]}")
             return 255
         call.system.state.fixed_performance = args[1] == "true"
@@ -202,7 +199,7 @@ def _thermal(call: Invocation, args: Sequence[str]) -> int:
 
 
 def _connectivity(call: Invocation, args: Sequence[str]) -> int:
-    if args[:1] == ["airplane-mode"] and _sdk(call) >= _ANDROID_11:
+    if args[:1] == ["airplane-mode"] and call.system.props.sdk >= _ANDROID_11:
         if len(args) == 1:
             call.out.line("enabled" if call.system.settings.get("global", "airplane_mode_on") == "1" else "disabled")
             return 0
@@ -303,11 +300,11 @@ def settaskprofile(call: Invocation) -> int:
         call.error("Usage: settaskprofile <tid> <profile> [... profileN]")
         return 1
     process = call.system.processes.find(int(call.args[0]))
-    if _sdk(call) < _ANDROID_13 or process is None:
+    if call.system.props.sdk < _ANDROID_13 or process is None:
         call.error("settaskprofile: not there")
         return 127
     top = {"MaxPerformance", "CPUSET_SP_TOP_APP", "SCHED_SP_TOP_APP"} & set(call.args[1:])
-    if top and call.uid not in {0, 1000}:
+    if top and call.uid not in {0, SYSTEM_UID}:
         call.error("Failed to set task profile")
         return 1
     if top:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import re
 
 from orchestrator.virtual.commands.invocation import CommandFaultError
-
-_CLASSES = {
-    "alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\s",
-    "blank": r" \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "cntrl": r"\x00-\x1f\x7f", "print": r"\x20-\x7e",
-    "graph": r"\x21-\x7e",
-}  # fmt: skip
+from orchestrator.virtual.shell.patterns import CLASSES
 
 
 def translated(pattern: str, *, extended: bool) -> str:
@@ -67,7 +62,7 @@ def _bracket(pattern: str, at: int) -> tuple[str, int]:
             return f"[{'^' if negated else ''}{''.join(out)}]", place + 1
         first = False
         if pattern.startswith("[:", place) and (end := pattern.find(":]", place)) > 0:
-            out.append(_CLASSES.get(pattern[place + 2 : end], ""))
+            out.append(CLASSES.get(pattern[place + 2 : end], ""))
             place = end + 2
             continue
         out.append("\\" + char if char in "\\[]^&~|" else char)

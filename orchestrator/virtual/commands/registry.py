@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orchestrator.virtual.commands.invocation import Invocation
+    from orchestrator.virtual.props import PhoneProps
 
 CommandFunction = Callable[["Invocation"], int]
 _COMMANDS: dict[str, CommandFunction] = {}
@@ -39,18 +40,13 @@ def _load() -> None:
             importlib.import_module(f"{package.__name__}.{module.name}")
 
 
-def find_command(name: str, props: Mapping[str, str]) -> CommandFunction | None:
+def find_command(name: str, props: PhoneProps) -> CommandFunction | None:
     """Return the command of a name on a phone with these properties, or None."""
     _load()
-    return _COMMANDS.get(name) if _SINCE_SDK.get(name, 0) <= _sdk(props) else None
+    return _COMMANDS.get(name) if _SINCE_SDK.get(name, 0) <= props.sdk else None
 
 
-def command_names(props: Mapping[str, str]) -> Sequence[str]:
+def command_names(props: PhoneProps) -> Sequence[str]:
     """Return the names of all commands of a phone with these properties."""
     _load()
-    return sorted(name for name in _COMMANDS if _SINCE_SDK.get(name, 0) <= _sdk(props))
-
-
-def _sdk(props: Mapping[str, str]) -> int:
-    text = props.get("ro.build.version.sdk", "")
-    return int(text) if text.isdigit() else 0
+    return sorted(name for name in _COMMANDS if _SINCE_SDK.get(name, 0) <= props.sdk)

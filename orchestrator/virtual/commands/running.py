@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import threading
 
-from orchestrator.virtual.commands.invocation import Invocation, decoded
+from orchestrator.virtual.commands.invocation import MAX_SCRIPT_BYTES, Invocation, decoded
 from orchestrator.virtual.commands.options import need_args, read_options
 from orchestrator.virtual.commands.registry import command
 from orchestrator.virtual.contract import PhoneFileError
 from orchestrator.virtual.handles import NullHandle
 from orchestrator.virtual.processes import signal_number, user_id
 
-_MAX_SCRIPT_BYTES = 1 << 22
 _SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
 _ITEM = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|\\.|[^\s\"'\\])+", re.DOTALL)
 _QUOTE = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'|\\(.)", re.DOTALL)
@@ -63,7 +62,7 @@ def sh(call: Invocation) -> int:
     elif args and not from_stdin:
         name = args.pop(0)
         try:
-            script = decoded(call.system.files.open_read(call.path(name), uid=call.uid).read(_MAX_SCRIPT_BYTES))
+            script = decoded(call.system.files.open_read(call.path(name), uid=call.uid).read(MAX_SCRIPT_BYTES))
         except PhoneFileError as exc:
             call.error(f"{call.launch.argv[0]}: can't open {name}: {exc}")
             return 127

@@ -119,7 +119,7 @@ def perfetto(call: Invocation) -> int:
 def _config_of(call: Invocation, options: Options) -> _Config | None:
     """Read the config; complain and return None when there is none that perfetto may read."""
     source = options.last("c")
-    sdk = int(call.system.props.get("ro.build.version.sdk", "0") or 0)
+    sdk = call.system.props.sdk
     if source != "-" and not (sdk >= _CONFIG_SDK and call.path(source).startswith(_CONFIGS)):
         call.error(f"Could not open {source} (errno: 13, Permission denied)")
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 #: How fast a model file is read and checked, bytes a microsecond.
 _LOAD_BYTES_PER_US: Final = 900.0
-_ENODEV: Final = 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +132,8 @@ class BenchmarkRun:
         try:
             data = read_whole(self.process, path)
         except PhoneFileError as error:
-            if error.errno == _ENODEV:
-                self.say.runtime("ERROR", f"Mmap of '3' at offset '0' failed with error '{_ENODEV}'.")
+            if error.errno == errno.ENODEV:
+                self.say.runtime("ERROR", f"Mmap of '3' at offset '0' failed with error '{errno.ENODEV}'.")
             else:
                 self.say.runtime("ERROR", f"Could not open '{path}'.")
             self.say.error("The model allocation is null/empty")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import stat
-from typing import Final
 
 from orchestrator.virtual.contract import PhoneFileError, ProcessContext
-
-_ENODEV: Final = 19
 
 
 def absolute(process: ProcessContext, path: str) -> str:
@@ -19,7 +17,7 @@ def read_whole(process: ProcessContext, path: str) -> bytes:
     """Return a file's bytes; raise PhoneFileError (ENODEV for a folder, which can't be mapped into memory)."""
     place = absolute(process, path)
     if stat.S_ISDIR(process.files.stat(place, uid=process.uid).mode):
-        raise PhoneFileError(_ENODEV, "No such device")
+        raise PhoneFileError(errno.ENODEV, "No such device")
     source = process.files.open_read(place, uid=process.uid)
     parts: list[bytes] = []
     while part := source.read(1 << 20):

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.virtual.contract import ProcessContext, ProgramDiedError
+from orchestrator.virtual.contract import SIGKILL, ProcessContext, ProgramDiedError
 from orchestrator.virtual.faults import Fault, FaultKind, FaultTable
 from orchestrator.virtual.hardware import VirtualHardware
 from orchestrator.virtual.profiles import VirtualProfile
@@ -17,7 +17,6 @@ _TIME_MARK: Final = re.compile(r"(?:^|\s)time([+-]\d{1,3}(?:\.\d{1,4})?)%(?:\s|$
 _LEAST_TIME: Final = 0.05
 
 SIGABRT: Final = 6
-SIGKILL: Final = 9
 
 
 class BenchmarkFailedError(Exception):

@@ -8,30 +8,17 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
+
+from orchestrator.virtual.varint import varint
 
 FieldKind = Literal["int", "float", "string", "message", "packed", "enum", "bytes", "packed_float"]
-
-
-_SMALL: Final = [bytes([value]) for value in range(0x80)]
-
-
-def _varint(value: int) -> bytes:
-    if 0 <= value < 0x80:
-        return _SMALL[value]
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _packed(values: tuple[int, ...]) -> bytes:
     if min(values) >= 0 and max(values) < 0x80:
         return bytes(values)
-    return b"".join(map(_varint, values))
+    return b"".join(map(varint, values))
 
 
 @dataclass(slots=True)
@@ -88,11 +75,11 @@ class Message:
         for number, _, kind, value in self.fields:
             match kind, value:
                 case "int", int():
-                    out += _varint(number << 3) + _varint(value)
+                    out += varint(number << 3) + varint(value)
                 case "enum", (int() as code, str()):
-                    out += _varint(number << 3) + _varint(code)
+                    out += varint(number << 3) + varint(code)
                 case "float", float() | int():
-                    out += _varint(number << 3 | 5) + struct.pack("<f", value)
+                    out += varint(number << 3 | 5) + struct.pack("<f", value)
                 case "packed", tuple():
                     out += _delimited(number, _packed(value))
                 case "packed_float", tuple():
@@ -128,4 +115,4 @@ class Message:
 
 
 def _delimited(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
+    return varint(number << 3 | 2) + varint(len(content)) + content

@@ -64,7 +64,8 @@ def _class_end(characters: Sequence[tuple[str, bool]], at: int) -> int:
     return 0
 
 
-_CLASSES = {
+#: The POSIX classes of characters, as they stand within a bracket of Python's.
+CLASSES = {
     "alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\s",
     "blank": r" \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "cntrl": r"\x00-\x1f\x7f", "print": r"\x20-\x7e",
     "graph": r"\x21-\x7e",
@@ -78,7 +79,7 @@ def _class_source(inside: Sequence[tuple[str, bool]]) -> str:
     source = re.sub(
         r"\[:(\w+):\]|([\\\[\]])(?=(.?))",
         lambda match: (
-            _CLASSES.get(match.group(1) or "", "")
+            CLASSES.get(match.group(1) or "", "")
             if match.group(1)
             else match.group(2)
             if match.group(2) == "\\" and match.group(3) in {"-", "^", "!"} and match.group(3)

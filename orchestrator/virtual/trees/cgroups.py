@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import Final
 
-from orchestrator.virtual.contract import PhoneFileError
+from orchestrator.virtual.contract import SYSTEM_UID, PhoneFileError
 from orchestrator.virtual.processes import Group
 from orchestrator.virtual.system import PhoneSystem
 from orchestrator.virtual.trees.node import DictFolder, FileNode, Node, folder
-
-_SYSTEM_UID: Final = 1000
 
 
 def cgroup_tree(system: PhoneSystem) -> Node:
@@ -34,6 +31,6 @@ def _group(system: PhoneSystem, group: Group) -> Callable[[], Node]:
         process.group = group
 
     def file() -> Node:
-        return FileNode(read=pids, write=move, mode=0o664, uid=_SYSTEM_UID)
+        return FileNode(read=pids, write=move, mode=0o664, uid=SYSTEM_UID)
 
     return folder({"cgroup.procs": file, "tasks": file})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from orchestrator.virtual.commands.registry import command_names, find_command
+from orchestrator.virtual.props import PhoneProps
 from orchestrator.virtual.system import PhoneSystem
 from orchestrator.virtual.trees.cgroups import cgroup_tree
 from orchestrator.virtual.trees.node import DeviceNode, DictFolder, FileNode, LinkNode, Node, folder, once
@@ -18,7 +19,7 @@ class _Commands:
     mode = 0o751
     uid = 0
 
-    def __init__(self, props: Mapping[str, str]) -> None:
+    def __init__(self, props: PhoneProps) -> None:
         self._props = props
 
     def names(self) -> Iterable[str]:
