@@ -9,17 +9,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.host_probing import host_facts, host_state
 from orchestrator.devices.host_runs import HostRuns, kill_group, shell_code
 from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, TransferError, UsageError
 from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
-from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import RunId, Serial
-
-HOST_SERIAL: Final = Serial("host")
 
 
 class HostDevice:

@@ -28,6 +28,11 @@ ANSWER_TIMEOUT_S: Final = 10.0
 _CONNECT_TIMEOUT_S: Final = 15.0
 #: From the server's "connected" to the phone's state ``device``; a key that isn't known takes as long to be refused.
 _SETTLE_S: Final = 3.0
+#: Between two looks at a phone that is away: at first it may be back at once, later it may be away all night.
+_SHORTEST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 1.0
+#: A phone is noticed no later than after a quarter of the time that it was away.
+_GROWTH: Final = 1.25
 _TAP_ALLOW: Final = "accept the key of this computer on the phone's screen, then try again"
 
 
@@ -165,13 +170,16 @@ class AdbServer:
 
     def wait_for_device(self, transport: str, deadline: Deadline) -> None:
         """Wait until a phone's state is ``device``; raises DeviceTimeoutError, or DeviceUnusableError."""
+        pause_s = _SHORTEST_PAUSE_S
         while True:
             state = self.state_of(transport)
             if state == "device":
                 return
             if state == "unauthorized" and deadline.remaining_s < deadline.seconds / 2:
                 raise DeviceUnauthorizedError("the phone doesn't know this computer", serial=transport, hint=_TAP_ALLOW)
-            if self._clock.wait(min(0.05, deadline.remaining_s)) or deadline.expired:
+            self._clock.wait(min(pause_s, deadline.remaining_s))
+            pause_s = min(_LONGEST_PAUSE_S, pause_s * _GROWTH)
+            if deadline.expired:
                 raise DeviceTimeoutError(
                     f"the phone didn't come within {deadline.seconds:g} s (its state is {state or 'absent'})",
                     serial=transport,
@@ -189,14 +197,14 @@ class AdbServer:
             return
         if anew:
             self.disconnect(transport)
-        pause_s = 0.05
+        pause_s = _SHORTEST_PAUSE_S
         while True:
             # A phone that reboots refuses connections for a while: that is no reason to give it up.
             with contextlib.suppress(LinkLostError, NoDeviceError):
                 if self._join(transport, deadline):
                     return
             self._clock.wait(min(pause_s, deadline.remaining_s))
-            pause_s = min(1.0, pause_s * 2)
+            pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
             deadline.check("getting the phone back", serial=transport)
 
     def _join(self, address: str, deadline: Deadline) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.clock import Deadline
+from orchestrator.clock import Deadline, ManualClock
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.binary import bundled_adb, find_adb
 from orchestrator.devices.discovery import list_devices
@@ -308,6 +308,23 @@ def test_no_phone_is_told_as_such(start: Callable[..., AdbServer], binary: Path)
     assert list_devices(server) == ()
     with pytest.raises(LinkLostError, match="not found"):
         server.open_transport("R58M12", Deadline(5.0), what="opening")
+
+
+def test_a_phone_that_stays_away_is_looked_for_less_and_less_often(start: Callable[..., AdbServer]) -> None:
+    waits: list[float] = []
+
+    class Counted(ManualClock):
+        def wait(self, seconds: float, cancelled: threading.Event | None = None) -> bool:
+            waits.append(seconds)
+            return super().wait(seconds, cancelled)
+
+    clock = Counted()
+    server = AdbServer(start(find_adb()).address, clock=clock)
+    with pytest.raises(DeviceTimeoutError, match="absent"):
+        server.wait_for_device("R58M12", Deadline(60.0, clock))
+    assert waits[:-1] == sorted(waits[:-1])
+    assert (waits[0], max(waits)) == (0.05, 1.0)
+    assert len(waits) < 100
 
 
 def test_connecting_to_where_nobody_listens_says_so(start: Callable[..., AdbServer], binary: Path) -> None:
