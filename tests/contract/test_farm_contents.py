@@ -17,9 +17,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm_parcel import unpack
+from orchestrator.cli.farm_parcel import clean_inputs, unpack
 from orchestrator.errors import HostStorageError, StoreError, UsageError
-from orchestrator.queueing.contents import Contents
+from orchestrator.queueing.contents import CACHED_S, Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.identity import Serial
@@ -27,7 +27,7 @@ from orchestrator.records.parcel import Content, Parcel
 from orchestrator.records.plan import Plan
 
 if TYPE_CHECKING:
-    from tests.contract.conftest import Cluster
+    from tests.samples.postgresql import Cluster
 
 #: More than one part of the database's.
 CONTENT = bytes(range(256)) * 20_000
@@ -195,6 +195,12 @@ def test_jobs_of_a_host_make_the_folder_of_their_inputs_at_once_and_leave_what_i
     assert unpacked().stat().st_ino == before
     made.write_bytes(b"damaged")
     unpacked()
+    clean_inputs(tmp_path / "inputs")
+    assert made.is_file()
+    unused_since = time.time() - CACHED_S - 60
+    os.utime(made.parent, (unused_since, unused_since))
+    clean_inputs(tmp_path / "inputs")
+    assert not made.parent.exists()
 
 
 def test_a_full_disk_costs_the_copy_only(host: Callable[[str], Contents], source: Path, tmp_path: Path) -> None:
