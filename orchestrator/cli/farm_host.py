@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +18,11 @@ def host_id(state_folder: Path) -> str:
     """Return what no other computer has, the same one until this one is started anew; raises HostStorageError."""
     kept = state_folder / "farm-host"
     try:
-        state_folder.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError), kept.open("x", encoding="utf-8") as file:
-            file.write(secrets.token_hex(16))
+        if not kept.exists():
+            state_folder.mkdir(parents=True, exist_ok=True)
+            draft = kept.with_name(f"{kept.name}.{os.getpid()}.part")
+            draft.write_text(secrets.token_hex(16), "utf-8")
+            draft.replace(kept)
         own = kept.read_text("utf-8")
     except OSError as error:
         raise HostStorageError(f"{error.filename or kept}: {error.strerror}") from error
