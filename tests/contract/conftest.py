@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +18,7 @@ from orchestrator.records.run import Attachment, DelegateEvidence, DelegateTruth
 from orchestrator.records.run import ToolReport as Report
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
-from tests.conftest import missing
+from tests.samples.postgresql import Cluster, private_cluster
 
 if TYPE_CHECKING:
     from orchestrator.queueing.queue import FarmQueue
@@ -33,79 +26,11 @@ if TYPE_CHECKING:
 START = datetime(2026, 3, 1, 22, 0, 0, 123456, tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """A PostgreSQL server of this test session, reached through a socket in a folder of its own."""
-
-    programs: Path
-    folder: Path
-    user: str | None
-
-    def run(self, program: str, *arguments: str) -> None:
-        """Run one of PostgreSQL's programs as the server's user; what it says is shown when it fails."""
-        ended = subprocess.run(
-            [str(self.programs / program), *arguments],
-            user=self.user,
-            group=self.user,
-            extra_groups=None if self.user is None else [],
-            cwd=self.folder,
-            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "PGHOST": str(self.folder), "PGUSER": "benchfarm"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert ended.returncode == 0, f"{program} {' '.join(arguments)} ended with {ended.returncode}:\n{ended.stdout}"
-
-    def url(self, database: str) -> str:
-        """Return the URL of a database of this server."""
-        return f"postgresql://benchfarm@/{database}?host={self.folder}"
-
-    def create(self, template: str = "template1") -> str:
-        """Create a database as a copy of another one; return its name."""
-        name = f"test_{uuid.uuid4().hex}"
-        self.run("createdb", "-T", template, name)
-        return name
-
-
-def _programs_folder() -> Path | None:
-    """Return where initdb and pg_ctl are: Debian keeps them off the PATH, one folder for each version."""
-    found = shutil.which("pg_ctl")
-    folders = [Path(found).resolve().parent] if found else []
-    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: path.parent.name, reverse=True)
-    return next((folder for folder in folders if (folder / "initdb").exists()), None)
-
-
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Cluster]:
-    """A private server, listening on a socket only; gone at the end."""
-    programs = _programs_folder()
-    if programs is None:
-        missing("PostgreSQL's initdb isn't installed; on Debian: apt-get install postgresql")
-    # The server refuses to run as root. A socket's path may have some 100 bytes, too few for pytest's own folders.
-    user = (
-        ("postgres" if "postgres" in {entry.pw_name for entry in pwd.getpwall()} else "nobody")
-        if os.geteuid() == 0
-        else None
-    )
-    folder = Path(tempfile.mkdtemp(prefix="benchfarm-pg-"))
-    if user is not None:
-        shutil.chown(folder, user)
-    cluster = Cluster(programs=programs, folder=folder, user=user)
-    data = folder / "data"
-    # Nothing here has to survive a power cut.
-    settings = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c shared_buffers=16MB"
-    try:
-        cluster.run("initdb", "-D", str(data), "-U", "benchfarm", "-A", "trust", "-E", "UTF8", "--no-sync")
-        cluster.run("pg_ctl", "-D", str(data), "-l", str(folder / "log"), "-w", "-t", "60", "-o", settings, "start")
-        try:
-            yield cluster
-        finally:
-            cluster.run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    """A private server, gone at the end. Nothing here has to survive a power cut."""
+    with private_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

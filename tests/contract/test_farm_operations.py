@@ -28,7 +28,7 @@ from orchestrator.records.run import Outcome
 from orchestrator.serve.metrics import render
 
 if TYPE_CHECKING:
-    from tests.contract.conftest import Cluster
+    from tests.samples.postgresql import Cluster
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from orchestrator.queueing.queue import DEATHS_MAX, Announced, FarmQueue
 from orchestrator.records.identity import Serial
 
 if TYPE_CHECKING:
-    from tests.contract.conftest import Cluster
+    from tests.samples.postgresql import Cluster
 
 #: Nothing counts as dead in such a test unless its worker was taken out.
 LONG_S = 3600.0

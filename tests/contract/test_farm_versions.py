@@ -23,7 +23,7 @@ from orchestrator.records.identity import Serial
 from tests.samples.places import DATA
 
 if TYPE_CHECKING:
-    from tests.contract.conftest import Cluster
+    from tests.samples.postgresql import Cluster
 
 #: As each version left it: the job of phone A waits, its worker "old" holds that of phone B.
 RECORDED = DATA / "farm"

@@ -30,7 +30,7 @@ from orchestrator.records.identity import CampaignId, Serial
 from tests.conftest import poll_until
 
 if TYPE_CHECKING:
-    from tests.contract.conftest import Cluster
+    from tests.samples.postgresql import Cluster
 
 PHONES = {"A": Announced(facts="{}", labels='{"pools": ["nightly"]}'), "B": Announced(facts="{}", unusable="offline")}
 #: As docs/many-hosts.md has it.

@@ -27,7 +27,7 @@ from orchestrator.store.opening import open_store
 from orchestrator.store.sqlite_file import compact, copy_to
 
 if TYPE_CHECKING:
-    from tests.contract.conftest import Cluster
+    from tests.samples.postgresql import Cluster
 
 SHARED = Attachment(name="trace", data=bytes(range(256)) * 1000)
 #: What packing doesn't make smaller.

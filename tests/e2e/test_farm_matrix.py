@@ -293,9 +293,9 @@ def on_a_small_disk(database: Database) -> Iterator[Path]:
         try:
             tables = disk / "tables"
             tables.mkdir()
-            if database.user is not None:
-                shutil.chown(disk, database.user)
-                shutil.chown(tables, database.user)
+            if database.server.user is not None:
+                shutil.chown(disk, database.server.user)
+                shutil.chown(tables, database.server.user)
             # All of them are there then.
             open_store(database.url).close()
             with psycopg.connect(database.url, autocommit=True) as connection:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pwd
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -24,8 +20,8 @@ import psycopg
 from orchestrator.errors import StoreError
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.store.opening import open_store
-from tests.conftest import missing
 from tests.samples.places import BENCHFARM
+from tests.samples.postgresql import Cluster, private_cluster
 
 if TYPE_CHECKING:
     from tests.samples.command import Cli
@@ -38,36 +34,17 @@ OVER = ("done", "failed", "cancelled", "replaced")
 
 @dataclass
 class Database:
-    """A PostgreSQL server of these tests' own."""
+    """The database of a farm, on a server of these tests' own."""
 
-    programs: Path
-    folder: Path
-    user: str | None
+    server: Cluster
 
     @property
     def url(self) -> str:
-        return f"postgresql://benchfarm@/postgres?host={self.folder}"
-
-    def run(self, program: str, *arguments: str) -> None:
-        ended = subprocess.run(
-            [str(self.programs / program), *arguments],
-            user=self.user, group=self.user, extra_groups=None if self.user is None else [], cwd=self.folder,
-            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        assert ended.returncode == 0, ended.stdout
-
-    def start(self) -> None:
-        settings = f"-c listen_addresses= -c unix_socket_directories={self.folder} -c shared_buffers=16MB"
-        arguments = ("-D", str(self.folder / "data"), "-l", str(self.folder / "log"), "-w", "-t", "60", "-o", settings)
-        self.run("pg_ctl", *arguments, "start")
-
-    def stop(self, mode: str = "immediate") -> None:
-        self.run("pg_ctl", "-D", str(self.folder / "data"), "-m", mode, "-w", "stop")
+        return self.server.url()
 
     def restart(self, mode: str) -> None:
-        self.stop(mode)
-        self.start()
+        self.server.stop(mode)
+        self.server.start()
 
     @contextmanager
     def held(self, *statements: str) -> Iterator[Callable[[], bool]]:
@@ -89,28 +66,9 @@ class Database:
 
 @contextmanager
 def private_database() -> Iterator[Database]:
-    """Start a server; skips the test, or fails it where CI is set, when PostgreSQL isn't installed."""
-    found = shutil.which("pg_ctl")
-    folders = [Path(found).resolve().parent] if found else []
-    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    programs = next((folder for folder in folders if (folder / "initdb").exists()), None)
-    if programs is None:
-        missing("PostgreSQL's initdb isn't installed; on Debian: apt-get install postgresql")
-    users = {entry.pw_name for entry in pwd.getpwall()}
-    user = ("postgres" if "postgres" in users else "nobody") if os.geteuid() == 0 else None
-    folder = Path(tempfile.mkdtemp(prefix="benchfarm-pg-"))
-    if user is not None:
-        shutil.chown(folder, user)
-    made = Database(programs=programs, folder=folder, user=user)
-    try:
-        made.run("initdb", "-D", str(folder / "data"), "-U", "benchfarm", "-A", "trust", "-E", "UTF8", "--no-sync")
-        made.start()
-        try:
-            yield made
-        finally:
-            made.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    """Start a server that is killed now and then; skips the test when PostgreSQL isn't installed."""
+    with private_cluster(is_durable=True) as server:
+        yield Database(server)
 
 
 @dataclass
