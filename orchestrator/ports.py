@@ -527,6 +527,13 @@ class Store(Protocol):
         """Return how many runs of some campaigns ended with each reason code, those with none aside."""
         ...
 
+    def readings(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, str]:
+        """Return of each campaign that has runs a mark that is another one once something else is read from them.
+
+        It follows from how the runs ended, their figures, memory and findings, and means nothing beside that.
+        """
+        ...
+
     def skips(self, campaign_ids: Sequence[CampaignId], reason_code: str) -> Mapping[CampaignId, Sequence[SkippedCase]]:
         """Return what some campaigns left out from the beginning for a reason, those that left out nothing aside."""
         ...

@@ -155,7 +155,7 @@ def gather(
     table = night_table(points, only=only)
     details = night_details(points, table, only=only)
     found = find_regressions(store, Question(since=table.nights[0])) if table.nights else None
-    marks = _marks(store, chosen, points)
+    marks = _marks(store, chosen)
     pages = len(chosen) if reports is None else reports
     progress = store.progress()
     virtual = _virtual_campaigns(store, chosen, points)
@@ -369,20 +369,12 @@ def _grades(store: Store, table: NightTable, last: Sequence[int]) -> dict[Series
     return grades
 
 
-def _marks(store: Store, campaigns: Sequence[Campaign], points: Points) -> dict[CampaignId, str]:
-    """Return of each campaign what its report depends on, as a hash: how far it is, and every figure."""
+def _marks(store: Store, campaigns: Sequence[Campaign]) -> dict[CampaignId, str]:
+    """Return of each campaign what its report depends on, as a hash: how far it is, and what was read from its runs."""
     from orchestrator.report.site_pages import templates_key
 
     progress = store.progress()
-    figures: dict[CampaignId, bytes] = {}
-    if points.campaign_at:
-        campaign = np.asarray(points.campaign_at, dtype=np.int64)
-        latency, trusted = np.asarray(points.latency_us, dtype=np.float64), np.asarray(points.trusted, dtype=np.int64)
-        order = np.lexsort((trusted, latency, campaign))
-        bounds = np.searchsorted(campaign[order], np.arange(len(points.campaigns) + 1))
-        for place, sketch in enumerate(points.campaigns):
-            part = order[bounds[place] : bounds[place + 1]]
-            figures[sketch.campaign_id] = latency[part].tobytes() + trusted[part].tobytes()
+    readings = store.readings([item.campaign_id for item in campaigns])
     marks = {}
     for item in campaigns:
         told = (
@@ -392,9 +384,9 @@ def _marks(store: Store, campaigns: Sequence[Campaign], points: Points) -> dict[
             item.status.value,
             item.finished_at,
             progress[item.campaign_id],
+            readings.get(item.campaign_id, ""),
         )
-        digest = hashlib.sha256(repr(told).encode(errors="surrogatepass") + figures.get(item.campaign_id, b""))
-        marks[item.campaign_id] = digest.hexdigest()
+        marks[item.campaign_id] = hashlib.sha256(repr(told).encode(errors="surrogatepass")).hexdigest()
     return marks
 
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy import Connection, func, select
 
 from orchestrator.records.activity import Activity, RunCount
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.identity import CampaignId, content_key
 from orchestrator.records.run import Outcome
 from orchestrator.records.workload import SkippedCase
 from orchestrator.store.bodies import Packer
+from orchestrator.store.registry import pages
 from orchestrator.store.rows import skip_from_row
 from orchestrator.store.run_rows import read_runs
-from orchestrator.store.tables import CAMPAIGNS, CASES, RUNS, SERIES, SKIPS
+from orchestrator.store.tables import CAMPAIGNS, CASES, FINDINGS, RUNS, SERIES, SKIPS
+
+#: What a report shows of a run's figures, whichever pass it was.
+_READ_FIGURES: Final = (
+    "latency_us", "p5_us", "p95_us", "init_us", "first_inference_us", "warmup_mean_us", "init_memory_mib",
+    "overall_memory_mib", "peak_memory_mib",
+)  # fmt: skip
 
 
 def read_activity(connection: Connection, packer: Packer, since: datetime) -> Activity:
@@ -64,6 +72,29 @@ def read_reason_counts(
     for campaign_id, code, count in connection.execute(query):
         found.setdefault(CampaignId(campaign_id), {})[code] = count
     return found
+
+
+def read_readings(connection: Connection, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, str]:
+    """Return of each campaign that has runs a mark that is another one once something else is read from them."""
+    words = (RUNS.c.run_pass, RUNS.c.outcome, RUNS.c.quality, RUNS.c.reason_code, RUNS.c.delegate_truth)
+    # A database adds up in an order of its choice, so that the last digits of a sum say nothing.
+    figures = [func.sum(RUNS.c[name]) for name in _READ_FIGURES]
+    read: dict[CampaignId, list[str]] = {}
+    for page in pages(list(campaign_ids)):
+        of_runs = select(CAMPAIGNS.c.campaign_id, *words, func.count(), *figures).join_from(
+            RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
+        )
+        of_findings = (
+            select(CAMPAIGNS.c.campaign_id, FINDINGS.c.code, FINDINGS.c.severity, func.count())
+            .join_from(FINDINGS, RUNS, FINDINGS.c.run_no == RUNS.c.run_no)
+            .join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
+        )
+        for query, groups in ((of_runs, words), (of_findings, (FINDINGS.c.code, FINDINGS.c.severity))):
+            asked = query.where(CAMPAIGNS.c.campaign_id.in_(page)).group_by(CAMPAIGNS.c.campaign_id, *groups)
+            for campaign_id, *values in connection.execute(asked):
+                told = [f"{value:.12g}" if isinstance(value, float) else value for value in values]
+                read.setdefault(CampaignId(campaign_id), []).append(repr(told))
+    return {name: content_key(sorted(lines)) for name, lines in read.items()}
 
 
 def read_skips(

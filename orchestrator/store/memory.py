@@ -23,7 +23,7 @@ from orchestrator.records.history import (
     RunMark,
     SeriesSketch,
 )
-from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
+from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey, content_key
 from orchestrator.records.night import RecentRun
 from orchestrator.records.parity import OUTPUT_FINDINGS
 from orchestrator.records.retention import Pruned, is_pruned, stand_in
@@ -353,6 +353,15 @@ class MemoryStore:
             ended = [run for run in self._runs.values() if run.reason_code and run.campaign_id in set(campaign_ids)]
             names = {run.campaign_id for run in ended}
             return {name: Counter(run.reason_code for run in ended if run.campaign_id == name) for name in names}
+
+    def readings(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, str]:
+        """Return of each campaign that has runs a mark that is another one once something else is read from them."""
+        with self._locked():
+            runs = [run for run in self._runs.values() if run.campaign_id in set(campaign_ids)]
+        read: dict[CampaignId, list[object]] = {}
+        for run in runs:
+            read.setdefault(run.campaign_id, []).append((run.outcome, run.reason_code, run.report, run.verdict))
+        return {name: content_key([repr(item) for item in found]) for name, found in read.items()}
 
     def skips(self, campaign_ids: Sequence[CampaignId], reason_code: str) -> Mapping[CampaignId, Sequence[SkippedCase]]:
         """Return what some campaigns left out from the beginning for a reason, those that left out nothing aside."""

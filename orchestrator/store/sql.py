@@ -23,7 +23,7 @@ from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.store import admission, history, retention, rows
-from orchestrator.store.activity import read_activity, read_reason_counts, read_skips
+from orchestrator.store.activity import read_activity, read_readings, read_reason_counts, read_skips
 from orchestrator.store.appending import ReadyRun, append_run, ready_run
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
@@ -338,6 +338,11 @@ class SqlStore:
         """Return how many runs of some campaigns ended with each reason code, those with none aside."""
         with self._database.reading() as connection:
             return read_reason_counts(connection, campaign_ids)
+
+    def readings(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, str]:
+        """Return of each campaign that has runs a mark that is another one once something else is read from them."""
+        with self._database.reading() as connection:
+            return read_readings(connection, campaign_ids)
 
     def skips(self, campaign_ids: Sequence[CampaignId], reason_code: str) -> Mapping[CampaignId, Sequence[SkippedCase]]:
         """Return what some campaigns left out from the beginning for a reason, those that left out nothing aside."""

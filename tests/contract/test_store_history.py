@@ -124,6 +124,44 @@ def test_points_follow_every_change_of_a_campaign_that_ended(store: Store, sampl
         assert points(store.points()) == sorted([*before, *((last, four, 78.0, trusted) for trusted in mark)])
 
 
+def test_readings_are_others_once_anything_else_is_read_from_a_run(store: Store, samples) -> None:
+    fill(store, samples, nights=2)
+    names = [CampaignId("night-0"), CampaignId("night-1")]
+    before = store.readings(names)
+    assert set(before) == set(names)
+    assert store.readings(names) == before
+    assert store.readings([CampaignId("unknown")]) == {}
+
+    as_read = {
+        "report": samples.report(1000.0),
+        "outcome": Outcome.COMPLETED,
+        "reason_code": "",
+        "reason": "",
+        "verdict": TRUSTED,
+    }
+    changes = (
+        {"report": samples.report(1000.1)},
+        {"report": dataclasses.replace(samples.report(1000.0), overall_memory_mib=4321.0)},
+        {"outcome": Outcome.FAILED, "reason_code": "crashed"},
+        {"outcome": Outcome.FAILED, "reason_code": "oom"},
+        {"verdict": QualityVerdict(quality=Quality.SUSPECT)},
+        {
+            "verdict": QualityVerdict(
+                quality=Quality.TRUSTED,
+                findings=(Finding(code="outputs-differ", severity=Severity.WARNING, message="they do"),),
+            )
+        },
+    )
+    store.replace_reading(RunId("0000"), **as_read)
+    seen = [store.readings(names)[names[0]]]
+    for change in changes:
+        store.replace_reading(RunId("0000"), **{**as_read, **change})
+        seen.append(store.readings(names)[names[0]])
+    assert len(set(seen)) == len(seen)
+    store.replace_reading(RunId("0000"), **as_read)
+    assert store.readings(names) == {names[0]: seen[0], names[1]: before[names[1]]}
+
+
 def test_marks_are_nights_without_figure_and_comparisons_of_series_that_did_not_agree(store: Store, samples) -> None:
     fill(store, samples, nights=2)
     last = CampaignId("night-1")

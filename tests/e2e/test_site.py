@@ -8,10 +8,12 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
 
+from orchestrator.records.verdict import Finding, Severity
 from orchestrator.store.opening import open_store
 from tests.conftest import poll_until
 from tests.samples.history_lab import NIGHTS, fill
@@ -82,6 +84,27 @@ def test_site_is_written_once_and_renewed_when_a_note_is_added(weeks, tmp_path):
     fewer = weeks("site", "--out", out, "--reports", "1", "--json").ok().json
     # What linked to the report that is gone: the series that ran that night, and the index.
     assert (fewer["written"], fewer["removed"]) == (9, 1)
+
+
+def test_report_is_written_anew_when_a_run_is_read_anew_without_another_latency(weeks, tmp_path):
+    out = tmp_path / "public"
+    weeks("site", "--out", out, "--reports", "2").ok()
+    store = open_store(weeks.home / "store.sqlite")
+    newest = store.campaigns(limit=1)[0].campaign_id
+    run = next(iter(store.runs(campaign_ids=[newest])))
+    finding = Finding(code="sentinel-moved", severity=Severity.INFO, message="seen when it was read anew")
+    store.replace_reading(
+        run.run_id,
+        report=replace(run.report, overall_memory_mib=1234.5),
+        outcome=run.outcome,
+        reason_code=run.reason_code,
+        reason=run.reason,
+        verdict=replace(run.verdict, findings=(finding,)),
+    )
+    store.close()
+    renewed = weeks("site", "--out", out, "--reports", "2", "--json").ok().json
+    assert renewed["written"] == 1
+    assert "seen when it was read anew" in (out / "campaigns" / f"{newest}.html").read_text()
 
 
 def test_since_chooses_the_nights(weeks, tmp_path):
