@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from orchestrator.bootstrap import Settings
 from orchestrator.cli.farm_idle import IdlePhones
+from orchestrator.cli.farm_working import Elsewhere
 from orchestrator.cli.farm_working import _look as look_at_phones
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
@@ -35,7 +36,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.queueing.queue import Announced
+from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.records.identity import RunId
 from orchestrator.virtual.faults import parse_fault
 from orchestrator.virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
@@ -197,7 +198,15 @@ def test_a_known_phone_is_not_asked_again_until_its_connection_is_another_one(be
     assert not seen()
 
 
-def test_a_worker_asks_nothing_of_a_phone_that_is_busy(bench: Bench, phone: "Phone", tmp_path: Path) -> None:
+@pytest.fixture
+def others(connect: Callable[[], FarmQueue]) -> Elsewhere:
+    """A farm in which no other host has a phone."""
+    return Elsewhere(connect(), "here")
+
+
+def test_a_worker_asks_nothing_of_a_phone_that_is_busy(
+    bench: Bench, phone: "Phone", others: Elsewhere, tmp_path: Path
+) -> None:
     here = Settings.from_environment(
         {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
     )
@@ -205,7 +214,7 @@ def test_a_worker_asks_nothing_of_a_phone_that_is_busy(bench: Bench, phone: "Pho
     idle = IdlePhones(asked, every_s=0.0, say=lambda text: None)
 
     def look(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
-        return look_at_phones(here, known, busy, asked, idle, tuple)
+        return look_at_phones(here, known, busy, asked, idle, others)
 
     first = look({}, ())
     assert first is not None
@@ -216,7 +225,7 @@ def test_a_worker_asks_nothing_of_a_phone_that_is_busy(bench: Bench, phone: "Pho
 
 
 def test_a_worker_tells_of_a_phone_that_lets_nobody_in_any_more_until_it_is_unplugged(
-    bench: Bench, phone: "Phone", tmp_path: Path
+    bench: Bench, phone: "Phone", others: Elsewhere, tmp_path: Path
 ) -> None:
     here = Settings.from_environment(
         {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
@@ -225,7 +234,7 @@ def test_a_worker_tells_of_a_phone_that_lets_nobody_in_any_more_until_it_is_unpl
     idle = IdlePhones(asked, every_s=0.0, say=lambda text: None)
 
     def look(known: Mapping[str, Announced]) -> Mapping[str, Announced]:
-        found = look_at_phones(here, known, (), asked, idle, tuple)
+        found = look_at_phones(here, known, (), asked, idle, others)
         assert found is not None
         return found
 
@@ -247,22 +256,22 @@ def test_a_worker_tells_of_a_phone_that_lets_nobody_in_any_more_until_it_is_unpl
 
 
 def test_a_worker_tells_of_a_phone_that_is_back_and_cannot_be_looked_at(
-    bench: Bench, phone: "Phone", tmp_path: Path
+    bench: Bench, phone: "Phone", others: Elsewhere, tmp_path: Path
 ) -> None:
     here = Settings.from_environment(
         {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
     )
     asked = KnownPhones()
     idle = IdlePhones(asked, every_s=0.0, say=lambda text: None)
-    first = look_at_phones(here, {}, (), asked, idle, tuple)
+    first = look_at_phones(here, {}, (), asked, idle, others)
     assert first is not None
     fault(phone, "output-cut", "times=0")
     away = {phone.serial: replace(first[phone.serial], unusable="offline")}
-    found = look_at_phones(here, away, (), asked, idle, tuple)
+    found = look_at_phones(here, away, (), asked, idle, others)
     assert found is not None
     assert found[phone.serial].unusable not in {"", "offline"}
     # Of one that nothing is known of there is nothing to tell.
-    assert look_at_phones(here, {}, (), asked, idle, tuple) == {}
+    assert look_at_phones(here, {}, (), asked, idle, others) == {}
 
 
 def test_phones_coming_and_going_are_watched(bench: Bench, phone: "Phone") -> None:
