@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.schedule import AddRequest, add
+from orchestrator.cli.schedule import AddRequest, add, listed
 from orchestrator.config.farm_documents import read_plan
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.queueing.contents import Contents
@@ -222,6 +222,23 @@ def test_a_paused_schedule_rests_and_owes_nothing_afterwards(schedules: Schedule
     assert schedules.make_due(submissions, host="one") == []
     assert (submissions.names, outcomes(schedules)) == ([], [])
     assert not schedules.pause("other", paused=True)
+
+
+def test_the_list_is_bad_news_while_a_last_time_went_wrong_and_the_schedule_does_not_rest(
+    schedules: Schedules, url: str, tmp_path: Path
+) -> None:
+    known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
+    schedules.put(schedule(), [], replace=False)
+    let_be_due(url, "2 hours")
+    schedules.make_due(Submissions(), host="one")
+    codes = [listed(known).exit_code]
+    for paused in (True, False):
+        schedules.pause("nightly", paused=paused)
+        codes.append(listed(known).exit_code)
+    assert codes == [1, 0, 1]
+    let_be_due(url)
+    schedules.make_due(Submissions(), host="one")
+    assert listed(known).exit_code == 0
 
 
 def test_a_clock_that_was_ahead_neither_stops_a_schedule_nor_repeats_a_time(schedules: Schedules, url: str) -> None:
