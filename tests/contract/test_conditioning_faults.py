@@ -23,6 +23,7 @@ from orchestrator.errors import BenchfarmError, DeviceBusyError, DeviceChangedEr
 from orchestrator.ports import ShellResult
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from orchestrator.virtual.faults import parse_fault
+from tests.samples.places import REPO
 
 if TYPE_CHECKING:
     from orchestrator.virtual.phone import Phone
@@ -174,9 +175,8 @@ def test_a_fault_at_any_step_leaves_nothing_behind(
 
 
 _KILLED = """
-import os, sys
-sys.path.insert(0, {tests!r})
-from test_conditioning_faults import *
+import os
+from tests.contract.test_conditioning_faults import *
 server = AdbServer(ServerAddress(port={port}))
 device = Tripwire(server, {address!r})
 device.trip_at = {step}
@@ -193,12 +193,8 @@ def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
 ) -> None:
     before = whole(device)
     own = tmp_path / "own"
-    script = _KILLED.format(
-        tests=str(Path(__file__).parent), port=adb_server.port, address=phone.address, step=step, home=str(own)
-    )
-    killed = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, timeout=60, check=False, env={**os.environ}
-    )
+    script = _KILLED.format(port=adb_server.port, address=phone.address, step=step, home=str(own))
+    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False, cwd=REPO)
     assert killed.returncode == -9, killed.stderr.decode()
     if how == "after a reboot":
         phone.reboot()
@@ -209,9 +205,8 @@ def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
 
 
 _KILLED_RESTORING = """
-import os, sys
-sys.path.insert(0, {tests!r})
-from test_conditioning_faults import *
+import os
+from tests.contract.test_conditioning_faults import *
 device = Tripwire(AdbServer(ServerAddress(port={port})), {address!r})
 conditioner = LadderConditioner(Path({home!r}))
 prepare(conditioner, device, SOME)
@@ -227,12 +222,8 @@ def test_a_restore_killed_at_any_step_is_finished_by_the_next_one(
     device: Tripwire, phone: Phone, adb_server: Any, tmp_path: Path, step: int
 ) -> None:
     before = whole(device)
-    script = _KILLED_RESTORING.format(
-        tests=str(Path(__file__).parent), port=adb_server.port, address=phone.address, step=step, home=str(tmp_path)
-    )
-    killed = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, timeout=60, check=False, env={**os.environ}
-    )
+    script = _KILLED_RESTORING.format(port=adb_server.port, address=phone.address, step=step, home=str(tmp_path))
+    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False, cwd=REPO)
     assert killed.returncode == -9, killed.stderr.decode()
     take_over(LadderConditioner(tmp_path), device)
     as_before(device, phone, before)
@@ -269,8 +260,7 @@ def test_a_note_is_renewed_while_its_holder_lives_even_if_it_asks_nothing(
 
 _HOLDING = """
 import sys
-sys.path.insert(0, {tests!r})
-from test_conditioning_faults import *
+from tests.contract.test_conditioning_faults import *
 device = AdbDevice(AdbServer(ServerAddress(port={port})), {address!r})
 LadderConditioner(Path({home!r}), lease_s=1.0).prepare(device, ANY)
 print("holds", flush=True)
@@ -285,11 +275,9 @@ for line in sys.stdin:
 @pytest.fixture
 def holder(phone: Phone, adb_server: Any, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process with a home of its own, which has prepared the phone and runs there what it is told."""
-    script = _HOLDING.format(
-        tests=str(Path(__file__).parent), port=adb_server.port, address=phone.address, home=str(tmp_path / "holder")
-    )
+    script = _HOLDING.format(port=adb_server.port, address=phone.address, home=str(tmp_path / "holder"))
     command = [sys.executable, "-c", script]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ})
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPO)
     assert process.stdout is not None
     assert process.stdout.readline() == "holds\n"
     yield process

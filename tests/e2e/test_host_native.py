@@ -7,9 +7,7 @@ from pathlib import Path
 
 from tests.conftest import c_compiler
 from tests.samples.command import Cli
-from tests.samples.places import DATA
-
-RECORDINGS = DATA / "native"
+from tests.samples.places import NATIVE
 
 #: Prints a recording, stdout and stderr apart as the real program does, and the arguments that it was given.
 SOURCE = r"""
@@ -25,7 +23,7 @@ int main(int argc, char **argv) {
 
 def build(folder: Path, recording: str) -> Path:
     """Compile a stand-in for the program that prints a recording's lines and ends with its exit code."""
-    lines = (RECORDINGS / recording).read_text("utf-8").splitlines()
+    lines = (NATIVE / recording).read_text("utf-8").splitlines()
     body = [line for line in lines if not line.startswith(("# cmd:", "# exit:"))]
     exit_code = next(line.split()[-1] for line in lines if line.startswith("# exit:"))
     quoted = "".join('"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"\n' for line in body)

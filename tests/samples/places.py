@@ -10,3 +10,4 @@ BENCHFARM = Path(sys.executable).with_name("benchfarm")
 MODELS = REPO / "orchestrator" / "models" / "samples"
 #: What programs and phones printed, as tests read it.
 DATA = REPO / "tests" / "data"
+NATIVE = DATA / "native"

@@ -27,13 +27,7 @@ from orchestrator.errors import (
     NoDeviceError,
     UsageError,
 )
-from tests.conftest import debian_adb
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.conftest import debian_adb, unused_port
 
 
 @pytest.fixture
@@ -145,7 +139,7 @@ def test_commands_that_start_together_share_one_server(
 def test_a_record_that_names_a_strangers_pid_is_not_adopted_and_the_stranger_lives(tmp_path: Path) -> None:
     stranger = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     try:
-        record = {"pid": stranger.pid, "port": free_port(), "binary": "/usr/bin/adb", "environ": {}}
+        record = {"pid": stranger.pid, "port": unused_port(), "binary": "/usr/bin/adb", "environ": {}}
         (tmp_path / "adb-server-tcp.json").write_text(json.dumps(record))
         assert AdbServer.adopt(tmp_path, usb=False) is None
         assert stranger.poll() is None
@@ -277,7 +271,7 @@ def test_a_configured_server_that_does_not_answer_is_an_error_and_none_is_starte
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     with pytest.raises(AdbUnavailableError):
-        AdbServer.find_or_start(setting=f"127.0.0.1:{free_port()}", environ=environ, state_folder=tmp_path / "state")
+        AdbServer.find_or_start(setting=f"127.0.0.1:{unused_port()}", environ=environ, state_folder=tmp_path / "state")
     assert not (tmp_path / "state").exists()
 
 
@@ -329,7 +323,7 @@ def test_a_phone_that_stays_away_is_looked_for_less_and_less_often(start: Callab
 
 def test_connecting_to_where_nobody_listens_says_so(start: Callable[..., AdbServer], binary: Path) -> None:
     with pytest.raises(NoDeviceError, match=r"refused|connect"):
-        start(binary).connect_tcp(f"127.0.0.1:{free_port()}")
+        start(binary).connect_tcp(f"127.0.0.1:{unused_port()}")
 
 
 @pytest.mark.parametrize("address", ["phone", "a b:1", ":5555", "host:port"])
@@ -345,7 +339,7 @@ def test_watching_an_unreachable_server_starts_no_other(tmp_path: Path, monkeypa
     fake.chmod(0o755)
     monkeypatch.setenv("ADBUTILS_ADB_PATH", str(fake))
     with pytest.raises(AdbUnavailableError):
-        next(watch_devices(AdbServer(ServerAddress(port=free_port()))))
+        next(watch_devices(AdbServer(ServerAddress(port=unused_port()))))
     assert not told.exists()
 
 

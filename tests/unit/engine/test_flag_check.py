@@ -14,12 +14,12 @@ from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Matrix, Plan, PlanModel
 from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
 from orchestrator.tools.flag_book import HelpFlagBook
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
 PHONE = DeviceFacts(serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=33)
 MODEL = Model(name="m", sha256=ModelSha("a" * 64), size_bytes=1)
 BUILD = Build(name="benchmark_model", tool=ToolName.NATIVE, sha256=BuildSha("c" * 64), abi="arm64-v8a")
-HELP = (DATA / "native" / "help_true.txt").read_bytes()
+HELP = (NATIVE / "help_true.txt").read_bytes()
 
 Flags = dict[str, str]
 

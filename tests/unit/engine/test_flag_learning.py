@@ -16,9 +16,9 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.workload import Build, ToolName
 from orchestrator.tools.flag_book import HelpFlagBook
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
-HELP = DATA / "native" / "help_true.txt"
+HELP = NATIVE / "help_true.txt"
 FACTS = DeviceFacts(serial=Serial("host"), kind=DeviceKind.HOST, is_virtual=False)
 
 

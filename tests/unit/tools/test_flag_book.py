@@ -12,9 +12,8 @@ from orchestrator.tools.arguments import case_flags
 from orchestrator.tools.flag_book import HelpFlagBook
 from orchestrator.tools.flag_tables import CORE, DELEGATES, LITERT, MODEL, PERFORMANCE_OPTIONS
 from orchestrator.tools.flag_traps import TRAPS
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
-NATIVE = DATA / "native"
 #: The binary that printed it has XNNPACK, and neither GPU nor NNAPI.
 HELP = (NATIVE / "help_true.txt").read_bytes()
 BUILD = Build(name="b", tool=ToolName.NATIVE, sha256=BuildSha("a" * 64), abi="x86_64")

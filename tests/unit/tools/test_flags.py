@@ -4,9 +4,8 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.tools.flags import Program, check_flags, documented_flags, parse_help
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
-NATIVE = DATA / "native"
 HELP = (NATIVE / "help_true.txt").read_text(encoding="utf-8")
 
 

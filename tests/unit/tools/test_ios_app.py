@@ -10,9 +10,9 @@ from orchestrator.records.run import DelegateTruth
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from orchestrator.tools.ios_app import benchmark_params, flag_faults, mismatches, read_results
 from tests.samples.iphone_output import FULL, PARTIAL, console, view
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
-RESULT = (DATA / "native" / "files" / "benchmark_result.pb").read_bytes()
+RESULT = (NATIVE / "files" / "benchmark_result.pb").read_bytes()
 SIZE_BYTES = 918_004
 CASE = Case(
     serial=Serial("lab-xs"), model_sha256=ModelSha("a" * 64), model_name="net", delegate=DelegateName.GPU, threads=2,

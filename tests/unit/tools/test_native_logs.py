@@ -8,9 +8,8 @@ import pytest
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import ToolReport
 from orchestrator.tools.output import parse_run, parse_text
-from tests.samples.places import DATA
+from tests.samples.places import DATA, NATIVE
 
-NATIVE = DATA / "native"
 EXPECTED = json.loads((DATA / "native_expected.json").read_text(encoding="utf-8"))
 PERFORMANCE = sorted(name for name in EXPECTED if isinstance(EXPECTED[name], list))
 SINGLE = sorted(set(EXPECTED) - set(PERFORMANCE))

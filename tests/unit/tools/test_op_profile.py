@@ -6,9 +6,8 @@ from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateTruth
 from orchestrator.tools.op_profile import OperatorProfile, parse_op_profile, parse_tables
 from orchestrator.tools.output import parse_text
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
-NATIVE = DATA / "native"
 FILES = NATIVE / "files"
 
 

@@ -7,9 +7,8 @@ import pytest
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateTruth, ToolReport
 from orchestrator.tools.output import describe, parse_run, parse_text, to_public
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
-NATIVE = DATA / "native"
 RUN = """\
 STARTING!
 Log parameter values verbosely: [0]

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import ToolReport
 from orchestrator.tools.output import describe, parse_run, parse_text, to_public
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
-NATIVE = DATA / "native"
 SEEDS = [
     (NATIVE / f"{name}.txt").read_bytes()
     for name in ("default_float_025_128", "gpu_partial", "perf_none", "prof_stdout_mode_explicit", "err_flex_op",

@@ -14,9 +14,8 @@ from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from orchestrator.tools.option_blocks import label_of, options_of, split_options, summary_rows_in
 from orchestrator.tools.output import parse_text
 from orchestrator.tools.performance_options import PerformanceOptionsTool
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
-LOGS = DATA / "native"
 CPU = Case(
     serial=Serial("S"), model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.CPU, threads=1,
     tool=ToolName.PERF_OPTIONS, build_sha256=BuildSha("b" * 64),
@@ -34,7 +33,7 @@ def raw_of(output: bytes, *, exit_code: int | None = 0, timed_out: bool = False)
 
 @pytest.mark.parametrize("name", ["perf_all", "perf_all_gpu_real_ok", "perf_cpu", "perf_int8", "perf_peak_mem"])
 def test_each_run_of_a_real_program_is_the_row_of_its_summary(name: str) -> None:
-    output = (LOGS / f"{name}.txt").read_bytes()
+    output = (NATIVE / f"{name}.txt").read_bytes()
     rows = summary_rows_in(output)
     blocks = {block.label: block for block in split_options(output)}
     assert rows
@@ -49,13 +48,13 @@ def test_each_run_of_a_real_program_is_the_row_of_its_summary(name: str) -> None
 
 
 def test_a_gpu_row_that_is_the_cpus_time_is_no_result_of_the_gpu() -> None:
-    report = PerformanceOptionsTool().parse(raw_of((LOGS / "perf_all.txt").read_bytes()), GPU)
+    report = PerformanceOptionsTool().parse(raw_of((NATIVE / "perf_all.txt").read_bytes()), GPU)
     assert report.delegate.truth is DelegateTruth.FELL_BACK
     assert ending_of(report, exit_code=0, timed_out=False).outcome is Outcome.FAILED
 
 
 def test_a_flag_that_the_program_left_unused_is_told_of_every_option() -> None:
-    output = (LOGS / "perf_unknown_flag.txt").read_bytes()
+    output = (NATIVE / "perf_unknown_flag.txt").read_bytes()
     tool = PerformanceOptionsTool()
     for option in options_of(CPU, accelerators=()):
         assert tool.parse(raw_of(output), option).unconsumed_flags == ("--foo=1",)
@@ -65,14 +64,14 @@ def test_a_flag_that_the_program_left_unused_is_told_of_every_option() -> None:
 
 
 def test_one_processs_unused_flags_are_not_the_next_ones() -> None:
-    with_flag = (LOGS / "perf_unknown_flag.txt").read_bytes()
-    without = (LOGS / "perf_cpu.txt").read_bytes()
+    with_flag = (NATIVE / "perf_unknown_flag.txt").read_bytes()
+    without = (NATIVE / "perf_cpu.txt").read_bytes()
     flags = [report.unconsumed_flags for report in parse_text(with_flag + without)]
     assert flags == [("--foo=1",)] * 6 + [()] * 6
 
 
 def test_a_process_of_several_options_has_no_memory_of_one() -> None:
-    output = (LOGS / "perf_cpu.txt").read_bytes()
+    output = (NATIVE / "perf_cpu.txt").read_bytes()
     blocks = split_options(output)
     tool = PerformanceOptionsTool()
     by_label = {label_of(option): option for option in options_of(CPU, accelerators=())}
@@ -86,12 +85,12 @@ def test_a_process_of_several_options_has_no_memory_of_one() -> None:
 
 
 def test_an_xnnpack_run_does_not_lend_its_evidence_to_the_next_option() -> None:
-    report = PerformanceOptionsTool().parse(raw_of((LOGS / "perf_cpu.txt").read_bytes()), CPU)
+    report = PerformanceOptionsTool().parse(raw_of((NATIVE / "perf_cpu.txt").read_bytes()), CPU)
     assert (report.delegate.actual, report.delegate.truth) == ("cpu", DelegateTruth.FULL)
 
 
 def test_options_before_the_one_that_failed_keep_their_results() -> None:
-    output = (LOGS / "perf_all_gpu_real_fail_shuffle.txt").read_bytes()
+    output = (NATIVE / "perf_all_gpu_real_fail_shuffle.txt").read_bytes()
     tool = PerformanceOptionsTool()
     assert not summary_rows_in(output)
     *well, failed = split_options(output)
@@ -108,7 +107,7 @@ def test_options_before_the_one_that_failed_keep_their_results() -> None:
 
 
 def test_a_crash_in_a_later_option_takes_no_result_from_an_earlier_one() -> None:
-    output = (LOGS / "perf_cpu.txt").read_bytes()
+    output = (NATIVE / "perf_cpu.txt").read_bytes()
     blocks = split_options(output)
     start = output.index(blocks[-1].text)
     cut = output[: start + len(blocks[-1].text) // 2]
@@ -124,12 +123,12 @@ def test_a_crash_in_a_later_option_takes_no_result_from_an_earlier_one() -> None
 
 @pytest.mark.parametrize(("name", "code"), [("perf_invalid", "bad-flag"), ("perf_stock_cpu", "provider-missing")])
 def test_a_program_that_ran_nothing_says_why_although_it_exits_with_0(name: str, code: str) -> None:
-    report = PerformanceOptionsTool().parse(raw_of((LOGS / f"{name}.txt").read_bytes()), CPU)
+    report = PerformanceOptionsTool().parse(raw_of((NATIVE / f"{name}.txt").read_bytes()), CPU)
     assert (report.outcome, report.failure_code) == ("failed", code)
 
 
 def test_a_summary_that_differs_from_its_run_is_told() -> None:
-    output = (LOGS / "perf_cpu.txt").read_bytes()
+    output = (NATIVE / "perf_cpu.txt").read_bytes()
     row = next(line for line in output.splitlines() if b"cpu w/ 1 threads: count=" in line)
     report = PerformanceOptionsTool().parse(raw_of(output.replace(row, row.replace(b"count=", b"count=9"))), CPU)
     assert any("summary" in sentence for sentence in report.disagreements)

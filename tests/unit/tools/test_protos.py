@@ -6,9 +6,8 @@ from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateTruth
 from orchestrator.tools.output import parse_run
 from orchestrator.tools.protos import decode_result, decode_runtime_info
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
-NATIVE = DATA / "native"
 FILES = NATIVE / "files"
 RESULT = (FILES / "benchmark_result.pb").read_bytes()
 PEAK = (FILES / "benchmark_result_peak.pb").read_bytes()

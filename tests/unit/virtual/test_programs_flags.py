@@ -10,9 +10,8 @@ import pytest
 from orchestrator.virtual.programs.flag_table import ANDROID_FLAGS, CPU_FLAGS
 from orchestrator.virtual.programs.flags import FlagError, parse_flags, parse_value, usage
 from orchestrator.virtual.programs.run_statistics import Stat
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
-RECORDED = DATA / "native"
 USAGE_LINE = re.compile(r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>\w+)\t(?P<need>\w+)\t(?P<help>.*)$", re.M)
 
 
@@ -51,7 +50,7 @@ def test_a_refused_value_names_flag_and_argument():
 
 
 def test_usage_lists_the_flags_of_the_recorded_program_in_its_order():
-    recorded = (RECORDED / "help_bare.txt").read_text()
+    recorded = (NATIVE / "help_bare.txt").read_text()
     real = [(m["name"], m["default"], m["type"]) for m in USAGE_LINE.finditer(recorded)]
     ours = [(m["name"], m["default"], m["type"]) for m in USAGE_LINE.finditer(usage("benchmark_model", CPU_FLAGS))]
     assert ours == real

@@ -7,9 +7,8 @@ import shlex
 
 import pytest
 
-from tests.samples.places import DATA
+from tests.samples.places import NATIVE
 
-RECORDED = DATA / "native"
 #: Recorded with builds that lack the GPU, NNAPI and Hexagon.
 CPU_ONLY = {"stock_use_gpu_unknown_flag", "help_bare", "stock_flag_bad_bool"}
 #: What a build for Android logs and one for Linux doesn't.
@@ -72,7 +71,7 @@ def prepare(phone, models, words):
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_stand_in_prints_what_the_real_program_printed(name, bench_phone, models):
-    text = (RECORDED / f"{name}.txt").read_text()
+    text = (NATIVE / f"{name}.txt").read_text()
     command = text.splitlines()[0].removeprefix("# cmd: ").split("; ")[-1]
     expected_code = int(text.rstrip().splitlines()[-1].removeprefix("# exit: "))
     # The recorded programs were built without Hexagon, and so is a phone without it.
