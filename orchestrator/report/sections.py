@@ -117,6 +117,7 @@ def _results(rows: Sequence[ResultRow]) -> Grid:
             digits=digits,
             values=[_ms(summary.median_us) if summary is not None else None for summary in summaries],
         ),
+        *_kind_columns(rows),
         Column(
             label="from",
             kind="number",
@@ -149,11 +150,9 @@ def _results(rows: Sequence[ResultRow]) -> Grid:
             unit="x CPU",
             digits=2,
         ),
-        column_of(rows, "over", lambda row: row.baseline, is_choice=True),
         _badge(rows, "rank", [_BEST_WORDS[row.best] for row in rows], [_best_class(row) for row in rows]),
         _truth_column(rows),
         _quality_column(rows),
-        *_kind_columns(rows),
         *_parity_columns(rows),
         column_of(rows, "grade", lambda row: row.grade.value if row.grade is not None else NOTHING, is_choice=True),
         column_of(rows, "why not", lambda row: row.result.reason_code),
@@ -166,6 +165,7 @@ def _results(rows: Sequence[ResultRow]) -> Grid:
             digits=0,
         ),
         column_of(rows, "of", lambda row: float(row.result.ended), kind="number", unit="ended", digits=0),
+        column_of(rows, "speed-up over", lambda row: row.baseline, is_choice=True),
     ]
     judged = [row.result.is_judged for row in rows]
     return _grid("results", "One row for each case", rows, columns, judged=judged)
@@ -181,6 +181,7 @@ def _starts(rows: Sequence[ResultRow]) -> Grid:
         column_of(rows, "first inference", lambda row: _ms(row.first_us), kind="number", unit="ms"),
         column_of(rows, "warm-up", lambda row: _ms(row.warmup_us), kind="number", unit="ms"),
         column_of(rows, "median", _median_ms, kind="number", unit="ms"),
+        *_kind_columns(rows),
         column_of(rows, "memory after init", lambda row: row.init_memory_mib, kind="number", unit="MB", digits=1),
         column_of(rows, "memory overall", lambda row: row.overall_memory_mib, kind="number", unit="MB", digits=1),
         column_of(rows, "peak memory", lambda row: row.peak_memory_mib, kind="number", unit="MB", digits=1),
@@ -242,6 +243,7 @@ def _threads(steps: Sequence[ThreadStep]) -> Grid:
     columns = [
         column_of(steps, "threads", lambda step: float(step.row.case.threads), kind="number", digits=0),
         column_of(rows, "median", _median_ms, kind="number", unit="ms"),
+        *_kind_columns(rows),
         column_of(steps, "speed-up", lambda step: step.speed_up, kind="number", unit="x fewest threads", digits=2),
         column_of(
             steps, "efficiency", lambda step: step.efficiency * 100, kind="number", unit="% per thread", digits=0
@@ -256,6 +258,7 @@ def _delegates(steps: Sequence[DelegateStep]) -> Grid:
     columns = [
         column_of(steps, "speed-up", lambda step: step.speed_up, kind="number", unit="x CPU", digits=2),
         column_of(rows, "median", _median_ms, kind="number", unit="ms"),
+        *_kind_columns(rows),
         _truth_column(rows),
         column_of(steps, "delegated", lambda step: _whole(step.delegated_nodes), kind="number", digits=0, unit="nodes"),
         column_of(steps, "of", lambda step: _whole(step.total_nodes), kind="number", digits=0, unit="nodes"),
