@@ -37,7 +37,8 @@ def json_pieces(value: object, *, depth: int = 0) -> Iterator[str]:
     Thousands of runs as one text, and as plain values beside it, take many times their own place.
     """
     indent = "  " * depth
-    brackets, items = "", iter(())
+    brackets = ""
+    items: Iterator[tuple[str, object]] = iter(())
     if isinstance(value, Mapping) and value and depth < _PIECES_DEPTH:
         brackets = "{}"
         items = ((f"{json.dumps(str(_plain(key)), ensure_ascii=False)}: ", item) for key, item in value.items())
