@@ -92,6 +92,15 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> P
     )
 
 
+def keep_all(contents: Contents, packed: Packed, models: Sequence[Model]) -> tuple[list[str], int]:
+    """Keep the models and all that was packed; return the sha256 of each file, and how many of them are new.
+
+    Raises UsageError for a file that changed or can't be read, StoreError.
+    """
+    files = {str(model.sha256): model.path for model in models if model.path is not None} | dict(packed.paths)
+    return list(files), sum(contents.keep(path, sha256) for sha256, path in files.items())
+
+
 def by_phone_and_kind(
     packed: Packed, chosen: Sequence[DeviceFacts], models: Sequence[Model]
 ) -> dict[str, dict[str, Any]]:

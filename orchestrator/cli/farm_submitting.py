@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.beginning import identify
 from orchestrator.cli.farm_newcomers import kept_for_newcomers
-from orchestrator.cli.farm_parcel import by_phone_and_kind, jobs_for, pack
+from orchestrator.cli.farm_parcel import by_phone_and_kind, jobs_for, keep_all, pack
 from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.result import CommandResult, one_line
@@ -48,8 +48,7 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
         sent, opens_at = bounded(sent_plan(plan, models), now)
         jobs, needed = jobs_for(chosen, parcels, submission=submission, plan=dump(sent))
         _check_new(farm, queue, jobs)
-        files = {str(model.sha256): model.path for model in models if model.path is not None} | dict(packed.paths)
-        uploaded = sum(contents.keep(file, sha256) for sha256, file in files.items())
+        files, uploaded = keep_all(contents, packed, models)
         kept = kept_for_newcomers(
             submission,
             replace(sent, devices=plan.devices),

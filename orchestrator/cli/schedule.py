@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.beginning import identify
-from orchestrator.cli.farm_parcel import by_phone_and_kind, pack
+from orchestrator.cli.farm_parcel import by_phone_and_kind, keep_all, pack
 from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.cli.farm_submitting import check_travels, sent_plan
 from orchestrator.cli.farm_working import contents_of
@@ -63,8 +63,7 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
         chosen, notes = _meant_now(farm, queue, plan)
         contents = contents_of(settings, queue)
         packed = pack(farm, plan, chosen, contents.place)
-        files = {str(model.sha256): model.path for model in models if model.path is not None} | dict(packed.paths)
-        uploaded = sum(contents.keep(file, sha256) for sha256, file in files.items())
+        files, uploaded = keep_all(contents, packed, models)
         parcels = by_phone_and_kind(packed, chosen, models)
         first = Schedules(queue).put(
             Schedule(
@@ -77,7 +76,7 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
                 grace_s=grace_s,
                 created_by=this_computer(),
             ),
-            list(files),
+            files,
             replace=request.replace,
         )
     lines = [f"{request.name}: {cron.text} {cron.timezone}, first {_moment(first)}; {len(files)} files, {uploaded} new"]

@@ -167,6 +167,7 @@ class Cell:
         """Wait for the end, and count."""
         for name in names or (self.name,):
             self.farm.until_ended(name)
+        for name in names or (self.name,):
             counts = self.farm.counts(name, RESULTS, self._before)
             TABLE[name] = counts
             told = [*(host.log() for host in self.farm.hosts), str(self.farm.jobs(name)), str(self._before)]
