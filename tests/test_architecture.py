@@ -163,3 +163,15 @@ def test_help_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Usage: benchfarm" in done.stdout
     assert done.stderr.strip() == "[]"
+
+
+def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.argv = ['benchfarm', '--home', {str(tmp_path)!r}, 'status']\n"
+        "from orchestrator.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('numpy', 'pandas') if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "nothing is running" in done.stdout
+    assert done.stderr.strip() == "[]"

@@ -11,10 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.records.parity import (
     BASIS_FILE,
@@ -29,6 +26,10 @@ from orchestrator.records.parity import (
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Case, DelegateName
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 FP32_MAX: Final = 1e-4
 FP16_MAX: Final = 1e-2
@@ -140,6 +141,8 @@ def _tensor(item: Mapping[str, Any]) -> ParityTensor:
 
 def _split(data: bytes, tensors: Sequence[ParityTensor]) -> list[NDArray[Any]] | None:
     """Return each output's values; None when the bytes aren't those of these tensors."""
+    import numpy as np
+
     sizes = [math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize for tensor in tensors]
     if len(data) != sum(sizes) or not data:
         return None
@@ -151,6 +154,8 @@ def _split(data: bytes, tensors: Sequence[ParityTensor]) -> list[NDArray[Any]] |
 
 
 def _compare(tensor: ParityTensor, reference: NDArray[Any], found: NDArray[Any], *, half: bool) -> TensorParity:
+    import numpy as np
+
     wanted, given = reference.astype(np.float64), found.astype(np.float64)
     threshold, unit = _threshold(tensor, wanted, half=half)
     if not np.isfinite(given).all() or not np.isfinite(wanted).all():
@@ -184,6 +189,8 @@ def _compare(tensor: ParityTensor, reference: NDArray[Any], found: NDArray[Any],
 
 def _threshold(tensor: ParityTensor, wanted: NDArray[np.float64], *, half: bool) -> tuple[float, float]:
     """Return the threshold, and what a difference is divided by before it is held against it."""
+    import numpy as np
+
     kind = np.dtype(tensor.dtype)
     if kind.kind == "f":
         finite = wanted[np.isfinite(wanted)]
@@ -196,6 +203,8 @@ def _agreement(
     tensor: ParityTensor, wanted: NDArray[np.float64], given: NDArray[np.float64]
 ) -> tuple[float | None, float | None]:
     """Return how often the largest value of a row is at the same place, and how many of the five largest."""
+    import numpy as np
+
     row = tensor.shape[-1] if tensor.shape else 1
     if row < 2 or not np.isfinite(given).all() or not np.isfinite(wanted).all():
         return None, None
@@ -218,6 +227,8 @@ def _blindness(
     half: bool,
 ) -> str:
     """Return why the comparison could not show anything; empty when it could."""
+    import numpy as np
+
     if contrast is None:
         return "nothing is known of the outputs for other inputs"
     for tensor, ours, others in zip(tensors, reference, contrast, strict=True):

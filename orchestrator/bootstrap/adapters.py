@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap.settings import Settings
 from orchestrator.clock import SystemClock
+from orchestrator.errors import BenchfarmError
 from orchestrator.records.device import DeviceFacts, DeviceProfile
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import ToolName
@@ -34,14 +37,38 @@ class Adapters:
         """Make nothing yet. A ``store`` that is lent stays open: each opens connections to the database of its own."""
         self.settings = settings
         self._lent_store = store
+        self._store: Store | None = store
+        #: Held while the store is opened; its opening may be begun before it is needed.
+        self._opening = threading.Lock()
+        self._ahead: threading.Thread | None = None
         self.clock = SystemClock()
 
-    @cached_property
+    @property
     def store(self) -> Store:
         """The store, opened and migrated; raises StoreError kinds."""
-        from orchestrator.store.opening import open_store
+        with self._opening:
+            if self._store is None:
+                from orchestrator.store.opening import open_store
 
-        return self._lent_store or open_store(self.settings.store)
+                self._store = open_store(self.settings.store)
+            return self._store
+
+    def open_store_ahead(self) -> None:
+        """Begin to open the store, while phones are waited for; whoever needs it is told what goes wrong."""
+
+        def ahead() -> None:
+            with suppress(BenchfarmError):
+                _ = self.store
+
+        self._ahead = threading.Thread(target=ahead, name="store")
+        self._ahead.start()
+
+    def close_store(self) -> None:
+        """Close the store if it was opened here."""
+        if self._ahead is not None:
+            self._ahead.join()
+        if self._store is not None and self._lent_store is None:
+            self._store.close()
 
     @cached_property
     def tools(self) -> Mapping[ToolName, Tool]:

@@ -78,8 +78,7 @@ class Farm(Adapters):
         self.at_exit.close()
         for device in self._opened:
             device.close()
-        if "store" in self.__dict__ and self._lent_store is None:
-            self.store.close()
+        self.close_store()
 
     @cached_property
     def builds(self) -> BuildChoice:

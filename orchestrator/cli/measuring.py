@@ -15,8 +15,9 @@ from orchestrator.cli.campaigns import new_campaign_id
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import host_files
 from orchestrator.cli.joining import PluggedIn
+from orchestrator.cli.log_lines import tell
 from orchestrator.cli.progress import observer_for_stderr
-from orchestrator.cli.reports import report_data, report_title, write_html
+from orchestrator.cli.reports import load_ahead, report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.clock import SystemClock
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
@@ -27,7 +28,7 @@ from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.executors.local import ThreadExecutor
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.plan import Plan
@@ -141,6 +142,7 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
         # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
         models, named = identify(plan), host_files(plan)
         plan = nights.when_open(farm, plan)
+        farm.open_store_ahead()
         devices = farm.open_devices(plan.devices)
         beginning = prepare(farm, plan, devices, models, named)
         if not beginning.expansion.cases:
@@ -169,9 +171,17 @@ def measure(
 ) -> CommandResult:
     """Run what is open of a campaign on opened devices, and return what came of it with its report."""
     services, workload = equipment(farm, campaign, models, builds)
+    if not any(device.kind is DeviceKind.HOST for device, _ in devices):
+        # This computer has time for it while phones measure; when it is measured itself, it hasn't.
+        load_ahead()
     with arrivals.listening(services.observer):
         result = CampaignRunner(services, turns_of(farm, services)).run(workload, devices, arrivals=arrivals)
-    return _summary(farm, result, out)
+    summary = _summary(farm, result, out)
+    if result.fault is not None:
+        # What the others measured has its report; the fault is told as any other, by its own exit code.
+        tell(farm.settings.log_format, "report", summary.text.rpartition("\n")[2], campaign_id=campaign.campaign_id)
+        raise result.fault
+    return summary
 
 
 def equipment(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
@@ -15,6 +18,14 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import RunRecord
 from orchestrator.report.data import ReportData
 
+#: What takes long to load of what a report, and the end of a campaign, need.
+_LOADED_AHEAD = (
+    "numpy",
+    "orchestrator.report.assembly",
+    "orchestrator.report.render",
+    "orchestrator.report.shared",
+    "orchestrator.report.tables",
+)
 FORMATS = ("html", "text", "markdown", "csv", "json")
 
 
@@ -131,6 +142,18 @@ def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
     except PlanError:
         return {}
     return {sha256: entry.accuracy.percent for sha256, entry in entries.items() if entry.accuracy is not None}
+
+
+def load_ahead() -> None:
+    """Begin to load what a report is made with, while something else is waited for."""
+
+    def load() -> None:
+        for name in _LOADED_AHEAD:
+            # Whoever needs it is told what is wrong with it.
+            with suppress(ImportError):
+                import_module(name)
+
+    threading.Thread(target=load, name="report").start()
 
 
 def write_html(data: ReportData, path: Path, *, title: str, cache_folder: Path | None = None) -> None:

@@ -19,8 +19,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from orchestrator.errors import ModelError
 from orchestrator.models.inspect import inspect_model
 from orchestrator.records.model import ModelFacts, TensorFacts
@@ -91,7 +89,7 @@ class HostReference:
         for path, tensor in zip(paths, wanted, strict=True):
             if not path.is_file():
                 raise ModelError(f"{model.name}: {path} is missing; give every input or none")
-            data, size = path.read_bytes(), math.prod(_shape(tensor)) * np.dtype(tensor.dtype).itemsize
+            data, size = path.read_bytes(), _bytes_of(tensor)
             if len(data) != size:
                 raise ModelError(f"{path} has {len(data)} bytes; the input {tensor.name!r} has {size}")
             kept.append(self._kept(data))
@@ -149,7 +147,7 @@ def _check(model: Model, facts: ModelFacts) -> None:
             )
         if "," in tensor.name or not tensor.name:
             raise ModelError(f"{model.name}: the programs' flags can't name the input {tensor.name!r}")
-        if math.prod(_shape(tensor)) * np.dtype(tensor.dtype).itemsize > _INPUT_BYTES_MAX:
+        if _bytes_of(tensor) > _INPUT_BYTES_MAX:
             raise ModelError(f"{model.name}: the input {tensor.name!r} is larger than a gigabyte")
 
 
@@ -158,8 +156,16 @@ def _shape(tensor: TensorFacts) -> tuple[int, ...]:
     return tuple(max(1, size) for size in tensor.shape)
 
 
+def _bytes_of(tensor: TensorFacts) -> int:
+    import numpy as np
+
+    return math.prod(_shape(tensor)) * np.dtype(tensor.dtype).itemsize
+
+
 def _values(tensor: TensorFacts, seed: int, place: int) -> bytes:
     """Return an input's raw bytes, the same for the same seed on every computer."""
+    import numpy as np
+
     # PCG64's raw stream is fixed by its definition; numpy's distributions over it may change between versions.
     count = math.prod(_shape(tensor))
     draws = np.random.PCG64([seed, place]).random_raw(count)

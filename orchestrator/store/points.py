@@ -8,10 +8,8 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 from sqlalchemy.dialects import postgresql
 
@@ -21,6 +19,10 @@ from orchestrator.records.workload import Case
 from orchestrator.store.registry import pages, read_cases
 from orchestrator.store.sheets import figures_of_runs, unpack_sheet
 from orchestrator.store.tables import CAMPAIGNS, CASES, CONTENTS, DEVICES, RUNS, SERIES, SHEETS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: Cases up to which their own index is asked; beyond it, reading whole nights takes less.
 _FEW_CASES: Final = 4000
@@ -64,6 +66,8 @@ def read_points(connection: Connection, *, since: datetime | None, series_keys: 
 
 def _of_nights(connection: Connection, campaign_nos: Sequence[int]) -> Iterator[_Figures]:
     """Yield the figures of campaigns: from their sheets, and from the runs of those that have none."""
+    import numpy as np
+
     without = set(campaign_nos)
     for page in pages(campaign_nos):
         for campaign_no, body in connection.execute(select(SHEETS).where(SHEETS.c.campaign_no.in_(page))):
@@ -77,6 +81,8 @@ def _of_nights(connection: Connection, campaign_nos: Sequence[int]) -> Iterator[
 
 def _of_runs(connection: Connection, chosen: ColumnElement[bool]) -> _Figures:
     """Return the figures of some runs."""
+    import numpy as np
+
     columns = _fetched(connection, figures_of_runs().where(chosen), "qqdqq")
     series_no, contents_no, trusted, campaign_no = (
         np.frombuffer(columns[place], dtype=np.int64) for place in (0, 1, 3, 4)
@@ -85,6 +91,8 @@ def _of_runs(connection: Connection, chosen: ColumnElement[bool]) -> _Figures:
 
 
 def _joined(parts: Sequence[_Figures]) -> _Figures:
+    import numpy as np
+
     columns = []
     for item in fields(_Figures):
         kind = np.float64 if item.name == "latency_us" else np.int64
@@ -117,6 +125,8 @@ def _points(
 
 def _places(numbers: NDArray[np.int64], known: Sequence[int]) -> NDArray[np.int64]:
     """Return the place of each number among those known, -1 for one that isn't."""
+    import numpy as np
+
     place_of = np.full(max(known, default=0) + 2, -1, dtype=np.int64)
     place_of[np.asarray(known, dtype=np.int64)] = np.arange(len(known))
     return place_of[np.clip(numbers, 0, place_of.size - 1)]

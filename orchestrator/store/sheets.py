@@ -10,10 +10,8 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import Connection, Integer, Select, cast, exists, insert, select
 
 from orchestrator.errors import StoreCorruptError
@@ -21,6 +19,10 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
 from orchestrator.store.tables import CAMPAIGNS, CASES, RUNS, SHEETS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _LEVEL: Final = 6
 _FORMAT: Final = 1
@@ -51,6 +53,8 @@ class Sheet:
 
 def pack_sheet(sheet: Sheet) -> bytes:
     """Return a sheet's bytes."""
+    import numpy as np
+
     order = np.argsort(sheet.series_no, kind="stable")
     steps = np.diff(sheet.series_no[order], prepend=0)
     columns = (
@@ -70,6 +74,8 @@ def pack_sheet(sheet: Sheet) -> bytes:
 
 def unpack_sheet(body: bytes, *, where: str) -> Sheet:
     """Return the sheet that :func:`pack_sheet` was given, by series; raises StoreCorruptError."""
+    import numpy as np
+
     try:
         form, count = _HEAD.unpack_from(body)
         if form != _FORMAT:
@@ -118,14 +124,19 @@ def keep_sheets(connection: Connection, campaign_nos: Iterable[int]) -> None:
     """Write the sheets of campaigns that have none."""
     for campaign_no in campaign_nos:
         rows = connection.execute(figures_of_runs().where(RUNS.c.campaign_no == campaign_no)).all()
-        series_no, contents_no, latency_us, trusted, _ = zip(*rows, strict=True) if rows else ((),) * 5
-        sheet = Sheet(
-            series_no=np.array(series_no, dtype=np.int64),
-            contents_no=np.array(contents_no, dtype=np.int64),
-            latency_us=np.array(latency_us, dtype=np.float64),
-            trusted=np.array(trusted, dtype=np.int64),
-        )
-        connection.execute(insert(SHEETS), {"campaign_no": campaign_no, "body": pack_sheet(sheet)})
+        connection.execute(insert(SHEETS), {"campaign_no": campaign_no, "body": pack_sheet(_sheet_of(rows))})
+
+
+def _sheet_of(rows: Sequence[Sequence[Any]]) -> Sheet:
+    import numpy as np
+
+    series_no, contents_no, latency_us, trusted, _ = zip(*rows, strict=True) if rows else ((),) * 5
+    return Sheet(
+        series_no=np.array(series_no, dtype=np.int64),
+        contents_no=np.array(contents_no, dtype=np.int64),
+        latency_us=np.array(latency_us, dtype=np.float64),
+        trusted=np.array(trusted, dtype=np.int64),
+    )
 
 
 def without_sheet(connection: Connection, limit: int | None = None) -> Sequence[int]:
