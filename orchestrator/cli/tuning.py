@@ -24,7 +24,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Plan, PlanModel, RunSettings
 from orchestrator.records.tuning import ModeRatio, OptionTrial, PhoneExperiments
-from orchestrator.records.workload import Case, DelegateName, ProcessMode, ToolName
+from orchestrator.records.workload import Build, Case, DelegateName, ProcessMode, ToolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +180,9 @@ def _bench(settings: Settings, serial: str, matrix: Matrix, *, wait_s: float, mi
                 farm.conditioner.restore(device, on_note=_teller(farm, facts.serial))
 
 
-def _campaign(farm: Farm, plan: Plan, builds: Sequence[object]) -> Campaign:
+def _campaign(farm: Farm, plan: Plan, builds: Sequence[Build]) -> Campaign:
     """Return the terms of the experiments; it isn't stored."""
-    files = {item.sha256: str(item.path) for build in builds for item in getattr(build, "companions", ())}
+    files = {item.sha256: str(item.path) for build in builds for item in build.companions}
     return Campaign(
         campaign_id=CampaignId(f"experiments-{secrets.token_hex(3)}"),
         name=plan.name,
