@@ -176,6 +176,8 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
     models, builds, devices = reopen(farm, campaign, cases)
     services, workload = equipment(farm, campaign, models, builds)
     result = CampaignRunner(services, turns_of(farm, services)).run(workload, devices)
+    if result.fault is not None:
+        raise result.fault
     if result.left:
         reasons = "; ".join(result.lost.values()) or "the phone gave up"
         note = one_line(f"{result.stored} stored, {result.left} left: {reasons}")

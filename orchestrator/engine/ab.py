@@ -177,7 +177,9 @@ class AbRunner:
         ]
         status = CampaignStatus.INTERRUPTED
         try:
-            self._turns.run(turns, lost, may_reboot=campaign.terms.may_reboot)
+            faults = self._turns.run(turns, lost, may_reboot=campaign.terms.may_reboot)
+            if faults:
+                raise faults[0]
             if self._services.cancelled.is_set():
                 raise InterruptedByUserError
             if not lost:

@@ -37,6 +37,8 @@ class CampaignResult:
     left: int = 0
     #: What the stopping rule came to; None without one.
     savings: Savings | None = None
+    #: What ended a device's part and isn't the device's; to be raised by whoever has told the rest.
+    fault: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,7 @@ class CampaignRunner:
         status = CampaignStatus.INTERRUPTED
         at_end: _Stored | None = None
         try:
-            self._turns.run(
+            faults = self._turns.run(
                 turns,
                 lost,
                 may_reboot=campaign.terms.may_reboot,
@@ -126,7 +128,7 @@ class CampaignRunner:
                 if serial in lost:
                     lost[Serial(serial)] += f"; {other} stands in for it"
             result = self._end(replace(workload, campaign=crew.campaign), status, lost, at_end)
-        return result
+        return replace(result, fault=faults[0] if faults else None)
 
     def _stored(self, workload: Workload) -> _Stored:
         runs = runs_of(self._services, workload)

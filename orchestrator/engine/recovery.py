@@ -109,14 +109,14 @@ class Turns:
         may_reboot: bool = False,
         newcomers: Callable[[], Sequence[tuple[Device, Callable[[], Work]]]] | None = None,
         stand_in: StandIn | None = None,
-    ) -> None:
+    ) -> Sequence[Exception]:
         """Do all devices' work; ``lost`` gets those that were given up, with the reason.
 
         ``newcomers`` is asked for devices that have come since; one that somebody else uses doesn't join. ``stand_in``
         is told of a device that can't be got back for now, or is given up, and how to know whether nobody uses another
         one; when there is one, the lost one isn't waited for. While there is none and others work, it is told again.
 
-        A fault of another kind ends one device's part as if it were lost, and is raised when the others are done.
+        A fault of another kind ends one device's part as if it were lost; these faults are returned.
 
         Raises what the executor raises: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
         """
@@ -137,8 +137,7 @@ class Turns:
                 [(str(device.serial), self._turn(device, begin, lost)) for device, begin in now],
                 more=None if is_host or newcomers is None else come,
             )
-        if self._faults:
-            raise self._faults[0]
+        return self._faults
 
     def _turn(
         self, device: Device, begin: Callable[[], Work], lost: MutableMapping[Serial, str], *, is_new: bool = False
@@ -163,7 +162,7 @@ class Turns:
             except (StoreError, HostStorageError, InterruptedByUserError):
                 # Nothing could be kept of any device, or nobody wants it any more.
                 raise
-            except Exception as error:  # noqa: BLE001 - the others go on; a fault of ours is raised when they are done
+            except Exception as error:  # noqa: BLE001 - the others go on; a fault of ours is returned at the end
                 reason = self._reason(device, error)
                 if not is_in:
                     self._note(device, f"doesn't join: {reason}")
