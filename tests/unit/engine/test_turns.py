@@ -36,6 +36,11 @@ class Script:
     def __init__(self, *steps: Step) -> None:
         self._steps = list(steps)
         self.count = 0
+        self.begun = 0
+
+    def begin(self) -> Script:
+        self.begun += 1
+        return self
 
     def run(self) -> None:
         self._steps.pop(0)()
@@ -80,7 +85,7 @@ class Farm:
             (cast(Any, SimpleNamespace(serial=Serial(name), kind=DeviceKind.ANDROID)), work)
             for name, work in works.items()
         ]
-        return self._turns.run([(device, lambda work=work: work) for device, work in devices], self.lost)
+        return self._turns.run([(device, work.begin) for device, work in devices], self.lost)
 
 
 @pytest.fixture
@@ -104,6 +109,13 @@ def test_a_phone_that_measures_between_its_losses_is_not_kept_out_however_often_
     script._steps = [script.measures_and_is_lost] * 3 * RETURNS_MAX + [nothing]
     farm.run(ONE=script)
     assert (farm.lost, farm.quarantine.serials()) == ({}, [])
+
+
+def test_what_is_stored_is_read_once_for_each_time_that_a_phone_comes(farm: Farm) -> None:
+    steady, returning = Script(nothing), Script(raising(LinkLostError("gone", serial=OTHER)), nothing)
+    farm.run(ONE=steady, OTHER=returning)
+    assert (steady.begun, returning.begun) == (1, 2)
+    assert [event.left for event in farm.told if hasattr(event, "left")] == [1, 1]
 
 
 def test_a_phone_that_is_lost_again_and_again_with_nothing_measured_is_kept_out(farm: Farm) -> None:
