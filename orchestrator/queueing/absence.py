@@ -24,6 +24,17 @@ _LOST: Final = (
     " OR (j.status = 'failed' AND f.is_lost)) ORDER BY j.id"
 )
 
+#: Jobs that wait although their window is over, for phones that nobody can use: else they would be taken at once.
+_OVERDUE: Final = (
+    "SELECT j.id, f.submission, f.serial FROM farm_submissions s JOIN farm_jobs f ON f.submission = s.submission"
+    " JOIN procrastinate_jobs j ON j.id = f.job_id WHERE s.until < now() AND j.status = 'todo'"
+    " AND (f.away_since IS NULL) = %s AND coalesce(f.away_since, '-infinity') < now() - make_interval(secs => %s)"
+    " AND NOT EXISTS (SELECT 1 FROM farm_phones p JOIN farm_hosts h ON h.name = p.host WHERE p.serial = f.serial"
+    " AND p.unusable = '' AND h.seen_at > now() - make_interval(secs => %s))"
+    " AND NOT EXISTS (SELECT 1 FROM procrastinate_jobs o WHERE o.lock = j.lock AND o.status = 'doing')"
+    " ORDER BY j.id FOR UPDATE OF j SKIP LOCKED"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Lost:
@@ -66,3 +77,22 @@ def note_away(connection: psycopg.Connection[Any], submission: str) -> None:
     )
     if not is_noted:
         connection.execute("UPDATE farm_submissions SET looked_at = now() WHERE submission = %s", (submission,))
+
+
+def end_overdue(connection: psycopg.Connection[Any]) -> list[str]:
+    """End the jobs whose phones are away for long when their window is over; return a line about each for people.
+
+    Once a window is over nobody notes who is away, so that is noted here: a farm that was down has time to come back.
+    """
+    away = connection.execute(_OVERDUE.encode(), (True, 0.0, _AWAY_S)).fetchall()
+    if away:
+        connection.execute(
+            "UPDATE farm_jobs SET away_since = now() WHERE job_id = ANY(%s)", ([row[0] for row in away],)
+        )
+    lines = []
+    for job_id, submission, serial in connection.execute(_OVERDUE.encode(), (False, GONE_S, _AWAY_S)).fetchall():
+        note = "its window was over while no host could use its phone"
+        connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (job_id,))
+        connection.execute("UPDATE farm_jobs SET note = %s WHERE job_id = %s", (note, job_id))
+        lines.append(f"{submission}: job {job_id} of {serial} failed: {note}")
+    return lines

@@ -13,7 +13,7 @@ from typing import Any, Final
 import psycopg
 
 from orchestrator.errors import BenchfarmError, StoreError
-from orchestrator.queueing.absence import GONE_S, NOTED_S, Lost, lost_phones, note_away
+from orchestrator.queueing.absence import GONE_S, NOTED_S, Lost, end_overdue, lost_phones, note_away
 from orchestrator.queueing.database import QueueDatabase, told
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.submissions import Submission, enqueue, lock_open, opening, read
@@ -114,13 +114,14 @@ class Newcomers:
     @told
     def look(self) -> list[str]:
         """Add what is to be added now; return a line about each for people. Every worker may ask at any time."""
+        with self._database.brief() as connection:
+            lines = end_overdue(connection)
         submissions = self._open()
         self._considered = {name: seen for name, seen in self._considered.items() if name in submissions}
         if not submissions:
-            return []
+            return lines
         with self._database.connection() as connection:
             sight = _sight(connection)
-        lines: list[str] = []
         for name, row in submissions.items():
             try:
                 lost = self._lost(name, is_noted=row["is_noted"]) if row["is_watched"] else []

@@ -214,6 +214,30 @@ def test_jobs_wait_until_their_window_opens_also_of_a_phone_that_comes_before(qu
     assert {queue.claim("one", worker, [serial]) is None for serial in ("A", "B")} == {False}
 
 
+@pytest.mark.parametrize("state", ["away", "unusable", "usable", "works", "not over"])
+def test_a_job_whose_phone_is_away_when_its_window_is_over_ends_and_says_so(queue: FarmQueue, state: str) -> None:
+    until = NOW + timedelta(hours=1 if state == "not over" else -1)
+    submit(queue, "A", opens_at=NOW - timedelta(hours=8), until=until, joins=False)
+    if state in {"unusable", "usable"}:
+        queue.announce("one", {"A": Announced(facts="A", unusable="unauthorized" if state == "unusable" else "")})
+    if state == "works":
+        submit(queue, "A", name="urgent")
+        queue.rows("UPDATE procrastinate_jobs SET priority = 9 WHERE id = 2")
+        assert queue.claim("one", queue.register("one", benchfarm_version="1"), ["A"]) is not None
+    newcomers = Newcomers(queue, Most())
+    # A host that has just come back may be the first one.
+    assert newcomers.look() == newcomers.look() == []
+    queue.rows("UPDATE farm_jobs SET away_since = away_since - interval '1 hour'")
+    lines = newcomers.look()
+    (job,) = queue.jobs("night")
+    if state in {"away", "unusable"}:
+        note = "its window was over while no host could use its phone"
+        assert lines == [f"night: job 1 of A failed: {note}"]
+        assert (job["status"], job["note"]) == ("failed", note)
+    else:
+        assert (lines, job["status"]) == ([], "waits")
+
+
 def age(queue: FarmQueue, what: str, hours: int = 1) -> None:
     """Do what a long time does, without waiting for it."""
     table, column = what.split(".")
