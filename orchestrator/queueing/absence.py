@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,15 +25,16 @@ _LOST: Final = (
     " OR (j.status = 'failed' AND f.is_lost)) ORDER BY j.id"
 )
 
-#: Jobs that wait although their window is over, for phones that nobody can use: else they would be taken at once.
+#: Jobs that wait although their window is over, for phones that nobody can use: else they would be taken at once. From
+#: those that wait on: they are few among all that ended.
 _OVERDUE: Final = (
-    "SELECT j.id, f.submission, f.serial FROM farm_submissions s JOIN farm_jobs f ON f.submission = s.submission"
-    " JOIN procrastinate_jobs j ON j.id = f.job_id WHERE s.until < now() AND j.status = 'todo'"
-    " AND (f.away_since IS NULL) = %s AND coalesce(f.away_since, '-infinity') < now() - make_interval(secs => %s)"
-    " AND NOT EXISTS (SELECT 1 FROM farm_phones p JOIN farm_hosts h ON h.name = p.host WHERE p.serial = f.serial"
-    " AND p.unusable = '' AND h.seen_at > now() - make_interval(secs => %s))"
-    " AND NOT EXISTS (SELECT 1 FROM procrastinate_jobs o WHERE o.lock = j.lock AND o.status = 'doing')"
-    " ORDER BY j.id FOR UPDATE OF j SKIP LOCKED"
+    "WITH waiting AS MATERIALIZED (SELECT id, lock FROM procrastinate_jobs WHERE status = 'todo')"
+    " SELECT f.job_id, f.submission, f.serial, coalesce(f.away_since < now() - make_interval(secs => %s), false)"
+    " FROM waiting w JOIN farm_jobs f ON f.job_id = w.id JOIN farm_submissions s ON s.submission = f.submission"
+    " WHERE s.until < now() AND NOT EXISTS (SELECT 1 FROM farm_phones p JOIN farm_hosts h ON h.name = p.host"
+    " WHERE p.serial = f.serial AND p.unusable = '' AND h.seen_at > now() - make_interval(secs => %s))"
+    " AND NOT EXISTS (SELECT 1 FROM procrastinate_jobs o WHERE o.lock = w.lock AND o.status = 'doing')"
+    " AND (f.away_since IS NULL OR f.away_since < now() - make_interval(secs => %s))"
 )
 
 
@@ -79,20 +81,38 @@ def note_away(connection: psycopg.Connection[Any], submission: str) -> None:
         connection.execute("UPDATE farm_submissions SET looked_at = now() WHERE submission = %s", (submission,))
 
 
-def end_overdue(connection: psycopg.Connection[Any]) -> list[str]:
-    """End the jobs whose phones are away for long when their window is over; return a line about each for people.
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A job that waits for a phone although its window is over."""
+
+    job_id: int
+    submission: str
+    serial: str
+    #: Its phone has been away for long; else somebody has to note that it is away.
+    is_long: bool
+
+
+def overdue(connection: psycopg.Connection[Any]) -> list[Overdue]:
+    """Return the jobs that wait although their window is over, whose phones nobody can use."""
+    return [Overdue(*row) for row in connection.execute(_OVERDUE.encode(), (GONE_S, _AWAY_S, GONE_S)).fetchall()]
+
+
+def end_overdue(connection: psycopg.Connection[Any], found: Sequence[Overdue]) -> list[str]:
+    """End those whose phones have been away for long; return a line about each for people.
 
     Once a window is over nobody notes who is away, so that is noted here: a farm that was down has time to come back.
     """
-    away = connection.execute(_OVERDUE.encode(), (True, 0.0, _AWAY_S)).fetchall()
-    if away:
-        connection.execute(
-            "UPDATE farm_jobs SET away_since = now() WHERE job_id = ANY(%s)", ([row[0] for row in away],)
-        )
+    locked = connection.execute(
+        "SELECT id FROM procrastinate_jobs WHERE id = ANY(%s) AND status = 'todo' ORDER BY id FOR UPDATE SKIP LOCKED",
+        ([item.job_id for item in found],),
+    ).fetchall()
     lines = []
-    for job_id, submission, serial in connection.execute(_OVERDUE.encode(), (False, GONE_S, _AWAY_S)).fetchall():
+    for item in sorted((item for item in found if (item.job_id,) in locked), key=lambda item: item.job_id):
+        if not item.is_long:
+            connection.execute("UPDATE farm_jobs SET away_since = now() WHERE job_id = %s", (item.job_id,))
+            continue
         note = "its window was over while no host could use its phone"
-        connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (job_id,))
-        connection.execute("UPDATE farm_jobs SET note = %s WHERE job_id = %s", (note, job_id))
-        lines.append(f"{submission}: job {job_id} of {serial} failed: {note}")
+        connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (item.job_id,))
+        connection.execute("UPDATE farm_jobs SET note = %s WHERE job_id = %s", (note, item.job_id))
+        lines.append(f"{item.submission}: job {item.job_id} of {item.serial} failed: {note}")
     return lines

@@ -13,7 +13,7 @@ from typing import Any, Final
 import psycopg
 
 from orchestrator.errors import BenchfarmError, StoreError
-from orchestrator.queueing.absence import GONE_S, NOTED_S, Lost, end_overdue, lost_phones, note_away
+from orchestrator.queueing.absence import GONE_S, NOTED_S, Lost, end_overdue, lost_phones, note_away, overdue
 from orchestrator.queueing.database import QueueDatabase, told
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.submissions import Submission, enqueue, lock_open, opening, read
@@ -114,8 +114,7 @@ class Newcomers:
     @told
     def look(self) -> list[str]:
         """Add what is to be added now; return a line about each for people. Every worker may ask at any time."""
-        with self._database.brief() as connection:
-            lines = end_overdue(connection)
+        lines = self._end_overdue()
         submissions = self._open()
         self._considered = {name: seen for name, seen in self._considered.items() if name in submissions}
         if not submissions:
@@ -134,6 +133,14 @@ class Newcomers:
                 # One submission that can't be read here mustn't hide the others.
                 lines.append(f"{name}: no phone can be added: {error}")
         return lines
+
+    def _end_overdue(self) -> list[str]:
+        with self._database.connection() as connection:
+            found = overdue(connection)
+        if not found:
+            return []
+        with self._database.brief() as connection:
+            return end_overdue(connection, found)
 
     def _lost(self, name: str, *, is_noted: bool) -> list[Lost] | None:
         """Return whose places are to be filled; None while another process is at work on it.
