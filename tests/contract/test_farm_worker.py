@@ -185,7 +185,8 @@ def test_of_two_live_workers_of_one_name_one_works_and_the_other_one_ends_with_t
         with pytest.raises(UsageError, match=r"another worker has been working as 'one' since 20.* UTC"):
             ended.result(60)
     assert queue.beat("one", number).is_ours
-    assert queue.reap(dead_after_s=3600) == ([] if is_newcomer else [job])
+    # Unless the one that ended did that in its last look.
+    queue.reap(dead_after_s=3600)
     assert [(row["status"], row["deaths"]) for row in queue.jobs()] == [("waits", int(not is_newcomer))]
 
 
