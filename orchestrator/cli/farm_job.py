@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import nights
-from orchestrator.cli.beginning import begin, named_paths, prepare
+from orchestrator.cli.beginning import begin, identify, named_paths, prepare
 from orchestrator.cli.farm_parcel import Unpacked, unpack
 from orchestrator.cli.measuring import equipment, turns_of
 from orchestrator.cli.result import one_line
@@ -29,7 +29,6 @@ from orchestrator.errors import (
     NewerPlanError,
     StoreError,
 )
-from orchestrator.models.inspect import identify_model
 from orchestrator.ports import Device, Store
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.messages import PhoneJob
@@ -125,7 +124,7 @@ def _go_on(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str, meant: str)
         if begins_at > now:
             note = f"its window opens at {begins_at:%Y-%m-%d %H:%M} UTC"
             return Ended(status="later", note=note, wait_s=(begins_at - now).total_seconds())
-    models = [replace(identify_model(wanted.path), name=wanted.name) for wanted in plan.models]
+    models = identify(plan)
     devices = farm.open_devices(plan.devices)
     _check_same(devices[0][1], meant)
     beginning = prepare(farm, plan, devices, models, unpacked.named, reference=unpacked.reference)
