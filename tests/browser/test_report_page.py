@@ -7,19 +7,47 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
-from tests.samples.sample_lab import HOSTILE_NAMES, Lab, hostile_lab, large_lab, rich_lab, small_lab
+from tests.samples.sample_lab import (
+    HOSTILE_NAMES,
+    Lab,
+    case,
+    hostile_lab,
+    lab_of,
+    large_lab,
+    rich_lab,
+    series,
+    skewed,
+    small_lab,
+)
 
 expect = installed("playwright.sync_api").expect
 
 ACCURACY = {"mobilenet_v1_1.0_224": 71.8, "mobilenet_v1_1.0_224_int8": 70.7}
+
+
+def means_lab():
+    """Return a lab in which one case's invocations printed no medians."""
+    figures = ((DelegateName.GPU, 1, 5_000, True), (DelegateName.XNNPACK, 4, 20_000, True))
+    figures = (*figures, (DelegateName.XNNPACK, 1, 40_000, False))
+    return lab_of(
+        [
+            skewed(record, has_median=has_median)
+            for delegate, threads, latency_us, has_median in figures
+            for record in series(case(delegate=delegate, threads=threads), latency_us)
+        ]
+    )
+
+
 LABS = {
     "small": small_lab,
     "rich": rich_lab,
     "hostile": hostile_lab,
+    "means": means_lab,
     "empty": Lab,
     "large": lambda: large_lab(450, invocations=2),
 }
@@ -228,6 +256,15 @@ def test_another_baseline_relative_figures_and_a_logarithmic_scale(open_report):
     expect(cell.locator(".bar-fill")).not_to_have_attribute("width", str(before))
     page.get_by_label("Baseline", exact=True).select_option("d:workstation")
     expect(cell.locator(".num")).to_have_text("---")
+
+
+def test_a_median_is_never_set_against_a_mean(open_report):
+    page = open_report("means")
+    assert page.locator("table.matrix td:has(.badge:text-is('mean'))").count() == 1
+    gpu, one = (page.locator(f"td[data-label='{name}, 1 thread, native'][data-row]") for name in ("gpu", "xnnpack"))
+    page.get_by_label("Baseline", exact=True).select_option("c:xnnpack, 4 threads, native")
+    expect(gpu.locator(".vs")).to_have_text("4.00\u00d7 baseline")
+    expect(one.locator(".vs")).to_have_text("---")
 
 
 def test_matrix_of_a_large_report_is_unfolded_when_it_is_looked_at(open_report):
