@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -38,27 +37,40 @@ class Adapters:
         self.settings = settings
         self._lent_store = store
         self._store: Store | None = store
-        #: Held while the store is opened; its opening may be begun before it is needed.
+        #: Held while the store is opened.
         self._opening = threading.Lock()
+        #: Opens the store before it is needed.
         self._ahead: threading.Thread | None = None
+        #: Why it could not be opened ahead.
+        self._failure: BenchfarmError | None = None
         self.clock = SystemClock()
 
     @property
     def store(self) -> Store:
         """The store, opened and migrated; raises StoreError kinds."""
+        if self._ahead is not None:
+            self._ahead.join()
         with self._opening:
-            if self._store is None:
-                from orchestrator.store.opening import open_store
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            return self._open()
 
-                self._store = open_store(self.settings.store)
-            return self._store
+    def _open(self) -> Store:
+        from orchestrator.store.opening import open_store
+
+        if self._store is None:
+            self._store = open_store(self.settings.store)
+        return self._store
 
     def open_store_ahead(self) -> None:
-        """Begin to open the store, while phones are waited for; whoever needs it is told what goes wrong."""
+        """Begin to open the store, while phones are waited for; who asks for it first is told what went wrong."""
 
         def ahead() -> None:
-            with suppress(BenchfarmError):
-                _ = self.store
+            try:
+                self._open()
+            except BenchfarmError as error:
+                self._failure = error
 
         self._ahead = threading.Thread(target=ahead, name="store")
         self._ahead.start()
