@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.records.run import DelegateTruth, Outcome, ToolReport
+from orchestrator.records.run import SETUP_CODES, DelegateTruth, Outcome, ToolReport
 
 #: The figures of such a run are those of another configuration than the one asked for.
 NOT_WHAT_WAS_ASKED: Final = {
@@ -15,9 +15,6 @@ NOT_WHAT_WAS_ASKED: Final = {
     DelegateTruth.WRONG_BACKEND: "the delegate ran on another backend than the one asked for",
     DelegateTruth.FAILED: "the delegate failed",
 }
-
-#: Beginnings of the codes that say why a delegate's libraries couldn't be used; the run went on without them.
-_SETUP_CODES: Final = ("hexagon-", "npu-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +50,7 @@ def ending_of(report: ToolReport, *, exit_code: int | None, timed_out: bool) -> 
             reason=report.failure_reason or f"the program printed a result but ended with {_exit_text(exit_code)}",
         )
     if report.delegate.truth in NOT_WHAT_WAS_ASKED:
-        why_code = report.failure_code if report.failure_code.startswith(_SETUP_CODES) else ""
+        why_code = report.failure_code if report.failure_code.startswith(SETUP_CODES) else ""
         why = report.failure_reason if why_code else next(iter(report.delegate.lines), "")
         evidence = f": {why}" if why else ""
         return Ending(

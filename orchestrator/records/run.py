@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CampaignId, RunId
@@ -39,6 +40,10 @@ class DelegateTruth(enum.StrEnum):
     FLAG_IGNORED = "flag-ignored"
     FAILED = "failed"
     UNKNOWN = "unknown"
+
+
+#: Beginnings of the codes that say why a delegate's libraries couldn't be used; the run went on without them.
+SETUP_CODES: Final = ("hexagon-", "npu-")
 
 
 class FigureKind(enum.StrEnum):

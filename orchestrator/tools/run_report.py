@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
+from orchestrator.records.run import SETUP_CODES, DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.tools.delegate_clues import family, is_delegate_kernel, read_request
 from orchestrator.tools.delegation import judge_delegate
 from orchestrator.tools.failures import Failure, SystemLog, signal_failure
@@ -20,8 +20,6 @@ from orchestrator.units import US_PER_MS, US_PER_S
 
 #: The log prints six significant digits; two roundings of one figure may differ by this much.
 _LOG_TOLERANCE: Final = 1.5e-5
-#: Beginnings of the codes of libraries that a delegate needs beside the program.
-_SETUP_CODES: Final = ("hexagon-", "npu-")
 #: Names of native processes are cut after 15 letters by the kernel.
 _NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
 _BENCHMARK_PROCESSES: Final = ("org.tensorflow.lite.benchmark", *_NATIVE_PROCESSES)
@@ -136,7 +134,7 @@ def build_report(
 def _failed_setup(transcript: Transcript, delegate: DelegateEvidence) -> Failure | None:
     """Return why a delegate wasn't made, where a line names it; the run itself went well, on the CPU."""
     best = transcript.failures.best
-    if delegate.truth is not DelegateTruth.FELL_BACK or best is None or not best[2].startswith(_SETUP_CODES):
+    if delegate.truth is not DelegateTruth.FELL_BACK or best is None or not best[2].startswith(SETUP_CODES):
         return None
     return Failure(code=best[2], reason=best[3], outcome="ok")
 
