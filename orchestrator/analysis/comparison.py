@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.figures import figure_error, figure_us
 from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule, match, title_of
-from orchestrator.analysis.pairs import CLAIM_LEVEL, THRESHOLD, compare_pairs, compare_samples
+from orchestrator.analysis.pairs import CLAIM_LEVEL, THRESHOLD, compare_pairs, compare_samples, factor_of
 from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict, Quality
 from orchestrator.records.workload import Case
@@ -345,9 +345,9 @@ def overall_of(rows: Sequence[ComparedCase]) -> Overall | None:
     reach = NormalDist().inv_cdf(0.5 + level / 2) * math.sqrt(sum(sum(group) ** 2 for group in parts.values()))
     reach /= len(known)
     return Overall(
-        ratio=math.exp(mean),
-        low=math.exp(mean - reach) if whole else None,
-        high=math.exp(mean + reach) if whole else None,
+        ratio=factor_of(mean),
+        low=factor_of(mean - reach) if whole else None,
+        high=factor_of(mean + reach) if whole else None,
         level=level,
         count=len(known),
     )

@@ -27,6 +27,8 @@ SEEN_POWER: Final = 0.8
 PLANNED_POWER: Final = 0.95
 #: The most pairs that are ever planned.
 PAIRS_MOST: Final = 10_000
+#: Larger exponentials are beyond what a number can hold.
+_MOST_LOG: Final = 700.0
 #: Degrees of freedom that two samples that aren't in pairs have less than Welch and Satterthwaite give them.
 WELCH_LESS: Final = 2
 
@@ -156,6 +158,14 @@ def pairs_for(
     return low
 
 
+def factor_of(log: float) -> float:
+    """Return how many times as long a difference of logarithms is, within what a number can hold.
+
+    The interval of two invocations that have nothing in common reaches beyond; its ends say that nothing is known.
+    """
+    return math.exp(max(-_MOST_LOG, min(_MOST_LOG, log)))
+
+
 def threshold_for(detect: float) -> float:
     """Return the threshold to compare with when a change of ``detect`` is looked for: two thirds of it, at most 2 %."""
     return min(THRESHOLD, detect * 2 / 3)
@@ -165,7 +175,7 @@ def _detectable(error: float, degrees: float, power: float, level: float, thresh
     by_chance = t_quantile(0.5 + level / 2, degrees) * error
     missed = t_quantile(power, degrees) * error if power != 0.5 else 0.0
     # Both halves of the rule must hold: the interval leaves out 1, and the ratio passes the threshold.
-    return math.expm1(max(by_chance, math.log1p(threshold)) + missed)
+    return math.expm1(min(_MOST_LOG, max(by_chance, math.log1p(threshold)) + missed))
 
 
 def _student_ends(mean: float, error: float, degrees: int, level: float) -> tuple[float, float]:
@@ -206,9 +216,9 @@ def _verdict(
         outcome = ComparisonOutcome.SAME
     return ComparisonVerdict(
         outcome=outcome,
-        ratio=math.exp(mean),
-        low=math.exp(low),
-        high=math.exp(high),
+        ratio=factor_of(mean),
+        low=factor_of(low),
+        high=factor_of(high),
         level=level,
         threshold=threshold,
         detectable=seen,

@@ -86,6 +86,15 @@ def test_pairing_takes_out_what_both_sides_share():
     assert compare_samples(baseline, candidate).outcome is INCONCLUSIVE
 
 
+@pytest.mark.parametrize("level", [0.99, 0.999999])
+@COMPARISONS
+def test_two_invocations_that_have_nothing_in_common_say_nothing_and_break_nothing(compare, level):
+    found = compare([1.0, 1e9], [1e9, 1.0], level=level)
+    assert found.outcome is INCONCLUSIVE
+    assert 0 < found.low < found.ratio < found.high < math.inf
+    assert 1 < found.detectable < math.inf
+
+
 @COMPARISONS
 @settings(deadline=None)
 @given(both=sides)
