@@ -49,15 +49,19 @@ class Overheard:
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
         """Send on what a client says; its first request, and the one after a transport's, are written down."""
         with suppress(OSError):
-            told = _request(client, server)
+            message = _request(client)
+            told = _text(message)
             if told.startswith("host:transport:"):
-                address = told.removeprefix("host:transport:")
-                self._note(address, _request(client, server))
+                server.sendall(message)
+                message = _request(client)
+                self._note(told.removeprefix("host:transport:"), _text(message))
             elif told.startswith("host-serial:"):
                 address, _, asked = told.removeprefix("host-serial:").rpartition(":")
                 self._note(address, f"host-{asked}")
             else:
                 self._note("", told)
+            # Not before it is written down: whoever has the answer looks.
+            server.sendall(message)
         _copy(client, server)
 
     def _note(self, address: str, asked: str) -> None:
@@ -65,13 +69,15 @@ class Overheard:
             self.requests.append((address, asked))
 
 
-def _request(client: socket.socket, server: socket.socket) -> str:
+def _request(client: socket.socket) -> bytes:
     head = client.recv(4, socket.MSG_WAITALL)
     if len(head) < 4:
         raise OSError("the client has gone")
-    body = client.recv(int(head, 16), socket.MSG_WAITALL)
-    server.sendall(head + body)
-    return body.decode("utf-8", "replace")
+    return head + client.recv(int(head, 16), socket.MSG_WAITALL)
+
+
+def _text(message: bytes) -> str:
+    return message[4:].decode("utf-8", "replace")
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:
