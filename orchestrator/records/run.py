@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -185,10 +185,13 @@ class ToolReport:
     extra: Mapping[str, float | str] = field(default_factory=dict)
 
     def latency_us(self, kind: FigureKind | None = None) -> float | None:
-        """Return the latency of this kind, else the median or, without one, the mean; always positive and finite."""
+        """Return the latency of this kind, else the median or, without one, the mean; always positive and finite.
+
+        A median that can't be a latency isn't made up for by a mean: nobody knows what the program printed there.
+        """
         printed = self.inference if self.inference is not None and self.inference.count > 0 else None
-        if kind is not FigureKind.MEAN and printed is not None and _is_latency(printed.median_us):
-            return printed.median_us
+        if kind is not FigureKind.MEAN and printed is not None and printed.median_us is not None:
+            return printed.median_us if _is_latency(printed.median_us) else None
         if kind is FigureKind.MEDIAN:
             return None
         if _is_latency(self.inference_mean_us):
@@ -197,7 +200,8 @@ class ToolReport:
 
 
 def _is_latency(value_us: float | None) -> bool:
-    return value_us is not None and math.isfinite(value_us) and value_us > 0
+    # A program may print whole numbers that no float can hold.
+    return value_us is not None and 0 < value_us <= sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
