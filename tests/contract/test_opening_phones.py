@@ -34,7 +34,8 @@ def here(overheard: Overheard, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def phones(adb_server: Any, make_lab: Callable[..., VirtualLab]) -> Iterator[list[Phone]]:
-    """Three phones that the server knows."""
+    """Three phones that the server knows, and no others: what is left out is told by its address too."""
+    adb_server.run("disconnect")
     server, lab = AdbServer(ServerAddress(port=adb_server.port)), make_lab(adb_server)
     phones = [lab.add("pixel-3", serial=f"S{number}") for number in range(3)]
     for phone in phones:
