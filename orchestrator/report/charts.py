@@ -158,8 +158,8 @@ def _delegates() -> ChartSpec:
     return ChartSpec(
         name="delegates",
         title="Speed-up of delegates over the CPU",
-        description="How many times as fast each delegate is as the fastest trusted CPU configuration of the same tool "
-        "on the same device; left of the dashed line it is slower.",
+        description="How many times as fast each delegate is as the fastest trusted CPU configuration that was "
+        "measured alike on the same device; left of the dashed line it is slower.",
         dataset="delegates",
         by="model",
         spec=spec,
