@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 #: The property in which a virtual phone tells the USB path that it plays.
 VIRTUAL_USB: Final = "ro.benchfarm.usb"
-#: So many phones are opened at once; each is one connection to its server.
-_OPENED_AT_ONCE: Final = 32
 #: How long a virtual phone may take to let its server in.
 _JOIN_TIMEOUT_S: Final = 3.0
 
@@ -261,10 +259,12 @@ class Farm(Adapters):
 
         Without ``asks_used``, what the store knows of a phone that another process uses is taken for what it is now.
         """
+        from orchestrator.devices.discovery import PHONES_AT_ONCE
+
         used = [] if asks_used else [item for item in phones if self.lease.live_holder(Serial(item.seen.serial))]
         stored = self.store.devices() if used else {}
         known = {item.seen.serial: stored.get(Serial(item.seen.serial)) for item in used}
-        with ThreadPoolExecutor(max_workers=max(1, min(_OPENED_AT_ONCE, len(phones)))) as pool:
+        with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(phones)))) as pool:
             opening = {
                 item.seen.serial: pool.submit(self.open_phone, item, known.get(item.seen.serial)) for item in phones
             }

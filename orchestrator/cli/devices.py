@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.devices.discovery import PHONES_AT_ONCE
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceBusyError, DeviceError, UsageError
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import Serial
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-#: So many phones are asked or put back at once.
-_AT_ONCE: Final = 32
 
 
 def list_attached(settings: Settings) -> CommandResult:
@@ -170,7 +169,7 @@ def _put_back(
 
 def _all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     """Return what came of each item, in their order: one phone that hangs mustn't hold the others up."""
-    with ThreadPoolExecutor(max_workers=max(1, min(_AT_ONCE, len(items)))) as pool:
+    with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(items)))) as pool:
         return list(pool.map(work, items))
 
 

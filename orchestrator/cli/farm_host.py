@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
+from orchestrator.devices.liveness import own_boot
 from orchestrator.errors import HostStorageError
-
-#: Another one after each start of the computer; computers that are copies of each other differ by it.
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def host_id(state_folder: Path) -> str:
@@ -26,7 +22,5 @@ def host_id(state_folder: Path) -> str:
         own = kept.read_text("utf-8")
     except OSError as error:
         raise HostStorageError(f"{error.filename or kept}: {error.strerror}") from error
-    boot = ""
-    with suppress(OSError):
-        boot = _BOOT.read_text("ascii").strip()
-    return f"{own} {boot}".strip()
+    # Computers that are copies of each other differ by it.
+    return f"{own} {own_boot()}".strip()

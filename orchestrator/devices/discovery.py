@@ -14,8 +14,8 @@ from orchestrator.devices.server import AdbServer, is_tcp
 from orchestrator.errors import DeviceError
 
 _PROBE_TIMEOUT_S: Final = 8.0
-#: So many phones are asked at once; each is one connection to the server.
-_PROBES_AT_ONCE: Final = 32
+#: So many phones are asked, opened or put back at once; each is one connection to the server.
+PHONES_AT_ONCE: Final = 32
 
 _ATTRIBUTE: Final = re.compile(r"\s(?P<key>usb|product|model|device|features|transport_id):(?P<value>\S*)")
 #: macOS and libusb print a USB path without a key in front.
@@ -184,7 +184,7 @@ def list_devices(
     def look(transport: Transport) -> Seen:
         return known.get(server, transport) or known.name(server, _look_at(server, transport, timeout_s))
 
-    with ThreadPoolExecutor(max_workers=min(_PROBES_AT_ONCE, len(transports))) as pool:
+    with ThreadPoolExecutor(max_workers=min(PHONES_AT_ONCE, len(transports))) as pool:
         seen = list(pool.map(look, transports))
     known.keep(server, seen)
     return judge_twins(seen)

@@ -12,6 +12,7 @@ from typing import Final
 
 from orchestrator.devices import probes
 from orchestrator.devices.activity_probes import parse_kernel_counts
+from orchestrator.devices.liveness import own_boot
 from orchestrator.devices.probing import clusters_from
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial
@@ -48,7 +49,7 @@ def host_facts(serial: Serial) -> DeviceFacts:
         clusters=clusters_from(sections) or (CpuCluster(cpus=cpus, min_khz=None, max_khz=None),),
         memory_bytes=_memory_bytes(),
         gpu=_gpu(),
-        boot_id=_boot_id(),
+        boot_id=own_boot(),
         is_rooted=os.geteuid() == 0,
         properties={"python": sys.version.split(maxsplit=1)[0]},
     )
@@ -71,7 +72,7 @@ def host_state(at: datetime) -> DeviceState:
     return DeviceState(
         at=at,
         uptime_s=probes.parse_uptime(_read("/proc/uptime")),
-        boot_id=_boot_id(),
+        boot_id=own_boot(),
         heat_c=probes.parse_thermal_zones(zones),
         clock_khz=cpufreq.current_khz,
         clock_limit_khz=cpufreq.limit_khz,
@@ -125,10 +126,6 @@ def _memory_bytes() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
         return None
-
-
-def _boot_id() -> str:
-    return _read("/proc/sys/kernel/random/boot_id").strip()
 
 
 def _read(path: str | Path) -> str:

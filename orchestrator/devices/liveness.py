@@ -33,11 +33,20 @@ def is_dead(life: str) -> bool:
     return found is None or found[0] in {"Z", "X"} or found[1] != rest
 
 
+def own_boot() -> str:
+    """Return what is another one after each start of this computer, empty where the system doesn't tell (no Linux)."""
+    try:
+        return _BOOT.read_text("ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
 def _place() -> str:
     """Return within what a pid means something: this boot and this pid namespace."""
+    boot = own_boot()
     try:
-        return f"{_BOOT.read_text('ascii').strip()} {_NAMESPACE.readlink()}"
-    except (OSError, ValueError):
+        return f"{boot} {_NAMESPACE.readlink()}" if boot else ""
+    except OSError:
         return ""
 
 
