@@ -199,25 +199,26 @@ def test_a_known_phone_is_not_asked_again_until_its_connection_is_another_one(be
 
 
 @pytest.fixture
-def others(connect: Callable[[], FarmQueue]) -> Elsewhere:
-    """A farm in which no other host has a phone."""
-    return Elsewhere(connect(), "here")
-
-
-def test_a_worker_asks_nothing_of_a_phone_that_is_busy(
-    bench: Bench, phone: "Phone", others: Elsewhere, tmp_path: Path
-) -> None:
+def look(bench: Bench, connect: Callable[[], FarmQueue], tmp_path: Path) -> Callable[..., Mapping[str, Announced]]:
+    """Look at the phones as a worker does, in a farm in which no other host has one."""
     here = Settings.from_environment(
         {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
     )
-    asked = KnownPhones()
+    asked, others = KnownPhones(), Elsewhere(connect(), "here")
     idle = IdlePhones(asked, every_s=0.0, say=lambda text: None)
 
-    def look(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
-        return look_at_phones(here, known, busy, asked, idle, others)
+    def look(known: Mapping[str, Announced], busy: Collection[str] = ()) -> Mapping[str, Announced]:
+        found = look_at_phones(here, known, busy, asked, idle, others)
+        assert found is not None
+        return found
 
-    first = look({}, ())
-    assert first is not None
+    return look
+
+
+def test_a_worker_asks_nothing_of_a_phone_that_is_busy(
+    phone: "Phone", look: Callable[..., Mapping[str, Announced]]
+) -> None:
+    first = look({})
     assert not first[phone.serial].unusable
     fault(phone, "hang")
     away = {phone.serial: replace(first[phone.serial], unusable="offline")}
@@ -225,19 +226,8 @@ def test_a_worker_asks_nothing_of_a_phone_that_is_busy(
 
 
 def test_a_worker_tells_of_a_phone_that_lets_nobody_in_any_more_until_it_is_unplugged(
-    bench: Bench, phone: "Phone", others: Elsewhere, tmp_path: Path
+    bench: Bench, phone: "Phone", look: Callable[..., Mapping[str, Announced]]
 ) -> None:
-    here = Settings.from_environment(
-        {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
-    )
-    asked = KnownPhones()
-    idle = IdlePhones(asked, every_s=0.0, say=lambda text: None)
-
-    def look(known: Mapping[str, Announced]) -> Mapping[str, Announced]:
-        found = look_at_phones(here, known, (), asked, idle, others)
-        assert found is not None
-        return found
-
     def until(reason: str, known: Mapping[str, Announced]) -> Mapping[str, Announced]:
         deadline = Deadline(60.0)
         # Over TCP it is gone for a moment in between.
@@ -256,22 +246,15 @@ def test_a_worker_tells_of_a_phone_that_lets_nobody_in_any_more_until_it_is_unpl
 
 
 def test_a_worker_tells_of_a_phone_that_is_back_and_cannot_be_looked_at(
-    bench: Bench, phone: "Phone", others: Elsewhere, tmp_path: Path
+    phone: "Phone", look: Callable[..., Mapping[str, Announced]]
 ) -> None:
-    here = Settings.from_environment(
-        {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
-    )
-    asked = KnownPhones()
-    idle = IdlePhones(asked, every_s=0.0, say=lambda text: None)
-    first = look_at_phones(here, {}, (), asked, idle, others)
-    assert first is not None
+    first = look({})
     fault(phone, "output-cut", "times=0")
     away = {phone.serial: replace(first[phone.serial], unusable="offline")}
-    found = look_at_phones(here, away, (), asked, idle, others)
-    assert found is not None
+    found = look(away)
     assert found[phone.serial].unusable not in {"", "offline"}
     # Of one that nothing is known of there is nothing to tell.
-    assert look_at_phones(here, {}, (), asked, idle, others) == {}
+    assert look({}) == {}
 
 
 def test_phones_coming_and_going_are_watched(bench: Bench, phone: "Phone") -> None:
