@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,16 +103,16 @@ def test_a_phone_that_another_command_uses_joins_when_it_is_free_and_is_asked_no
 ) -> None:
     bench.plug("S1")
     used = bench.plug("S2")
-    with Farm(bench.settings) as farm:
-        with farm.lease.acquire(Serial("S2")):
-            arrivals = bench.plugged_in(farm, "where: profile = pixel-3")
-            bench.overheard.forget()
-            with arrivals.listening(bench):
-                late = bench.plug("S3")
-                wait_until(joined(arrivals, ["S3"]), f"{late.serial} joins")
-            assert bench.overheard.of(used.address) == []
+    with Farm(bench.settings) as farm, contextlib.ExitStack() as command:
+        command.enter_context(farm.lease.acquire(Serial("S2")))
+        arrivals = bench.plugged_in(farm, "where: profile = pixel-3")
+        bench.overheard.forget()
         with arrivals.listening(bench):
-            wait_until(joined(arrivals, ["S2"]), "the other one joins")
+            late = bench.plug("S3")
+            wait_until(joined(arrivals, ["S3"]), f"{late.serial} joins")
+            assert bench.overheard.of(used.address) == []
+            command.close()
+            wait_until(joined(arrivals, ["S2"]), "the other one joins", 60.0)
 
 
 def test_a_phone_whose_link_is_lost_at_the_first_look_joins_at_a_later_one(
