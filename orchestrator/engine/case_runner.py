@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -13,7 +13,7 @@ from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.parity import with_parity
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.failures import CaseFailures
-from orchestrator.engine.night import TimeLeft
+from orchestrator.engine.night import CampaignTime, TimeWithoutEnd
 from orchestrator.engine.parity import basis_of
 from orchestrator.engine.placing import Placer, request_of
 from orchestrator.engine.run_records import RunRecords
@@ -73,11 +73,11 @@ class CaseRunner:
         workload: Workload,
         services: Services,
         on_stored: Callable[[RunRecord], None] = lambda run: None,
-        time: TimeLeft | None = None,
+        time: CampaignTime | None = None,
         failures: CaseFailures | None = None,
         is_stored: Callable[[Invocation], bool] = lambda invocation: False,
     ) -> None:
-        """``on_stored`` hears of every run once it is kept; ``time`` is what is left of the campaign's, if limited.
+        """``on_stored`` hears of every run once it is kept; ``time`` is what is left of the campaign's, None: no end.
 
         ``failures`` are those that the device's cases had before, ``is_stored`` says what needn't be run again.
         """
@@ -86,7 +86,7 @@ class CaseRunner:
         self._workload = workload
         self._services = services
         self._on_stored = on_stored
-        self._time = time
+        self._time = time or TimeWithoutEnd()
         self._was_told_of_time = False
         self._placer = Placer(device, workload, services)
         self._records = RunRecords(facts, workload, services)
@@ -117,22 +117,17 @@ class CaseRunner:
             StoreError, HostStorageError: a run couldn't be kept; nothing further is run.
         """
         self._total += len(invocations)
-        for invocation in self._in_turn(invocations):
+        for invocation in self._time.by_importance(invocations, lambda text: self._note(text, is_problem=True)):
             self._check_cancelled()
             self._position += 1
             if (invocation.case.case_key, invocation.run_pass, invocation.number) in self._covered:
                 continue
-            if lacking := self._time.lacks(invocation) if self._time is not None else "":
+            if lacking := self._time.lacks(invocation):
                 self.leave_out(invocation, lacking)
                 continue
             between()
             for run in self._runs_of(invocation, invocations):
                 self._keep(run)
-
-    def _in_turn(self, invocations: Sequence[Invocation]) -> Iterable[Invocation]:
-        if self._time is None:
-            return invocations
-        return self._time.by_importance(invocations, lambda text: self._note(text, is_problem=True))
 
     def place_ahead(self, invocations: Sequence[Invocation]) -> None:
         """Send the files of all invocations to a device that shares its hub, before any of them is run.

@@ -74,28 +74,26 @@ class DeviceQueue:
         if not work.invocations and not (self._shares is not None and self._shares.has_work_for(self._serial)):
             return
         self._runner.place_ahead((*work.sentinel, *work.planned))
-        if self._sentinel is not None and not self._is_over():
+        if self._sentinel is not None and not self._time.is_over:
             self._sentinel.begin()
         if self._shares is not None:
             self._run_shared(self._shares)
         # Until nothing is open: an invocation that was unfit is tried again.
         while (work := self.open_work()).planned or work.added:
-            if self._time is not None:
-                self._time.keep_for(work.sustained)
+            self._time.keep_for(work.sustained)
             if work.planned:
                 self._runner.run_all(work.planned, between=self._between)
                 continue
             self._services.observer.on_event(_round_of(self._serial, work.added))
             self._runner.run_all(work.added, between=self._between)
         self._run_sustained(work.sustained)
-        if self._sentinel is not None and (not self._is_over() or self.open_work().sentinel):
+        if self._sentinel is not None and (not self._time.is_over or self.open_work().sentinel):
             self._sentinel.end()
 
     def _run_sustained(self, markers: Sequence[Invocation]) -> None:
-        if self._time is not None:
-            self._time.keep_for(())
-        for marker in self._time.by_importance(markers) if self._time is not None else markers:
-            if lacking := self._time.lacks(marker) if self._time is not None else "":
+        self._time.keep_for(())
+        for marker in self._time.by_importance(markers):
+            if lacking := self._time.lacks(marker):
                 self._runner.leave_out(self._following(marker), lacking)
                 continue
             self._between()
@@ -130,8 +128,7 @@ class DeviceQueue:
 
     def _learn(self, run: RunRecord) -> None:
         self._runs.append(slim(run))
-        if self._time is not None:
-            self._time.learn(run)
+        self._time.learn(run)
 
     def _following(self, marker: Invocation) -> Invocation:
         """Return the invocation that a sustained measurement would go on with."""
@@ -140,11 +137,8 @@ class DeviceQueue:
         return replace(marker, number=max(numbers, default=marker.number - 1) + 1)
 
     def _between(self) -> None:
-        if self._sentinel is not None and not self._is_over():
+        if self._sentinel is not None and not self._time.is_over:
             self._sentinel.between()
-
-    def _is_over(self) -> bool:
-        return self._time is not None and self._time.is_over
 
 
 def _round_of(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:

@@ -77,6 +77,28 @@ def cut_to_time(
     return replace(without(expansion, skips), pauses_s=pauses_s)
 
 
+class TimeWithoutEnd:
+    """The time of a campaign that has no limit: there is some for everything, in the order in which it is planned."""
+
+    is_over: Final = False
+
+    def learn(self, run: RunRecord) -> None:
+        """Nothing depends on how long a run took."""
+
+    def keep_for(self, later: Sequence[Invocation]) -> None:
+        """Nothing needs to be kept."""
+
+    def by_importance(
+        self, queue: Sequence[Invocation], on_note: Callable[[str], None] = lambda text: None
+    ) -> Iterator[Invocation]:
+        """Yield a queue in its order."""
+        return iter(queue)
+
+    def lacks(self, invocation: Invocation) -> str:
+        """Return that nothing is lacking."""
+        return ""
+
+
 class TimeLeft:
     """What one device has left of a campaign's time, from now on by a clock that nobody sets."""
 
@@ -221,6 +243,10 @@ class TimeLeft:
             )
 
 
+#: The time of any campaign, as one device has it.
+CampaignTime = TimeLeft | TimeWithoutEnd
+
+
 def time_left(
     campaign: Campaign,
     runs: Sequence[RunRecord],
@@ -228,11 +254,11 @@ def time_left(
     store: Store,
     serial: Serial,
     tools: Mapping[ToolName, Tool],
-) -> TimeLeft | None:
-    """Return what a device has left of a campaign's time, None without a limit; raises StoreError."""
+) -> CampaignTime:
+    """Return what a device has left of a campaign's time; raises StoreError."""
     terms = campaign.terms
     if terms.until is None and terms.phone_time_s is None:
-        return None
+        return TimeWithoutEnd()
     series = dict.fromkeys(item.case.series_key for item in campaign.invocations if item.case.serial == serial)
     recent = store.recent_runs(list(series))
     pause_s = terms.pauses_s.get(serial)

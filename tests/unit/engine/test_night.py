@@ -76,7 +76,6 @@ def test_the_narrower_of_both_limits_counts() -> None:
 def test_an_invocation_isn_t_begun_that_would_end_too_late() -> None:
     clock = ManualClock(START)
     time = time_left(campaign(until=START + timedelta(seconds=100)), [], clock, MemoryStore(), CASE.serial, TOOLS)
-    assert time is not None
     first = Invocation(case=CASE, run_pass=Pass.TIMING, number=0)
     clock.advance(70)
     assert time.lacks(first) == ""
@@ -86,7 +85,18 @@ def test_an_invocation_isn_t_begun_that_would_end_too_late() -> None:
     assert not time.is_over
     clock.advance(31)
     assert time.is_over
-    assert time_left(campaign(), [], clock, MemoryStore(), CASE.serial, TOOLS) is None
+
+
+def test_without_a_limit_there_is_time_for_everything_in_its_order() -> None:
+    clock = ManualClock(START)
+    time = time_left(campaign(), [], clock, MemoryStore(), CASE.serial, TOOLS)
+    clock.advance(1e9)
+    queue = [Invocation(case=CASE, run_pass=Pass.TIMING, number=number) for number in (1, 0)]
+    time.learn(run(0, 0, taken_s=1e9))
+    time.keep_for(queue)
+    assert not time.is_over
+    assert list(time.by_importance(queue)) == queue
+    assert not time.lacks(queue[0])
 
 
 def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_night() -> None:
@@ -98,7 +108,6 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_night() -> None:
 
     clock = Jumping(START)
     time = time_left(campaign(until=START + timedelta(seconds=100)), [], clock, MemoryStore(), CASE.serial, TOOLS)
-    assert time is not None
     clock.jump = timedelta(days=1)
     assert not time.is_over
     clock.jump = timedelta(days=-1)
@@ -112,7 +121,6 @@ def test_a_resumed_campaign_has_what_is_left_of_its_phone_time() -> None:
     assert busy_s(Terms(), runs) == 50
     clock = ManualClock(START + timedelta(seconds=50_000))
     time = time_left(campaign(phone_time_s=60.0), runs, clock, MemoryStore(), CASE.serial, TOOLS)
-    assert time is not None
     clock.advance(9)
     assert not time.is_over
     clock.advance(2)
@@ -200,7 +208,6 @@ def test_what_was_left_out_before_the_night_is_no_pause_between_the_others() -> 
     assert [case.threads for case in kept.cases] == [1, 2, 3, 4, 5]
     begun = replace(campaign(phone_time_s=500.0, pauses_s=kept.pauses_s), invocations=invocations)
     time = time_left(begun, [], ManualClock(START), store, CASE.serial, TOOLS)
-    assert time is not None
     told: list[str] = []
     # All of it fits, 8 times 11 s for each of the five.
     assert tuple(time.by_importance(invocations, told.append)) == invocations
