@@ -27,12 +27,17 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
 
     A phone's pools and tags are those of this computer's inventory, or else its host's.
     """
-    announced, left_out = usable(queue.phones(), wanted.serials)
-    missing = [serial for serial in wanted.serials if serial not in announced and serial not in left_out]
+    rows = queue.phones()
+    known = {row["serial"] for row in rows if row["facts"]}
+    ails = {row["serial"]: row["unusable"] for row in rows}
+    missing = [serial for serial in wanted.serials if serial not in known]
     if missing:
+        reasons = "".join(f"\n  {serial}: {ails.get(serial, 'no host has announced it')}" for serial in missing)
         raise NoDeviceError(
-            f"no host has announced {', '.join(missing)}", hint="'benchfarm farm status' lists what is announced"
+            f"phones that the plan names aren't known to the farm{reasons}",
+            hint="'benchfarm farm status' lists the phones that hosts have",
         )
+    announced, left_out = usable(rows, wanted.serials)
     facts, labels = facts_and_labels(announced, farm.inventory)
     named = [item for item in facts if not wanted.serials or item.serial in wanted.serials]
     choice = choose(wanted, named, labels)
@@ -64,14 +69,15 @@ def usable(
 ) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
     """Return the phones that can have a job, each by the best of the hosts that have it, and why the others can't.
 
-    One that is named may wait for what ails it, but not one whose serial number several phones have: their results
-    would be mixed. Raises PlanError for facts that can't be read.
+    One that is named may wait for what ails it, but not one that nobody knows yet, nor one whose serial number several
+    phones have: their results would be mixed. Raises PlanError for facts that can't be read.
     """
     best: dict[str, Mapping[str, Any]] = {}
     for row in sorted(
         rows,
         key=lambda row: (
             row["protocol"] < PROTOCOL,
+            row["serial"] in named and not row["facts"],
             row["silent_s"] > GONE_S,
             bool(row["unusable"]),
             row["silent_s"],
@@ -87,7 +93,7 @@ def usable(
             out[serial] = f"its host {row['host']} has an older benchfarm, which can't read this job: update it"
         elif serial not in named and row["silent_s"] > GONE_S:
             out[serial] = f"its host {row['host']} wasn't heard for {format_duration(row['silent_s'])}"
-        elif serial not in named and row["unusable"]:
+        elif row["unusable"] and (serial not in named or not row["facts"]):
             out[serial] = row["unusable"]
     return {serial: row for serial, row in sorted(best.items()) if serial not in out}, out
 

@@ -220,9 +220,10 @@ def _look(
             found: dict[str, Announced] = {}
             phones = farm.attached()
             for attached in phones:
-                serial = attached.seen.serial
-                phone = _announced(farm, attached, known.get(serial), busy, others) if serial else None
-                if phone is not None and not (serial in found and phone.unusable):
+                # One that never said who it is goes by its server's name for it, which over USB is its serial number.
+                serial = attached.seen.serial or attached.seen.address
+                phone = _announced(farm, attached, Serial(serial), known.get(serial), busy, others)
+                if not (serial in found and phone.unusable):
                     found[serial] = phone
             away = idle.wake(
                 phones,
@@ -242,22 +243,26 @@ def _look(
 
 
 def _announced(
-    farm: Farm, attached: Attached, known: Announced | None, busy: Collection[str], others: Elsewhere
-) -> Announced | None:
-    """Return what is told of a phone; None for one that can't be used and of which nothing is known."""
-    serial = Serial(attached.seen.serial)
+    farm: Farm, attached: Attached, serial: Serial, known: Announced | None, busy: Collection[str], others: Elsewhere
+) -> Announced:
+    """Return what is told of a phone; one of which nothing is known can't be used, for a reason."""
     unusable = "" if attached.seen.usable else attached.seen.reason
-    unusable = unusable or farm.quarantine.reason(serial)
+    if not unusable and (kept_out := farm.quarantine.reason(serial)):
+        unusable = f"in quarantine: {kept_out}"
     is_back = known is None or bool(known.unusable)
     facts = known.facts if known is not None else ""
-    if is_back and not unusable and serial not in busy and not others.busy([serial]):
-        try:
-            facts = dump(farm.open_phone(attached)[1])
-        except BenchfarmError as error:
-            # One phone that doesn't answer mustn't hide the others.
-            _say(farm.settings, f"{serial} can't be looked at: {error}")
-            unusable = one_line(str(error))
-    return Announced(facts=facts, unusable=unusable, labels=_labels(farm, serial)) if facts else None
+    if is_back and not unusable and serial not in busy:
+        user = farm.lease.live_holder(serial) or ("another host" if others.busy([serial]) else "")
+        if not user:
+            try:
+                facts = dump(farm.open_phone(attached)[1])
+            except BenchfarmError as error:
+                # One phone that doesn't answer mustn't hide the others.
+                _say(farm.settings, f"{serial} can't be looked at: {error}")
+                unusable = one_line(str(error))
+        elif not facts:
+            unusable = f"in use by {user}"
+    return Announced(facts=facts, unusable=unusable, labels=_labels(farm, serial))
 
 
 def _labels(farm: Farm, serial: Serial) -> str:

@@ -75,7 +75,7 @@ class Namesake:
 class Announced:
     """A phone as its host tells of it."""
 
-    #: Its facts as a document.
+    #: Its facts as a document, empty for one that can't be used and was never asked.
     facts: str
     #: Why it can't be used, empty when it can.
     unusable: str = ""

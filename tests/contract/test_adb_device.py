@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.bootstrap import Settings
+from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.cli.farm_working import Elsewhere
 from orchestrator.cli.farm_working import _look as look_at_phones
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
 from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.discovery import KnownPhones, list_devices
+from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import quote
 from orchestrator.devices.tracking import watch_devices
@@ -37,7 +37,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.queueing.queue import Announced, FarmQueue
-from orchestrator.records.identity import RunId
+from orchestrator.records.identity import RunId, Serial
 from orchestrator.virtual.faults import parse_fault
 from orchestrator.virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
 
@@ -253,8 +253,38 @@ def test_a_worker_tells_of_a_phone_that_is_back_and_cannot_be_looked_at(
     away = {phone.serial: replace(first[phone.serial], unusable="offline")}
     found = look(away)
     assert found[phone.serial].unusable not in {"", "offline"}
-    # Of one that nothing is known of there is nothing to tell.
-    assert look({}) == {}
+    assert look({})[phone.serial] == replace(found[phone.serial], facts="")
+
+
+def test_a_worker_tells_of_a_phone_that_could_not_be_used_from_the_beginning(
+    bench: Bench, phone: "Phone", look: Callable[..., Mapping[str, Announced]]
+) -> None:
+    refusing = fault(phone, "unauthorized")
+    deadline = Deadline(60.0)
+    # Over TCP it is connected anew first.
+    while (away := look({})) != {phone.address: Announced(facts="", unusable=STATE_NOTES["unauthorized"][0])}:
+        assert not deadline.expired, away
+    phone.faults.remove(refusing)
+    while (found := look(away)).keys() != {phone.serial} or not found[phone.serial].facts:
+        assert not deadline.expired, found
+    assert not found[phone.serial].unusable
+
+
+def test_a_worker_names_who_keeps_a_phone_from_it_and_asks_it_nothing_meanwhile(
+    phone: "Phone", look: Callable[..., Mapping[str, Announced]], tmp_path: Path
+) -> None:
+    serial = Serial(phone.serial)
+    with Farm(Settings.from_environment({"BENCHFARM_HOME": str(tmp_path)})) as farm:
+        with farm.lease.acquire(serial):
+            held = look({})
+            assert (held[serial].facts, held[serial].unusable[:17]) == ("", "in use by process")
+            assert look(held) == held
+        farm.quarantine.put(serial, "battery swollen")
+        kept_out = look(held)
+        assert kept_out[serial].unusable.startswith("in quarantine: battery swollen")
+        farm.quarantine.release(serial)
+    free = look(kept_out)[serial]
+    assert (bool(free.facts), free.unusable) == (True, "")
 
 
 def test_phones_coming_and_going_are_watched(bench: Bench, phone: "Phone") -> None:

@@ -15,15 +15,17 @@ import pytest
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import doctor, farm, farm_doctor, serving
+from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.cli.gauges import Numbers
 from orchestrator.devices.journal import Change
-from orchestrator.errors import UsageError
+from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.queueing.gauges import Gauges
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, RunId, Serial
+from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
 from orchestrator.serve.metrics import render
 
@@ -335,3 +337,14 @@ def test_a_store_that_can_t_be_opened_is_one_problem_among_other_checks(tmp_path
         result = doctor.shown(doctor.of_host(farm))
     assert "isn't an SQLite database" in found(result, "problem")["store"][0]
     assert {"disk", "journals", "quarantine"} <= found(result, "ok").keys()
+
+
+def test_a_plan_that_names_phones_of_which_nothing_is_known_is_refused_with_what_ails_each(
+    queue: FarmQueue, settings: Settings
+) -> None:
+    queue.register("one", benchfarm_version="1")
+    queue.announce("one", {"A": Announced(facts="", unusable="in quarantine: battery swollen")})
+    assert "in quarantine: battery swollen" in farm.status(settings, "").text
+    with Farm(settings) as here, pytest.raises(NoDeviceError) as caught:
+        choose_phones(here, queue, DeviceSelection(serials=(Serial("A"), Serial("B"))))
+    assert "A: in quarantine: battery swollen\n  B: no host has announced it" in str(caught.value)

@@ -247,9 +247,12 @@ def test_delivered_twice(cell: Cell, phase: str) -> None:
 def test_two_hosts_want_one_phone(cell: Cell) -> None:
     one, two = cell.farm.one, reaches_the_others_phone(cell.farm)
     _ = one.worker, two.worker
-    cell.farm.until(
-        lambda: {row["host"] for row in cell.farm.queue.phones() if row["serial"] == one.serial} == {"one", "two"}
-    )
+
+    def knowing() -> set[str]:
+        rows = cell.farm.queue.phones()
+        return {row["host"] for row in rows if row["serial"] == one.serial and row["facts"]}
+
+    cell.farm.until(lambda: knowing() == {"one", "two"})
     names = [cell.name, f"{cell.name}-more"]
     for name in names:
         cell.submit(name)

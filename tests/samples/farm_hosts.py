@@ -204,7 +204,7 @@ class FarmOfHosts:
         for host in hosts:
             _ = host.worker
         wanted = {(host.name, host.serial) for host in hosts}
-        self.until(lambda: wanted <= {(row["host"], row["serial"]) for row in self.queue.phones()})
+        self.until(lambda: wanted <= {(row["host"], row["serial"]) for row in self.queue.phones() if row["facts"]})
 
     def until_ended(self, submission: str) -> list[dict[str, Any]]:
         self.until(lambda: all(job["status"] in OVER for job in self.jobs(submission)))

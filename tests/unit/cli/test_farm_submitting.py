@@ -11,9 +11,12 @@ from orchestrator.cli.farm_phones import usable
 from orchestrator.queueing.messages import PROTOCOL
 
 
-def announced(serial: str, host: str, *, silent_s: float = 1.0, unusable: str = "") -> Mapping[str, Any]:
+def announced(
+    serial: str, host: str, *, silent_s: float = 1.0, unusable: str = "", facts: str = "{}"
+) -> Mapping[str, Any]:
     return {
-        "serial": serial, "host": host, "facts": "{}", "protocol": PROTOCOL, "unusable": unusable, "silent_s": silent_s,
+        "serial": serial, "host": host, "facts": facts, "protocol": PROTOCOL, "unusable": unusable,
+        "silent_s": silent_s,
     }  # fmt: skip
 
 
@@ -35,3 +38,15 @@ def test_a_phone_that_moved_is_the_living_hosts(unusable: str) -> None:
     chosen, left_out = usable(rows, ())
     assert [row["host"] for row in chosen.values()] == ([] if unusable else ["live"])
     assert left_out == ({"A": unusable} if unusable else {})
+
+
+@pytest.mark.parametrize("named", [[], ["A"]])
+def test_a_phone_of_which_nothing_is_known_can_not_have_a_job(named: list[str]) -> None:
+    assert usable([announced("A", "h", unusable="unauthorized", facts="")], named) == ({}, {"A": "unauthorized"})
+
+
+def test_a_phone_that_is_named_is_what_a_host_knows_of_it() -> None:
+    rows = [announced("A", "asked", unusable="offline"), announced("A", "never", unusable="unauthorized", facts="")]
+    for order in (rows, rows[::-1]):
+        chosen, left_out = usable(order, ["A"])
+        assert (chosen["A"]["host"], left_out) == ("asked", {})
