@@ -32,9 +32,20 @@ def parse_bytes(text: str) -> int:
     return round(_parse(text, _BYTES, "a size such as 500 MB or 8 GiB"))
 
 
-def parse_percent(text: str) -> float:
-    """Return a percentage: ``20`` and ``20 %`` are 20.0. Raises ValueError."""
-    return _parse(text, _PERCENT, "a percentage such as 20 %")
+def parse_percent(text: str, *, is_named: bool = False) -> float:
+    """Return a percentage: ``20`` and ``20 %`` are 20.0.
+
+    ``is_named``: what it stands under says that it is one.
+
+    Raises:
+        ValueError: no percentage, or ``0.02`` where a share may be meant as well.
+    """
+    percent = _parse(text, _PERCENT, "a percentage such as 20 %")
+    if 0 < percent < 1 and not is_named and not text.rstrip().lower().endswith(tuple(_PERCENT)):
+        raise ValueError(
+            f"{text.strip()} may be meant as a percentage or as a share; write {percent:g}% or {percent * 100:g}%"
+        )
+    return percent
 
 
 def parse_celsius(text: str) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import write_file
 from orchestrator.cli.result import CommandResult
+from orchestrator.cli.shares import percent_of
 from orchestrator.cli.stored import find_campaign
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.records.campaign import Campaign
@@ -84,13 +85,10 @@ def load_accuracy(path: Path) -> Mapping[str, float]:
 
 
 def _percent(row: list[str], where: str) -> float:
-    try:
-        value = float(row[1])
-    except (IndexError, ValueError):
-        value = -1.0
-    if not 0 <= value <= 100:
+    percent = percent_of(row[1] if len(row) > 1 else "", where)
+    if not 0 <= percent <= 100:
         raise UsageError(f"{where}: there is no accuracy from 0 to 100 in this row", hint="write it in percent: 71.8")
-    return value
+    return percent
 
 
 def _write_pictures(data: ReportData, folder: Path) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""Shares as people type them."""
+"""Percentages as people type them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: 
     Raises:
         UsageError: no percentage, one outside of the limits, or ``0.02``, which may be meant as either.
     """
-    try:
-        percent = parse_percent(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from error
-    if 0 < percent < 1 and text.strip().endswith((*"0123456789", ".")):
-        raise UsageError(
-            f"{option} {text} may be meant as a percentage or as a share",
-            hint=f"with the sign it is clear: {option} {percent:g}% or {option} {percent * 100:g}%",
-        )
-    share = percent / 100
+    share = percent_of(text, option) / 100
     if not least <= share <= most:
         limits = f"{least * 100:.4g}% and {most * 100:.4g}%"
         raise UsageError(f"{option} {text} isn't between {limits}", hint=f"a percentage, for example {example}")
     return share
+
+
+def percent_of(text: str, option: str) -> float:
+    """Return a percentage as typed: 2.0 for ``2%``; raises UsageError for none, and for ``0.02`` as `share_of`."""
+    try:
+        return parse_percent(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.cli.shares import percent_of
 from orchestrator.errors import UsageError
 from orchestrator.models.building import VARIANTS, BuildOrder
 from orchestrator.models.networks import NAMES
@@ -58,12 +59,15 @@ def _numbers(option: str, values: Sequence[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(value) for value in values))
 
 
-def known_accuracy(percent: float | None, metric: str, source: str) -> Accuracy | None:
+def known_accuracy(typed: str | None, metric: str, source: str) -> Accuracy | None:
     """Return an accuracy with its source; a figure that nobody vouches for isn't taken."""
-    if percent is None:
+    if typed is None:
         if source:
             raise UsageError("--accuracy-source is for --accuracy", hint="give the figure, too")
         return None
     if not source.strip():
         raise UsageError("an accuracy needs its source", hint="give --accuracy-source 'who measured it how'")
+    percent = percent_of(typed, "--accuracy")
+    if not 0 <= percent <= 100:
+        raise UsageError(f"--accuracy {typed} isn't between 0% and 100%")
     return Accuracy(percent=percent, metric=metric, source=source)

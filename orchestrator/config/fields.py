@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -73,6 +74,8 @@ AnyText = Annotated[str, _Written(_as_written, "string", "number", "boolean")]
 Sha256 = Annotated[str, _Written(_sha256, "string")]
 Seconds = Annotated[float, _Written(parse_seconds, "number", "string")]
 Percent = Annotated[float, _Written(parse_percent, "number", "string")]
+#: The same, under a key that says that it is a percentage.
+NamedPercent = Annotated[float, _Written(partial(parse_percent, is_named=True), "number", "string")]
 Celsius = Annotated[float, _Written(parse_celsius, "number", "string")]
 
 

@@ -12,7 +12,7 @@ import yaml
 from pydantic import Field
 
 from orchestrator.config.faults import Faults, Section, checked
-from orchestrator.config.fields import AnyText, Percent, Sha256, Text
+from orchestrator.config.fields import AnyText, NamedPercent, Sha256, Text
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import HostStorageError
 from orchestrator.records.model import Accuracy, ManifestEntry
@@ -23,7 +23,7 @@ MANIFEST_NAME = "models.yaml"
 class AccuracySection(Section):
     """How right a model is."""
 
-    percent: Percent
+    percent: NamedPercent
     metric: Text = "top-1"
     source: Text
 

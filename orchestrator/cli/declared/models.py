@@ -86,9 +86,7 @@ def _models_build(
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of random weights and samples.")] = 0,
     flex: Annotated[bool, typer.Option("--flex", help="Leave TensorFlow's own operators in.")] = False,
     signature: Annotated[str, typer.Option(help="Entry of a SavedModel.")] = "serving_default",
-    accuracy: Annotated[
-        float | None, typer.Option(min=0, max=100, help="Percent, when you know it; needs --accuracy-source.")
-    ] = None,
+    accuracy: Annotated[str | None, typer.Option(help="When you know it: 71.8%. Needs --accuracy-source.")] = None,
     accuracy_source: Annotated[str, typer.Option(help="Who measured the accuracy how, or an address.")] = "",
     metric: Annotated[str, typer.Option(help="What the accuracy is of.")] = "top-1",
     out: Annotated[

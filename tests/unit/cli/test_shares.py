@@ -33,7 +33,7 @@ def test_what_is_no_share_is_refused(text: str, word: str) -> None:
 def test_what_may_be_meant_either_way_is_asked_for_again_in_both() -> None:
     with pytest.raises(UsageError) as raised:
         share_of("0.05", "--detect", most=0.5)
-    assert raised.value.hint == "with the sign it is clear: --detect 0.05% or --detect 5%"
+    assert "--detect: 0.05 may be meant as a percentage or as a share; write 0.05% or 5%" in str(raised.value)
     assert share_of("0.05%", "--detect", most=0.5) == pytest.approx(0.0005)
 
 
@@ -47,9 +47,11 @@ def test_what_may_be_meant_either_way_is_asked_for_again_in_both() -> None:
         ("regressions", "--threshold"),
         ("tune", str(min(MODELS.glob("*.tflite"))), "--alike"),
         ("tune", str(min(MODELS.glob("*.tflite"))), "--budget"),
+        ("bench", str(min(MODELS.glob("*.tflite"))), "--precision"),
+        ("models", "build", "tiny_cnn", "--accuracy-source", "me", "--accuracy"),
     ],
     ids=lambda words: f"{words[0]} {words[-1]}",
 )
 def test_every_command_takes_it_so(words: tuple[str, ...], tmp_path) -> None:
     refused = Cli(home=tmp_path)(*words, "0.03").ended_with(2)
-    assert f"{words[-1]} 0.03 may be meant as" in refused.stderr
+    assert f"{words[-1]}: 0.03 may be meant as a percentage or as a share; write 0.03% or 3%" in refused.stderr

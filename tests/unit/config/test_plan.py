@@ -115,6 +115,11 @@ invocations: many
         ("models: a.tflite\nsettings: {min_secs: .inf}\n", "isn't a time span"),
         ("models: a.tflite\nlimits: {thermal_status_max: warm}\n", "'warm' isn't a whole number"),
         ("models: a.tflite\nlimits: {battery_min: 120 %}\n", "120 % is too large; 100 is the most"),
+        (
+            "models: a.tflite\nlimits: {battery_min: 0.2}\n",
+            "limits.battery_min: 0.2 may be meant as a percentage or as a share; write 0.2% or 20%",
+        ),
+        ("models: a.tflite\nprecision: 0.5\n", "precision: 0.5 may be meant as a percentage or as a share"),
         ("models: a.tflite\nlimits: {wait: 5 parsecs}\n", "unknown unit 'parsecs'"),
         ("models: a.tflite\nbuilds: {native: ./none}\n", "builds.native: there is no file"),
         ("models: a.tflite\nbuilds: {nativ: x}\n", "'nativ' isn't one of native, apk, litert, "),

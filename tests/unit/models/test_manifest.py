@@ -25,7 +25,7 @@ def test_what_is_written_is_read_again(tmp_path):
         entry("a", "a" * 64, tmp_path / "sub" / "a.tflite", command="benchfarm models build 'x: y' #no comment",
               build={"seed": "0", "size": "1e3", "tensorflow": "2.10"}, note="é\n\"'"),
         entry("b", "b" * 64, Path("/elsewhere/b.tflite"), url="https://models.example/b.tgz",
-              accuracy=Accuracy(percent=71.5, metric="ImageNet top-1", source="https://models.example/")),
+              accuracy=Accuracy(percent=0.5, metric="ImageNet top-1", source="https://models.example/")),
     ]  # fmt: skip
     add_to_manifest(path, given)
     assert load_manifest(path) == {item.sha256: item for item in given}

@@ -141,9 +141,10 @@ def test_charts_are_kept_and_made_anew_when_what_is_kept_is_damaged(tmp_path: Pa
     ("text", "said"),
     [
         ("name,top1\n", ":1: the columns must be model,accuracy"),
-        ("model,accuracy\nm,high\n", ":2: there is no accuracy from 0 to 100"),
-        ("model,accuracy\nm,0.7\n\nn,170\n", ":4: there is no accuracy"),
-        ("model,accuracy\nm\n", ":2: there is no accuracy"),
+        ("model,accuracy\nm,high\n", ":2: 'high' isn't a percentage"),
+        ("model,accuracy\nm,70\n\nn,170\n", ":4: there is no accuracy from 0 to 100"),
+        ("model,accuracy\nm\n", ":2: '' isn't a percentage"),
+        ("model,accuracy\nm,0.7\n", ":2: 0.7 may be meant as a percentage or as a share; write 0.7% or 70%"),
     ],
 )
 def test_accuracy_file_that_cant_be_read_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
