@@ -121,6 +121,6 @@ def _schedules(numbers: QueueNumbers) -> list[Finding]:
                 warning("schedules", f"{row['name']} is paused", f"benchfarm farm schedule go-on {row['name']}")
             )
         elif row["missed"]:
-            text = f"{row['name']}: {row['missed']} times since the last good one were missed or failed"
+            text = f"{row['name']}: {row['missed']} times since the last good one or pause were missed or failed"
             found.append(problem("schedules", text, "benchfarm farm schedule list"))
     return found or [ok("schedules", f"{len(numbers.schedules)}, all in time" if numbers.schedules else "none")]

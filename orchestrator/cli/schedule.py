@@ -128,7 +128,7 @@ def _meant_now(farm: Farm, queue: FarmQueue, plan: Plan) -> tuple[list[DeviceFac
 
 
 def listed(settings: Settings) -> CommandResult:
-    """List schedules with their next and last times; exit code 1 when the last one went wrong and it isn't paused."""
+    """List schedules with their next and last times; exit code 1 when one goes on whose last time went wrong."""
     with FarmQueue(settings.store) as queue:
         schedules = Schedules(queue).listed()
     rows, lines = [], []
@@ -150,11 +150,10 @@ def listed(settings: Settings) -> CommandResult:
             if tick["outcome"] != "submitted"
         ]
     text = table(("schedule", "when", "next", "last", "plan", "priority"), rows) if rows else "there are no schedules"
-    failed = any(
-        item["ticks"] and item["ticks"][0]["outcome"] != "submitted" for item in schedules if not item["paused"]
-    )
     return CommandResult(
-        text="\n".join([text, *map(one_line, lines)]), data={"schedules": schedules}, exit_code=int(failed)
+        text="\n".join([text, *map(one_line, lines)]),
+        data={"schedules": schedules},
+        exit_code=int(any(item["went_wrong"] for item in schedules)),
     )
 
 

@@ -21,7 +21,8 @@ class QueueNumbers:
     phones: list[dict[str, Any]]
     #: name, silent_s.
     hosts: list[dict[str, Any]]
-    #: name, paused, next_at, missed (times since the last one that was submitted; 0 while it is paused), submitted_at.
+    #: name, paused, next_at, missed (times since the last one that was submitted and the last pause; 0 while it is
+    #: paused), submitted_at.
     schedules: list[dict[str, Any]]
 
 
@@ -59,7 +60,8 @@ class Gauges:
             schedules=rows(
                 "SELECT s.name, s.paused, s.next_at, t.submitted_at, (SELECT count(*) FROM farm_ticks m"
                 " WHERE NOT s.paused AND m.schedule = s.name AND m.outcome <> 'submitted'"
-                " AND m.tick_at > coalesce(t.submitted_at, '-infinity') AND m.tick_at < s.next_at) AS missed"
+                " AND m.tick_at > greatest(t.submitted_at, s.went_on_at, '-infinity')"
+                " AND m.tick_at < s.next_at) AS missed"
                 " FROM farm_schedules s"
                 " CROSS JOIN LATERAL (SELECT max(tick_at) AS submitted_at FROM farm_ticks"
                 "  WHERE schedule = s.name AND outcome = 'submitted') t ORDER BY s.name"

@@ -138,7 +138,10 @@ class Schedules:
 
     @told
     def pause(self, name: str, *, paused: bool) -> bool:
-        """Let no time of a schedule be due, or let them be due again from now on; False when there is none."""
+        """Let no time of a schedule be due, or let them be due again from now on; False when there is none.
+
+        Times that went wrong before a pause don't count any more after it.
+        """
         with self._database.connection() as connection, connection.transaction():
             row = _locked(connection, name)
             if row is None:
@@ -146,8 +149,9 @@ class Schedules:
             # A rest needs no next time, and can be given by a host that doesn't know the schedule's zone.
             following = () if paused else _cron_of(row).after(database_time(connection))
             connection.execute(
-                "UPDATE farm_schedules SET paused = %s, next_at = %s WHERE name = %s",
-                (paused, following[0] if following else row["next_at"], name),
+                "UPDATE farm_schedules SET paused = %s, next_at = %s,"
+                " went_on_at = CASE WHEN paused AND NOT %s THEN now() ELSE went_on_at END WHERE name = %s",
+                (paused, following[0] if following else row["next_at"], paused, name),
             )
         return True
 
@@ -155,11 +159,12 @@ class Schedules:
     def listed(self) -> list[dict[str, Any]]:
         """Return the schedules with their next and their last times: ``ticks``, newest first.
 
-        A time that failed and is tried again isn't over, so it isn't among these.
+        A time that failed and is tried again isn't over, so it isn't among these. ``went_wrong``: the last of them did,
+        and the schedule neither rests nor rested since.
         """
         rows = self._database.rows(
-            "SELECT name, cron, timezone, plan_name, priority, grace_s, paused, created_by, created_at, next_at"
-            " FROM farm_schedules ORDER BY name"
+            "SELECT name, cron, timezone, plan_name, priority, grace_s, paused, created_by, created_at, next_at,"
+            " went_on_at FROM farm_schedules ORDER BY name"
         )
         for row in rows:
             row["ticks"] = self._database.rows(
@@ -167,6 +172,10 @@ class Schedules:
                 " AND (outcome = 'submitted' OR tick_at < %s) ORDER BY tick_at DESC LIMIT 10",
                 row["name"],
                 row["next_at"],
+            )
+            row["went_wrong"] = not row["paused"] and any(
+                tick["outcome"] != "submitted" and (row["went_on_at"] is None or tick["tick_at"] > row["went_on_at"])
+                for tick in row["ticks"][:1]
             )
         return rows
 

@@ -90,8 +90,10 @@ _FOURTH: Final = """
 ALTER TABLE farm_hosts ADD COLUMN host_id text NOT NULL DEFAULT '';
 ALTER TABLE farm_phones ADD COLUMN facts_md5 text GENERATED ALWAYS AS (md5(facts)) STORED;
 """
+#: When a schedule went on after a pause: what went wrong before it is nobody's concern any more.
+_FIFTH: Final = "ALTER TABLE farm_schedules ADD COLUMN went_on_at timestamptz;"
 #: What makes the tables of each version out of those of the one before.
-_STEPS: Final = (_FIRST, _SECOND + SCHEDULES, SUBMISSIONS, _FOURTH)
+_STEPS: Final = (_FIRST, _SECOND + SCHEDULES, SUBMISSIONS, _FOURTH, _FIFTH)
 #: The version of the tables.
 VERSION: Final = len(_STEPS)
 

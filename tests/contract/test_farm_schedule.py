@@ -231,14 +231,40 @@ def test_the_list_is_bad_news_while_a_last_time_went_wrong_and_the_schedule_does
     schedules.put(schedule(), [], replace=False)
     let_be_due(url, "2 hours")
     schedules.make_due(Submissions(), host="one")
-    codes = [listed(known).exit_code]
-    for paused in (True, False):
-        schedules.pause("nightly", paused=paused)
-        codes.append(listed(known).exit_code)
-    assert codes == [1, 0, 1]
+    assert listed(known).exit_code == 1
+    schedules.pause("nightly", paused=True)
+    assert listed(known).exit_code == 0
+    schedules.pause("nightly", paused=False)
     let_be_due(url)
     schedules.make_due(Submissions(), host="one")
     assert listed(known).exit_code == 0
+
+
+def test_what_went_wrong_before_a_pause_does_not_count_after_it_and_what_does_later_counts(
+    schedules: Schedules, url: str, connect: Callable[[], FarmQueue]
+) -> None:
+    def counted() -> tuple[bool, int]:
+        return schedules.listed()[0]["went_wrong"], Gauges(connect()).read().schedules[0]["missed"]
+
+    schedules.put(schedule(cron="0 0 29 2 *"), [], replace=False)
+    let_be_due(url, "2 hours")
+    schedules.make_due(Submissions(), host="one")
+    assert counted() == (True, 1)
+    # It didn't rest, so nothing is forgotten.
+    schedules.pause("nightly", paused=False)
+    assert counted() == (True, 1)
+    schedules.pause("nightly", paused=True)
+    schedules.pause("nightly", paused=False)
+    assert counted() == (False, 0)
+    assert outcomes(schedules) == ["missed"]
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "UPDATE benchfarm_queue.farm_schedules SET went_on_at = now() - interval '3 hours',"
+            " next_at = now() - interval '90 minutes'"
+        )
+    schedules.make_due(Submissions(), host="one")
+    # Both come after the pause of three hours ago.
+    assert counted() == (True, 2)
 
 
 def test_a_clock_that_was_ahead_neither_stops_a_schedule_nor_repeats_a_time(schedules: Schedules, url: str) -> None:
