@@ -28,6 +28,7 @@ from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
 from orchestrator.serve.metrics import render
+from tests.samples.distant_times import half_a_day_away
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -217,7 +218,7 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
 def test_a_schedule_that_rests_or_was_removed_is_no_problem(queue: FarmQueue, settings: Settings) -> None:
     schedules = Schedules(queue)
     nightly = Schedule(
-        name="n", cron=Cron(text="0 1 * * *", timezone="UTC"), plan="{}", plan_name="p", parcels="{}", priority=0,
+        name="n", cron=Cron(text=half_a_day_away(), timezone="UTC"), plan="{}", plan_name="p", parcels="{}", priority=0,
         grace_s=1,
     )  # fmt: skip
 
@@ -287,7 +288,7 @@ def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) ->
 def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, settings: Settings) -> None:
     busy_farm(queue)
     schedules = Schedules(queue)
-    cron = Cron(text="0 1 * * *", timezone="UTC")
+    cron = Cron(text=half_a_day_away(), timezone="UTC")
     schedules.put(
         Schedule(name="n", cron=cron, plan="{}", plan_name="p", parcels="{}", priority=0, grace_s=1), [], replace=False
     )

@@ -18,15 +18,16 @@ from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.gauges import Gauges
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+from tests.samples.distant_times import half_a_day_away, half_an_hour_ago
 from tests.samples.places import MODELS
 
 MODEL = MODELS / "texturenet_0.25_256_int8.tflite"
 
 
-def schedule(name: str = "nightly", cron: str = "0 1 * * *", **changes: object) -> Schedule:
+def schedule(name: str = "nightly", cron: str = "", **changes: object) -> Schedule:
     values: dict[str, object] = {
-        "name": name, "cron": Cron(text=cron, timezone="UTC"), "plan": "{}", "plan_name": "p", "parcels": "{}",
-        "priority": 0, "grace_s": 3600.0, **changes,
+        "name": name, "cron": Cron(text=cron or half_a_day_away(), timezone="UTC"), "plan": "{}", "plan_name": "p",
+        "parcels": "{}", "priority": 0, "grace_s": 3600.0, **changes,
     }  # fmt: skip
     return Schedule(**values)  # type: ignore[arg-type]
 
@@ -100,11 +101,11 @@ def test_a_submissions_name_is_the_same_whatever_time_zone_a_connection_has(url:
 
 
 def test_times_without_a_worker_are_told_as_missed_and_not_made_up_for(schedules: Schedules, url: str) -> None:
-    schedules.put(schedule(cron="0 * * * *"), [], replace=False)
+    last = half_an_hour_ago()
+    schedules.put(schedule(cron=f"{last.minute} * * * *"), [], replace=False)
     with psycopg.connect(url) as connection:
         connection.execute(
-            "UPDATE benchfarm_queue.farm_schedules SET next_at = date_trunc('hour', now()) - interval '5 hours',"
-            " grace_s = 3601"
+            "UPDATE benchfarm_queue.farm_schedules SET next_at = %s, grace_s = 3601", (last - timedelta(hours=5),)
         )
     submissions = Submissions()
     lines = schedules.make_due(submissions, host="one")
