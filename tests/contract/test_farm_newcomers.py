@@ -23,7 +23,9 @@ from orchestrator.records.identity import Serial
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOW = datetime.now(UTC)
+
+def hours_from_now(hours: float) -> datetime:
+    return datetime.now(UTC) + timedelta(hours=hours)
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def job(serial: str, submission: str = "night") -> PhoneJob:
 def submit(queue: FarmQueue, *serials: str, name: str = "night", **changes: Any) -> None:
     values: dict[str, Any] = {
         "name": name, "plan": "{}", "plan_name": "p", "parcels": "{}", "labels": "{}", "priority": 3, "joins": True,
-        "replaces_lost": False, "opens_at": NOW - timedelta(hours=1), "facts": {serial: serial for serial in serials},
+        "replaces_lost": False, "opens_at": hours_from_now(-1), "facts": {serial: serial for serial in serials},
         **changes,
     }  # fmt: skip
     queue.submit([job(serial, name) for serial in serials], plan_name="p", priority=3, kept=Submission(**values))
@@ -136,7 +138,7 @@ def test_a_look_at_which_nothing_is_to_be_done_changes_and_locks_nothing(queue: 
 @pytest.mark.parametrize("why", ["ended", "cancelled", "over", "not wanted", "one job cancelled"])
 def test_a_phone_is_added_to_no_submission_that_is_over(queue: FarmQueue, why: str) -> None:
     worker = queue.register("one", benchfarm_version="1")
-    submit(queue, "A", "Z", joins=why != "not wanted", until=NOW - timedelta(minutes=1) if why == "over" else None)
+    submit(queue, "A", "Z", joins=why != "not wanted", until=hours_from_now(-1) if why == "over" else None)
     if why == "ended":
         for _ in range(2):
             claimed = queue.claim("one", worker, ["A", "Z"])
@@ -196,7 +198,7 @@ def test_none_stands_in_unless_the_plan_wants_it(queue: FarmQueue, replaces_lost
 
 
 def test_jobs_wait_until_their_window_opens_also_of_a_phone_that_comes_before(queue: FarmQueue) -> None:
-    opens_at = NOW + timedelta(hours=2)
+    opens_at = hours_from_now(2)
     submit(queue, "A", opens_at=opens_at)
     announce(queue, "A", "B")
     assert Newcomers(queue, Most()).look() == ["night: B came and is measured too: job 2"]
@@ -216,8 +218,8 @@ def test_jobs_wait_until_their_window_opens_also_of_a_phone_that_comes_before(qu
 
 @pytest.mark.parametrize("state", ["away", "unusable", "usable", "works", "not over"])
 def test_a_job_whose_phone_is_away_when_its_window_is_over_ends_and_says_so(queue: FarmQueue, state: str) -> None:
-    until = NOW + timedelta(hours=1 if state == "not over" else -1)
-    submit(queue, "A", opens_at=NOW - timedelta(hours=8), until=until, joins=False)
+    until = hours_from_now(1 if state == "not over" else -1)
+    submit(queue, "A", opens_at=hours_from_now(-8), until=until, joins=False)
     if state in {"unusable", "usable"}:
         queue.announce("one", {"A": Announced(facts="A", unusable="unauthorized" if state == "unusable" else "")})
     if state == "works":
@@ -257,7 +259,7 @@ def test_a_phone_that_no_host_can_use_for_long_is_stood_in_for(queue: FarmQueue)
 
 @pytest.mark.parametrize("why", ["is back", "works", "before its window"])
 def test_a_phone_that_is_there_again_or_not_wanted_yet_is_not_lost(queue: FarmQueue, why: str) -> None:
-    opens_at = NOW + timedelta(hours=1) if why == "before its window" else NOW - timedelta(hours=1)
+    opens_at = hours_from_now(1 if why == "before its window" else -1)
     submit(queue, "A", replaces_lost=True, opens_at=opens_at)
     newcomers = Newcomers(queue, Most(1))
     announce(queue, "B")
