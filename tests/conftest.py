@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orchestrator.virtual.farm import VirtualLab
 
 DEBIAN_ADB = Path("/usr/bin/adb")
+PORTS_TRIED = 5
 #: Here tests wait for real servers and browsers, which a busy machine may starve past every deadline.
 AGAINST_SERVERS = ("browser", "contract", "e2e", "wire")
 
@@ -66,8 +67,8 @@ def c_compiler() -> str:
     return shutil.which("cc") or missing("no C compiler is installed; on Debian: apt-get install gcc libc6-dev")
 
 
-def poll_until(claim: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
-    """Poll a condition; fail the test when it isn't true in time."""
+def poll_until(claim: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+    """Poll a condition; fail the test when it isn't true in time, which is more than a busy machine needs."""
     end_s = time.monotonic() + timeout_s
     while not claim():
         if time.monotonic() > end_s:
@@ -87,14 +88,14 @@ class AdbServer:
     def __init__(self, binary: Path, home: Path) -> None:
         self.binary = binary
         self.home = home
-        self.port = unused_port()
         home.mkdir(parents=True)
         # Phones come over TCP here; looking for others on USB costs adb 36 three seconds.
         self.env = {
             "HOME": str(home), "PATH": os.environ["PATH"], "TMPDIR": str(home), "LC_ALL": "C.UTF-8",
             "ADB_MDNS": "0", "ADB_MDNS_AUTO_CONNECT": "0", "ADB_EMU": "0", "ADB_USB": "0",
-            "ANDROID_ADB_SERVER_PORT": str(self.port),
         }  # fmt: skip
+        self._take_port()
+        self._has_run = False
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -102,12 +103,23 @@ class AdbServer:
         return self.home / ".android" / "adbkey.pub"
 
     def start(self) -> None:
+        """Start it, on another port when somebody took the chosen one in between; one that was stopped, on its own."""
+        for _ in range(PORTS_TRIED):
+            self._launch()
+            if self._process is not None and self._process.poll() is None:
+                self._has_run = True
+                return
+            if not self._has_run:
+                self._take_port()
+        pytest.fail(f"{self.binary} doesn't start; see {self.home}/server.log")
+
+    def _launch(self) -> None:
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self.binary, "-P", str(self.port), "nodaemon", "server"], env=self.env, stdout=log, stderr=log,
                 stdin=subprocess.DEVNULL,
             )  # fmt: skip
-        poll_until(self._answers, f"{self.binary} listens; see {self.home}/server.log")
+        poll_until(self._answers_or_ended, f"{self.binary} listens; see {self.home}/server.log")
 
     def stop(self) -> None:
         if self._process is not None:
@@ -115,7 +127,14 @@ class AdbServer:
             self._process.wait()
             self._process = None
 
-    def _answers(self) -> bool:
+    def _take_port(self) -> None:
+        self.port = unused_port()
+        self.env["ANDROID_ADB_SERVER_PORT"] = str(self.port)
+
+    def _answers_or_ended(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            return True
         try:
             socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
         except OSError:
