@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.clock import SystemClock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, differences, parse_snapshot
@@ -26,6 +28,7 @@ from orchestrator.virtual.faults import parse_fault
 from tests.samples.places import REPO
 
 if TYPE_CHECKING:
+    from orchestrator.virtual.farm import VirtualLab
     from orchestrator.virtual.phone import Phone
 
 
@@ -51,26 +54,33 @@ class Tripwire(AdbDevice):
         self.count += 1
         if self.count == self.trip_at:
             self.trip()
-        # A hung phone is given up quickly here.
-        return super().shell(command, timeout_s=min(timeout_s, 2.0), stdin=stdin)
+        if 0 < self.trip_at <= self.count:
+            # What doesn't answer after that is given up quickly.
+            timeout_s = min(timeout_s, 2.0)
+        return super().shell(command, timeout_s=timeout_s, stdin=stdin)
 
 
-@pytest.fixture(scope="module")
-def phone(tmp_path_factory: pytest.TempPathFactory, adb_server: Any) -> Iterator[Phone]:
-    from orchestrator.virtual.farm import VirtualLab
+class ForwardClock(SystemClock):
+    """This computer's clock, set forward."""
 
-    folder = tmp_path_factory.mktemp("conditioning")
-    with VirtualLab(folder, adb_public_keys=[adb_server.public_key], time_factor=20.0) as lab:
-        yield lab.add("pixel-7", serial="CONDITIONED", rooted=True)
+    ahead = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
 
 
 @pytest.fixture
-def device(phone: Phone, adb_server: Any) -> Iterator[Tripwire]:
+def phone(make_lab: Callable[..., VirtualLab], adb_server: Any) -> Iterator[Phone]:
     server = AdbServer(ServerAddress(port=adb_server.port))
+    phone = make_lab(adb_server, time_factor=20.0).add("pixel-7", serial="CONDITIONED", rooted=True)
     server.connect_tcp(phone.address)
-    device = Tripwire(server, phone.address)
-    yield device
-    phone.faults.clear()
+    yield phone
+    server.disconnect(phone.address)
+
+
+@pytest.fixture
+def device(phone: Phone, adb_server: Any) -> Tripwire:
+    return Tripwire(AdbServer(ServerAddress(port=adb_server.port)), phone.address)
 
 
 @pytest.fixture
@@ -194,7 +204,7 @@ def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
     before = whole(device)
     own = tmp_path / "own"
     script = _KILLED.format(port=adb_server.port, address=phone.address, step=step, home=str(own))
-    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False, cwd=REPO)
+    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240, check=False, cwd=REPO)
     assert killed.returncode == -9, killed.stderr.decode()
     if how == "after a reboot":
         phone.reboot()
@@ -223,7 +233,7 @@ def test_a_restore_killed_at_any_step_is_finished_by_the_next_one(
 ) -> None:
     before = whole(device)
     script = _KILLED_RESTORING.format(port=adb_server.port, address=phone.address, step=step, home=str(tmp_path))
-    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False, cwd=REPO)
+    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240, check=False, cwd=REPO)
     assert killed.returncode == -9, killed.stderr.decode()
     take_over(LadderConditioner(tmp_path), device)
     as_before(device, phone, before)
@@ -244,14 +254,21 @@ def test_two_homes_refuse_each_other_a_phone_and_name_the_holder(
 
 
 def test_a_note_is_renewed_while_its_holder_lives_even_if_it_asks_nothing(
-    device: Tripwire, other_way: AdbDevice, tmp_path: Path
+    phone: Phone, other_way: AdbDevice, adb_server: Any, tmp_path: Path
 ) -> None:
-    first, second = LadderConditioner(tmp_path / "a", lease_s=8.0), LadderConditioner(tmp_path / "b")
+    clock, told = ForwardClock(), list[str]()
+    device = AdbDevice(AdbServer(ServerAddress(port=adb_server.port)), phone.address, clock=clock)
+    first, second = LadderConditioner(tmp_path / "a", lease_s=24.0), LadderConditioner(tmp_path / "b")
     first.prepare(device, ANY)
-    told: list[str] = []
+
+    def fall_silent(text: str) -> None:
+        told.append(text)
+        # For half of its note's time, as its holder reckons: the phone's own has hardly begun.
+        clock.ahead = timedelta(seconds=12)
+
     # It waits until the note was either renewed, as now, or has expired.
     with pytest.raises(DeviceBusyError, match=f"process {os.getpid()} on"):
-        second.prepare(other_way, ANY, on_wait=told.append)
+        second.prepare(other_way, ANY, on_wait=fall_silent)
     assert "taken over unless the note is renewed" in told[0]
     first.restore(device)
     second.prepare(other_way, ANY)
@@ -262,7 +279,7 @@ _HOLDING = """
 import sys
 from tests.contract.test_conditioning_faults import *
 device = AdbDevice(AdbServer(ServerAddress(port={port})), {address!r})
-LadderConditioner(Path({home!r}), lease_s=1.0).prepare(device, ANY)
+LadderConditioner(Path({home!r}), lease_s=5.0).prepare(device, ANY)
 print("holds", flush=True)
 for line in sys.stdin:
     try:
