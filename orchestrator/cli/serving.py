@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -14,7 +15,8 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
 from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import CommandResult
-from orchestrator.cli.site import TITLE, campaign_html, first_night, gather
+from orchestrator.cli.site import TITLE, campaign_html, first_night, gather, report_marks
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import CampaignId
 from orchestrator.report import site_pages
 from orchestrator.report.site import Site, SiteCampaign
@@ -39,14 +41,14 @@ class ServeRequest:
 
 
 class LivePages:
-    """The pages of a store as it is now; gathered again when something was stored since."""
+    """The pages of a store as it is now; gathered again when something was stored, or read anew, since."""
 
     def __init__(self, farm: Farm, *, since: date | None, title: str) -> None:
         self._farm = farm
         self._since = since
         self._title = title
         self._lock = threading.Lock()
-        self._known: tuple[Site, dict[CampaignId, str]] | None = None
+        self._known: tuple[Site, Mapping[CampaignId, str]] | None = None
         self._seen: object = None
         self._fresh_until_s = 0.0
         self._reports: OrderedDict[str, bytes] = OrderedDict()
@@ -89,23 +91,31 @@ class LivePages:
         self._reports.move_to_end(key)
         return self._reports[key]
 
-    def _current(self) -> tuple[Site, dict[CampaignId, str]]:
+    def _current(self) -> tuple[Site, Mapping[CampaignId, str]]:
         begin_s = time.monotonic()
         if self._known is not None and begin_s < self._fresh_until_s:
             return self._known
         store = self._farm.store
+        campaigns = store.campaigns()
         seen = (
-            [(item.campaign_id, item.status, item.finished_at) for item in store.campaigns()],
+            [(item.campaign_id, item.status, item.finished_at) for item in campaigns],
             dict(store.progress()),
             list(store.annotations()),
             list(store.confirmations()),
         )
-        if self._known is None or seen != self._seen:
-            site, marks = gather(store, since=self._since, title=self._title)
-            self._known, self._seen = (site, dict(marks)), seen
+        if self._known is None or seen != self._seen or self._is_read_anew(campaigns):
+            self._known = gather(store, since=self._since, title=self._title)
+            self._seen = seen
         took_s = time.monotonic() - begin_s
         self._fresh_until_s = time.monotonic() + max(_LEAST_AGE_S, _AGE_FACTOR * took_s)
         return self._known
+
+    def _is_read_anew(self, campaigns: Sequence[Campaign]) -> bool:
+        """Whether something else is read from what was stored: nothing else tells of that."""
+        assert self._known is not None, "only asked of what is known"
+        _, marks = self._known
+        shown = [item for item in campaigns if item.campaign_id in marks]
+        return report_marks(self._farm.store, shown) != marks
 
 
 def run(settings: Settings, request: ServeRequest) -> CommandResult:

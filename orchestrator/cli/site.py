@@ -47,6 +47,7 @@ from orchestrator.report.site import (
     SiteGroup,
     SiteSeries,
 )
+from orchestrator.units import format_change
 
 _NO_POINTS: Final = Points(
     series=(),
@@ -144,18 +145,21 @@ def campaign_html(farm: Farm, campaign_id: CampaignId) -> str:
 def gather(
     store: Store, *, since: date | None, title: str = TITLE, reports: int | None = None
 ) -> tuple[Site, Mapping[CampaignId, str]]:
-    """Return what the pages show, and of each campaign a mark that changes when its report does."""
+    """Return what the pages show, and of each campaign a mark that changes when its report does.
+
+    The marks are of the moment before the rest is read: later ones differ when something changes meanwhile.
+    """
     campaigns = store.campaigns()
     plain = {item.campaign_id for item in campaigns if item.terms.pairing is None}
     nights = sorted({night_of(item.created_at) for item in campaigns if item.campaign_id in plain})
     first = since or (nights[-WINDOW_NIGHTS] if len(nights) > WINDOW_NIGHTS else None)
     chosen = [item for item in campaigns if first is None or night_of(item.created_at) >= first]
+    marks = report_marks(store, chosen)
     points = store.points(since=min((item.created_at for item in chosen), default=None)) if chosen else _NO_POINTS
     only = {item.campaign_id for item in chosen if item.campaign_id in plain}
     table = night_table(points, only=only)
     details = night_details(points, table, only=only)
     found = find_regressions(store, Question(since=table.nights[0])) if table.nights else None
-    marks = _marks(store, chosen)
     pages = len(chosen) if reports is None else reports
     progress = store.progress()
     virtual = _virtual_campaigns(store, chosen, points)
@@ -272,7 +276,7 @@ def _groups(found: Regressions | None) -> tuple[SiteGroup, ...]:
 def _label(change: FoundChange) -> str:
     return (
         f"{change.case.model_name} on {change.phone} ({change.case.serial}), {change.case.configuration}: "
-        f"{(change.ratio - 1) * 100:+.1f} %"
+        f"{format_change(change.ratio)}"
     )
 
 
@@ -369,7 +373,7 @@ def _grades(store: Store, table: NightTable, last: Sequence[int]) -> dict[Series
     return grades
 
 
-def _marks(store: Store, campaigns: Sequence[Campaign]) -> dict[CampaignId, str]:
+def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[CampaignId, str]:
     """Return of each campaign what its report depends on, as a hash: how far it is, and what was read from its runs."""
     from orchestrator.report.site_pages import templates_key
 

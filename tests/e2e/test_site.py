@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from orchestrator.records.identity import CampaignId
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.store.opening import open_store
 from tests.conftest import poll_until
@@ -53,6 +54,29 @@ def served(cli, *options: str) -> Iterator[tuple[str, int]]:
         assert "Traceback" not in process.stderr.read()
 
 
+def newest_of(cli) -> CampaignId:
+    store = open_store(cli.home / "store.sqlite")
+    newest = store.campaigns(limit=1)[0].campaign_id
+    store.close()
+    return newest
+
+
+def read_anew(cli) -> None:
+    """Read something else from a run of the newest campaign, though no other latency."""
+    store = open_store(cli.home / "store.sqlite")
+    run = next(iter(store.runs(campaign_ids=[newest_of(cli)])))
+    finding = Finding(code="sentinel-moved", severity=Severity.INFO, message="seen when it was read anew")
+    store.replace_reading(
+        run.run_id,
+        report=replace(run.report, overall_memory_mib=1234.5),
+        outcome=run.outcome,
+        reason_code=run.reason_code,
+        reason=run.reason,
+        verdict=replace(run.verdict, findings=(finding,)),
+    )
+    store.close()
+
+
 def ask(url: str, path: str = "/", method: str = "GET", **headers: str):
     """Send one request without following anything; return status, headers and text."""
     parts = urlsplit(url)
@@ -89,19 +113,8 @@ def test_site_is_written_once_and_renewed_when_a_note_is_added(weeks, tmp_path):
 def test_report_is_written_anew_when_a_run_is_read_anew_without_another_latency(weeks, tmp_path):
     out = tmp_path / "public"
     weeks("site", "--out", out, "--reports", "2").ok()
-    store = open_store(weeks.home / "store.sqlite")
-    newest = store.campaigns(limit=1)[0].campaign_id
-    run = next(iter(store.runs(campaign_ids=[newest])))
-    finding = Finding(code="sentinel-moved", severity=Severity.INFO, message="seen when it was read anew")
-    store.replace_reading(
-        run.run_id,
-        report=replace(run.report, overall_memory_mib=1234.5),
-        outcome=run.outcome,
-        reason_code=run.reason_code,
-        reason=run.reason,
-        verdict=replace(run.verdict, findings=(finding,)),
-    )
-    store.close()
+    newest = newest_of(weeks)
+    read_anew(weeks)
     renewed = weeks("site", "--out", out, "--reports", "2", "--json").ok().json
     assert renewed["written"] == 1
     assert "seen when it was read anew" in (out / "campaigns" / f"{newest}.html").read_text()
@@ -145,6 +158,10 @@ def test_served_pages_follow_the_store(weeks):
         weeks("annotate", "add", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "a note of today").ok()
         # They are gathered again when a time has passed that depends on how long gathering takes.
         poll_until(lambda: "a note of today" in ask(url)[2], "the note is shown", 120)
+        page = f"/campaigns/{newest_of(weeks)}.html"
+        assert "seen when it was read anew" not in ask(url, page)[2]
+        read_anew(weeks)
+        poll_until(lambda: "seen when it was read anew" in ask(url, page)[2], "the new reading is shown", 120)
 
 
 @pytest.mark.parametrize(
