@@ -11,6 +11,8 @@ from typing import Final
 
 US_PER_MS: Final = 1_000.0
 US_PER_S: Final = 1_000_000.0
+#: Beyond this the digits of a percentage say nothing any more.
+_MOST_RATIO: Final = 10.0
 
 
 def format_latency(latency_us: float | None) -> str:
@@ -50,8 +52,23 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_percent(ratio: float | None, digits: int = 1) -> str:
-    """Return a ratio as a percentage: 0.021 -> ``2.1 %``."""
-    return "---" if ratio is None or not math.isfinite(ratio) else f"{ratio * 100:.{digits}f} %"
+    """Return a ratio as a percentage: 0.021 -> ``2.1 %``; ``>1000 %`` for more than that."""
+    if ratio is None or not math.isfinite(ratio):
+        return "---"
+    return f"{ratio * 100:.{digits}f} %" if ratio <= _MOST_RATIO else f">{_MOST_RATIO * 100:.0f} %"
+
+
+def format_change(ratio: float | None) -> str:
+    """Return a ratio of times as a change: 1.031 -> ``+3.1 %`` (takes longer); ``>+1000 %`` for more than that."""
+    if ratio is None or not math.isfinite(ratio):
+        return "---"
+    change = ratio - 1
+    return f"{change * 100:+.1f} %" if change <= _MOST_RATIO else f">{_MOST_RATIO * 100:+.0f} %"
+
+
+def format_slowdown(ratio: float) -> str:
+    """Return a ratio of times in words: 1.031 -> ``3.1 % slower``, 0.98 -> ``2.0 % faster``."""
+    return f"{format_percent(abs(ratio - 1))} {'slower' if ratio > 1 else 'faster'}"
 
 
 def _three_digits(value: float) -> str:

@@ -31,7 +31,7 @@ from orchestrator.records.advice import Advice, AdviceReport
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.workload import DelegateName
-from orchestrator.units import format_latency
+from orchestrator.units import format_change, format_latency, format_percent
 
 _CPU: Final = frozenset({DelegateName.CPU, DelegateName.XNNPACK})
 #: Parts of a model's name that say its numbers' type and nothing else.
@@ -312,8 +312,8 @@ def _not_detectable(members: Sequence[AdviceCase]) -> Iterator[Advice]:
     told = []
     for item in tied:
         least = _detectable(first.summary, item.summary)
-        seen = item.center_us / first.center_us - 1
-        told.append(f"{item.name} ({seen:+.1%}; {least:.1%} would have shown)")
+        seen = format_change(item.center_us / first.center_us)
+        told.append(f"{item.name} ({seen}; {format_percent(least)} would have shown)")
     text = f"below what these invocations can show, against {first.name}: {' | '.join(told)}; measure more to decide"
     yield advice_line("not-detectable", first, text, *tied)
 

@@ -14,6 +14,7 @@ from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Pass
+from orchestrator.units import format_percent, format_slowdown
 
 #: Invocations of the reference workload in one check; the number of its first one is a multiple of it.
 CHECK_INVOCATIONS: Final = 3
@@ -115,14 +116,14 @@ def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict
         if moved is None:
             continue
         if moved and not moved_before and good_at is not None and verdict.ratio is not None:
-            change = f"{abs(verdict.ratio - 1):.1%} {'slower' if verdict.ratio > 1 else 'faster'}"
+            change = format_slowdown(verdict.ratio)
             for run in runs:
                 if run.run_pass is not Pass.SENTINEL and good_at <= run.started_at < check.begun_at:
                     result[run.run_id] = Finding(
                         code="sentinel-moved",
                         severity=Severity.WARNING,
                         message="the reference workload's figure had moved when it was next run: the device changed",
-                        evidence=f"{change}, more than {verdict.limit:.1%}",
+                        evidence=f"{change}, more than {format_percent(verdict.limit)}",
                     )
         moved_before = moved
         if not moved:

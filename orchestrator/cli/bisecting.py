@@ -22,7 +22,8 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
-from orchestrator.report.comparisons import change_text, interval_text
+from orchestrator.report.comparisons import interval_text
+from orchestrator.units import format_change
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.releases import Release
@@ -181,7 +182,7 @@ def _shown(result: BisectResult, releases: Sequence[Release], facts: DeviceFacts
         judgement = "the good one" if index == 0 else probe.judgement.value if probe is not None else ""
         verdict = probe.compared.verdict if probe is not None else None
         why = probe.compared.reason if probe is not None else ""
-        change = change_text(verdict.ratio) if verdict is not None else why
+        change = format_change(verdict.ratio) if verdict is not None else why
         interval = interval_text(verdict) if verdict is not None else ""
         mark = "<- first bad" if index == result.first_bad else ""
         rows.append((release.release_id, release.tag, f"{release.seen_at:%Y-%m-%d}", judgement, change, interval, mark))
@@ -239,7 +240,7 @@ def _figure(compared: Compared | None) -> str:
     if verdict is None or verdict.ratio is None:
         return f" ({compared.reason or ' '.join(verdict.reasons if verdict is not None else ())})"
     interval = f" ({interval_text(verdict)})" if verdict.low is not None else ""
-    return f", time {change_text(verdict.ratio)}{interval}"
+    return f", time {format_change(verdict.ratio)}{interval}"
 
 
 def _release_data(releases: Sequence[Release], index: int | None) -> dict[str, object] | None:

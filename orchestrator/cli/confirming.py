@@ -17,6 +17,7 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import Confirmation, ConfirmationStatus
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.units import format_change
 
 #: Pairs of one confirmation, at the most.
 _MOST_PAIRS: Final = 40
@@ -71,7 +72,7 @@ def _outcome(farm: Farm, change: FoundChange) -> tuple[ConfirmationStatus, str, 
 
 
 def _size(ratio: float | None) -> str:
-    return "no figure" if ratio is None else f"{(ratio - 1) * 100:+.1f} %"
+    return "no figure" if ratio is None else format_change(ratio)
 
 
 def _sides(farm: Farm, change: FoundChange) -> tuple[tuple[str, str], tuple[Path, ...]]:

@@ -29,6 +29,7 @@ from orchestrator.engine.history import (
 )
 from orchestrator.errors import UsageError
 from orchestrator.records.history import Annotation, ConfirmationStatus
+from orchestrator.units import format_change
 
 _FORMS: Final = ("text", "markdown", "csv", "json")
 _CSV_COLUMNS: Final = (
@@ -183,7 +184,7 @@ def _line(change: FoundChange) -> str:
     return one_line(
         f"{change.series_key[:12]}  {change.case.model_name} on {change.phone} ({change.case.serial}), "
         f"{change.case.configuration}: {change.before_us / 1000:.3f} -> {change.after_us / 1000:.3f} ms, "
-        f"{(change.ratio - 1) * 100:+.1f} % [{(change.low - 1) * 100:+.1f}, {(change.high - 1) * 100:+.1f}], "
+        f"{format_change(change.ratio)} [{format_change(change.low)}, {format_change(change.high)}], "
         f"{change.night} ({change.earliest} to {change.latest}), confidence {change.confidence * 100:.1f} %, "
         f"{_STATUS[change.status]}{detail}{expected}{virtual}"
     )
@@ -234,9 +235,8 @@ def _as_markdown(found: Regressions) -> str:
         lines += ["| series | change | since | status | what changed with it |", "|---|---|---|---|---|"]
         for change in group.members:
             name = f"{change.case.model_name}, {change.phone}, {change.case.configuration}"
-            size = f"{(change.ratio - 1) * 100:+.1f} %"
             status = _STATUS[change.status] + (f"; expected: {change.expected}" if change.expected else "")
-            cells = (name, size, f"{change.night}", status, _causes(change))
+            cells = (name, format_change(change.ratio), f"{change.night}", status, _causes(change))
             lines.append(f"| {' | '.join(_escaped(cell) for cell in cells)} |")
     if found.outputs:
         lines += ["", "### Outputs against the reference", "", "| series | outputs | since | expected |"]

@@ -16,7 +16,7 @@ from orchestrator.cli.stored import find_campaign
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.search import SearchArm, SearchRule, SearchStanding
-from orchestrator.units import format_duration, format_latency
+from orchestrator.units import format_change, format_duration, format_latency
 
 _DELEGATES: Final = ("cpu", "xnnpack", "gpu", "nnapi", "hexagon")
 _THREADS: Final = ("1", "2", "4", "8")
@@ -143,7 +143,7 @@ def _told(item: SearchStanding, title: str, rule: SearchRule) -> list[str]:
 def _against(arm: SearchArm, best: SearchArm) -> str:
     if arm.latency_us is None or best.latency_us is None:
         return "no figure"
-    return f"{arm.latency_us / best.latency_us - 1:+.1%}"
+    return format_change(arm.latency_us / best.latency_us)
 
 
 def _figure(arm: SearchArm) -> str:

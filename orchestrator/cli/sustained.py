@@ -18,7 +18,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Case, Pass
-from orchestrator.units import format_duration, format_latency
+from orchestrator.units import format_change, format_duration, format_latency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ def _ranking(items: Sequence[CaseCurve]) -> str:
         rows.append(
             (
                 str(_rank(items, item, steady=False)), str(_rank(items, item, steady=True)), item.device,
-                format_latency(curve.burst_us), format_latency(curve.steady_us), f"{curve.slowdown - 1:+.1%}", onset,
+                format_latency(curve.burst_us), format_latency(curve.steady_us), format_change(curve.slowdown), onset,
                 str(curve.count), note,
             )
         )  # fmt: skip
@@ -141,7 +141,7 @@ def _minutes(item: CaseCurve) -> str:
     rows = [
         (
             str(row.minute), format_latency(row.median_us), format_latency(row.min_us), format_latency(row.max_us),
-            f"{row.slowdown - 1:+.1%}", str(row.count),
+            format_change(row.slowdown), str(row.count),
             f"{item.heat_c[row.minute]:.1f} C" if row.minute in item.heat_c else "",
         )
         for row in item.curve.minutes

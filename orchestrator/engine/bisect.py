@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
+from orchestrator.units import format_change, format_percent
 
 #: A step that explains less than this share of the whole change isn't all there is.
 _WHOLE_SHARE: Final = 0.6
@@ -141,8 +142,8 @@ def _ends_alike(probe: Probe) -> str:
     if verdict is None or verdict.ratio is None:
         why = probe.compared.reason or " ".join(verdict.reasons if verdict is not None else ())
         return f"The bad build could not be compared with the good one: {why}"
-    seen = f"; {verdict.detectable:.1%} would have been seen" if verdict.detectable is not None else ""
-    return f"The bad build isn't slower than the good one: {verdict.outcome}, {verdict.ratio - 1:+.1%}{seen}."
+    seen = f"; {format_percent(verdict.detectable)} would have been seen" if verdict.detectable is not None else ""
+    return f"The bad build isn't slower than the good one: {verdict.outcome}, {format_change(verdict.ratio)}{seen}."
 
 
 def _remarks(probes: Sequence[Probe], step: Compared, whole: float, suspects: Sequence[int]) -> list[str]:

@@ -30,6 +30,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Contents, RunMark
 from orchestrator.records.identity import SeriesKey
 from orchestrator.records.workload import Case, DelegateName
+from orchestrator.units import format_slowdown
 
 #: Nights before the first that is asked for, so that its change has something to be a change from.
 _LEAD_NIGHTS: Final = 60
@@ -380,7 +381,7 @@ def _grouped(
 def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: int) -> str:
     """Return what happened: ``all GPU cases on Adreno 640 since the 3rd of March: 8.1 % slower (12 of 12 series)``."""
     ratio = float(np.median([item.ratio for item in members]))
-    change = f"{abs(ratio - 1) * 100:.1f} % {'slower' if ratio > 1 else 'faster'}"
+    change = format_slowdown(ratio)
     # The night that most members name: a phone that was away sees it later.
     nights = [item.night for item in members]
     night = max(sorted(set(nights)), key=nights.count)

@@ -22,6 +22,7 @@ from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass
+from orchestrator.units import format_percent, format_slowdown
 
 #: A device that measures is asked so often how it is.
 EVERY_S: Final = 900.0
@@ -98,7 +99,7 @@ class Sentinel:
         if verdict.moved:
             raise DeviceSetAsideError(
                 f"set aside: {tried} its reference workload is {_change(verdict)} than at the beginning "
-                f"(more than {verdict.limit:.1%})",
+                f"(more than {format_percent(verdict.limit)})",
                 serial=self._device.serial,
             )
         self._note(f"the reference workload is as at the beginning {tried}")
@@ -164,5 +165,4 @@ class Sentinel:
 
 
 def _change(verdict: SentinelVerdict) -> str:
-    ratio = verdict.ratio or 1.0
-    return f"{abs(ratio - 1):.1%} {'slower' if ratio > 1 else 'faster'}"
+    return format_slowdown(verdict.ratio or 1.0)

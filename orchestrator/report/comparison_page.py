@@ -26,8 +26,8 @@ from orchestrator.report.labels import column_decimals
 from orchestrator.report.operators import compare_profiles
 from orchestrator.report.packing import pack
 from orchestrator.report.render import EVIDENCE_SIZE, markup, render_template
-from orchestrator.report.tables import NOTHING, figure_ms
-from orchestrator.units import US_PER_MS, format_percent
+from orchestrator.report.tables import figure_ms
+from orchestrator.units import US_PER_MS, format_change, format_percent
 
 #: Cases that are laid out with bars and runs; a longer comparison has a table of all beside them.
 MOST_SHOWN: Final = 200
@@ -214,9 +214,9 @@ def _line(
         title=row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}",
         verdict=verdict.outcome.value,
         is_virtual=row.is_virtual,
-        change=NOTHING if verdict.ratio is None else f"{(verdict.ratio - 1) * 100:+.1f}",
+        change=format_change(verdict.ratio).removesuffix(" %"),
         interval=interval_text(verdict).replace(" %", ""),
-        detectable=NOTHING if verdict.detectable is None else f"{verdict.detectable * 100:.1f}",
+        detectable=format_percent(verdict.detectable).removesuffix(" %"),
         before=figure_ms(_median_us(row.baseline), digits),
         after=figure_ms(_median_us(row.candidate), digits),
         is_struck=(row.baseline.result.status not in OWN_FIGURE, row.candidate.result.status not in OWN_FIGURE),

@@ -13,7 +13,7 @@ from orchestrator.analysis.comparison import ComparedCase, Comparison, FailOn, O
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.report.escapes import markdown_text, visible
-from orchestrator.units import format_latency, format_percent
+from orchestrator.units import format_change, format_latency, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _UNKNOWN: Final = "---"
@@ -31,21 +31,11 @@ _VERDICT_WIDTH: Final = 14
 _HEADERS: Final = ("verdict", "case", "baseline", "candidate", "change", "interval", "detectable", "runs")
 
 
-def change_text(ratio: float | None) -> str:
-    """Return a ratio of times as a change: 1.031 is ``+3.1 %`` (takes longer)."""
-    return _UNKNOWN if ratio is None else f"{(ratio - 1) * 100:+.1f} %"
-
-
 def interval_text(verdict: ComparisonVerdict | Overall) -> str:
     """Return the interval of a change: ``+1.2 % to +4.9 %``."""
     if verdict.low is None or verdict.high is None:
         return _UNKNOWN
-    return f"{change_text(verdict.low)} to {change_text(verdict.high)}"
-
-
-def detectable_text(verdict: ComparisonVerdict) -> str:
-    """Return the minimum detectable effect."""
-    return _UNKNOWN if verdict.detectable is None else format_percent(verdict.detectable)
+    return f"{format_change(verdict.low)} to {format_change(verdict.high)}"
 
 
 def level_text(level: float) -> str:
@@ -61,7 +51,7 @@ def summary_line(comparison: Comparison) -> str:
         return f"{counts or 'no case'}: nothing could be compared"
     interval = f" ({interval_text(overall)}, {level_text(overall.level)})" if overall.low is not None else ""
     cases = "1 case" if overall.count == 1 else f"{overall.count} cases"
-    return f"{counts}; overall {change_text(overall.ratio)} time{interval} over {cases}"
+    return f"{counts}; overall {format_change(overall.ratio)} time{interval} over {cases}"
 
 
 def to_text(comparison: Comparison) -> str:
@@ -79,12 +69,12 @@ def _case_lines(row: ComparedCase) -> list[str]:
     mark = " [virtual]" if row.is_virtual else ""
     lines = [f"{verdict.outcome.value.upper():<{_VERDICT_WIDTH}}{visible(row.title)}{mark}"]
     if verdict.ratio is not None:
-        figures = [f"{change_text(verdict.ratio)}"]
+        figures = [f"{format_change(verdict.ratio)}"]
         figures += [f"({interval_text(verdict)})"] if verdict.low is not None else []
         lines.append(
             f"{'':<{_VERDICT_WIDTH}}time {' '.join(figures)}, {_figure(row.baseline)} -> {_figure(row.candidate)}"
         )
-        seen = f", detectable {detectable_text(verdict)}" if verdict.detectable is not None else ""
+        seen = f", detectable {format_percent(verdict.detectable)}" if verdict.detectable is not None else ""
         lines.append(f"{'':<{_VERDICT_WIDTH}}runs {runs_text(verdict)}{seen}")
     indent = " " * _VERDICT_WIDTH
     return [
@@ -279,9 +269,9 @@ def _cells(row: ComparedCase) -> tuple[str, ...]:
         visible(row.title + (" [virtual]" if row.is_virtual else "")),
         _figure(row.baseline),
         _figure(row.candidate),
-        change_text(verdict.ratio),
+        format_change(verdict.ratio),
         interval_text(verdict),
-        detectable_text(verdict),
+        format_percent(verdict.detectable),
         runs_text(verdict),
     )
 
@@ -296,9 +286,9 @@ def _sentence(row: ComparedCase) -> str:
     verdict = row.verdict
     if verdict.ratio is None:
         return " ".join(verdict.reasons)
-    figures = f"{_figure(row.baseline)} -> {_figure(row.candidate)}, time {change_text(verdict.ratio)}"
+    figures = f"{_figure(row.baseline)} -> {_figure(row.candidate)}, time {format_change(verdict.ratio)}"
     interval = f" ({interval_text(verdict)} at {level_text(verdict.level)})" if verdict.low is not None else ""
-    least = f", detectable {detectable_text(verdict)}" if verdict.detectable is not None else ""
+    least = f", detectable {format_percent(verdict.detectable)}" if verdict.detectable is not None else ""
     counts = f", {_cells(row)[-1]}" if verdict.method.startswith("paired") else f", runs {_cells(row)[-1]}"
     return " ".join([f"{figures}{interval}{least}{counts}.", *verdict.reasons])
 

@@ -44,7 +44,7 @@ from orchestrator.report.tables import (
     spread_text,
 )
 from orchestrator.resources import data_folder
-from orchestrator.units import format_bytes, format_duration, format_latency
+from orchestrator.units import format_bytes, format_change, format_duration, format_latency
 
 #: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be printed. Beyond,
 #: they are folded into the page and unfolded when they are looked at.
@@ -247,7 +247,7 @@ def _environment() -> jinja2.Environment:
         "spread": spread_text,
         "clusters": _clusters_text,
         "latency": format_latency,
-        "change": _change_text,
+        "change": format_change,
         "page_name": page_name,
         "state_class": _state_class,
         "worst": worst_code,
@@ -275,11 +275,6 @@ def _finalize(value: object) -> object:
     if type(value) is str:
         return value if value.isprintable() else visible(value)
     return "" if value is None else value
-
-
-def _change_text(difference: float | None) -> str:
-    """Return a relative difference with its sign: ``+8.1 %``."""
-    return NOTHING if difference is None else f"{difference * 100:+.1f} %"
 
 
 def _state_class(change: SiteChange) -> str:
