@@ -262,33 +262,6 @@ FAILURE_CODES: Final = _codes(
     ),
 )
 
-#: What the package manager says, and what to do.
-INSTALL_CODES: Final[Mapping[str, str]] = {
-    "INSTALL_FAILED_ALREADY_EXISTS": "Install with -r, or uninstall first.",
-    "INSTALL_FAILED_INVALID_APK": "The file is no whole APK: fetch and push it again.",
-    "INSTALL_PARSE_FAILED_NOT_APK": "The file is no APK: fetch it again.",
-    "INSTALL_PARSE_FAILED_NO_CERTIFICATES": "The APK isn't signed, or cut off: fetch it again.",
-    "INSTALL_FAILED_INSUFFICIENT_STORAGE": "Free space on the phone.",
-    "INSTALL_FAILED_UPDATE_INCOMPATIBLE": "Another signature is installed: uninstall the app first.",
-    "INSTALL_FAILED_VERSION_DOWNGRADE": "A newer version is installed: install with -d or uninstall it.",
-    "INSTALL_FAILED_OLDER_SDK": "The phone's Android is older than the APK's minSdk: take an older build.",
-    "INSTALL_FAILED_NO_MATCHING_ABIS": "The APK has no library for this phone's ABI: take the other build.",
-    "INSTALL_FAILED_CPU_ABI_INCOMPATIBLE": "The APK has no library for this phone's ABI: take the other build.",
-    "INSTALL_FAILED_TEST_ONLY": "The APK is marked testOnly: install with -t.",
-    "INSTALL_FAILED_VERIFICATION_FAILURE": "The verifier refused it: allow installs over USB, or set "
-    "'settings put global verifier_verify_adb_installs 0'.",
-    "INSTALL_FAILED_VERIFICATION_TIMEOUT": "The verifier didn't answer: check the phone's network and try again.",
-    "INSTALL_FAILED_USER_RESTRICTED": "Allow 'Install via USB' in the developer options, and watch for a dialogue.",
-    "INSTALL_FAILED_ABORTED": "Somebody refused the installation on the phone's screen.",
-    "INSTALL_FAILED_DEPRECATED_SDK_VERSION": "The APK's targetSdk is too old for this Android: install with "
-    "--bypass-low-target-sdk-block.",
-    "INSTALL_FAILED_MISSING_SPLIT": "The APK is one part of several: install all parts.",
-    "INSTALL_FAILED_DEXOPT": "The phone couldn't prepare the app: free space and try again.",
-    "INSTALL_FAILED_CONFLICTING_PROVIDER": "Another app holds a provider of the same name: uninstall it.",
-    "INSTALL_FAILED_SHARED_USER_INCOMPATIBLE": "Another signature shares the user id: uninstall that app.",
-    "INSTALL_FAILED_INTERNAL_ERROR": "The package manager failed inside: restart the phone and try again.",
-}
-
 
 def next_step(code: str) -> str:
     """Return what to do about a failure, "" for a code that isn't known."""

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.devices.discovery import STATE_NOTES, Seen, Transport, explain_state, judge_twins
 from orchestrator.devices.installing import NEXT_STEPS
 from orchestrator.devices.probing import STATE_COMMANDS, facts_from, state_from
+from tests.samples.places import REPO
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -105,8 +106,10 @@ def test_a_phone_without_permissions_is_told_the_udev_rule_and_the_group() -> No
     assert "plugdev" in advice
 
 
-def test_every_installation_code_has_a_next_step() -> None:
-    assert all(code.startswith("INSTALL_") and step for code, step in NEXT_STEPS.items())
+def test_every_installation_code_is_on_the_page_with_its_next_step() -> None:
+    page = (REPO / "docs" / "failures.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(INSTALL_\w+)` \| (.*) \|$", page, re.M)
+    assert dict(listed) == NEXT_STEPS
 
 
 def seen(address: str, serial: str, boot_id: str) -> Seen:

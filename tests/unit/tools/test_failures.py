@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.tools.failure_codes import FAILURE_CODES, INSTALL_CODES, next_step
+from orchestrator.tools.failure_codes import FAILURE_CODES, next_step
 from orchestrator.tools.failures import RULES, SIGNALS, FailureClues, SystemLog, signal_failure
 from orchestrator.tools.output import parse_run, parse_text
 from tests.samples.places import REPO
@@ -13,8 +13,6 @@ PAGE = (REPO / "docs" / "failures.md").read_text(encoding="utf-8")
 def test_every_code_is_on_the_page_with_its_meaning_and_next_step() -> None:
     for code in FAILURE_CODES.values():
         assert f"| `{code.code}` | {code.meaning} | {code.next_step} |" in PAGE
-    for name, step in INSTALL_CODES.items():
-        assert f"| `{name}` | {step} |" in PAGE
 
 
 def test_every_code_that_a_rule_or_signal_gives_is_known() -> None:
