@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -40,6 +39,7 @@ from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.records.identity import RunId, Serial
 from orchestrator.virtual.faults import parse_fault
 from orchestrator.virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
+from tests.samples.meanwhile import runs, switch_on_at, when
 
 if TYPE_CHECKING:
     from orchestrator.virtual.farm import VirtualLab
@@ -161,7 +161,7 @@ def test_a_phone_that_lets_nobody_in_is_listed_with_what_to_do(bench: Bench) -> 
     phone = bench.lab.add("pixel-3")
     fault(phone, "unauthorized")
     with pytest.raises(DeviceUnusableError, match=r"authenticate|doesn't know"):
-        bench.server.connect_tcp(phone.address, timeout_s=4.0)
+        bench.server.connect_tcp(phone.address, timeout_s=30.0)
     seen = next(one for one in list_devices(bench.server) if one.address == phone.address)
     assert (seen.usable, seen.state) == (False, "unauthorized")
     assert "Allow USB debugging" in seen.advice
@@ -172,30 +172,33 @@ def test_a_phone_that_lets_nobody_in_is_listed_with_what_to_do(bench: Bench) -> 
 def test_a_phone_that_answers_nothing_does_not_hold_up_the_list(bench: Bench) -> None:
     hung, well = bench.phone(), bench.phone()
     fault(hung, "hang")
-    seen = {one.address: one for one in list_devices(bench.server, timeout_s=1.0)}
-    assert seen[well.address].usable
-    assert not seen[hung.address].usable
-    assert "doesn't answer" in seen[hung.address].reason
+    # A busy computer may need longer for the one that is well.
+    for timeout_s in (1.0, 5.0, 25.0):
+        seen = {one.address: one for one in list_devices(bench.server, timeout_s=timeout_s)}
+        assert not seen[hung.address].usable
+        assert "doesn't answer" in seen[hung.address].reason
+        if seen[well.address].usable:
+            return
+    pytest.fail(f"{well.address} isn't usable: {seen}")
 
 
 def test_a_known_phone_is_not_asked_again_until_its_connection_is_another_one(bench: Bench, phone: "Phone") -> None:
-    def seen() -> bool:
-        return next(
-            one for one in list_devices(bench.server, timeout_s=1.0, known=known) if one.address == phone.address
-        ).usable
+    def seen(timeout_s: float = 30.0) -> bool:
+        listed = list_devices(bench.server, timeout_s=timeout_s, known=known)
+        return next(one for one in listed if one.address == phone.address).usable
 
     known = KnownPhones()
     assert seen()
     hanging = fault(phone, "hang")
     assert seen()
     known.forget(phone.serial)
-    assert not seen()
+    assert not seen(1.0)
     phone.faults.remove(hanging)
     assert seen()
     bench.server.disconnect(phone.address)
     bench.server.connect_tcp(phone.address)
     fault(phone, "hang")
-    assert not seen()
+    assert not seen(1.0)
 
 
 @pytest.fixture
@@ -302,9 +305,9 @@ def test_phones_coming_and_going_are_watched(bench: Bench, phone: "Phone") -> No
 
 
 def test_a_link_cut_before_the_exit_code_is_never_a_success(device: AdbDevice, phone: "Phone") -> None:
-    threading.Timer(0.3, lambda: fault(phone, "cut")).start()
+    when(runs(phone, "sleep 300"), lambda: fault(phone, "cut"))
     with pytest.raises(LinkLostError):
-        device.shell("echo partial; sleep 30", timeout_s=20)
+        device.shell("echo partial; sleep 300", timeout_s=120)
 
 
 def test_output_that_ends_without_an_exit_code_is_a_lost_link(device: AdbDevice, phone: "Phone") -> None:
@@ -358,8 +361,9 @@ def test_waiting_for_a_run_costs_the_phone_hardly_a_process_and_leaves_none(devi
 
 
 def test_a_run_survives_a_cut_link(device: AdbDevice, phone: "Phone", run_id: RunId) -> None:
-    threading.Timer(0.5, lambda: fault(phone, "cut")).start()
-    result = device.run_detached("sleep 2; seq 1 1000", run_id=run_id, timeout_s=30)
+    cutting = when(runs(phone, "sleep 2"), lambda: fault(phone, "cut"))
+    result = device.run_detached("sleep 2; seq 1 1000", run_id=run_id, timeout_s=60)
+    cutting.join()
     assert result.exit_code == 0
     assert result.stdout == b"".join(b"%d\n" % number for number in range(1, 1001))
 
@@ -369,23 +373,24 @@ def test_a_run_is_started_once_though_the_link_is_cut_while_it_starts(
 ) -> None:
     fault(phone, "output-cut", "moment=shell", "bytes=1")
     marker = f"{WORK_FOLDER}/started-{run_id}"
-    result = device.run_detached(f"echo once >>{marker}; sleep 1", run_id=run_id, timeout_s=30)
+    result = device.run_detached(f"echo once >>{marker}; sleep 1", run_id=run_id, timeout_s=60)
     assert result.exit_code == 0
     assert device.read_file(marker) == b"once\n"
 
 
 def test_a_run_survives_a_hang_shorter_than_its_deadline(device: AdbDevice, phone: "Phone", run_id: RunId) -> None:
-    threading.Timer(0.3, lambda: fault(phone, "hang", "seconds=2")).start()
+    hanging = when(runs(phone, "sleep 1"), lambda: fault(phone, "hang", "seconds=2"))
     result = device.run_detached("sleep 1; echo end", run_id=run_id, timeout_s=60)
+    hanging.join()
     assert (result.exit_code, result.stdout) == (0, b"end\n")
 
 
 def test_a_phone_rebooted_in_mid_run_is_told_and_comes_back(device: AdbDevice, phone: "Phone", run_id: RunId) -> None:
     before = device.facts().boot_id
-    threading.Timer(0.5, lambda: fault(phone, "reboot", "seconds=1")).start()
+    when(runs(phone, "sleep 300"), lambda: fault(phone, "reboot", "seconds=1"))
     with pytest.raises((DeviceChangedError, BenchfarmError), match=r"booted anew|is gone"):
-        device.run_detached("sleep 30", run_id=run_id, timeout_s=60)
-    device.wait_until_ready(timeout_s=30)
+        device.run_detached("sleep 300", run_id=run_id, timeout_s=360)
+    device.wait_until_ready(timeout_s=60)
     assert device.state().boot_id != before
     assert device.facts().boot_id == device.state().boot_id
 
@@ -394,9 +399,15 @@ def test_another_phone_behind_the_same_address_is_not_taken_for_the_first(bench:
     first = bench.lab.phones[device.serial]
     port = first.port
     first.close()
-    bench.lab.add("pixel-4", serial="IMPOSTOR", port=port)
-    with pytest.raises(DeviceChangedError, match="IMPOSTOR"):
+    switch_on_at(bench.lab, "pixel-4", serial="IMPOSTOR", port=port)
+
+    def look() -> None:
         device.state()
+        # Where the server had connected to it by itself before, nothing was lost yet.
+        device.facts()
+
+    with pytest.raises(DeviceChangedError, match="IMPOSTOR"):
+        look()
 
 
 def test_a_phone_that_is_gone_is_a_transient_error(bench: Bench, device: AdbDevice) -> None:
@@ -412,8 +423,9 @@ def test_phones_are_connected_again_after_their_server_was_started_anew(
     bench: Bench, device: AdbDevice, phone: "Phone", run_id: RunId
 ) -> None:
     # Forgetting all TCP phones is what a killed server does to them.
-    threading.Timer(0.5, lambda: bench.server.disconnect(phone.address)).start()
-    result = device.run_detached("sleep 2; echo end", run_id=run_id, timeout_s=30)
+    forgetting = when(runs(phone, "sleep 2"), lambda: bench.server.disconnect(phone.address))
+    result = device.run_detached("sleep 2; echo end", run_id=run_id, timeout_s=60)
+    forgetting.join()
     assert (result.exit_code, result.stdout) == (0, b"end\n")
 
 
@@ -586,7 +598,7 @@ def test_an_old_phone_gets_its_apk_by_push(bench: Bench, apk: Path) -> None:
 # The log
 
 
-def lines_until(lines: Iterator[bytes], mark: bytes, timeout_s: float = 20.0) -> list[bytes]:
+def lines_until(lines: Iterator[bytes], mark: bytes, timeout_s: float = 60.0) -> list[bytes]:
     deadline, seen = Deadline(timeout_s), []
     for line in lines:
         if line:

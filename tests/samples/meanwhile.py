@@ -1,0 +1,42 @@
+"""What happens to a phone while something else goes on: once something is so, and not after some time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from orchestrator.errors import DeviceError
+from orchestrator.virtual.farm import VirtualLab
+from orchestrator.virtual.phone import Phone
+from tests.conftest import poll_until
+
+
+def when(happened: Callable[[], object], then: Callable[[], object]) -> threading.Thread:
+    """Do something from outside once something has happened."""
+
+    def watch() -> None:
+        poll_until(happened, "what is waited for happens", 120.0)
+        then()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+def runs(phone: Phone, command: str) -> Callable[[], bool]:
+    """Whether a process runs on the phone, asked without its noticing."""
+    return lambda: any(" ".join(process.argv) == command for process in phone.userland.processes.live())
+
+
+def switch_on_at(lab: VirtualLab, profile: str, *, serial: str, port: int) -> Phone:
+    """Switch a phone on at the port of one that is off now; others may have the port for a moment."""
+    phones: list[Phone] = []
+
+    def is_on() -> bool:
+        with suppress(DeviceError):
+            phones.append(lab.add(profile, serial=serial, port=port))
+        return bool(phones)
+
+    poll_until(is_on, f"port {port} is free", 120.0)
+    return phones[0]
