@@ -67,18 +67,20 @@ class JointWork(Generic[Item, Answer]):
             # A forked child hasn't got the threads that its parent waits for.
             self._begin()
         entry: _Entry[Item, Answer] = _Entry(item, self._patience.now_s())
-        with self._lock:
-            self._waiting.append(entry)
-            must_wait, self._is_led = self._is_led, True
-        if must_wait:
-            try:
+        leads = False
+        # Interrupted at any moment: also between coming and waiting, or leading.
+        try:
+            with self._lock:
+                self._waiting.append(entry)
+                leads, self._is_led = not self._is_led, True
+            if not leads:
                 self._wait(entry)
-            except BaseException:
-                with self._lock:
-                    self._take_back(entry)
-                raise
-        if not entry.answers:
-            self._lead(entry)
+            if not entry.answers:
+                self._lead(entry)
+        except BaseException:
+            with self._lock:
+                self._take_back(entry, leads=leads)
+            raise
         (answer,) = entry.answers
         if isinstance(answer, Exception):
             raise answer
@@ -114,12 +116,15 @@ class JointWork(Generic[Item, Answer]):
                 if entry.answers:
                     entry.woken.set()
 
-    def _take_back(self, entry: _Entry[Item, Answer]) -> None:
-        """Have nobody begin with an entry, nor anew when it was begun with; needs the lock."""
+    def _take_back(self, entry: _Entry[Item, Answer], *, leads: bool = False) -> None:
+        """Have nobody begin with an entry, nor anew when it was begun with; hand on the lead that it has.
+
+        Needs the lock.
+        """
         entry.is_left = True
         if entry in self._waiting:
             self._waiting.remove(entry)
-            if entry.woken.is_set():
+            if leads or entry.woken.is_set():
                 self._hand_on()
 
     def _hand_on(self) -> None:

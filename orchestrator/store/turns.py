@@ -28,13 +28,15 @@ class Turns:
 
         Who is interrupted (Ctrl-C) leaves the queue; a turn that has come meanwhile is handed on.
         """
-        turn = threading.Event()
-        with self._lock:
-            if not self._is_taken:
-                self._is_taken = True
-                return True
-            self._waiting.append(turn)
+        turn, is_first = threading.Event(), False
+        # Interrupted at any moment: also between joining the queue and waiting.
         try:
+            with self._lock:
+                is_first = not self._is_taken
+                if is_first:
+                    self._is_taken = True
+                    return True
+                self._waiting.append(turn)
             while not turn.wait(self._patience.left_s(since_s)):
                 with self._lock:
                     if turn.is_set():
@@ -46,7 +48,7 @@ class Turns:
             with self._lock:
                 if turn in self._waiting:
                     self._waiting.remove(turn)
-                elif turn.is_set():
+                elif is_first or turn.is_set():
                     self._hand_on()
             raise
         return True

@@ -1,5 +1,6 @@
 """What several threads want is done together by one of them, and each gets its own answer."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -8,8 +9,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from orchestrator.clock import ManualClock
 from orchestrator.store.joint_work import JointWork
 from orchestrator.store.patience import Patience
+from tests.unit.store.interrupting import steps_of
+
+#: Of those that give up, each time that they look: whether it is over is said by a clock of ours.
+LOOK_S = 0.05
 
 
 class LateError(Exception):
@@ -19,12 +25,12 @@ class LateError(Exception):
 class Desk:
     """Answers a number with its double, an odd one with an error, and works only when it is let."""
 
-    def __init__(self, patience_s: float = 60.0) -> None:
+    def __init__(self, patience: Patience | None = None) -> None:
         self.done: list[list[int]] = []
         self.may_take, self.may_end, self.has_taken = threading.Event(), threading.Event(), threading.Event()
         self.failures: list[BaseException] = []
         self.failures_at_end: list[BaseException] = []
-        self.joint = JointWork(self._work, Patience(patience_s), LateError)
+        self.joint = JointWork(self._work, patience or Patience(60.0), LateError)
 
     def _work(self, take: Callable[[], Sequence[int]], _since_s: float) -> list[int | Exception]:
         self.may_take.wait()
@@ -39,7 +45,7 @@ class Desk:
         return [2 * item if item % 2 == 0 else ValueError(item) for item in items]
 
     def begin(self, item: int, answers: dict[int, object]) -> threading.Thread:
-        """Start a thread that wants an item done, and return when it waits."""
+        """Start a thread that wants an item done, and return when it waits, or has given up."""
         before = self.joint.waiting
 
         def want() -> None:
@@ -50,7 +56,7 @@ class Desk:
 
         thread = threading.Thread(target=want, daemon=True)
         thread.start()
-        while self.joint.waiting == before:
+        while self.joint.waiting == before and thread.is_alive():
             thread.join(0.001)
         return thread
 
@@ -125,9 +131,12 @@ def test_who_is_interrupted_while_waiting_takes_nothing_with_it(desk: Desk) -> N
 
 
 def test_who_waits_for_what_does_not_end_gives_up_and_nobody_begins_with_it() -> None:
-    impatient, answers = Desk(patience_s=0.05), dict[int, object]()
+    clock = ManualClock()
+    impatient, answers = Desk(Patience(LOOK_S, clock)), dict[int, object]()
     leader = impatient.begin(0, answers)
-    for thread in [impatient.begin(item, answers) for item in (2, 4)]:
+    threads = [impatient.begin(item, answers) for item in (2, 4)]
+    clock.advance(LOOK_S)
+    for thread in threads:
         thread.join()
 
     assert [repr(answers[item]) for item in (2, 4)] == ["LateError(False)"] * 2
@@ -139,10 +148,12 @@ def test_who_waits_for_what_does_not_end_gives_up_and_nobody_begins_with_it() ->
 
 
 def test_who_gives_up_what_was_begun_with_is_told_that_it_may_yet_be_done_and_it_is_done_once() -> None:
-    impatient, answers = Desk(patience_s=0.05), dict[int, object]()
+    clock = ManualClock()
+    impatient, answers = Desk(Patience(LOOK_S, clock)), dict[int, object]()
     begun = [impatient.begin(item, answers) for item in (0, 2)]
     impatient.may_take.set()
     impatient.has_taken.wait()
+    clock.advance(LOOK_S)
     begun[1].join()
     assert isinstance(answers[2], LateError)
     assert answers[2].args == (True,)
@@ -175,6 +186,8 @@ def test_a_forked_process_waits_for_nobody_of_its_parent(desk: Desk) -> None:
     thread = desk.begin(0, answers)
 
     def want() -> None:
+        # Events of its own: the parent's thread may have been inside of one of them when it was forked.
+        desk.may_take, desk.may_end, desk.has_taken = (threading.Event() for _ in range(3))
         desk.may_take.set()
         desk.may_end.set()
         os._exit(0 if desk.joint.do(2) == 4 else 1)
@@ -188,3 +201,24 @@ def test_a_forked_process_waits_for_nobody_of_its_parent(desk: Desk) -> None:
     desk.may_end.set()
     thread.join()
     assert desk.done == [[0]]
+
+
+@pytest.mark.parametrize("is_led", [False, True])
+def test_who_is_interrupted_at_any_step_holds_up_nobody(*, is_led: bool) -> None:
+    for interrupted in steps_of(JointWork.do, JointWork._wait):
+        desk, answers = Desk(Patience(0.0)), dict[int, object]()
+        leader = desk.begin(0, answers) if is_led else None
+        desk.may_take.set()
+        (desk.has_taken.wait if leader else desk.may_end.set)()
+
+        def want(desk: Desk = desk) -> None:
+            with contextlib.suppress(LateError):
+                desk.joint.do(2)
+
+        was_interrupted = interrupted(want)
+        desk.may_end.set()
+        if leader is not None:
+            leader.join()
+        assert desk.joint.waiting == 0
+        assert desk.joint.do(4) == 8
+        assert not was_interrupted or desk.done[-1] == [4]

@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.store.patience import Patience
 from orchestrator.store.turns import Turns
+from tests.unit.store.interrupting import steps_of
 
 PATIENT_S = 60.0
 
@@ -27,7 +28,7 @@ def queued(turns: Turns, body: Callable[[], None]) -> threading.Thread:
     before = turns.waiting
     thread = threading.Thread(target=body, daemon=True)
     thread.start()
-    while turns.waiting == before:
+    while turns.waiting == before and thread.is_alive():
         thread.join(0.001)
     return thread
 
@@ -72,3 +73,15 @@ def test_who_is_interrupted_while_waiting_leaves_the_queue() -> None:
     assert turns.waiting == 0
     turns.end()
     assert take(turns)
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_who_is_interrupted_at_any_step_holds_up_nobody(*, is_taken: bool) -> None:
+    for interrupted in steps_of(Turns.take):
+        turns = Turns(Patience(0.0))
+        assert not is_taken or take(turns)
+        if interrupted(lambda turns=turns: take(turns)):  # type: ignore[misc]
+            assert turns.waiting == 0
+            if is_taken:
+                turns.end()
+            assert take(turns)
