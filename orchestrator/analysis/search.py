@@ -63,7 +63,6 @@ class _State:
     #: Of what is live, what the budget went past.
     aside: frozenset[CaseKey]
     wanted: tuple[Invocation, ...]
-    rung: int
     ended_by: str
 
 
@@ -123,7 +122,7 @@ def _replay(campaign: Campaign, cases: Sequence[Case], runs: Sequence[RunRecord]
             if number not in {run.invocation for run in mine[key] if run.run_pass is Pass.TIMING}
         ]
         if lacking:
-            return _State(live=tuple(live), out=out, aside=aside, wanted=tuple(lacking), rung=rung, ended_by="")
+            return _State(live=tuple(live), out=out, aside=aside, wanted=tuple(lacking), ended_by="")
         out |= _cut({key: seen[key] for key in live}, rung, rule)
         live = [key for key in live if key not in out]
         if not live:
@@ -141,7 +140,7 @@ def _replay(campaign: Campaign, cases: Sequence[Case], runs: Sequence[RunRecord]
             aside = frozenset(live) - afforded
             ended_by = "" if len(afforded) > 1 else "budget"
         if ended_by:
-            return _State(live=tuple(live), out=out, aside=aside, wanted=(), rung=rung, ended_by=ended_by)
+            return _State(live=tuple(live), out=out, aside=aside, wanted=(), ended_by=ended_by)
         rung = min(2 * rung, rule.most)
 
 

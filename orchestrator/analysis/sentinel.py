@@ -34,10 +34,6 @@ class SentinelVerdict:
     ratio: float | None
     #: A ratio outside 1 / (1 + limit) to 1 + limit is a move.
     limit: float
-    #: Relative deviation of single figures.
-    noise: float
-    #: Whether ``noise`` is the device's own; else there was too little history, and it is assumed.
-    is_known: bool
 
 
 def sentinel_moved(
@@ -58,14 +54,12 @@ def sentinel_moved(
     is_known = len(logs_history) >= HISTORY_MIN
     noise = max(NOISE_MIN, _robust_std(logs_history)) if is_known else NOISE_ASSUMED
     if not logs_before or not logs_after:
-        return SentinelVerdict(moved=None, ratio=None, limit=least, noise=noise, is_known=is_known)
+        return SentinelVerdict(moved=None, ratio=None, limit=least)
     degrees = len(logs_history) - 1 if is_known else HISTORY_MIN
     error = noise * math.sqrt(1 / len(logs_before) + 1 / len(logs_after))
     limit = max(math.log1p(least), t_quantile(0.5 + level / 2, degrees) * error)
     move = statistics.median(logs_after) - statistics.median(logs_before)
-    return SentinelVerdict(
-        moved=abs(move) > limit, ratio=math.exp(move), limit=math.expm1(limit), noise=noise, is_known=is_known
-    )
+    return SentinelVerdict(moved=abs(move) > limit, ratio=math.exp(move), limit=math.expm1(limit))
 
 
 def _robust_std(logs: Sequence[float]) -> float:

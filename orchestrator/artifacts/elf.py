@@ -47,7 +47,6 @@ class ElfFacts:
 
     #: Android's name, or ``linux-`` and the machine's name for a program of a Linux computer.
     abi: str
-    is_android: bool
     #: False for a shared library.
     is_program: bool
     #: Shared libraries that it is linked against (DT_NEEDED).
@@ -135,7 +134,6 @@ def _facts(file: Any, label: str) -> ElfFacts:  # noqa: ANN401 - pyelftools has 
     )
     return ElfFacts(
         abi=f"linux-{machine_name}" if is_linux else android_abi,
-        is_android=not is_linux,
         is_program=file["e_type"] == "ET_EXEC" or bool(interpreter) or is_stand_in,
         needed=tuple(needed),
         min_sdk=_min_sdk(notes),

@@ -44,10 +44,9 @@ def parse_serial(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuInfo:
-    """What /proc/cpuinfo tells: one entry in ``implementers`` and ``parts`` for each processor that names them."""
+    """What /proc/cpuinfo tells: one entry in ``parts`` for each processor that names it."""
 
     processors: tuple[int, ...] = ()
-    implementers: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     hardware: str = ""
     #: x86: the processor's name; also on 32-bit ARM.
@@ -64,7 +63,6 @@ def parse_cpuinfo(text: str) -> CpuInfo:
             values.setdefault(key.strip(), []).append(value.strip())
     return CpuInfo(
         processors=tuple(int(value) for value in values.get("processor", ()) if value.isdigit()),
-        implementers=tuple(values.get("CPU implementer", ())),
         parts=tuple(values.get("CPU part", ())),
         hardware=values.get("Hardware", [""])[-1],
         model_name=values.get("model name", [""])[0],
@@ -145,11 +143,9 @@ class ThermalService:
 
     #: PowerManager's status as printed; None when it isn't.
     status: int | None = None
-    hal_ready: bool | None = None
     #: Sensor name -> degrees, as the HAL reads them now.
     heat_c: Mapping[str, float] = field(default_factory=dict)
     battery_c: float | None = None
-    skin_c: Mapping[str, float] = field(default_factory=dict)
     #: Cooling devices of CPU, GPU and NPU -> the state that they are in; 0 doesn't cool.
     cooling: Mapping[str, int] = field(default_factory=dict)
     #: The highest status that one of the HAL's skin sensors reports for itself.
@@ -165,14 +161,12 @@ class ThermalService:
 def parse_thermalservice(text: str) -> ThermalService:
     """Read ``dumpsys thermalservice`` (Android 10 and later); lines may have lost their indentation."""
     status = re.search(r"Thermal Status: (\d+)", text)
-    ready = re.search(r"HAL Ready: (true|false)", text)
     _, found, current = text.partition("Current temperatures from HAL:")
     current, _, devices = current.partition("Current cooling devices") if found else ("", "", "")
     cooling = {
         one["name"]: int(one["value"]) for one in _COOLING.finditer(devices) if int(one["type"]) in _CLOCK_COOLERS
     }
     heat: dict[str, float] = {}
-    skin: dict[str, float] = {}
     battery: float | None = None
     skin_status: int | None = None
     for sensor in _TEMPERATURE.finditer(current):
@@ -182,16 +176,12 @@ def parse_thermalservice(text: str) -> ThermalService:
         if value is None:
             continue
         heat[sensor["name"]] = value
-        if int(sensor["type"]) == _SKIN:
-            skin[sensor["name"]] = value
-        elif int(sensor["type"]) == _BATTERY and battery is None:
+        if int(sensor["type"]) == _BATTERY and battery is None:
             battery = value
     return ThermalService(
         status=int(status[1]) if status else None,
-        hal_ready=ready[1] == "true" if ready else None,
         heat_c=heat,
         battery_c=battery,
-        skin_c=skin,
         cooling=cooling,
         skin_status=skin_status,
     )
@@ -318,8 +308,6 @@ class ScreenReading:
 
     on: bool | None = None
     locked: bool | None = None
-    #: PowerManager's own word: Awake, Asleep, Dozing, Dreaming.
-    wakefulness: str = ""
 
 
 def parse_screen(text: str) -> ScreenReading:
@@ -336,11 +324,7 @@ def parse_screen(text: str) -> ScreenReading:
         screen_on = display[1] == "ON"
     elif wakefulness is not None:
         screen_on = wakefulness[1] == "Awake"
-    return ScreenReading(
-        on=screen_on,
-        locked=keyguard[1] == "true" if keyguard else None,
-        wakefulness=wakefulness[1] if wakefulness else "",
-    )
+    return ScreenReading(on=screen_on, locked=keyguard[1] == "true" if keyguard else None)
 
 
 def parse_current_ua(text: str) -> int | None:

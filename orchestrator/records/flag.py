@@ -25,7 +25,6 @@ class FlagSpec:
     choices: tuple[str, ...] = ()
     #: A flag without which this one does nothing; "" for none.
     needs: str = ""
-    is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,11 +21,6 @@ class TensorFacts:
     scale: float | None = None
     zero_point: int | None = None
 
-    @property
-    def is_dynamic(self) -> bool:
-        """Whether a part of the shape is known only at run time."""
-        return -1 in self.shape_signature
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureFacts:
@@ -83,11 +78,6 @@ class ModelFacts:
     def operator_count(self) -> int:
         """How many operators all subgraphs have together."""
         return sum(self.operators.values())
-
-    @property
-    def is_quantised(self) -> bool:
-        """Whether it computes in integers."""
-        return self.precision in {"int8", "uint8", "int16"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,8 +39,6 @@ class MatrixTable:
     lines: tuple[MatrixLine, ...]
     #: Decimals of every figure in milliseconds in this table.
     decimals: int
-    #: The latency at the right end of every bar in this table.
-    full_us: float
 
 
 def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:
@@ -79,7 +77,6 @@ def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]
         configurations=tuple(configurations),
         lines=tuple(lines),
         decimals=figures_decimals(rows),
-        full_us=full_us,
     )
 
 

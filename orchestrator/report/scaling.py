@@ -24,8 +24,6 @@ class ThreadStep:
     speed_up: float
     #: The speed-up divided by how many times as many threads it took: 1.0 is ideal.
     efficiency: float
-    #: The fewest threads of its group.
-    first_threads: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,5 +112,4 @@ def _steps(group: Mapping[int, ResultRow]) -> Iterable[ThreadStep]:
             row=group[threads],
             speed_up=speed_up,
             efficiency=speed_up / (threads / first_threads),
-            first_threads=first_threads,
         )

@@ -19,7 +19,7 @@ from orchestrator.tools.vendor_flags import vendor_flags
 
 _HELP_LINE: Final = re.compile(
     r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>int32|int64|float|bool|string)"
-    r"\t(?P<need>optional|required|positional)\t(?P<help>.*)$"
+    r"\t(?:optional|required|positional)\t(?P<help>.*)$"
 )
 _WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?", re.ASCII)
@@ -51,7 +51,6 @@ def parse_help(text: str) -> FlagSchema:
                 kind=match["type"],
                 default=match["default"],
                 help=match["help"].strip(),
-                is_required=match["need"] == "required",
             )
     if not flags:
         raise OutputParseError(

@@ -123,7 +123,7 @@ def parse_run(
     return build_report(
         transcript,
         system=logged.system,
-        ending=Ending(exit_code=exit_code, timed_out=timed_out, is_known=True),
+        ending=Ending(exit_code=exit_code, timed_out=timed_out),
         files=_decode_files(result_pb, runtime_info_pb, op_profile, op_profile_format),
         requested=requested,
     )

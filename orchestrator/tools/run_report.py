@@ -31,8 +31,6 @@ class Ending:
 
     exit_code: int | None = None
     timed_out: bool = False
-    #: False for a paste: nobody knows whether the program ended well.
-    is_known: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,6 @@ OLD_MAX_PAYLOAD_BYTES: Final = 4096
 
 AUTH_TOKEN: Final = 1
 AUTH_SIGNATURE: Final = 2
-AUTH_PUBLIC_KEY: Final = 3
 
 
 def _command(name: bytes) -> int:

@@ -41,10 +41,9 @@ def test_outliers_and_old_levels_in_the_history_dont_widen_the_limit():
     assert sentinel_moved([100.0], [101.0], disturbed).limit < 1.6 * clean.limit
 
 
-def test_without_history_noise_is_assumed_and_said_so():
-    verdict = sentinel_moved([100.0, 101.0], [130.0, 131.0], [100.0])
-    assert verdict.moved
-    assert not verdict.is_known
+def test_without_history_noise_is_assumed():
+    assert sentinel_moved([100.0, 101.0], [130.0, 131.0], [100.0]).moved
+    assert not sentinel_moved([100.0, 101.0], [103.0, 104.0], [100.0]).moved
 
 
 def test_without_a_figure_nothing_is_said():

@@ -71,7 +71,7 @@ def test_multiply_adds_are_those_of_a_quarter_width_mobilenet():
 def test_int8_twin_is_told_from_the_float_model():
     assert inspect_model(FLOAT).precision == "float32"
     facts = inspect_model(INT8)
-    assert (facts.precision, facts.is_quantised, facts.inputs[0].dtype) == ("int8", True, "int8")
+    assert (facts.precision, facts.inputs[0].dtype) == ("int8", "int8")
     assert facts.inputs[0].scale == pytest.approx(2 / 255, rel=1e-3)
 
 
@@ -101,7 +101,7 @@ def test_size_known_only_at_run_time_is_told(tmp_path):
         tensor.shapeSignature = [-1, 256, 256, 3]
 
     facts = inspect_model(edited(FLOAT, tmp_path / "m.tflite", edit))
-    assert facts.inputs[0].is_dynamic
+    assert facts.inputs[0].shape_signature == (-1, 256, 256, 3)
     assert facts.inputs[0].shape == (1, 256, 256, 3)
 
 
