@@ -10,6 +10,7 @@ import pytest
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.sampler import INTERVAL_S
 from orchestrator.devices.server import AdbServer
 from orchestrator.records.identity import RunId
 from orchestrator.records.sample import SAMPLES_FILE
@@ -72,11 +73,14 @@ def test_a_clock_that_jumps_during_the_run_is_told(watched: WatchedPhone) -> Non
 def test_the_watcher_ends_with_its_run_and_leaves_nothing_running(watched: WatchedPhone) -> None:
     device = watched.device
     run_id = RunId(uuid.uuid4().hex)
-    assert device.run_detached("sleep 7; exit 3", run_id=run_id, timeout_s=60).exit_code == 3
+    # However slow the looks are: until there are three beside the first.
+    program = f"while [ $(grep -c -e --look {SAMPLES_FILE}) -lt 4 ]; do sleep 1; done; exit 3"
+    assert device.run_detached(program, run_id=run_id, timeout_s=120).exit_code == 3
     looks = parse_samples(device.read_file(f"{device.run_folder(run_id)}/{SAMPLES_FILE}") or b"")
-    assert len(looks.samples) >= 4
+    # And one at the end.
+    assert len(looks.samples) >= 5
     assert looks.own_cpu_s is not None
-    assert looks.duration_s >= 7
+    assert looks.duration_s >= 3 * INTERVAL_S
     assert all(
         later.uptime_s > earlier.uptime_s for earlier, later in zip(looks.samples, looks.samples[1:], strict=False)
     )
