@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.virtual.contract import ProcessContext, Program, ProgramDiedError
+from orchestrator.virtual.contract import PhoneTime, ProcessContext, Program, ProgramDiedError
 from orchestrator.virtual.faults import FaultTable, parse_fault
 from orchestrator.virtual.files import PhoneTree
 from orchestrator.virtual.hardware import build_hardware
@@ -17,7 +17,6 @@ from orchestrator.virtual.profiles import load_profile
 from orchestrator.virtual.samples import benchmark_elf, library_elf
 from orchestrator.virtual.shelf import build_shelf
 from orchestrator.virtual.space import Storage
-from orchestrator.virtual.time import ScaledTime
 
 FOLDER = "/data/local/tmp"
 
@@ -61,12 +60,35 @@ class Run:
         return self._joined("stderr")
 
 
-class BenchPhone:
-    """One phone; ``factor`` is how much faster its time passes."""
+class HandTime:
+    """Phone time that moves only when it is told to, or slept through (contract: PhoneTime)."""
 
-    def __init__(self, folder: Path, profile: str = "pixel-3", *, seed: int = 1, factor: float = 400.0) -> None:
+    factor = 1.0
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def uptime_s(self) -> float:
+        return self.now_s
+
+    def wall_s(self) -> float:
+        return 1_700_000_000 + self.now_s
+
+    def sleep(self, phone_seconds: float, cancelled: threading.Event | None = None) -> bool:
+        if cancelled is not None and cancelled.is_set():
+            return True
+        self.now_s += max(0.0, phone_seconds)
+        return False
+
+
+class BenchPhone:
+    """One phone; its heat and clocks depend on what it does, not on how fast this computer is."""
+
+    def __init__(
+        self, folder: Path, profile: str = "pixel-3", *, seed: int = 1, time: PhoneTime | None = None
+    ) -> None:  # fmt: skip
         self.profile = load_profile(profile)
-        self.time = ScaledTime(factor)
+        self.time = time or HandTime()
         self.hardware = build_hardware(self.profile, self.time, seed)
         self.faults = FaultTable()
         self.shelf = build_shelf(self.profile, self.hardware, self.faults)

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from orchestrator.virtual.hardware import VirtualHardware, build_hardware
 from orchestrator.virtual.profiles import load_profile, profile_names
-
-
-class HandTime:
-    """Phone time that moves only when it is told to (contract: PhoneTime)."""
-
-    factor = 1.0
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def uptime_s(self) -> float:
-        return self.now_s
-
-    def wall_s(self) -> float:
-        return 1_700_000_000 + self.now_s
-
-    def sleep(self, phone_seconds: float, cancelled: threading.Event | None = None) -> bool:
-        self.now_s += phone_seconds
-        return False
+from tests.unit.virtual.bench_phone import HandTime
 
 
 def made(profile: str = "pixel-3") -> tuple[VirtualHardware, HandTime]:
