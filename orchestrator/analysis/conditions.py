@@ -1,4 +1,4 @@
-"""Deriving what a device was like during an invocation: clocks, loads, heat. Pure.
+"""Deriving what a device was like during an invocation: its clocks and loads. Pure.
 
 The mean clock of a cluster is that of its ``time_in_state`` between two moments. It counts the time in which the cores
 idle too, so that it says something of a run only for the clusters that the run kept busy.
@@ -42,29 +42,14 @@ def derive_conditions(
     span_s = _difference(_uptime_s(first), _uptime_s(last))
     own = own_cpu_s / span_s if samples and own_cpu_s is not None and span_s else None
     busy_s = None if first is None or last is None else _difference(first.cpu_busy_s, last.cpu_busy_s)
-    heats = [state.heat_c for state in (before, *samples, after) if state is not None and state.heat_c]
-    gpu_khz, gpu_share = _gpu_clock(first, last)
+    gpu_khz = _gpu_khz(first, last)
     return RunConditions(
         is_sampled=bool(samples),
-        span_s=span_s,
         clusters=_clusters(before, after, samples),
         own_cores=own,
         foreign_cores=None if own is None or busy_s is None or not span_s else max(0.0, busy_s / span_s - own),
-        context_switches_per_s=_rate(before, after, "context_switches"),
-        processes_per_s=_rate(before, after, "processes_started"),
         gpu_mhz=None if gpu_khz is None else gpu_khz / 1000,
-        gpu_share=gpu_share,
-        gpu_busy_percent=max(
-            (s.gpu_busy_percent for s in (*samples, after) if s is not None and s.gpu_busy_percent is not None),
-            default=None,
-        ),
-        heat_before_c=max(before.heat_c.values(), default=None) if before is not None else None,
-        heat_after_c=max(after.heat_c.values(), default=None) if after is not None else None,
-        heat_highest_c=max((max(heat.values()) for heat in heats), default=None),
-        heat_rise_c=_rises(before, after),
         clock_jump_s=_clock_jump_s(before, after),
-        battery_percent_change=_whole_difference(before, after),
-        battery_current_ua=after.battery_current_ua if after is not None else None,
     )
 
 
@@ -118,7 +103,6 @@ def _clusters(
                 cpu=cpu,
                 effective_mhz=None if khz is None else khz / 1000,
                 share=None if khz is None or not highest else khz / highest,
-                limit_low=min(limits) / highest if limits and highest else None,
                 limit_high=max(limits) / highest if limits and highest else None,
                 busiest_share=max(busiest) / highest if busiest and highest else None,
                 fall=_largest_fall(busiest),
@@ -156,13 +140,10 @@ def _busy_cores(earlier: Sample, later: Sample) -> float | None:
     return None if busy_s is None or span_s < STRETCH_MIN_S else busy_s / span_s
 
 
-def _gpu_clock(
-    first: Sample | DeviceState | None, last: Sample | DeviceState | None
-) -> tuple[float | None, float | None]:
+def _gpu_khz(first: Sample | DeviceState | None, last: Sample | DeviceState | None) -> float | None:
     if first is None or last is None or not last.gpu_time_in_state:
-        return None, None
-    khz = mean_khz(first.gpu_time_in_state, last.gpu_time_in_state)
-    return khz, None if khz is None else khz / max(last.gpu_time_in_state)
+        return None
+    return mean_khz(first.gpu_time_in_state, last.gpu_time_in_state)
 
 
 def _uptime_s(moment: Sample | DeviceState | None) -> float | None:
@@ -173,29 +154,9 @@ def _difference(first: float | None, last: float | None) -> float | None:
     return None if first is None or last is None or last < first else last - first
 
 
-def _rate(before: DeviceState | None, after: DeviceState | None, name: str) -> float | None:
-    if before is None or after is None:
-        return None
-    span_s = _difference(before.uptime_s, after.uptime_s)
-    count = _difference(getattr(before, name), getattr(after, name))
-    return count / span_s if span_s and count is not None else None
-
-
-def _rises(before: DeviceState | None, after: DeviceState | None) -> Mapping[str, float]:
-    if before is None or after is None:
-        return {}
-    return {zone: after.heat_c[zone] - heat for zone, heat in before.heat_c.items() if zone in after.heat_c}
-
-
 def _clock_jump_s(before: DeviceState | None, after: DeviceState | None) -> float | None:
     if before is None or after is None or before.boot_id != after.boot_id:
         return None
     if before.boot_at_s is None or after.boot_at_s is None:
         return None
     return float(after.boot_at_s - before.boot_at_s)
-
-
-def _whole_difference(before: DeviceState | None, after: DeviceState | None) -> int | None:
-    if before is None or after is None or before.battery_percent is None or after.battery_percent is None:
-        return None
-    return after.battery_percent - before.battery_percent

@@ -43,7 +43,6 @@ def _sample(text: str) -> Sample | None:
     if not uptimes:
         return None
     lines = text.splitlines()
-    busy_s, total_s = _cpu_time(text)
     clocks: dict[str, dict[int, int]] = {"scaling_cur_freq": {}, "scaling_max_freq": {}}
     ticks: dict[int, dict[int, int]] = {}
     for line in lines:
@@ -55,8 +54,7 @@ def _sample(text: str) -> Sample | None:
     return Sample(
         uptime_s=uptimes[0],
         took_s=uptimes[-1] - uptimes[0],
-        cpu_busy_s=busy_s,
-        cpu_total_s=total_s,
+        cpu_busy_s=_cpu_busy_s(text),
         clock_khz=clocks["scaling_cur_freq"],
         clock_limit_khz=clocks["scaling_max_freq"],
         time_in_state=ticks,
@@ -68,12 +66,12 @@ def _sample(text: str) -> Sample | None:
     )
 
 
-def _cpu_time(text: str) -> tuple[float | None, float | None]:
+def _cpu_busy_s(text: str) -> float | None:
     found = re.search(r"^/proc/stat:cpu\s+([\d ]+)$", text, re.M)
     ticks = [int(word) for word in found[1].split()][:8] if found else []
     if len(ticks) < 5:
-        return None, None
-    return (sum(ticks) - ticks[3] - ticks[4]) / _TICKS_PER_S, sum(ticks) / _TICKS_PER_S
+        return None
+    return (sum(ticks) - ticks[3] - ticks[4]) / _TICKS_PER_S
 
 
 def _heat(lines: list[str]) -> Mapping[str, float]:

@@ -17,9 +17,8 @@ class Sample:
     uptime_s: float
     #: Between reading the processors' time and having read the clusters' time in state.
     took_s: float = 0.0
-    #: Time of all cores together since boot: worked, and all.
+    #: Time that all cores together have worked since boot.
     cpu_busy_s: float | None = None
-    cpu_total_s: float | None = None
     #: Cluster (number of its cpufreq policy) -> kHz.
     clock_khz: Mapping[int, int] = field(default_factory=dict)
     clock_limit_khz: Mapping[int, int] = field(default_factory=dict)
