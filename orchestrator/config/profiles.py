@@ -13,7 +13,7 @@ from orchestrator.config.faults import Faults, Section, checked
 from orchestrator.config.fields import Celsius, OneOrMany, Text, unique
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import PlanError
-from orchestrator.records.device import DeviceKind, DeviceProfile, Quirk
+from orchestrator.records.device import DeviceKind, DeviceProfile
 from orchestrator.records.workload import DelegateName
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -35,7 +35,7 @@ def _zone_patterns(limits: dict[str, float]) -> dict[str, float]:
 
 
 class QuirkSection(Section):
-    """Something to know about a kind of phone."""
+    """Something to know about a kind of phone, for who reads its file."""
 
     code: Annotated[Text, AfterValidator(_profile_name)]
     reason: Text
@@ -101,7 +101,6 @@ def load_profile(path: Path) -> DeviceProfile:
         cluster_cores=section.cluster_cores,
         delegates=section.delegates,
         thermal_limits_c=section.thermal_limits,
-        quirks=tuple(Quirk(code=quirk.code, reason=quirk.reason, source=quirk.source) for quirk in section.quirks),
     )
 
 

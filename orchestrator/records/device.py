@@ -24,15 +24,6 @@ class DeviceKind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quirk:
-    """Something to know about a kind of phone, with its reason."""
-
-    code: str
-    reason: str
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProfile:
     """What device_profiles/<codename>.yaml declares about a kind of phone."""
 
@@ -47,7 +38,6 @@ class DeviceProfile:
     delegates: tuple[DelegateName, ...]
     #: Zone name (regular expression) -> limit in degrees Celsius under which a run may start.
     thermal_limits_c: Mapping[str, float] = field(default_factory=dict)
-    quirks: tuple[Quirk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

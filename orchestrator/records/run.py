@@ -228,8 +228,6 @@ class RawOutput:
     started_at: datetime
     duration_s: float
     attachments: tuple[Attachment, ...]
-    #: Bytes sent to the device for this invocation.
-    pushed_bytes: int = 0
 
     def data(self, name: str) -> bytes:
         """Return an attachment's bytes, empty when there is none of this name."""

@@ -22,12 +22,11 @@ def write(folder: Path, name: str, match: str, extra: str = "") -> Path:
     return path
 
 
-def test_shipped_profiles_load_and_every_quirk_has_a_reason():
+def test_shipped_profiles_load():
     profiles = load_profiles([data_folder("device_profiles")])
     assert {"pixel-3", "pixel-4", "pixel-8", "iphone-xs", "galaxy-s23"} <= {profile.name for profile in profiles}
     for profile in profiles:
         assert sum(profile.cluster_cores) in {4, 6, 8, 9}
-        assert all(quirk.reason for quirk in profile.quirks)
         assert (DelegateName.COREML in profile.delegates) == (profile.kind is DeviceKind.IOS)
 
 
