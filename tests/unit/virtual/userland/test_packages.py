@@ -189,7 +189,7 @@ def test_missing_activity_is_an_error_of_type_3(phone, component):
 
 def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
     install(phone, make_apk())
-    phone.shelf.activity_body = lambda process: int(process.killed.wait(30))
+    phone.shelf.activity_body = lambda process: int(process.killed.wait(600))
     phone.run(f"am start -n {APP}/.MainActivity")
     pid = phone.out(f"pidof {APP}").strip()
     row = phone.out(f"ps -o USER,PID,NAME -p {pid}").splitlines()[1].split()
@@ -220,7 +220,7 @@ def test_program_in_an_app_knows_where_it_is(phone):
 
 def wait_gone(phone) -> None:
     for process in phone.userland.processes.live():
-        assert process.done.wait(10)
+        assert process.done.wait(60)
 
 
 def test_crash_of_an_app_is_in_the_crash_buffer(phone):
@@ -239,7 +239,7 @@ def test_crash_of_an_app_is_in_the_crash_buffer(phone):
 
 def test_starting_again_with_s_stops_the_first(phone):
     install(phone, make_apk())
-    phone.shelf.activity_body = lambda process: int(process.killed.wait(30))
+    phone.shelf.activity_body = lambda process: int(process.killed.wait(600))
     phone.run(f"am start -n {APP}/.MainActivity")
     first = phone.out(f"pidof {APP}")
     phone.run(f"am start -S -n {APP}/.MainActivity")

@@ -46,13 +46,13 @@ def run_both(script: str, real: str, folder: Path) -> tuple[tuple[int, bytes], t
     there = folder / "real"
     there.mkdir()
     host = subprocess.run(
-        [real, "-c", script], cwd=there, capture_output=True, timeout=30, stdin=subprocess.DEVNULL,
+        [real, "-c", script], cwd=there, capture_output=True, timeout=120, stdin=subprocess.DEVNULL,
         env={"PATH": "/usr/bin:/bin", "HOME": "/", "LC_ALL": "C.UTF-8"}, check=False,
     )  # fmt: skip
     phone = TestPhone(folder / "phone")
     phone.run("mkdir /data/local/tmp/w")
     call = phone.call(f"cd /data/local/tmp/w\n{script}")
-    status = call.join(20.0)
+    status = call.join()
     phone.userland.close()
     expected = host.returncode if host.returncode >= 0 else 128 - host.returncode
     return (expected, host.stdout), (status, bytes(call.out.data))

@@ -51,10 +51,10 @@ def answer(script: str, tmp_path_factory) -> int:
     before, threading.excepthook = threading.excepthook, faults.append
     phone = TestPhone(tmp_path_factory.mktemp("phone"))
     try:
-        status = phone.call(f"cd /data/local/tmp; {script}").join(20)
+        status = phone.call(f"cd /data/local/tmp; {script}").join()
         assert not faults, faults[0].exc_value
         for process in phone.userland.processes.live():
-            assert process.done.wait(5), process.argv
+            assert process.done.wait(60), process.argv
         return status
     finally:
         threading.excepthook = before

@@ -224,7 +224,7 @@ class Collected:
             self.data += data
             self.arrived.notify_all()
 
-    def wait_for(self, text: bytes, timeout_s: float = 10.0) -> None:
+    def wait_for(self, text: bytes, timeout_s: float = 60.0) -> None:
         with self.arrived:
             assert self.arrived.wait_for(lambda: text in self.data, timeout_s), bytes(self.data)
 
@@ -264,7 +264,7 @@ class Call:
         self.out.close()
         self.session.hangup.set()
 
-    def join(self, timeout_s: float = 10.0) -> int:
+    def join(self, timeout_s: float = 60.0) -> int:
         self.thread.join(timeout_s)
         assert not self.thread.is_alive(), "the command hasn't ended"
         return self.status[0]
