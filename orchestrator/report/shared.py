@@ -39,7 +39,7 @@ def shared_cases(rows: Iterable[ResultRow]) -> tuple[SharedCase, ...]:
 
 def with_shared(rows: Sequence[ResultRow]) -> tuple[ResultRow, ...]:
     """Return the rows with a finding at each part of a shared case."""
-    told = {row.key: _finding(row, shared) for shared in shared_cases(rows) for row in shared.rows}
+    told = {row.key: _finding(shared) for shared in shared_cases(rows) for row in shared.rows}
     return tuple(replace(row, findings=(*row.findings, told[row.key])) if row.key in told else row for row in rows)
 
 
@@ -69,7 +69,7 @@ def _figure(rows: Sequence[ResultRow]) -> SharedFigure | None:
     return shared_figure(phones) if phones else None
 
 
-def _finding(row: ResultRow, shared: SharedCase) -> FindingRow:
+def _finding(shared: SharedCase) -> FindingRow:
     return FindingRow(
         code=CODE,
         severity=Severity.INFO,
