@@ -21,7 +21,7 @@ _PLAUSIBLE_C: Final = (-40.0, 200.0)
 
 
 def parse_samples(data: bytes) -> RunSamples:
-    """Read the file; a look without the time since boot, cut off for example, is left out."""
+    """Read the file; a look that was cut off after its first words, or has no time since boot, is left out."""
     text, _, after = data.decode("utf-8", "replace").partition(f"\n{_TIMES}\n")
     times, _, last = after.partition(f"\n{_LOOK}\n")
     looks = [*re.split(rf"^{_LOOK}$", text, flags=re.M)[1:], *([last] if last else [])]
@@ -40,9 +40,9 @@ def _children_s(text: str) -> float | None:
 
 def _sample(text: str) -> Sample | None:
     uptimes = [float(figure) for figure in re.findall(r"^/proc/uptime:(\d+(?:\.\d+)?)", text, re.M)]
-    if not uptimes:
-        return None
     lines = text.splitlines()
+    if not uptimes or _is_cut_off(lines, uptimes):
+        return None
     clocks: dict[str, dict[int, int]] = {"scaling_cur_freq": {}, "scaling_max_freq": {}}
     ticks: dict[int, dict[int, int]] = {}
     for line in lines:
@@ -64,6 +64,13 @@ def _sample(text: str) -> Sample | None:
         gpu_busy_percent=gpu.get("gpu_busy_percentage", gpu.get("utilization")),
         gpu_time_in_state=gpu_ticks,
     )
+
+
+def _is_cut_off(lines: list[str], uptimes: list[float]) -> bool:
+    """Whether the watcher was ended between its own words, the first two, and what it has another program read."""
+    said = [line for line in lines if line]
+    own = ("/proc/uptime:", "/proc/stat:")
+    return len(uptimes) == 1 and said[0].startswith(own[0]) and all(line.startswith(own) for line in said)
 
 
 def _cpu_busy_s(text: str) -> float | None:

@@ -80,6 +80,12 @@ def test_looks_that_were_held_up_accuse_nobody() -> None:
     assert not throttled(held_up)
 
 
+def test_a_look_that_the_programs_end_cut_off_is_none() -> None:
+    text = look(100, 1, {TOP: 1}) + "--look\n/proc/uptime:103.00 9.9\n/proc/stat:cpu  100 0 0 900 0\n"
+    ended = f"{text}\n--times\n0m0s 0m0s\n0m2.0s 0m0.0s\n{look(103, 2, {TOP: 201})}"
+    assert [sample.uptime_s for sample in parse_samples(ended.encode()).samples] == [100, 103]
+
+
 def test_a_file_cut_off_anywhere_never_fails() -> None:
     whole = series([(2, 2, TOP)] * 3, own_s=12)
     for end in range(len(whole)):
