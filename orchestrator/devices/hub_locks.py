@@ -7,7 +7,8 @@ for pushes are files of which each process that pushes has some for itself. The 
 
 A process that was stopped (Ctrl-Z) or hangs keeps its locks. So whoever has a lock writes its process's number into the
 file, and the time again and again. Who is kept out by processes that have all been silent for too long removes the file
-and goes on with a new one, as if they weren't there; when they come to life again they begin with that, too.
+and goes on with a new one, as if they weren't there; when they come to life again they begin with that, too. Where
+the whole computer stood still (a virtual machine that was paused) all have been silent: so they are looked at twice.
 
 Nothing here waits. A folder that can't be written to limits nothing: what is measured then is only disturbed more.
 """
@@ -28,6 +29,8 @@ from typing import Final
 MEASURES: Final = "measures"
 PUSHES: Final = "pushes"
 _OTHER: Final = {MEASURES: PUSHES, PUSHES: MEASURES}
+#: Of the time after which a process is silent: so much later it is looked at again before it is passed over.
+_SECOND_LOOK: Final = 0.2
 #: In place of a lock where none can be had.
 _UNLOCKED: Final = -1
 #: So often a lock is tried for whose file was replaced meanwhile.
@@ -59,6 +62,8 @@ class HubLocks:
         self._notes: dict[int, int] = {}
         #: Hub -> the processes that kept this one out when it last tried.
         self._waited_for: dict[str, set[int]] = {}
+        #: Process -> when it was first found to be silent.
+        self._silent_since: dict[int, float] = {}
         #: Hub -> silent processes whose locks were passed over, until told.
         self._passed_over: dict[str, set[int]] = {}
 
@@ -178,10 +183,9 @@ class HubLocks:
     def _is_passed_over(self, hub: str, path: Path, lock: int) -> bool:
         """Remove a file all of whose holders are silent; the descriptor is closed."""
         try:
-            until_s = time.monotonic() - self._silent_s
-            notes = [note for note in _notes(lock) if _is_alive(note.pid)]
-            holders = {note.pid for note in notes}
-            silent = holders - {note.pid for note in notes if note.alive_s > until_s} - {os.getpid()}
+            alive = {note.pid: note.alive_s for note in _notes(lock) if _is_alive(note.pid)}
+            holders = set(alive)
+            silent = {pid for pid, alive_s in alive.items() if self._is_silent(pid, alive_s)} - {os.getpid()}
             # One of a version that writes no notes is waited for, as long as that takes.
             if not holders or len(silent) < len(holders):
                 self._waited_for.setdefault(hub, set()).update(holders - {os.getpid()})
@@ -194,6 +198,15 @@ class HubLocks:
             return False
         finally:
             os.close(lock)
+
+    def _is_silent(self, pid: int, alive_s: float) -> bool:
+        """Whether a process gave no sign of life for too long, nor since that was seen for the first time."""
+        now_s = time.monotonic()
+        if now_s - alive_s < self._silent_s:
+            return False
+        if alive_s > self._silent_since.get(pid, -1.0):
+            self._silent_since[pid] = now_s
+        return now_s - self._silent_since[pid] >= self._silent_s * _SECOND_LOOK
 
     def _close(self, lock: int) -> None:
         if lock == _UNLOCKED:

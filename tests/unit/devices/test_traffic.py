@@ -21,7 +21,7 @@ from orchestrator.records.plan import PushLimits
 from tests.conftest import poll_until
 from tests.samples.places import REPO
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 #: Of two processes that are to notice soon that one is stopped.
 SOON_S = 2.0
 
@@ -83,6 +83,11 @@ def parts(traffic: HubTraffic) -> Iterator[Callable[..., Part]]:
 
 
 until = partial(poll_until, what="it comes about", timeout_s=DEADLINE_S)
+
+
+def is_awaited(traffic: HubTraffic) -> bool:
+    with traffic._changed:
+        return traffic._locks.is_awaited("1-2")
 
 
 def waiting(traffic: HubTraffic) -> int:
@@ -221,7 +226,7 @@ def test_another_processes_push_waits_for_a_hubs_measurements_and_goes_before_la
         measurement.leave()
         push.entered()
         assert not later.is_in.is_set()
-        until(lambda: other._locks.is_awaited("1-2"))
+        until(lambda: is_awaited(other))
         second_push = theirs("push", "1-2")
         assert not second_push.is_in.is_set()
         push.leave()
@@ -253,11 +258,11 @@ def test_who_waits_for_another_process_goes_away_when_all_is_cancelled_and_leave
     with parts(two[0]) as mine, parts(two[1]) as theirs:
         mine("measure", "1-2").entered()
         push = theirs("push", "1-2", cancelled=cancelled)
-        assert two[0]._locks.is_awaited("1-2")
+        until(lambda: is_awaited(two[0]))
         cancelled.set()
         with pytest.raises(InterruptedByUserError):
             push.done.result(DEADLINE_S)
-        assert not two[0]._locks.is_awaited("1-2")
+        assert not is_awaited(two[0])
         mine("measure", "1-2").entered()
 
 
@@ -339,14 +344,23 @@ def stop(process: subprocess.Popen[str]) -> None:
     os.waitpid(process.pid, os.WUNTRACED)
 
 
+def stop_while_it_waits(process: subprocess.Popen[str], folder: Path) -> None:
+    """Stop a process that has its place in the queue; in between it takes more for a moment, and looks on."""
+    while True:
+        stop(process)
+        if not any(str(process.pid).encode() in path.read_bytes().split() for path in folder.glob("*.place-*")):
+            return
+        os.kill(process.pid, signal.SIGCONT)
+
+
 @pytest.mark.parametrize("kind", ["measure", "push"])
 def test_a_stopped_process_that_only_waits_holds_up_nobody_for_long(tmp_path: Path, kind: str) -> None:
     traffic, notes = HubTraffic(tmp_path / "hubs", silent_s=SOON_S, told_s=0.0), list[str]()
     with parts(traffic) as part:
         mine = part({"measure": "push", "push": "measure"}[kind], "1-2").entered()
         with hub_user(tmp_path / "hubs", kind) as other:
-            until(lambda: traffic._locks.is_awaited("1-2"))
-            stop(other)
+            until(lambda: is_awaited(traffic))
+            stop_while_it_waits(other, tmp_path / "hubs")
             mine.leave()
             for follower in ("measure", "push"):
                 part(follower, "1-2", on_note=notes.append).entered().leave()
@@ -371,7 +385,7 @@ def test_a_stopped_process_that_has_the_hub_holds_up_nobody_for_long_and_takes_t
         os.kill(other.pid, signal.SIGCONT)
         other.stdin.write("\n")
         other.stdin.flush()
-        until(lambda: traffic._locks.is_awaited("1-2"))
+        until(lambda: is_awaited(traffic))
         waits.leave()
         assert other.stdout.readline() == "in\n"
 
@@ -390,13 +404,35 @@ def test_a_process_that_lives_is_waited_for_however_long_its_run_takes(tmp_path:
         assert len(notes) == 1
 
 
+def test_a_process_that_stood_still_with_the_whole_computer_is_waited_for(tmp_path: Path) -> None:
+    traffic, notes = HubTraffic(tmp_path / "hubs", silent_s=SOON_S, told_s=0.0), list[str]()
+    with parts(traffic) as part, hub_user(tmp_path / "hubs", "measure") as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "in\n"
+        push = part("push", "1-2", on_note=notes.append)
+        # Nobody of this process looks meanwhile, and it does before the other one could give a sign.
+        with traffic._changed:
+            stop(other)
+            end_s = time.monotonic() + 1.1 * SOON_S
+            until(lambda: time.monotonic() > end_s)
+            traffic._settle()
+            os.kill(other.pid, signal.SIGCONT)
+        end_s = time.monotonic() + SOON_S / 2
+        until(lambda: time.monotonic() > end_s)
+        assert not push.is_in.is_set()
+        other.kill()
+        push.entered()
+        assert len(notes) == 1
+
+
 def test_a_push_that_has_no_place_keeps_nobody_from_its_hub(tmp_path: Path) -> None:
     limits = PushLimits(per_host=1)
     first, second, third = (HubTraffic(tmp_path / "hubs") for _ in range(3))
     with parts(first) as mine, parts(second) as theirs, parts(third) as elsewhere:
         measurement = mine("measure", "1-2").entered()
         push = theirs("push", "1-2", limits)
-        until(lambda: first._locks.is_awaited("1-2"))
+        until(lambda: is_awaited(first))
         place = elsewhere("push", "1-3", limits).entered()
         measurement.leave()
         mine("measure", "1-2").entered().leave()
