@@ -1,36 +1,32 @@
 """A virtual phone's physics: clocks, heat, battery and load, computed when somebody looks.
 
 Nothing runs in between: every look moves the state on by the phone time that has passed, under the loads that were
-registered. The chip is a small heat capacity on the body, the body a large one in the air; above its trip point the
-chip loses one clock step a second, below it gains one back.
+registered. Above its trip point the chip loses one clock step a second, below it gains one back.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.virtual.clocks import ClusterClocks, next_lower
 from orchestrator.virtual.contract import Battery, CpuCluster, GpuActivity, PhoneTime, ThermalZone
-from orchestrator.virtual.profiles import ClusterSpec, VirtualProfile
+from orchestrator.virtual.heat import Heat
+from orchestrator.virtual.profiles import VirtualProfile
 
 #: What is looked at again within a kernel's tick is as it was: a phone tells hundreds of figures in one breath.
 _TICK_S: Final = 0.01
 #: How long one step of the thermal governor is, and how far below the trip point clocks come back.
 _STEP_S: Final = 0.5
 _HYSTERESIS_C: Final = 4.0
-#: Nearer than this to its resting temperature, an idle phone is taken to be there.
-_AT_REST_C: Final = 0.2
 _BATTERY_VOLT: Final = 3.85
 #: What a USB port gives to a phone (5 V, 500 mA).
 _USB_WATTS: Final = 2.5
 #: Power grows with the clock and the square of the voltage, which falls with the clock.
 _POWER_EXPONENT: Final = 2.2
-#: The share of the highest clock that fixed performance mode keeps.
-_FIXED_SHARE: Final = 0.72
 #: What is left of the noise between processes when clocks don't move, and when no radio wakes anything.
 _STEADY_NOISE: Final = 0.3
 _OFFLINE_NOISE: Final = 0.85
@@ -50,51 +46,16 @@ class Work:
     pid: int = 0
 
 
-class _ClusterState:
-    """One cluster's clocks: what users set, what heat took, and time spent at each frequency."""
-
-    __slots__ = ("governor", "held_steps", "max_khz", "min_khz", "spec", "steps_down", "ticks_s")
-
-    def __init__(self, spec: ClusterSpec, governor: str) -> None:
-        self.spec = spec
-        self.governor = governor
-        self.min_khz = spec.available_khz[0]
-        self.max_khz = spec.available_khz[-1]
-        self.steps_down = 0
-        #: Steps that a fault takes, whatever the heat is.
-        self.held_steps = 0
-        self.ticks_s: dict[int, float] = dict.fromkeys(spec.available_khz, 0.0)
-
-    def limit_khz(self, *, fixed: bool) -> int:
-        """Return the highest clock that it may have now."""
-        available = self.spec.available_khz
-        down = max(self.steps_down, self.held_steps)
-        if not down and not fixed:
-            return self.max_khz
-        top = available[max(0, len(available) - 1 - down)]
-        if fixed:
-            top = min(top, max(f for f in available if f <= max(available[0], available[-1] * _FIXED_SHARE)))
-        return max(available[0], min(top, self.max_khz))
-
-    def khz(self, *, busy: bool, fixed: bool) -> int:
-        """Return its clock now."""
-        limit = self.limit_khz(fixed=fixed)
-        if self.governor == "powersave":
-            return min(self.min_khz, limit)
-        if busy or fixed or self.governor == "performance":
-            return limit
-        return min(self.min_khz, limit)
-
-
 class VirtualHardware:
     """The hardware of one virtual phone; see :class:`~orchestrator.virtual.contract.Hardware`. Thread-safe."""
 
     def __init__(self, profile: VirtualProfile, time: PhoneTime, seed: int) -> None:
+        """``profile`` is the phone's; the same ``seed`` gives the same noise."""
         self.profile = profile
         self.seed = seed
         self._time = time
         self._lock = threading.RLock()
-        self._clusters = [_ClusterState(spec, profile.governors[-1]) for spec in profile.clusters]
+        self._clusters = [ClusterClocks(spec, profile.governors[-1]) for spec in profile.clusters]
         self._works: dict[int, Work] = {}
         #: The shares of the cores' time that they ask for, all together; cores without any aren't in it.
         self._wanted: dict[int, float] = {}
@@ -112,9 +73,7 @@ class VirtualHardware:
         self._gpu_least_khz = 0
         self._has_network = True
         self._has_thermal_control = True
-        self._soc_rise_c = profile.thermal.idle_watts * profile.thermal.soc_c_per_watt
-        self._body_c = self._resting_c
-        self._battery_c = self._resting_c
+        self._heat = Heat(profile.thermal)
         self._charge_uah = profile.battery_mah * 1000 * 0.9
         self._plugged = True
         self._at_s = time.uptime_s()
@@ -193,8 +152,8 @@ class VirtualHardware:
         with self._lock:
             self._look()
             heats = {
-                "soc": self._soc_c, "gpu": self._body_c + 0.8 * self._soc_rise_c, "skin": self._body_c,
-                "battery": self._battery_c,
+                "soc": self._heat.soc_c, "gpu": self._heat.body_c + 0.8 * self._heat.soc_rise_c,
+                "skin": self._heat.body_c, "battery": self._heat.battery_c,
             }  # fmt: skip
             return [
                 ThermalZone(name=zone.name, heat_c=round(heats[zone.follows] + zone.offset_c, 1), trip_c=zone.trip_c)
@@ -205,7 +164,7 @@ class VirtualHardware:
         """Return 0 (none) to 6 (shutdown), by the skin's temperature."""
         with self._lock:
             self._look()
-            return sum(1 for limit_c in self.profile.thermal.status_c if self._body_c >= limit_c)
+            return sum(1 for limit_c in self.profile.thermal.status_c if self._heat.body_c >= limit_c)
 
     def battery(self) -> Battery:
         """Return the battery's state."""
@@ -214,7 +173,7 @@ class VirtualHardware:
             full_uah = self.profile.battery_mah * 1000
             level = max(0, min(100, round(100 * self._charge_uah / full_uah)))
             return Battery(
-                level_percent=level, heat_c=round(self._battery_c, 1), voltage_mv=3500 + 8 * level,
+                level_percent=level, heat_c=round(self._heat.battery_c, 1), voltage_mv=3500 + 8 * level,
                 current_ua=round(self._net_watts(self._watts()) / _BATTERY_VOLT * 1e6),
                 charge_counter_uah=round(self._charge_uah), plugged="usb" if self._plugged else "none",
             )  # fmt: skip
@@ -275,9 +234,9 @@ class VirtualHardware:
             self._advance()
             state = self._clusters[cluster]
             if min_khz is not None:
-                state.min_khz = _next_lower(state.spec.available_khz, min_khz)
+                state.min_khz = next_lower(state.spec.available_khz, min_khz)
             if max_khz is not None:
-                state.max_khz = _next_lower(state.spec.available_khz, max_khz)
+                state.max_khz = next_lower(state.spec.available_khz, max_khz)
             if governor is not None and governor in (*self.profile.governors, "powersave"):
                 state.governor = governor
 
@@ -302,7 +261,7 @@ class VirtualHardware:
         with self._lock:
             self._advance()
             if self.profile.gpu is not None:
-                self._gpu_least_khz = _next_lower(self.profile.gpu.available_khz, khz)
+                self._gpu_least_khz = next_lower(self.profile.gpu.available_khz, khz)
 
     def gpu_least_khz(self) -> int:
         """Return the GPU's smallest clock."""
@@ -320,10 +279,7 @@ class VirtualHardware:
         with self._lock:
             self._advance()
             if heat_c is not None:
-                # The chip is that hot; body and battery are on the way there.
-                rest_c = self.profile.thermal.ambient_c
-                self._body_c = self._battery_c = rest_c + 0.5 * (heat_c - rest_c)
-                self._soc_rise_c = heat_c - self._body_c
+                self._heat.force(heat_c)
                 if heat_c > self.profile.thermal.soc_trip_c:
                     for state in self._clusters:
                         state.steps_down = len(state.spec.available_khz) // 2
@@ -344,22 +300,13 @@ class VirtualHardware:
             self._gpu_steps_down = 0
             self._gpu_ticks_s = dict.fromkeys(self._gpu_ticks_s, 0.0)
             held = self._clusters[0].held_steps
-            self._clusters = [_ClusterState(spec, self.profile.governors[-1]) for spec in self.profile.clusters]
+            self._clusters = [ClusterClocks(spec, self.profile.governors[-1]) for spec in self.profile.clusters]
             for state in self._clusters:
                 state.held_steps = held
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
-    @property
-    def _resting_c(self) -> float:
-        thermal = self.profile.thermal
-        return thermal.ambient_c + thermal.idle_watts * thermal.body_c_per_watt
-
-    @property
-    def _soc_c(self) -> float:
-        return self._body_c + self._soc_rise_c
-
-    def _busy(self, state: _ClusterState) -> bool:
+    def _busy(self, state: ClusterClocks) -> bool:
         return not self._wanted.keys().isdisjoint(state.spec.cpus)
 
     def _gpu_speed(self) -> float:
@@ -421,23 +368,16 @@ class VirtualHardware:
             left_s -= step_s
 
     def _near_rest(self) -> bool:
-        thermal = self.profile.thermal
-        cool = abs(self._body_c - self._resting_c) < _AT_REST_C
-        calm = abs(self._soc_rise_c - thermal.idle_watts * thermal.soc_c_per_watt) < _AT_REST_C
-        return cool and calm and not any(state.steps_down for state in self._clusters)
+        return self._heat.is_near_rest and not any(state.steps_down for state in self._clusters)
 
     def _step(self, step_s: float) -> None:
-        thermal = self.profile.thermal
         watts = self._watts()
         for state in self._clusters:
             state.ticks_s[state.khz(busy=self._busy(state), fixed=self._fixed)] += step_s
         self._count(step_s)
         self._charge_uah += self._net_watts(watts) / _BATTERY_VOLT * 1e6 * step_s / 3600
         self._charge_uah = max(0.0, min(self.profile.battery_mah * 1000.0, self._charge_uah))
-        self._soc_rise_c = _toward(self._soc_rise_c, watts * thermal.soc_c_per_watt, step_s, thermal.soc_tau_s)
-        target_c = thermal.ambient_c + watts * thermal.body_c_per_watt
-        self._body_c = _toward(self._body_c, target_c, step_s, thermal.body_tau_s)
-        self._battery_c = _toward(self._battery_c, self._body_c, step_s, 1.6 * thermal.body_tau_s)
+        self._heat.move_on(watts, step_s)
         self._govern(step_s)
 
     def _count(self, step_s: float) -> None:
@@ -467,25 +407,11 @@ class VirtualHardware:
         gpu_steps = len(self.profile.gpu.available_khz) - 1 if self.profile.gpu else 0
         if not self._has_thermal_control:
             return
-        if self._soc_c > trip_c:
+        if self._heat.soc_c > trip_c:
             for state in self._clusters:
                 state.steps_down = min(len(state.spec.available_khz) - 1, state.steps_down + moves)
             self._gpu_steps_down = min(gpu_steps, self._gpu_steps_down + moves)
-        elif self._soc_c < trip_c - _HYSTERESIS_C:
+        elif self._heat.soc_c < trip_c - _HYSTERESIS_C:
             for state in self._clusters:
                 state.steps_down = max(0, state.steps_down - moves)
             self._gpu_steps_down = max(0, self._gpu_steps_down - moves)
-
-
-def _toward(value: float, target: float, step_s: float, tau_s: float) -> float:
-    """Return a value after ``step_s`` seconds of exponential approach."""
-    return target + (value - target) * math.exp(-step_s / tau_s)
-
-
-def _next_lower(available: Sequence[int], khz: int) -> int:
-    return max((f for f in available if f <= khz), default=available[0])
-
-
-def build_hardware(profile: VirtualProfile, time: PhoneTime, seed: int) -> VirtualHardware:
-    """Return the hardware of a phone of this profile; the same seed gives the same noise."""
-    return VirtualHardware(profile, time, seed)

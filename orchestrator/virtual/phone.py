@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from orchestrator.virtual.connection import LinkState
 from orchestrator.virtual.faults import Fault, FaultKind, FaultTable
-from orchestrator.virtual.hardware import Work, build_hardware
+from orchestrator.virtual.hardware import VirtualHardware, Work
 from orchestrator.virtual.loop import LinkLoop
 from orchestrator.virtual.moments import ProgramMoments
 from orchestrator.virtual.profiles import VirtualProfile
@@ -49,7 +49,7 @@ class Phone:
         self.time = ScaledTime(time_factor)
         # How fast its uptime runs beside others' clocks.
         props = {**profile.system_props(spec.serial), "ro.benchfarm.speed": f"{time_factor:g}"}
-        self.hardware = build_hardware(profile, self.time, seed)
+        self.hardware = VirtualHardware(profile, self.time, seed)
         self._foreign: Work | None = None
         self.userland = build_userland(
             folder=folder, props=props, time=self.time, hardware=self.hardware,

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.virtual.contract import PhoneTime, ProcessContext, Program, ProgramDiedError
 from orchestrator.virtual.faults import FaultTable, parse_fault
 from orchestrator.virtual.files import PhoneTree
-from orchestrator.virtual.hardware import build_hardware
+from orchestrator.virtual.hardware import VirtualHardware
 from orchestrator.virtual.logs import PhoneLogs
 from orchestrator.virtual.moments import ProgramMoments
 from orchestrator.virtual.profiles import load_profile
@@ -89,7 +89,7 @@ class BenchPhone:
     ) -> None:  # fmt: skip
         self.profile = load_profile(profile)
         self.time = time or HandTime()
-        self.hardware = build_hardware(self.profile, self.time, seed)
+        self.hardware = VirtualHardware(self.profile, self.time, seed)
         self.faults = FaultTable()
         self.shelf = build_shelf(self.profile, self.hardware, self.faults)
         (folder / FOLDER[1:]).mkdir(parents=True)

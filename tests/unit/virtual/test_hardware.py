@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.virtual.hardware import VirtualHardware, build_hardware
+from orchestrator.virtual.hardware import VirtualHardware
 from orchestrator.virtual.profiles import load_profile, profile_names
 from tests.unit.virtual.bench_phone import HandTime
 
 
 def made(profile: str = "pixel-3") -> tuple[VirtualHardware, HandTime]:
     time = HandTime()
-    return build_hardware(load_profile(profile), time, seed=1), time
+    return VirtualHardware(load_profile(profile), time, seed=1), time
 
 
 def hottest_c(hardware: VirtualHardware) -> float:
