@@ -6,9 +6,7 @@ import atexit
 import contextlib
 import functools
 import json
-import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,8 +16,8 @@ import pytest
 
 from orchestrator.report.chart_specs import chart_specs
 from orchestrator.report.pictures import packed_runtime
-from tests.samples.command import Cli
-from tests.samples.faulty_lab import PROFILES, clear
+from tests.samples.command import Cli, ended_since, started
+from tests.samples.faulty_lab import PROFILES, answer_of, clear, give, quarantined
 from tests.samples.places import MODELS
 
 #: Phone seconds in a real one: campaigns of minutes in seconds.
@@ -63,22 +61,26 @@ class Lab:
     serials: tuple[str, ...]
 
     def fault(self, serial: str, kind: str, *options: str) -> None:
-        self.cli("lab", "fault", serial, kind, *options).ok()
+        give(self, serial, kind, *options)
 
     def shell(self, serial: str, command: str) -> str:
         """Ask the phone itself, by the plain adb command."""
-        status = self.cli("adb", "status", "--json").ok().json
-        port = next(item["address"] for item in status["servers"] if item["for"] == "virtual lab").rpartition(":")[2]
-        phones = {item["serial"]: item["address"] for item in self.cli("lab", "list", "--json").ok().json["phones"]}
-        asked = subprocess.run(
-            [status["binary"], "-P", port, "-s", phones[serial], "shell", command], capture_output=True, text=True,
-            timeout=60, check=False, env={**os.environ, "HOME": str(self.cli.home)},
-        )  # fmt: skip
-        return asked.stdout.strip()
+        return answer_of(self, serial, command)
 
     def clear(self) -> None:
-        for serial in self.serials:
-            self.cli("lab", "fault", serial, "clear").ok()
+        """Take all faults back, and let phones in again that were kept out for one."""
+        clear(self)
+        for serial in quarantined(self):
+            self.cli("device", "release", serial).ok()
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_on() -> Iterator[None]:
+    """End what a failed test left running, and put its phones back: else the next try would meet it."""
+    before = len(started)
+    yield
+    for cli in ended_since(before):
+        cli("restore")
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +116,7 @@ def four_phones(lab_of: Callable[..., Lab]) -> Lab:
 def matrix_lab(four_phones: Lab) -> Iterator[Lab]:
     """Four phones without faults, before and after."""
     yield four_phones
-    clear(four_phones)
+    four_phones.clear()
 
 
 @pytest.fixture

@@ -29,9 +29,10 @@ from tests.samples.faulty_lab import (
     faults_of,
     finished,
     give,
+    not_as_before,
     plan_of,
     reached,
-    server_pid,
+    server_of,
     watched,
 )
 from tests.samples.places import BENCHFARM
@@ -53,41 +54,87 @@ def ended(process: subprocess.Popen[str]) -> str:
     return process.communicate()[1]
 
 
+def campaigns_in(log: str) -> list[str]:
+    """Cut a log into what was told from each campaign's begin on."""
+    names = dict.fromkeys(re.findall(r"campaign (\S+) '", log))
+    return [log[log.index(f"campaign {name} '") :] for name in names]
+
+
+def dies(lab: Lab, process: subprocess.Popen[str], death: str, serial: str, told: list[str]) -> bool:
+    """Kill a campaign's process at a moment of a phone, or at a line of its own; False when it was over before."""
+    assert process.stderr is not None
+    is_line = death.startswith("line")
+    # Before that nothing is to be resumed.
+    mark = death.removeprefix("line:") if is_line else " invocations on "
+    alive = False
+    for line in process.stderr:
+        told.append(line)
+        if alive := mark in line:
+            break
+    if alive and not is_line:
+        alive = reached(lab, serial, death, process)
+    told.append(ended(process))
+    clear(lab)
+    return alive
+
+
+def test_a_run_that_is_killed_before_its_campaign_is_kept_leaves_nothing_to_resume(
+    matrix_lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    lab = matrix_lab
+    before = changed(lab)
+    known = lab.cli("campaigns", "--json").ok().json
+    # However long this test looks away: none of them says what it is.
+    for serial in lab.serials:
+        give(lab, serial, "hang", "moment=open:shell")
+    process = lab.cli.start("run", plan_of(model, tmp_path, cases=1))
+    poll_until(lambda: not faults_of(lab, lab.serials[0])[0]["moment"], "a phone is asked")
+    ended(process)
+    clear(lab)
+    assert lab.cli("campaigns", "--json").ok().json == known
+    assert not_as_before(lab, before) == []
+
+
 def test_a_run_killed_at_any_phase_is_finished_by_a_resume(matrix_lab: Lab, model: Path, tmp_path: Path) -> None:
-    """Each but the first to be killed is a ``run --resume`` itself."""
+    """Each but a campaign's first process to be killed is a ``run --resume`` itself."""
     lab = matrix_lab
     before = changed(lab)
     deaths = drawn(DEATHS)
     cases = 2 + len(deaths)
-    plan = plan_of(model, tmp_path, cases=cases, min_secs=1.0)
-    # Before anything is stored there is nothing to resume: it begins anew.
-    process = lab.cli.start("run", plan)
-    assert reached(lab, lab.serials[0], "open:shell", process)
-    assert "campaign" not in ended(process)
-    process = lab.cli.start("run", plan)
-    killed: list[str] = []
-    told: list[str] = []
-    for death in deaths:
-        assert process.stderr is not None
-        # Before that nothing is to be resumed.
-        mark = death.removeprefix("line") if death.startswith("line") else " invocations on "
-        alive = False
-        for line in process.stderr:
-            told.append(line)
-            if alive := mark in line:
-                break
-        if alive and not death.startswith("line"):
-            alive = reached(lab, lab.serials[len(killed) % 4], death, process)
-        told.append(ended(process))
-        clear(lab)
-        if not alive:
+
+    def begun(number: int) -> subprocess.Popen[str]:
+        """Begin a campaign with models of its own, which have to be pushed."""
+        return lab.cli.start("run", plan_of(model, tmp_path / str(number), cases=cases, min_secs=1.0))
+
+    waiting, told = list(deaths), []
+    process = begun(0)
+    for number in range(1, 3 * len(deaths)):
+        if not waiting:
             break
-        killed.append(death)
-        process = lab.cli.start("run", "--resume")
-    assert killed == deaths, "".join(told)
-    # And while its phones are put back.
-    last = []
+        if dies(lab, process, waiting[0], lab.serials[number % 4], told):
+            del waiting[0]
+            process = lab.cli.start("run", "--resume")
+        else:
+            # The phones were done before they could be disturbed.
+            process = begun(number)
+    told.append(ended(process))
+    assert not waiting, "".join(told)
+    for log in campaigns_in("".join(told)):
+        runs = finished(lab, log)
+        counts = counts_of(lab, runs, cases, before)
+        print(f"\nkilled at {', '.join(deaths)}: {counts}")
+        assert counts == Counts(), (counts, "".join(told))
+        assert {run["outcome"] for run in runs} == {"completed"}
+
+
+def test_a_run_killed_while_its_phones_are_put_back_leaves_none_changed(
+    matrix_lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    lab = matrix_lab
+    before = changed(lab)
+    process = lab.cli.start("run", plan_of(model, tmp_path, cases=1))
     assert process.stderr is not None
+    last, told = [], []
     for line in process.stderr:
         told.append(line)
         if (stored := re.match(r"\S+ (\S+): (\d+)/(\d+) ", line)) and stored[2] == stored[3]:
@@ -97,12 +144,10 @@ def test_a_run_killed_at_any_phase_is_finished_by_a_resume(matrix_lab: Lab, mode
                 break
     told.append(ended(process))
     clear(lab)
-    assert sorted(last) == sorted(lab.serials), "".join(told)
-    told.append(lab.cli("run", "--resume").ok().stderr)
-    runs = finished(lab, "".join(told))
-    counts = counts_of(lab, runs, cases, before)
-    print(f"\nkilled before all, at {', '.join(killed)}, while phones are put back: {counts}")
-    assert counts == Counts(), (counts, "".join(told))
+    log = "".join(told)
+    assert sorted(last) == sorted(lab.serials), log
+    runs = finished(lab, log)
+    assert counts_of(lab, runs, 1, before) == Counts(), log
     assert {run["outcome"] for run in runs} == {"completed"}
 
 
@@ -125,32 +170,32 @@ def test_the_adb_server_killed_at_any_phase_costs_nothing(matrix_lab: Lab, model
     lab = matrix_lab
     before = changed(lab)
     phases = drawn(MOMENTS)
-    cases = 2 + 3 * len(phases)
-    process = lab.cli.start("run", plan_of(model, tmp_path, cases=cases, min_secs=1.0))
-    assert process.stderr is not None
-    killed: list[str] = []
-    told: list[str] = []
-    #: Phones that have stored nothing since the server was killed: none is to try a run three times in vain.
-    waiting = {*lab.serials}
-    for line in process.stderr:
-        told.append(line)
-        if (stored := re.match(r"\S+ (\S+): \d+/\d+ ", line)) is None:
-            continue
-        waiting.discard(stored[1])
-        if waiting or len(killed) == len(phases):
-            continue
-        assert reached(lab, lab.serials[len(killed) % 4], phases[len(killed)], process), "".join(told)
-        os.kill(server_pid(lab), signal.SIGKILL)
-        killed.append(phases[len(killed)])
-        waiting = {*lab.serials}
-    log = "".join(told) + watched(process)
-    runs = finished(lab, log)
-    counts = counts_of(lab, runs, cases, before)
-    print(f"\nadb server killed at {', '.join(killed)}: {counts}")
-    assert killed == phases, log
+    cases, waiting, told = 5, list(phases), []
+    for number in range(3 * len(phases)):
+        if not waiting:
+            break
+        # Models of its own, which have to be pushed.
+        process = lab.cli.start("run", plan_of(model, tmp_path / str(number), cases=cases, min_secs=1.0))
+        assert process.stderr is not None
+        for line in process.stderr:
+            told.append(line)
+            if re.match(r"\S+ \S+: 1/", line):
+                break
+        # A phone that was done before can't be disturbed any more.
+        if reached(lab, lab.serials[number % 4], waiting[0], process):
+            os.kill(int(server_of(lab)["pid"]), signal.SIGKILL)
+            del waiting[0]
+        told.append(watched(process))
+        clear(lab)
+    log = "".join(told)
+    assert not waiting, log
     assert "Traceback" not in log
-    assert counts == Counts(), (counts, log)
-    assert {run["outcome"] for run in runs} == {"completed"}, log
+    for part in campaigns_in(log):
+        runs = finished(lab, part)
+        counts = counts_of(lab, runs, cases, before)
+        print(f"\nadb server killed at {', '.join(phases)}: {counts}")
+        assert counts == Counts(), (counts, log)
+        assert {run["outcome"] for run in runs} == {"completed"}, log
 
 
 def test_a_full_disk_stops_a_campaign_with_what_was_stored_and_a_resume_finishes_it(
@@ -159,22 +204,20 @@ def test_a_full_disk_stops_a_campaign_with_what_was_stored_and_a_resume_finishes
     lab = matrix_lab
     before = changed(lab)
     plan = plan_of(model, tmp_path, cases=3)
-    lab.cli("campaigns").ok()
-    stores = [path.stat().st_size for path in lab.cli.home.glob("store.sqlite*")] or [0]
-    limit = max(stores) + 400_000
+    # Of its own, so that what other tests stored makes no room.
+    store = {"BENCHFARM_STORE": str(tmp_path / "store.sqlite")}
+    lab.cli("campaigns", **store).ok()
+    limit = (tmp_path / "store.sqlite").stat().st_size + 400_000
 
     def limited() -> None:
         # No file may grow beyond it: what the system answers is an error of the disk's, at whatever comes first.
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    process = subprocess.Popen(
-        [BENCHFARM, "run", str(plan)], env=lab.cli.environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=limited,
-    )  # fmt: skip
+    process = lab.cli.start("run", plan, preexec_fn=limited, **store)
     log = watched(process)
     assert process.returncode == 5, log
     assert "Traceback" not in log
-    runs = finished(lab, log)
+    runs = finished(lab, log, **store)
     assert counts_of(lab, runs, 3, before) == Counts(), log
 
 
@@ -259,10 +302,9 @@ def test_a_clock_of_this_computer_that_jumps_costs_nothing(matrix_lab: Lab, mode
     library = tmp_path / "jumping.so"
     subprocess.run([c_compiler(), "-shared", "-fPIC", "-o", library, tmp_path / "jumping.c", "-ldl"], check=True)
     before = changed(lab)
-    process = subprocess.Popen(
-        [BENCHFARM, "run", str(plan_of(model, tmp_path, cases=2, min_secs=2.0))],
-        env=lab.cli.environ(LD_PRELOAD=str(library), JUMPED=str(tmp_path / "jumped")),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    process = lab.cli.start(
+        "run", plan_of(model, tmp_path, cases=2, min_secs=2.0), LD_PRELOAD=str(library),
+        JUMPED=str(tmp_path / "jumped"),
     )  # fmt: skip
     log = watched(process)
     assert (tmp_path / "jumped").exists()

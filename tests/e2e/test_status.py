@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
@@ -12,21 +13,25 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Lab
+from tests.samples.command import Cli
 
 
 def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     lab: Lab, plan_file: Callable[..., Path]
 ) -> None:
-    process = lab.cli.start("run", plan_file(lab.serials, invocations=3, min_secs=12.0))
+    # However long it takes to ask: one phone goes on with its first run, the other one has runs for minutes.
+    lab.fault(lab.serials[1], "program-hang")
+    plan = plan_file(lab.serials, invocations=200, min_secs=12.0, extra="sentinel: false\n")
+    process = lab.cli.start("run", plan)
     assert process.stderr is not None
     for line in process.stderr:
-        if " 3/12 " in line:
+        if " 3/800 " in line:
             break
     campaign = _stopped_when_told(lab, process)
     phones = {phone["serial"]: phone for phone in campaign["phones"]}
     assert set(phones) == set(lab.serials)
     assert campaign["stored"] >= 3
-    assert sum(phone["stored"] + phone["left"] for phone in phones.values()) == 24
+    assert sum(phone["stored"] + phone["left"] for phone in phones.values()) == 1600
     shown = max(phones.values(), key=lambda phone: phone["stored"])
     assert shown["eta_s"] > 0
     assert shown["battery_heat_c"] > 0
@@ -40,11 +45,26 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     assert listed["status"] == "running"
     process.kill()
     process.communicate()
-    text = lab.cli("status").ok().stdout
-    assert "cut off" in text
-    assert "waits for a resume" in text
-    lab.cli("run", "--resume").ok()
-    assert lab.cli("status").ok().stdout == "nothing is running, and nothing waits to be resumed\n"
+    assert "cut off" in lab.cli("status").ok().stdout
+
+
+def test_what_was_cut_off_waits_for_a_resume_until_it_was_resumed(lab: Lab, plan_file: Callable[..., Path]) -> None:
+    lab.fault(lab.serials[0], "program-hang")
+    process = lab.cli.start("run", plan_file(lab.serials[:1], invocations=1))
+    assert process.stderr is not None
+    campaign = next(found[1] for line in process.stderr if (found := re.search(r"campaign (\S+) '", line)))
+    process.kill()
+    process.communicate()
+    told = next(part for part in lab.cli("status").ok().stdout.split("\n\n") if campaign in part)
+    assert "cut off" in told
+    assert "waits for a resume" in told
+    lab.clear()
+    lab.cli("run", "--resume", "--campaign", campaign).ok()
+    assert campaign not in lab.cli("status").ok().stdout
+
+
+def test_status_of_nothing_says_so(cli: Cli) -> None:
+    assert cli("status").ok().stdout == "nothing is running, and nothing waits to be resumed\n"
 
 
 def _stopped_when_told(lab: Lab, process: subprocess.Popen[str]) -> Any:

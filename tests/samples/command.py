@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.samples.places import BENCHFARM
+
+Process = subprocess.Popen[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,7 @@ class Cli:
             **more,
         }
 
-    def __call__(self, *words: object, timeout_s: float = 120.0, stdin: str = "", **environ: str) -> Done:
+    def __call__(self, *words: object, timeout_s: float = 300.0, stdin: str = "", **environ: str) -> Done:
         done = subprocess.run(
             [BENCHFARM, *map(str, words)], env=self.environ(**environ), input=stdin, capture_output=True, text=True,
             timeout=timeout_s, check=False,
@@ -66,7 +69,23 @@ class Cli:
         assert "Traceback" not in done.stderr, done.stderr
         return Done(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
-    def start(self, *words: object) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [BENCHFARM, *map(str, words)], env=self.environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+    def start(self, *words: object, preexec_fn: Callable[[], None] | None = None, **environ: str) -> Process:
+        process = subprocess.Popen(
+            [BENCHFARM, *map(str, words)], env=self.environ(**environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, preexec_fn=preexec_fn,
+        )  # fmt: skip
+        started.append((self, process))
+        return process
+
+
+#: What was started without waiting for its end, and where.
+started: list[tuple[Cli, Process]] = []
+
+
+def ended_since(before: int) -> list[Cli]:
+    """Kill those of the processes started after the first so many that still run; return where they ran."""
+    left = [(cli, process) for cli, process in started[before:] if process.poll() is None]
+    for _, process in left:
+        process.kill()
+        process.wait(60)
+    return [cli for cli, _ in left]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.virtual.faults import parse_fault
 from orchestrator.virtual.lab import lab_request
+from tests.conftest import poll_until
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Lab
@@ -65,6 +66,35 @@ def clear(lab: Lab) -> None:
         ask(lab, request="clear", serial=serial)
 
 
+def quarantined(lab: Lab) -> list[str]:
+    """The phones that are kept out."""
+    folder = lab.cli.home / "state" / "quarantine"
+    return [str(json.loads(path.read_text("utf-8"))["serial"]) for path in folder.glob("*.json")]
+
+
+def answer_of(lab: Lab, serial: str, command: str) -> str:
+    """Ask a phone itself, by the plain adb command; one that is just coming back is waited for."""
+    address = next(phone["address"] for phone in phones_of(lab) if phone["serial"] == serial)
+    answers: list[str] = []
+
+    def answered() -> bool:
+        server = server_of(lab)
+        asked = subprocess.run(
+            [server["binary"], "-P", str(server["port"]), "-s", address, "shell", command], capture_output=True,
+            text=True, timeout=60, check=False, env={**os.environ, "HOME": str(lab.cli.home)},
+        )  # fmt: skip
+        # Its own words come first where it is adb that failed, not the command.
+        if asked.returncode and asked.stderr.startswith(("adb: ", "error: ")):
+            # A server that was started anew gets its phones back by any command.
+            lab.cli("devices")
+            return False
+        answers.append(asked.stdout.strip() or asked.stderr.strip())
+        return True
+
+    poll_until(answered, f"{serial} answers")
+    return answers[0]
+
+
 def reached(lab: Lab, serial: str, moment: str, process: subprocess.Popen[str]) -> bool:
     """Wait until a phone passes a moment, by a fault that does nothing and is gone then.
 
@@ -78,17 +108,23 @@ def reached(lab: Lab, serial: str, moment: str, process: subprocess.Popen[str]) 
     return False
 
 
-def plan_of(model: Path, path: Path, *, cases: int, min_secs: float = 0.2, tool: str = "native") -> Path:
-    """A plan of so many cases on each phone, one invocation each, each of a model that has to be pushed first."""
+def plan_of(
+    model: Path, path: Path, *, cases: int, min_secs: float = 0.2, tool: str = "native", timeout_s: float = 60.0
+) -> Path:
+    """A plan of so many cases on each phone, one invocation each, each of a model that has to be pushed first.
+
+    ``timeout_s`` is this computer's time, also where it stands still for some seconds.
+    """
+    path.mkdir(exist_ok=True)
     copies = [path / f"model-{number}.tflite" for number in range(1, cases + 1)]
     for copied in copies:
-        copied.write_bytes(model.read_bytes() + f"{path.name} {copied.name}".encode())
+        copied.write_bytes(model.read_bytes() + f"{path} {copied.name}".encode())
     plan = path / "plan.yaml"
     plan.write_text(
         f"models: {json.dumps([str(copied) for copied in copies])}\n"
         f"matrix: {{delegates: [xnnpack], threads: 2, tools: [{tool}]}}\n"
         f"devices: {{where: virtual}}\nsettings: {{min_secs: {min_secs}, warmup_min_secs: 0.1, max_secs: 4}}\n"
-        "timeout: 4 s\nlimits: {wait: 20 s}\ninvocations: 1\nsentinel: false\n"
+        f"timeout: {timeout_s} s\nlimits: {{wait: 20 s}}\ninvocations: 1\nsentinel: false\n"
     )
     return plan
 
@@ -118,27 +154,16 @@ def watched(
 
 def changed(lab: Lab) -> dict[str, str]:
     """What preparing and running changes on the phones."""
-    # A server that was started anew gets its phones back by any command.
-    lab.cli("devices").ok()
-    status = lab.cli("adb", "status", "--json").ok().json
-    port = next(item["address"] for item in status["servers"] if item["for"] == "virtual lab").rpartition(":")[2]
     command = (
         "settings get global stay_on_while_plugged_in; settings get global window_animation_scale; "
         "cd /data/local/tmp/benchfarm 2>/dev/null && ls -d undo owner runs/* 2>/dev/null; "
         "ps -A -o ARGS | grep -e benchmark_model -e org.tensorflow.lite.benchmark | grep -v grep"
     )
-    told = {}
-    for phone in phones_of(lab):
-        asked = subprocess.run(
-            [status["binary"], "-P", port, "-s", phone["address"], "shell", command], capture_output=True, text=True,
-            timeout=60, check=False, env={**os.environ, "HOME": str(lab.cli.home)},
-        )  # fmt: skip
-        told[phone["serial"]] = asked.stdout.strip() or asked.stderr
-    return told
+    return {phone["serial"]: answer_of(lab, phone["serial"], command) for phone in phones_of(lab)}
 
 
 def status_of(lab: Lab, log: str, **environ: str) -> tuple[str, str]:
-    """Return the name and the status of the campaign that a log tells of."""
+    """Return the name and the status of the first campaign that a log tells of."""
     # By its name: the newest isn't the last when the clock went back.
     named = re.search(r"campaign (\S+) '", log)
     assert named is not None, f"no campaign was begun: {log}"
@@ -191,7 +216,8 @@ def counts_of(lab: Lab, runs: Sequence[dict[str, Any]], cases: int, before: dict
     )
 
 
-def server_pid(lab: Lab) -> int:
+def server_of(lab: Lab) -> dict[str, Any]:
     """The lab's own adb server, as benchfarm remembers it."""
     (record,) = (path for path in (lab.cli.home / "state" / "lab").glob("adb*.json"))
-    return int(json.loads(record.read_text("utf-8"))["pid"])
+    known: dict[str, Any] = json.loads(record.read_text("utf-8"))
+    return known
