@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import secrets
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +32,7 @@ def database() -> Iterator[Database]:
 
 
 @pytest.fixture(scope="module")
-def farm(
+def both(
     database: Database, tmp_path_factory: pytest.TempPathFactory, make_cli: Callable[[Path], Cli]
 ) -> Iterator[FarmOfHosts]:
     """Two hosts with a phone each; their workers go on from one test to the next."""
@@ -42,12 +44,25 @@ def farm(
 
 
 @pytest.fixture
+def farm(both: FarmOfHosts) -> Iterator[FarmOfHosts]:
+    """The farm, in which a test that fails leaves nothing that the next one would wait for."""
+    yield both
+    both.tidy()
+
+
+@pytest.fixture
+def name() -> str:
+    """A submission's name, and a schedule's: a test that is tried once more is another one."""
+    return f"night-{secrets.token_hex(3)}"
+
+
+@pytest.fixture
 def before(farm: FarmOfHosts) -> dict[str, str]:
     return {host.serial: changes(host) for host in farm.hosts}
 
 
 def test_everything_that_a_plan_names_reaches_the_hosts(
-    farm: FarmOfHosts, tmp_path: Path, before: dict[str, str]
+    farm: FarmOfHosts, tmp_path: Path, before: dict[str, str], name: str
 ) -> None:
     """Programs, files that flags name, inputs for parity, the reference workload: none of them is at the hosts."""
     from tests.e2e.test_programs import tiny
@@ -68,14 +83,14 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
         "settings: {min_secs: 0.2, warmup_min_secs: 0.1}\ninvocations: 1\nsentinel: true\n"
     )
     farm.until_announced(*farm.hosts)
-    sent = farm.one("farm", "submit", plan, "--name", "everything")
+    sent = farm.one("farm", "submit", plan, "--name", name)
     assert [job["serial"] for job in sent["jobs"]] == sorted(before)
     # Nothing of it may be needed any more.
     for path in (program, library, *inputs.iterdir()):
         path.unlink()
-    jobs = farm.until_ended("everything")
+    jobs = farm.until_ended(name)
     assert {job["serial"]: job["host"] for job in jobs} == {host.serial: host.name for host in farm.hosts}
-    assert farm.counts("everything", 2, before) == Counts(), farm.one.log() + farm.two.log()
+    assert farm.counts(name, 2, before) == Counts(), farm.one.log() + farm.two.log()
     for job in jobs:
         runs = farm.two("runs", job["campaign_id"])
         assert {run["outcome"] for run in runs} == {"completed"}
@@ -87,48 +102,57 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
 
 
 def test_a_killed_hosts_job_is_ended_by_another_host_that_reaches_the_phone(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
     farm.until_announced(*farm.hosts)
-    farm.one("farm", "submit", plan_file((farm.one.serial,), invocations=4, extra="timeout: 20\n"), "--name", "killed")
-    (job,) = farm.jobs("killed")
+    farm.one(
+        "farm",
+        "submit",
+        plan_file((farm.one.serial,), invocations=4, min_secs=6, extra="timeout: 60\n"),
+        "--name",
+        name,
+    )
+    (job,) = farm.jobs(name)
     farm.until_stored(job["campaign_id"], 2)
     farm.one.kill()
     farm.two.rest()
     farm.two.adb_server = farm.one.lab_server()
     try:
         _ = farm.two.worker
-        (ended,) = farm.until_ended("killed")
+        (ended,) = farm.until_ended(name)
     finally:
         farm.two.rest()
         farm.two.adb_server = ""
     assert (ended["status"], ended["host"], ended["tries"]) == ("done", "two", 0), ended
-    assert farm.counts("killed", 16, before) == Counts()
+    assert farm.counts(name, 16, before) == Counts()
 
 
 def test_a_database_that_is_started_again_costs_no_result(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
     farm.until_announced(*farm.hosts)
     serials = tuple(host.serial for host in farm.hosts)
-    farm.one("farm", "submit", plan_file(serials, invocations=2), "--name", "database")
-    for job in farm.jobs("database"):
+    farm.one("farm", "submit", plan_file(serials, invocations=2), "--name", name)
+    for job in farm.jobs(name):
         farm.until_stored(job["campaign_id"], 1)
     farm.database.restart("immediate")
-    farm.until_ended("database")
-    assert farm.counts("database", 8, before) == Counts(), farm.one.log() + farm.two.log()
-    twice = farm.one.cli("farm", "submit", plan_file(serials), "--name", "database", **farm.one.environ())
+    farm.until_ended(name)
+    assert farm.counts(name, 8, before) == Counts(), farm.one.log() + farm.two.log()
+    twice = farm.one.cli("farm", "submit", plan_file(serials), "--name", name, **farm.one.environ())
     assert twice.exit_code == 2
     assert "in the queue already" in twice.stderr
 
 
 def test_a_schedule_is_submitted_once_by_two_hosts_and_its_jobs_end_with_its_window(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
     farm.until_announced(*farm.hosts)
     plan = plan_file(tuple(host.serial for host in farm.hosts), invocations=1)
-    words = ("--cron", "0 1 * * *", "--window", "00:00-23:59", "--budget", "5h", "--priority", "2")
-    added = farm.one("farm", "schedule", "add", "nightly", plan, *words)
+    # Whatever the time is now: the window is open, and the schedule isn't due by itself.
+    now = datetime.now(UTC)
+    opens, later = now - timedelta(hours=1), now + timedelta(hours=12)
+    words = ("--cron", f"{later:%M %H} * * *", "--window", f"{opens:%H:%M}-{later:%H:%M}", "--budget", "5h")
+    added = farm.one("farm", "schedule", "add", name, plan, *words, "--priority", "2")
     assert added["phones"] == sorted(before)
     plan.unlink()
     with psycopg.connect(farm.database.url) as connection:
@@ -136,27 +160,28 @@ def test_a_schedule_is_submitted_once_by_two_hosts_and_its_jobs_end_with_its_win
     schedules = Schedules(farm.queue)
     farm.until(lambda: bool(schedules.listed()[0]["ticks"]))
     (tick,) = schedules.listed()[0]["ticks"]
-    assert (tick["outcome"], tick["submission"][:8]) == ("submitted", "nightly-")
+    assert (tick["outcome"], tick["submission"].startswith(f"{name}-")) == ("submitted", True)
     jobs = farm.until_ended(tick["submission"])
     assert [(job["serial"], job["priority"]) for job in jobs] == [(serial, 2) for serial in sorted(before)]
     assert farm.counts(tick["submission"], 4, before) == Counts(), farm.one.log() + farm.two.log()
     with contextlib.closing(open_store(farm.database.url)) as store:
         terms = [store.campaign(job["campaign_id"]).terms for job in jobs]
-    assert {(item.until.hour, item.until.minute, item.phone_time_s) for item in terms} == {(23, 59, 5 * 3600.0)}
-    farm.one("farm", "schedule", "remove", "nightly")
+    assert {(f"{item.until:%H:%M}", item.phone_time_s) for item in terms} == {(f"{later:%H:%M}", 5 * 3600.0)}
+    farm.one("farm", "schedule", "remove", name)
 
 
 def test_a_phone_that_was_away_all_night_measures_nothing_under_its_name_the_next_day(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
     host = farm.one
     farm.until_announced(host)
     host("farm", "pause", f"phone:{host.serial}")
-    host("farm", "submit", plan_file((host.serial,), invocations=1, extra="window: 00:00-23:59\n"), "--name", "away")
+    host("farm", "submit", plan_file((host.serial,), invocations=1, extra="window: 00:00-23:59\n"), "--name", name)
     with psycopg.connect(farm.database.url, options="-c search_path=benchfarm_queue") as connection:
         row = connection.execute(
             "SELECT j.id, args->>'plan' FROM procrastinate_jobs j JOIN farm_jobs ON job_id = j.id"
-            " WHERE submission = 'away'"
+            " WHERE submission = %s",
+            (name,),
         ).fetchone()
         assert row is not None
         plan = json.loads(row[1])
@@ -169,30 +194,34 @@ def test_a_phone_that_was_away_all_night_measures_nothing_under_its_name_the_nex
             (json.dumps(plan), row[0]),
         )
     host("farm", "go-on", f"phone:{host.serial}")
-    (job,) = farm.until_ended("away")
+    (job,) = farm.until_ended(name)
     assert (job["status"], job["note"]) == ("done", "there was no time for any of its cases")
-    assert farm.counts("away", 0, before) == Counts(), host.log()
-    told = host.cli("farm", "status", "away", "--json", **host.environ())
+    assert farm.counts(name, 0, before) == Counts(), host.log()
+    told = host.cli("farm", "status", name, "--json", **host.environ())
     assert told.exit_code == 6
     assert len(told.json["no_time_for"][host.serial]) == 4
 
 
 def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
     host = farm.one
     farm.until_announced(host)
     host("farm", "pause", f"phone:{host.serial}")
-    host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", "same")
+    host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", name)
     with psycopg.connect(farm.database.url) as connection:
         connection.execute(
             "UPDATE benchfarm_queue.farm_jobs SET facts = jsonb_set(facts::jsonb, '{model}', '\"Pixel 9\"')::text"
-            " WHERE submission = 'same'"
+            " WHERE submission = %s",
+            (name,),
         )
     host("farm", "go-on", f"phone:{host.serial}")
-    farm.until(lambda: farm.jobs("same")[0]["tries"] > 0)
-    host("farm", "cancel", "same")
-    (job,) = farm.until_ended("same")
+    farm.until(lambda: farm.jobs(name)[0]["tries"] > 0)
+    # A further try would take the note away.
+    host("farm", "pause", f"phone:{host.serial}")
+    farm.until(lambda: farm.jobs(name)[0]["status"] == "waits")
+    host("farm", "cancel", name)
+    (job,) = farm.until_ended(name)
     assert f"the phone {host.serial} here is a Google Pixel 3 (virtual), the job is for a" in job["note"]
     assert stored(farm.one.url, job["campaign_id"]) == {}
 
@@ -204,43 +233,43 @@ def meaning(path: Path, devices: str) -> Path:
 
 
 def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
     farm.until_announced(farm.one)
     farm.two.rest()
     # Else its job might be over before the other host has come.
     farm.one("farm", "pause", f"phone:{farm.one.serial}")
     plan = meaning(plan_file((), invocations=1), "where: virtual")
-    sent = farm.one("farm", "submit", plan, "--name", "late")
+    sent = farm.one("farm", "submit", plan, "--name", name)
     assert [job["serial"] for job in sent["jobs"]] == [farm.one.serial]
     plan.unlink()
     farm.until_announced(farm.two)
-    farm.until(lambda: len(farm.jobs("late")) > 1)
+    farm.until(lambda: len(farm.jobs(name)) > 1)
     farm.one("farm", "go-on", f"phone:{farm.one.serial}")
-    jobs = farm.until_ended("late")
+    jobs = farm.until_ended(name)
     assert {job["serial"]: (job["host"], job["came_later"]) for job in jobs} == {
         farm.one.serial: ("one", False),
         farm.two.serial: ("two", True),
     }
-    assert farm.counts("late", 4, before) == Counts(), farm.one.log() + farm.two.log()
-    said = f"late: {farm.two.serial} came and is measured too"
+    assert farm.counts(name, 4, before) == Counts(), farm.one.log() + farm.two.log()
+    said = f"{name}: {farm.two.serial} came and is measured too"
     assert (farm.one.log() + farm.two.log()).count(said) == 1
-    assert re.search(rf"{farm.two.serial}\s+done\s.*came later; ", farm.one.text("farm", "status", "late"))
+    assert re.search(rf"{farm.two.serial}\s+done\s.*came later; ", farm.one.text("farm", "status", name))
 
 
 def test_a_phone_that_was_not_needed_stands_in_for_one_whose_host_is_gone(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
     farm.until_announced(*farm.hosts)
     # The first by its serial number is taken.
     lost, other = sorted(farm.hosts, key=lambda host: host.serial)
     plan = meaning(plan_file((), invocations=3, min_secs=10), "where: virtual, any: 1, replace_lost: true")
-    lost("farm", "submit", plan, "--name", "gone")
-    (job,) = farm.jobs("gone")
+    lost("farm", "submit", plan, "--name", name)
+    (job,) = farm.jobs(name)
     assert job["serial"] == lost.serial
     farm.until_stored(job["campaign_id"], 1)
     lost.kill()
-    farm.until(lambda: [row["status"] for row in farm.jobs("gone")] == ["waits"])
+    farm.until(lambda: [row["status"] for row in farm.jobs(name)] == ["waits"])
     measured = stored(farm.one.url, job["campaign_id"])
     with psycopg.connect(farm.database.url) as connection:
         # As a long silence leaves it.
@@ -248,7 +277,7 @@ def test_a_phone_that_was_not_needed_stands_in_for_one_whose_host_is_gone(
                            " WHERE name = %s", (lost.name,))  # fmt: skip
         connection.execute("UPDATE benchfarm_queue.farm_jobs SET away_since = now() - interval '1 hour'"
                            " WHERE job_id = %s", (job["job_id"],))  # fmt: skip
-    jobs = farm.until_ended("gone")
+    jobs = farm.until_ended(name)
     assert [(row["serial"], row["status"], row["stands_in_for"], row["stood_in_by"]) for row in jobs] == [
         (lost.serial, "replaced", "", other.serial),
         (other.serial, "done", lost.serial, ""),
@@ -256,39 +285,41 @@ def test_a_phone_that_was_not_needed_stands_in_for_one_whose_host_is_gone(
     # What was measured stays, and all of it is measured anew on the other one.
     assert stored(farm.one.url, job["campaign_id"]) == measured
     assert len(stored(farm.one.url, jobs[1]["campaign_id"])) == 12
-    told = other.text("farm", "status", "gone")
+    told = other.text("farm", "status", name)
     assert f"stands in for {lost.serial}" in told
     assert f"{other.serial} stands in for it" in told
     # The phone is put back by whoever uses it next.
     farm.until_announced(lost)
-    lost("farm", "submit", plan_file((lost.serial,), invocations=1), "--name", "afterwards")
-    farm.until_ended("afterwards")
-    assert farm.counts("afterwards", 4, before) == Counts(), lost.log()
+    afterwards = f"{name}-afterwards"
+    lost("farm", "submit", plan_file((lost.serial,), invocations=1), "--name", afterwards)
+    farm.until_ended(afterwards)
+    assert farm.counts(afterwards, 4, before) == Counts(), lost.log()
 
 
 def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_drain_ends_the_worker(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str]
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
     host = farm.two
     farm.until_announced(host)
     host("farm", "pause", f"phone:{host.serial}")
-    host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", "usual")
-    host("farm", "submit", plan_file((host.serial,), invocations=30), "--name", "urgent", "--priority", "5")
-    assert host("farm", "status", "usual")["jobs"][0]["status"] == "waits"
+    usual, urgent = f"{name}-usual", f"{name}-urgent"
+    host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", usual)
+    host("farm", "submit", plan_file((host.serial,), invocations=30), "--name", urgent, "--priority", "5")
+    assert host("farm", "status", usual)["jobs"][0]["status"] == "waits"
     host("farm", "go-on", f"phone:{host.serial}")
-    (urgent,) = farm.jobs("urgent")
-    farm.until_stored(urgent["campaign_id"], 1)
-    assert [job["status"] for job in farm.jobs("usual")] == ["waits"]
+    (job,) = farm.jobs(urgent)
+    farm.until_stored(job["campaign_id"], 1)
+    assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
     host("farm", "drain", "host:two")
-    host("farm", "cancel", "urgent", "--phone", host.serial)
-    (ended,) = farm.until_ended("urgent")
+    host("farm", "cancel", urgent, "--phone", host.serial)
+    (ended,) = farm.until_ended(urgent)
     assert ended["status"] == "cancelled", ended
     assert host.workers[-1].wait(60) == 0
     assert "host:two is drained: 'benchfarm farm go-on host:two', then start the worker again" in host.log()
     assert changes(host) == before[host.serial]
     assert not list((host.cli.home / "state" / "journals").glob("*.json*"))
-    assert [job["status"] for job in farm.jobs("usual")] == ["waits"]
+    assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
     host("farm", "go-on", "host:two")
     farm.until_announced(host)
-    farm.until_ended("usual")
-    assert farm.counts("usual", 4, before) == Counts(), host.log()
+    farm.until_ended(usual)
+    assert farm.counts(usual, 4, before) == Counts(), host.log()

@@ -19,6 +19,7 @@ import psycopg
 
 from orchestrator.errors import StoreError
 from orchestrator.queueing.queue import FarmQueue
+from orchestrator.queueing.schedule import Schedules
 from orchestrator.store.opening import open_store
 from tests.samples.places import BENCHFARM
 from tests.samples.postgresql import Cluster, private_cluster
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 #: A dead host's jobs are taken by others after so long.
 DEAD_AFTER_S = 4
-PATIENCE_S = 150
+PATIENCE_S = 300
 OVER = ("done", "failed", "cancelled", "replaced")
 
 
@@ -199,6 +200,24 @@ class FarmOfHosts:
                 [*(host.log() for host in self.hosts), *(json.dumps(job) for job in self.jobs(""))]
             )
             time.sleep(every_s)
+
+    def tidy(self) -> None:
+        """Leave no job, schedule or hold, and every host with its own phones."""
+        if any(job["status"] not in OVER for job in self.jobs("")):
+            for host in self.hosts:
+                host.rest()
+        for job in self.jobs(""):
+            if job["status"] not in OVER:
+                self.queue.cancel(job["submission"])
+        for scope in self.queue.holds():
+            self.queue.release(scope)
+        schedules = Schedules(self.queue)
+        for schedule in schedules.listed():
+            schedules.remove(schedule["name"])
+        for host in self.hosts:
+            if host.adb_server:
+                host.rest()
+                host.adb_server = ""
 
     def until_announced(self, *hosts: Host) -> None:
         for host in hosts:
