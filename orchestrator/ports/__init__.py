@@ -1,0 +1,38 @@
+"""Every seam of benchfarm, as a Protocol. Each has at least two bodies that ship."""
+
+from orchestrator.ports.device import (
+    Conditioner,
+    Device,
+    Fitness,
+    Lease,
+    PackageInfo,
+    PlacedFile,
+    ProcessResult,
+    Quarantine,
+    Rescuer,
+    ShellResult,
+)
+from orchestrator.ports.execution import Executor, Observer
+from orchestrator.ports.store import Store
+from orchestrator.ports.tool import FlagBook, InvocationRequest, ParityReference, SessionTool, Tool
+
+__all__ = [
+    "Conditioner",
+    "Device",
+    "Executor",
+    "Fitness",
+    "FlagBook",
+    "InvocationRequest",
+    "Lease",
+    "Observer",
+    "PackageInfo",
+    "ParityReference",
+    "PlacedFile",
+    "ProcessResult",
+    "Quarantine",
+    "Rescuer",
+    "SessionTool",
+    "ShellResult",
+    "Store",
+    "Tool",
+]

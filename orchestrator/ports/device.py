@@ -1,0 +1,277 @@
+"""What can be done with a device, and what is done so that it can be measured."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.identity import RunId, Serial
+from orchestrator.records.plan import FitLimits, Quiet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellResult:
+    """What a command on a device printed, its two streams apart, and its exit code."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output as text; bytes that aren't UTF-8 are replaced."""
+        return self.stdout.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessResult:
+    """How a detached process ended; its streams were collected whole after it had ended."""
+
+    #: None when it was killed on its deadline.
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+    duration_s: float
+    #: Those of the files asked for that it wrote, by name.
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedFile:
+    """A file that lies on a device under its content's hash."""
+
+    path: str
+    sha256: str
+    #: 0 when it was there already.
+    pushed_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageInfo:
+    """An installed package, as the package manager tells."""
+
+    package: str
+    version_code: int | None
+    version_name: str
+    #: Where its APK lies on the device.
+    path: str
+    #: sha256 of that APK file, as the device computes it; empty when it can't.
+    sha256: str
+
+
+class Device(Protocol):
+    """A phone or a computer that can be given files and commands. One operation, one deadline."""
+
+    @property
+    def serial(self) -> Serial:
+        """How the device is known: ``ro.serialno`` of a phone, ``host`` for this computer."""
+        ...
+
+    @property
+    def kind(self) -> DeviceKind:
+        """Phone or computer."""
+        ...
+
+    @property
+    def work_folder(self) -> str:
+        """A folder on the device that is ours."""
+        ...
+
+    def facts(self) -> DeviceFacts:
+        """Probe what the device is (cached for one boot); raises DeviceError kinds."""
+        ...
+
+    def state(self) -> DeviceState:
+        """Probe what the device is like now, in one round trip."""
+        ...
+
+    def wait_until_ready(self, *, timeout_s: float) -> None:
+        """Wait until the device answers and has booted, reconnecting if need be; raises DeviceError kinds."""
+        ...
+
+    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
+        """Run a command line in the device's shell.
+
+        Raises:
+            LinkLostError: the link ended before the exit code came; nothing is known about the command.
+            DeviceTimeoutError: ``timeout_s`` (for the whole call) passed.
+        """
+        ...
+
+    def run_detached(
+        self,
+        command: str,
+        *,
+        run_id: RunId,
+        timeout_s: float,
+        files: Sequence[str] = (),
+        cancelled: threading.Event | None = None,
+    ) -> ProcessResult:
+        """Run a command line that outlives the link, wait for its end, and collect its output.
+
+        With it come those of ``files`` (names in its folder, without white space) that it wrote. While it runs the
+        device is asked nothing: one sleeping process waits for its end.
+
+        It runs in a folder of its own, ``<work_folder>/runs/<run_id>``, which is the current folder and is
+        removed by :meth:`discard_run`. On the deadline or when cancelled its whole process group is killed.
+        """
+        ...
+
+    def run_folder(self, run_id: RunId) -> str:
+        """Return the folder of a run on the device; it is made by :meth:`run_detached`."""
+        ...
+
+    def discard_run(self, run_id: RunId) -> None:
+        """Remove a run's folder if the device can be reached; kill_strays removes what is left."""
+        ...
+
+    def kill_strays(self) -> Sequence[str]:
+        """Kill what runs of ours left behind (also of crashed processes of ours); return what was killed."""
+        ...
+
+    def place(
+        self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
+    ) -> PlacedFile:
+        """Make sure that a file lies on the device under ``<work_folder>/<kind>/<sha256 prefix>/<name>``, verified.
+
+        Files that must lie in one folder are placed with the same ``set_sha256``, which then names the folder.
+        """
+        ...
+
+    def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
+        """Return a file's bytes, None when there is none; ``package`` reads it as that (debuggable) app."""
+        ...
+
+    def install(self, apk: Path, *, sha256: str, package: str) -> int:
+        """Make sure that this very APK is installed; return the bytes sent (0 when it was); raises InstallError."""
+        ...
+
+    def package(self, package: str) -> PackageInfo | None:
+        """Return what is installed under this name."""
+        ...
+
+    def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
+        """Follow the system log from now on as ``threadtime`` lines without their line end.
+
+        The iterator yields ``b""`` when nothing came for a moment, so that the caller can look at its deadline;
+        it raises LinkLostError when the link ends.
+        """
+        ...
+
+    @property
+    def hub(self) -> str:
+        """What it shares its way to this computer with, by a name; empty when that is nothing or isn't known."""
+        ...
+
+    def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
+        """Keep files for other devices off what this one shares with them, while the context lasts.
+
+        Waits while some are on their way; raises InterruptedByUserError when cancelled meanwhile. Nothing may be placed
+        on the device itself meanwhile: that would wait for the end of the context.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the link; the device itself is left as it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitness:
+    """Whether a device is fit for a run now; ``reason`` says what it isn't, empty when it is."""
+
+    reason: str = ""
+    #: The first reason's documented code (``battery-low``, ``battery-hot``, ``thermal-status``, ``zone-hot``,
+    #: ``cancelled``), empty when it is fit.
+    code: str = ""
+    #: Seconds waited for it.
+    waited_s: float = 0.0
+    #: The state that it was judged by.
+    state: DeviceState | None = None
+
+
+class Conditioner(Protocol):
+    """Brings a device into a state in which a number means something, and puts back what it changed."""
+
+    def prepare(
+        self,
+        device: Device,
+        limits: FitLimits,
+        *,
+        quiet: Quiet | None = None,
+        recent: DeviceState | None = None,
+        on_wait: Callable[[str], None] | None = None,
+        on_note: Callable[[str], None] | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> Fitness:
+        """Identify, clean, quieten and wait until fit; each change is journalled before it is made.
+
+        Called before every run. ``quiet`` is applied once for each boot; None means its defaults. From
+        then on others are kept from the device until it is restored, or this process wasn't heard of for a minute.
+        ``recent`` is the device's state if it was read just now; the device isn't asked again then. ``on_wait`` is told
+        the reason and the estimate when a wait begins; ``on_note`` what couldn't be had, and what was found.
+
+        Raises DeviceBusyError naming the holder (another computer, home or program uses the device),
+        DeviceChangedError (another device answers), DeviceStorageError, other DeviceError kinds, HostStorageError.
+        """
+        ...
+
+    def unrestored(self) -> Sequence[Serial]:
+        """Return the devices on which a change is still to be undone."""
+        ...
+
+    def restore(self, device: Device, *, on_note: Callable[[str], None] | None = None) -> Sequence[str]:
+        """Undo every journalled change, also one of a crashed process or another computer; return what was put back.
+
+        ``on_note`` is told each difference from the first snapshot that is left then.
+        """
+        ...
+
+
+class Rescuer(Protocol):
+    """Gets a device back that stopped answering."""
+
+    def rescue(
+        self,
+        device: Device,
+        *,
+        keep_waiting: Callable[[], bool],
+        may_reboot: bool,
+        on_note: Callable[[str], None],
+        cancelled: threading.Event,
+    ) -> bool:
+        """Climb the ladder, then wait as long as ``keep_waiting`` says; whether the device answers again.
+
+        ``on_note`` hears of each rung that is tried. A device is booted anew only with ``may_reboot``.
+        """
+        ...
+
+
+class Quarantine(Protocol):
+    """Devices that are kept out until somebody has looked at them."""
+
+    def reason(self, serial: Serial) -> str:
+        """Return why a device is kept out, empty when it isn't."""
+        ...
+
+    def put(self, serial: Serial, reason: str) -> None:
+        """Keep a device out; the first reason stays. Raises HostStorageError."""
+        ...
+
+    def release(self, serial: Serial) -> str:
+        """Let a device in again; return why it was kept out, empty when it wasn't."""
+        ...
+
+
+class Lease(Protocol):
+    """The exclusive right to use one device."""
+
+    def acquire(self, serial: Serial, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
+        """Hold the device while the context lasts; raises DeviceBusyError naming the holder."""
+        ...

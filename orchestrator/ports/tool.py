@@ -1,0 +1,103 @@
+"""Benchmark programs: how they are called and read, what is known of their flags, and what outputs are to be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from orchestrator.ports.device import Device
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.flag import FlagFault
+from orchestrator.records.identity import RunId
+from orchestrator.records.parity import ParityBasis, PlacedInput
+from orchestrator.records.run import RawOutput, ToolReport
+from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationRequest:
+    """What a tool needs to run one invocation: the device's facts and where its files lie."""
+
+    case: Case
+    run_id: RunId
+    run_pass: Pass
+    facts: DeviceFacts
+    build: Build
+    model_path: str
+    #: Path of the program on the device; empty for an app.
+    program_path: str
+    timeout_s: float
+    #: Name -> path on the device of each of the case's files.
+    file_paths: Mapping[str, str] = field(default_factory=dict)
+    #: The flags that this very program has, as it says itself; empty when it wasn't asked.
+    known_flags: frozenset[str] = frozenset()
+    #: The invocation's number within its pass; in the pass ``cold`` it means a stage (records/start.py).
+    number: int = 0
+    #: Where the case's caches lie between the stages of the pass ``cold``.
+    cache_folder: str = ""
+    #: The model's inputs on the device, in the model's order; of the pass ``parity`` only.
+    inputs: tuple[PlacedInput, ...] = ()
+
+
+class Tool(Protocol):
+    """A benchmark program: how it is called and how its output is read."""
+
+    @property
+    def name(self) -> ToolName:
+        """Which program."""
+        ...
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Run one invocation and return all that it left behind, whatever its end; raises DeviceError kinds."""
+        ...
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the output; pure, total: an unreadable output is a report that says so."""
+        ...
+
+
+@runtime_checkable
+class SessionTool(Tool, Protocol):
+    """A program that measures several cases in one process; ``parse`` reads the run of the case that it is given."""
+
+    def session(self, case: Case, run_pass: Pass) -> str:
+        """Return what the cases have in common that one process measures; empty for a case that is run alone."""
+        ...
+
+    def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
+        """Return cases that the process measured and nobody could plan: an option for each accelerator it found."""
+        ...
+
+
+class FlagBook(Protocol):
+    """What is known of the flags of benchmark programs: their own ``--help``, kept by content, and the tables."""
+
+    def names(self, build: Build) -> frozenset[str]:
+        """Return the flags that a program says it has; empty when it was never asked."""
+        ...
+
+    def help_command(self, build: Build, program_path: str) -> str:
+        """Return the device's command line that makes a program print its flags; "" for one that can't."""
+        ...
+
+    def learn(self, build: Build, printed: bytes) -> bool:
+        """Keep what a program printed when asked for its flags; False (and nothing kept) when it lists none."""
+        ...
+
+    def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
+        """Return everything that is wrong with the flags of one pass over a case, with this program."""
+        ...
+
+
+class ParityReference(Protocol):
+    """Computes what a model's outputs are to be."""
+
+    def basis(self, model: Model, given: str = "") -> ParityBasis:
+        """Return inputs and the reference's outputs for them.
+
+        ``given`` is a folder with inputs as ``<model>.<number>.bin``, raw; where it has none for the model, or is
+        empty, they are made from a seed. Raises ModelError for a model that the reference can't compute.
+        """
+        ...
