@@ -23,7 +23,7 @@ from orchestrator.records.identity import Serial
 
 NIGHT = "night"
 #: Seconds; whoever takes longer hangs.
-HANGS = 30
+HANGS = 120
 
 
 @pytest.fixture

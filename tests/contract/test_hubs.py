@@ -26,7 +26,7 @@ from orchestrator.virtual.farm import VirtualLab
 from orchestrator.virtual.faults import parse_fault
 from tests.samples.places import REPO
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 class HubProcess:

@@ -19,6 +19,7 @@ AT_ONCE_S = 1e-12
 def test_no_port_is_powered_off_and_on_while_any_phone_of_the_host_is_used(
     adb_server: Any, make_lab: Callable[..., VirtualLab]
 ) -> None:
+    adb_server.run("disconnect")
     server, known = AdbServer(ServerAddress(port=adb_server.port)), KnownPhones()
     phone = make_lab(adb_server, time_factor=1.0).add("pixel-3", serial="S1")
     server.connect_tcp(phone.address)

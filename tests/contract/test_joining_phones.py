@@ -63,6 +63,8 @@ class Bench:
 
 @pytest.fixture
 def bench(adb_server: Any, make_lab: Callable[..., VirtualLab], tmp_path: Path) -> Iterator[Bench]:
+    # What an earlier test left there may come back, or another phone in its place.
+    adb_server.run("disconnect")
     bench = Bench(adb_server.port, make_lab(adb_server), tmp_path / "home")
     with bench.overheard:
         yield bench
@@ -91,8 +93,8 @@ def test_phones_that_the_plan_does_not_mean_are_asked_nothing_when_a_campaign_be
             bench.overheard.forget()
             with arrivals.listening(bench):
                 late = bench.plug("S9")
-                wait_until(lambda phone=late: bench.overheard.of(phone.address), "the one that comes is asked")
-                wait_until(lambda phone=late: len(bench.overheard.of(phone.address)) >= 3, "its facts are too")
+                wait_until(lambda phone=late: bench.overheard.of(phone.address), "the one that comes is asked", 60.0)
+                wait_until(lambda phone=late: len(bench.overheard.of(phone.address)) >= 3, "its facts are too", 60.0)
             assert [bench.overheard.of(phone.address) for phone in others] == [[], []]
         bench.server.disconnect(late.address)
         bench.lab.remove("S9")
@@ -109,7 +111,7 @@ def test_a_phone_that_another_command_uses_joins_when_it_is_free_and_is_asked_no
         bench.overheard.forget()
         with arrivals.listening(bench):
             late = bench.plug("S3")
-            wait_until(joined(arrivals, ["S3"]), f"{late.serial} joins")
+            wait_until(joined(arrivals, ["S3"]), f"{late.serial} joins", 60.0)
             assert bench.overheard.of(used.address) == []
             command.close()
             wait_until(joined(arrivals, ["S2"]), "the other one joins", 60.0)
@@ -125,7 +127,7 @@ def test_a_phone_whose_link_is_lost_at_the_first_look_joins_at_a_later_one(
         # It tells who it is; its facts break off, and so does all that it is asked then.
         cut = phone.faults.add(parse_fault("output-cut", ["moment=shell", "bytes=2000", "times=0"]))
         with arrivals.listening(bench):
-            wait_until(lambda: bench.said, "its link is lost")
+            wait_until(lambda: bench.said, "its link is lost", 60.0)
             phone.faults.remove(cut.fault_id)
-            wait_until(joined(arrivals, ["S2"]), "it joins")
+            wait_until(joined(arrivals, ["S2"]), "it joins", 60.0)
     assert [text.partition(" doesn't join")[0] for text in bench.said] == [f"{phone.address}:"]

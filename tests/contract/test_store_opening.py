@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -252,8 +253,8 @@ def open_without_privileges(path: Path) -> str:
 @pytest.fixture
 def reachable(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same store in a folder that every user may enter."""
-    folder = Path("/tmp") / f"benchfarm-readonly-{os.getpid()}-{filled.parent.name}"
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="benchfarm-readonly-", dir="/tmp"))
+    folder.chmod(0o755)
     shutil.copy(filled, folder)
     yield folder / filled.name
     folder.chmod(0o755)
