@@ -1,4 +1,4 @@
-"""Every seam of benchfarm, as a Protocol. Each has at least two bodies that ship."""
+"""Every seam of benchfarm, as a Protocol: where several bodies ship, or the engine would else import an adapter."""
 
 from orchestrator.ports.device import (
     Conditioner,
