@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from orchestrator.virtual.farm import VirtualLab
@@ -22,6 +23,9 @@ DEBIAN_ADB = Path("/usr/bin/adb")
 PORTS_TRIED = 5
 #: Here tests wait for real servers and browsers, which a busy machine may starve past every deadline.
 AGAINST_SERVERS = ("browser", "contract", "e2e", "wire")
+
+# As where CI is set: what passed does so again, however slow this computer is. --hypothesis-profile=default draws anew.
+settings.load_profile("ci")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,6 +78,14 @@ def poll_until(claim: Callable[[], object], what: str, timeout_s: float = 60.0) 
         if time.monotonic() > end_s:
             pytest.fail(f"not within {timeout_s:g} s: {what}")
         time.sleep(0.01)
+
+
+def process_is_gone(pid: int) -> bool:
+    """Say whether a process has ended, taken off by its parent or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
 def unused_port() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
@@ -87,16 +86,6 @@ def encode_public_key() -> Callable[[rsa.RSAPrivateKey], str]:
         return base64.b64encode(blob).decode() + " someone@somewhere\n"
 
     return encode
-
-
-def process_is_gone(pid: int) -> bool:
-    """Say whether a process has ended, taken off by its parent or not."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and ") Z " in stat.read_text()
 
 
 @pytest.fixture

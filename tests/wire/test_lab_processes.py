@@ -14,7 +14,7 @@ from orchestrator.virtual.lab_settings import LabSettings
 from orchestrator.virtual.share import Share
 from orchestrator.virtual.spec import PhoneSpec
 from orchestrator.virtual.spread import SpreadLab, processes_for
-from tests.wire.conftest import process_is_gone
+from tests.conftest import process_is_gone
 
 SERIALS = ["A", "B", "C", "D", "E"]
 

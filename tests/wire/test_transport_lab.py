@@ -13,8 +13,8 @@ import pytest
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.virtual.lab import lab_request, read_lab, start_lab, stop_lab
 from orchestrator.virtual.spec import PhoneSpec
+from tests.conftest import process_is_gone
 from tests.samples.places import REPO
-from tests.wire.conftest import process_is_gone
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.devices.host import HostDevice
-from orchestrator.devices.host_runs import start_time
 from orchestrator.errors import DeviceCommandError, UsageError
 from orchestrator.records.identity import RunId
+from tests.conftest import process_is_gone
 
 
 @pytest.fixture
@@ -48,12 +48,7 @@ def test_what_a_run_leaves_in_the_background_is_killed_with_it(
     )
     assert result.exit_code == 0
     pid = int(result.stdout)
-
-    def is_gone() -> bool:
-        stat = Path(f"/proc/{pid}/stat")
-        return start_time(pid) == "" or stat.read_text().split()[2] == "Z"
-
-    wait_until(is_gone, "the background process has ended")
+    wait_until(lambda: process_is_gone(pid), "the background process has ended")
 
 
 def test_a_program_that_dies_of_a_signal_has_the_shells_exit_code(device: HostDevice) -> None:
