@@ -138,8 +138,9 @@ def test_silent_server_is_given_up(server, folder):
     server.put("/a", CONTENT, etag='"1"', faults=["hang", ("hang after", 5000)])
     with pytest.raises(DownloadError, match=r"no answer for 0\.2 s"):
         download(Downloader(folder, stall_s=0.2), f"{server.url}/a")
-    with pytest.raises(DownloadError, match=r"no answer for 0\.2 s"):
-        download(Downloader(folder, stall_s=0.2), f"{server.url}/a")
+    # Long enough for what comes before the silence, however busy this computer is.
+    with pytest.raises(DownloadError, match="no answer for 3 s"):
+        download(Downloader(folder, stall_s=3.0), f"{server.url}/a")
     assert leftovers(folder) == [5000]
 
 
@@ -196,11 +197,11 @@ def test_one_file_is_downloaded_by_one_process_at_a_time(server, folder):
 
     thread = threading.Thread(target=first)
     thread.start()
-    assert server.hanging.wait(10)
+    assert server.hanging.wait(60)
     with pytest.raises(DownloadError, match="is being downloaded by another benchfarm"):
         download(Downloader(folder), url)
     server.released.set()
-    thread.join(timeout=30)
+    thread.join(timeout=60)
     assert not thread.is_alive()
 
 

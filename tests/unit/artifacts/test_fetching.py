@@ -46,7 +46,7 @@ class Shop:
         )
 
     def fetch(self, **options):
-        return BuildFetcher(self.library, Downloader(self.folder / "downloads", stall_s=5)).fetch(self.spec, **options)
+        return BuildFetcher(self.library, Downloader(self.folder / "downloads")).fetch(self.spec, **options)
 
     def resolved(self) -> str:
         return self.library.resolve(ToolName.NATIVE, "arm64-v8a").sha256

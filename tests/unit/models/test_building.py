@@ -70,7 +70,7 @@ print(json.dumps({
 
 
 def ran(path: Path) -> dict:
-    done = subprocess.run([sys.executable, "-c", RUN, str(path)], capture_output=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", RUN, str(path)], capture_output=True, timeout=300, check=True)
     return json.loads(done.stdout)
 
 
@@ -93,7 +93,7 @@ def taken_by_xnnpack(path: Path, parts: list) -> set[int]:
 def done(tmp_path_factory):
     """What became of all orders: one process builds them, and a second one what the first left when it died."""
     folder = tmp_path_factory.mktemp("users")
-    subprocess.run([sys.executable, "-c", USERS_MODELS, str(folder)], capture_output=True, timeout=120, check=True)
+    subprocess.run([sys.executable, "-c", USERS_MODELS, str(folder)], capture_output=True, timeout=600, check=True)
     rng = np.random.default_rng(0)
     np.savez(
         folder / "samples.npz", picture=rng.normal(size=(5, 16, 16, 3)) * 9, extra=rng.normal(size=(5, 4))
@@ -218,7 +218,7 @@ def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tm
     models, _ = built
     ended = Cli(home=tmp_path)(
         "models", "build", "tiny_cnn", "--variant", "float32,int8", "--accuracy", 55, "--accuracy-source",
-        "made up for a test", "--json", timeout_s=200,
+        "made up for a test", "--json", timeout_s=600,
     ).ok()  # fmt: skip
     entries = {entry.name: entry for entry in load_manifest(tmp_path / "models.yaml").values()}
     assert {name: entry.sha256 for name, entry in entries.items()} == {
@@ -272,7 +272,7 @@ def test_builder_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
     environ = Cli(home=tmp_path).environ(PYTHONPATH=f"{tmp_path}:{REPO}")
     command = [BENCHFARM, "models", "build", "tiny_cnn"]
     with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as builder:
-        poll_until(mark.exists, "the builder starts TensorFlow", 60)
+        poll_until(mark.exists, "the builder starts TensorFlow", 120)
         builder.kill()
     process, work = mark.read_text().split()
     poll_until(
