@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -173,7 +174,7 @@ def test_a_store_that_was_cut_off_is_left_untouched(filled: Path) -> None:
 def test_damage_in_the_middle_is_told_when_it_is_read(filled: Path) -> None:
     with filled.open("r+b") as file:
         file.seek(4096)
-        file.write(os.urandom(filled.stat().st_size - 4096))
+        file.write(random.Random(1).randbytes(filled.stat().st_size - 4096))
     before = filled.read_bytes()
 
     with pytest.raises(StoreCorruptError, match=r"runs\.sqlite: .*damaged"):
