@@ -94,6 +94,11 @@ class Process:
         self._end_wakers: list[Callable[[], None]] = []
 
     @property
+    def state(self) -> str:
+        """The kernel's letter for what it does: runs, sleeps, or is stopped."""
+        return "T" if self.stopped else "R" if self.context is not None else "S"
+
+    @property
     def name(self) -> str:
         """The name that ps shows: the program's file name, or an app's package."""
         return self.argv[0].rsplit("/", 1)[-1] if self.argv else ""

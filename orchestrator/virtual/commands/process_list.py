@@ -21,10 +21,6 @@ def _elapsed(call: Invocation, process: Process) -> str:
     return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60:02d}:{rest % 60:02d}"
 
 
-def _state(process: Process) -> str:
-    return "T" if process.stopped else "R" if process.context is not None else "S"
-
-
 def _fields(call: Invocation) -> Mapping[str, _Field]:
     """Return what ps can show: heading, width (negative: to the left), value."""
 
@@ -36,7 +32,7 @@ def _fields(call: Invocation) -> Mapping[str, _Field]:
         "PID": ("PID", 5, lambda p: str(p.pid)), "PPID": ("PPID", 5, lambda p: str(p.ppid)),
         "TID": ("TID", 5, lambda p: str(p.pid)), "VSZ": ("VSZ", 7, lambda p: str(p.rss_bytes // 256)),
         "RSS": ("RSS", 6, lambda p: str(p.rss_bytes // 1024)), "WCHAN": ("WCHAN", -10, lambda p: "0"),
-        "ADDR": ("ADDR", 10, lambda p: "0"), "S": ("S", 1, _state), "STAT": ("STAT", -4, _state),
+        "ADDR": ("ADDR", 10, lambda p: "0"), "S": ("S", 1, lambda p: p.state), "STAT": ("STAT", -4, lambda p: p.state),
         "NAME": ("NAME", -27, lambda p: p.name if p.group == "shell" else p.argv[0]),
         "COMM": ("COMM", -15, lambda p: p.name[:15]), "COMMAND": ("COMMAND", -27, arguments),
         "CMD": ("CMD", -15, lambda p: p.name[:27]), "CMDLINE": ("CMDLINE", -27, arguments),
@@ -260,7 +256,7 @@ def _top_once(call: Invocation, options: Options) -> None:
         size = f"{row.rss_bytes >> 20}M"
         memory = f"{size:>4} {size:>4} {'2M':>4}"
         call.out.line(
-            f"{row.pid:>5} {user_name(row.uid):<12} {20 + row.nice:>2} {row.nice:>3} {memory} {_state(row)} {share}  "
+            f"{row.pid:>5} {user_name(row.uid):<12} {20 + row.nice:>2} {row.nice:>3} {memory} {row.state} {share}  "
             f"{row.rss_bytes * 100 / total:>4.1f}   0:00.10 {' '.join(row.argv)}"
         )
 

@@ -200,16 +200,12 @@ def _process_folder(process: Process, system: PhoneSystem) -> Node:
     )
 
 
-def _state(process: Process) -> str:
-    return "T" if process.stopped else "R" if process.context is not None else "S"
-
-
 def _process_stat(process: Process, system: PhoneSystem) -> bytes:
     used = 12 + int(system.hardware.cpu_s(process.pid) * _TICKS_PER_S)
     waited = int(sum(map(system.hardware.cpu_s, process.ended_children)) * _TICKS_PER_S)
     start = int(process.started_s * _TICKS_PER_S)
     return (
-        f"{process.pid} ({process.name[:15]}) {_state(process)} {process.ppid} {process.pid} {process.pid} 0 -1 "
+        f"{process.pid} ({process.name[:15]}) {process.state} {process.ppid} {process.pid} {process.pid} 0 -1 "
         f"4194560 500 0 0 0 {used} 6 {waited} 0 {20 + process.nice} {process.nice} 1 0 {start} {process.rss_bytes * 4} "
         f"{process.rss_bytes // 4096} 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
     ).encode()
@@ -220,7 +216,7 @@ def _process_status(process: Process, system: PhoneSystem) -> bytes:
     rss_kb = process.rss_bytes // 1024
     allowed = [n for n in range(cpu_count(system)) if process.affinity >> n & 1]
     rows = {
-        "Name": process.name[:15], "State": words[_state(process)], "Tgid": process.pid, "Pid": process.pid,
+        "Name": process.name[:15], "State": words[process.state], "Tgid": process.pid, "Pid": process.pid,
         "PPid": process.ppid, "TracerPid": 0, "Uid": "\t".join([str(process.uid)] * 4),
         "Gid": "\t".join([str(process.uid)] * 4), "VmPeak": f"{rss_kb * 4:>8} kB", "VmSize": f"{rss_kb * 4:>8} kB",
         "VmHWM": f"{rss_kb:>8} kB", "VmRSS": f"{rss_kb:>8} kB", "Threads": 1,
