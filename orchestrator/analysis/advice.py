@@ -30,10 +30,8 @@ from orchestrator.analysis.summary import LEVEL, Summary
 from orchestrator.records.advice import Advice, AdviceReport
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth
-from orchestrator.records.workload import DelegateName
 from orchestrator.units import format_change, format_latency, format_percent
 
-_CPU: Final = frozenset({DelegateName.CPU, DelegateName.XNNPACK})
 #: Parts of a model's name that say its numbers' type and nothing else.
 _TYPE_WORDS: Final = re.compile(
     r"[-_.](?:float(?:16|32)?|fp(?:16|32)|f(?:16|32)|u?int8|int16(?:x8)?|i8|quant(?:ized|ised)?|q8"
@@ -224,7 +222,7 @@ def _flags_of(item: AdviceCase) -> str:
 
 def _over_big_cores(members: Sequence[AdviceCase]) -> Iterator[Advice]:
     for group in grouped(members, lambda item: repr(replace(item.case, threads=0).to_row())).values():
-        over = [item for item in group if item.case.delegate in _CPU and 0 < item.big_cores < item.case.threads]
+        over = [item for item in group if item.case.delegate.is_cpu and 0 < item.big_cores < item.case.threads]
         within = [item for item in group if item.case.threads <= item.big_cores]
         if not over or not within:
             continue
@@ -241,11 +239,11 @@ def _over_big_cores(members: Sequence[AdviceCase]) -> Iterator[Advice]:
 
 
 def _not_worth_it(members: Sequence[AdviceCase]) -> Iterator[Advice]:
-    on_cpu = [item for item in members if item.case.delegate in _CPU]
+    on_cpu = [item for item in members if item.case.delegate.is_cpu]
     if not on_cpu:
         return
     cpu = min(on_cpu, key=lambda item: item.center_us)
-    others = [item for item in members if item.case.delegate not in _CPU]
+    others = [item for item in members if not item.case.delegate.is_cpu]
     for group in grouped(others, lambda item: item.case.delegate.value).values():
         best = min(group, key=lambda item: item.center_us)
         ratio = speed_up(cpu.summary, best.summary)

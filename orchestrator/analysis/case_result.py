@@ -17,7 +17,7 @@ from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth, FigureKind, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
-from orchestrator.records.workload import DelegateName, Pass
+from orchestrator.records.workload import Pass
 
 Key = TypeVar("Key")
 
@@ -281,7 +281,7 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
     """
     campaigns: dict[CampaignId, list[RunRecord]] = {}
     for run in runs:
-        if run.case.delegate in (DelegateName.CPU, DelegateName.XNNPACK) and figure_us(run) is not None:
+        if run.case.delegate.is_cpu and figure_us(run) is not None:
             campaigns.setdefault(run.campaign_id, []).append(run)
     found: list[LowClock] = []
     for siblings in campaigns.values():

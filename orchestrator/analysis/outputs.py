@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final
 
 from orchestrator.analysis.series import night_of
 from orchestrator.records.history import RunMark
@@ -13,9 +12,6 @@ from orchestrator.records.identity import SeriesKey
 from orchestrator.records.parity import NO_EVIDENCE, OUTPUT_FINDINGS, ParityVerdict
 from orchestrator.records.run import Outcome
 from orchestrator.records.workload import Pass
-
-#: From good to bad.
-_ORDER: Final = (ParityVerdict.SAME, ParityVerdict.DRIFT, ParityVerdict.WRONG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +29,7 @@ class OutputsChange:
     @property
     def is_worse(self) -> bool:
         """Whether they are worth less than before."""
-        return _ORDER.index(self.after) > (_ORDER.index(self.before) if self.before is not None else 0)
+        return self.after.badness > (self.before.badness if self.before is not None else 0)
 
 
 def outputs_of(mark: RunMark) -> ParityVerdict | None:
@@ -43,7 +39,7 @@ def outputs_of(mark: RunMark) -> ParityVerdict | None:
     if NO_EVIDENCE & set(mark.findings):
         return None
     told = [OUTPUT_FINDINGS[code] for code in mark.findings if code in OUTPUT_FINDINGS]
-    return max(told, key=_ORDER.index, default=ParityVerdict.SAME)
+    return max(told, key=lambda verdict: verdict.badness, default=ParityVerdict.SAME)
 
 
 def outputs_changes(marks: Sequence[RunMark]) -> list[OutputsChange]:
@@ -55,7 +51,7 @@ def outputs_changes(marks: Sequence[RunMark]) -> list[OutputsChange]:
             continue
         of_series = nights.setdefault(mark.series_key, {})
         night = night_of(mark.created_at)
-        of_series[night] = max(verdict, of_series.get(night, verdict), key=_ORDER.index)
+        of_series[night] = max(verdict, of_series.get(night, verdict), key=lambda verdict: verdict.badness)
     found = []
     for key, of_series in nights.items():
         before: tuple[date, ParityVerdict] | None = None

@@ -41,7 +41,6 @@ DRIFT_COSINE_MIN: Final = 0.999
 _HALF: Final = frozenset({DelegateName.NNAPI, DelegateName.HEXAGON, DelegateName.NPU, DelegateName.COREML})
 _HALF_FLAGS: Final = frozenset({"xnnpack_force_fp16", "allow_fp16", "nnapi_allow_fp16"})
 _TOP: Final = 5
-_WORST: Final = (ParityVerdict.SAME, ParityVerdict.DRIFT, ParityVerdict.WRONG)
 
 
 def parity_of(raw: RawOutput, case: Case) -> Parity | None:
@@ -69,7 +68,7 @@ def parity_of(raw: RawOutput, case: Case) -> Parity | None:
     blind = _blindness(tensors, reference, contrast, half=half)
     if blind:
         return result(ParityVerdict.DEGENERATE, blind, compared)
-    worst = max(compared, key=lambda item: (_WORST.index(item.verdict), item.error / (item.threshold or 1.0)))
+    worst = _worst_of(compared)
     return result(worst.verdict, _sentence(worst), compared)
 
 
@@ -96,7 +95,7 @@ def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
         "parity_inputs": parity.inputs,
     }
     if parity.tensors:
-        worst = max(parity.tensors, key=lambda item: (_WORST.index(item.verdict), item.error / (item.threshold or 1.0)))
+        worst = _worst_of(parity.tensors)
         figures = {
             "parity_error": worst.error,
             "parity_threshold": worst.threshold,
@@ -239,6 +238,10 @@ def _blindness(
         if apart.verdict is ParityVerdict.WRONG and not is_flat:
             return ""
     return "the reference's outputs are constant, or other inputs give the same within the threshold"
+
+
+def _worst_of(tensors: Sequence[TensorParity]) -> TensorParity:
+    return max(tensors, key=lambda item: (item.verdict.badness, item.error / (item.threshold or 1.0)))
 
 
 def _sentence(worst: TensorParity) -> str:

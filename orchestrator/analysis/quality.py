@@ -130,7 +130,7 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
     for disagreement in report.disagreements:
         yield _finding("sources-disagree", Severity.WARNING, evidence=disagreement)
     big = len(facts.big_cores)
-    if case.delegate in {DelegateName.CPU, DelegateName.XNNPACK} and big and case.threads > big:
+    if case.delegate.is_cpu and big and case.threads > big:
         yield _finding("more-threads-than-big-cores", Severity.INFO, f"{case.threads} threads, {big} big cores")
     if run_pass is Pass.COLD:
         yield from start_findings(report)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseStatus, judge_case
+from orchestrator.analysis.case_result import OWN_FIGURE, judge_case
 from orchestrator.analysis.figures import figure_us
 from orchestrator.analysis.stopping import Saved, decide, saved
 from orchestrator.records.campaign import Campaign, Invocation
@@ -27,8 +27,6 @@ from orchestrator.records.workload import Case, Pass, ToolName
 _OVERHEAD_S: Final = 1.0
 #: A case that failed so often in a row the same way gets no more.
 FAILURES_MAX: Final = 2
-#: Statuses whose figure more invocations make more certain.
-_WORTH_MORE: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
 
 #: What the cases have in common that one process measures; empty for a case that is run alone.
 SessionOf = Callable[[Case], str]
@@ -232,9 +230,9 @@ def _standing(
     kind = result.figure
     figures = [latency_us for run in runs if run.run_id in used and (latency_us := figure_us(run, kind)) is not None]
     taken = [run.duration_s for run in runs if run.duration_s > 0]
-    decision = decide(figures if result.status in _WORTH_MORE else (), rule or StoppingRule())
+    decision = decide(figures if result.status in OWN_FIGURE else (), rule or StoppingRule())
     reason = _reason(case, runs, rule, planned)
-    if reason is StopReason.OPEN and result.status not in _WORTH_MORE:
+    if reason is StopReason.OPEN and result.status not in OWN_FIGURE:
         reason = StopReason.FAILED
     if reason is StopReason.OPEN and decision.is_enough:
         reason = StopReason(decision.reason)
@@ -244,7 +242,7 @@ def _standing(
         case=case,
         reason=reason,
         stored=len(runs),
-        used=len(figures) if result.status in _WORTH_MORE else 0,
+        used=len(figures) if result.status in OWN_FIGURE else 0,
         wanted=decision.wanted,
         half_width=decision.half_width,
         cost_s=(statistics.median(taken) if taken else case.min_secs) + _OVERHEAD_S,

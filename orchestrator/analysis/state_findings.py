@@ -15,7 +15,7 @@ from orchestrator.records.conditions import RunConditions
 from orchestrator.records.device import DeviceKind, DeviceState
 from orchestrator.records.sample import RunSamples, Sample
 from orchestrator.records.verdict import Finding, Severity
-from orchestrator.records.workload import Case, DelegateName, ToolName
+from orchestrator.records.workload import Case, ToolName
 
 #: A clock limit that fell below this share of what it was before the run is throttling.
 CLOCK_LIMIT_MIN: Final = 0.98
@@ -31,7 +31,6 @@ FOREIGN_CORES_MAX_PHONE: Final = 0.5
 CLOCK_JUMP_S: Final = 3.0
 #: PowerManager's thermal status "light".
 _LIGHT: Final = 1
-_CPU_DELEGATES: Final = frozenset({DelegateName.CPU, DelegateName.XNNPACK})
 
 
 def state_findings(
@@ -107,7 +106,7 @@ def _clock_findings(
     if capped and not is_held(before, after, looks):
         message = "clocks were limited all along, and nothing says whether by heat"
         yield _finding("clocks-capped", Severity.INFO, message, ", ".join(capped))
-    if case.delegate not in _CPU_DELEGATES:
+    if not case.delegate.is_cpu:
         return
     working = [one for one in conditions.clusters if (one.busiest_share or 0.0) >= WORKING_SHARE]
     # The scheduler may move threads between clusters; from the fastest it doesn't while there is work for it.

@@ -71,7 +71,7 @@ def threads_of(plan: Plan, facts: DeviceFacts, tool: ToolName, delegate: Delegat
     """Return the thread counts of a program that chooses them itself, else the plan's."""
     if tool is not ToolName.PERF_OPTIONS:
         return threads_for(plan, facts)
-    if delegate not in {DelegateName.CPU, DelegateName.XNNPACK}:
+    if not delegate.is_cpu:
         return (1,)
     cores = core_count(facts)
     return plan.matrix.threads or tuple(count for count in OPTION_THREADS if not cores or count <= cores)

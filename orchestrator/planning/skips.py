@@ -124,9 +124,7 @@ def flags_skip(tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, s
     if tool is ToolName.LITERT and flags:
         names = ", ".join(name for name, _ in flags)
         return Skip(reason_code="flags-not-in-tool", reason=f"'{tool}' has no flags of benchmark_model ({names})")
-    allowed: set[str] = (
-        {delegate} if delegate in {DelegateName.CPU, DelegateName.XNNPACK} else {delegate, *_CPU_LIBRARIES}
-    )
+    allowed: set[str] = {delegate} if delegate.is_cpu else {delegate, *_CPU_LIBRARIES}
     foreign = [name for name, other in enabling.items() if other not in allowed]
     if foreign:
         return Skip(

@@ -32,6 +32,11 @@ class ParityVerdict(enum.StrEnum):
     #: There was nothing to compare.
     UNREADABLE = "unreadable"
 
+    @property
+    def badness(self) -> int:
+        """How bad outputs are that could be compared; 0 for the same."""
+        return (ParityVerdict.SAME, ParityVerdict.DRIFT, ParityVerdict.WRONG).index(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParityInput:

@@ -24,6 +24,11 @@ class DelegateName(enum.StrEnum):
     COREML = "coreml"
     EXTERNAL = "external"
 
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is the CPU: the builtin kernels or XNNPACK."""
+        return self in (DelegateName.CPU, DelegateName.XNNPACK)
+
 
 class ToolName(enum.StrEnum):
     """The program that measures."""

@@ -13,7 +13,6 @@ from orchestrator.analysis.sustained_runs import attempts, curve_of, points_of
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Pass
 from orchestrator.report.data import DiffPair, ResultRow, SustainedRow
-from orchestrator.report.labels import is_cpu
 from orchestrator.report.operators import compare_profiles
 
 #: More pairs than this aren't read by anybody, and each costs a table.
@@ -81,9 +80,9 @@ def _over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
         if row.profiles:
             places[row.model.sha256, row.device.serial, row.case.tool.value].append(row)
     for members in places.values():
-        on_cpu = [row for row in members if is_cpu(row.case.delegate)]
+        on_cpu = [row for row in members if row.case.delegate.is_cpu]
         for row in members:
-            if is_cpu(row.case.delegate) or not on_cpu:
+            if row.case.delegate.is_cpu or not on_cpu:
                 continue
             alike = [other for other in on_cpu if other.case.threads == row.case.threads] or on_cpu
             yield DiffPair(

@@ -227,7 +227,7 @@ def _published_cell(figures: Sequence[PublishedFigure], column: Column) -> Cell:
 
 def _threads_that_count(case: Case) -> int | None:
     """Return a case's threads where they are a part of what people call the configuration: on the CPU."""
-    return case.threads if case.delegate in {DelegateName.CPU, DelegateName.XNNPACK} and case.threads > 0 else None
+    return case.threads if case.delegate.is_cpu and case.threads > 0 else None
 
 
 def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:

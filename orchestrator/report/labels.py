@@ -44,7 +44,6 @@ PARITY_CLASSES: Final[Mapping[ParityVerdict, str]] = {
     ParityVerdict.DEGENERATE: "p-unknown",
     ParityVerdict.UNREADABLE: "p-unknown",
 }
-_CPU_DELEGATES: Final = frozenset({DelegateName.CPU, DelegateName.XNNPACK})
 #: What shows that two cases differ although delegate, threads, tool and flags are the same.
 _FINE_ASPECTS: Final[tuple[tuple[str, Callable[[Case], object]], ...]] = (
     ("affinity", lambda case: case.affinity),
@@ -57,11 +56,6 @@ _FINE_ASPECTS: Final[tuple[tuple[str, Callable[[Case], object]], ...]] = (
     ("shared as", lambda case: case.shard or "none"),
     ("file name", lambda case: case.model_name),
 )
-
-
-def is_cpu(delegate: DelegateName) -> bool:
-    """Whether a delegate is the CPU: builtin kernels or XNNPACK."""
-    return delegate in _CPU_DELEGATES
 
 
 def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None = None) -> str:

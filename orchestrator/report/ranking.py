@@ -11,7 +11,6 @@ from orchestrator.analysis.compare import best_of, speed_up
 from orchestrator.analysis.matching import SETTINGS
 from orchestrator.analysis.summary import Summary
 from orchestrator.report.data import BestMark, ResultRow
-from orchestrator.report.labels import is_cpu
 from orchestrator.report.scaling import fixed_cores
 
 
@@ -50,7 +49,7 @@ def _with_speed_ups(group: Sequence[ResultRow]) -> Iterator[ResultRow]:
     rows = {row.key: row for row in group if row.result.own_summary is not None}
     summaries = _summaries({key: row.result for key, row in rows.items()})
     # The fastest of all on the CPU: where that one isn't judged, another one's figure would flatter.
-    fastest = best_of({key: summary for key, summary in summaries.items() if is_cpu(rows[key].case.delegate)})
+    fastest = best_of({key: summary for key, summary in summaries.items() if rows[key].case.delegate.is_cpu})
     baseline = rows[fastest.fastest] if fastest is not None else None
     for row in group:
         if baseline is None or not baseline.result.is_judged or not row.result.is_judged or row.key not in summaries:

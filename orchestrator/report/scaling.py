@@ -10,7 +10,6 @@ from typing import Final
 from orchestrator.analysis.case_result import OWN_FIGURE, OWN_TRUTHS, comparable
 from orchestrator.records.workload import Case
 from orchestrator.report.data import ResultRow
-from orchestrator.report.labels import is_cpu
 
 _MOST_OPERATORS: Final = 6
 
@@ -63,7 +62,7 @@ def delegate_steps(rows: Iterable[ResultRow]) -> tuple[DelegateStep, ...]:
     """Return the cases of every delegate but the CPU, with what it gained and what fell off it."""
     steps = []
     for row in rows:
-        if is_cpu(row.case.delegate):
+        if row.case.delegate.is_cpu:
             continue
         evidence = row.delegate
         operators = evidence.cpu_operators if evidence is not None else ()
