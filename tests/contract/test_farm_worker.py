@@ -82,12 +82,21 @@ def worker(
 
 
 @contextmanager
-def working(made: Worker) -> Iterator[threading.Thread]:
+def working(queue: FarmQueue, made: Worker) -> Iterator[threading.Thread]:
     thread = threading.Thread(target=lambda: made.run(until_empty=False), daemon=True)
     thread.start()
-    yield thread
-    thread.join(60)
-    assert not thread.is_alive()
+    try:
+        yield thread
+    except BaseException:
+        # One that went on would take the jobs of the tests that come.
+        queue.hold("farm", "drain")
+        for row in queue.jobs():
+            queue.cancel(row["submission"])
+        queue.rows("DELETE FROM farm_hosts")
+        raise
+    finally:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 until = partial(poll_until, what="it comes about", timeout_s=60)
@@ -134,7 +143,7 @@ def test_a_phone_that_fails_again_and_again_costs_the_job(queue: FarmQueue, job:
 
 
 def test_a_cancelled_job_is_stopped_and_a_drained_worker_ends(queue: FarmQueue, job: int) -> None:
-    with working(worker(queue, stop_when_cancelled)):
+    with working(queue, worker(queue, stop_when_cancelled)):
         until(lambda: queue.jobs()[0]["status"] == "runs")
         queue.hold("host:one", "drain")
         queue.cancel("night")
@@ -143,7 +152,7 @@ def test_a_cancelled_job_is_stopped_and_a_drained_worker_ends(queue: FarmQueue, 
 
 def test_a_job_that_went_to_another_host_is_stopped_and_not_told_of(queue: FarmQueue, job: int) -> None:
     said: list[str] = []
-    with working(worker(queue, stop_when_cancelled, said)):
+    with working(queue, worker(queue, stop_when_cancelled, said)):
         until(lambda: queue.jobs()[0]["status"] == "runs")
         other = queue.register("two", benchfarm_version="1")
         queue.rows("UPDATE procrastinate_jobs SET worker_id = %s", other)
@@ -155,7 +164,7 @@ def test_a_job_that_went_to_another_host_is_stopped_and_not_told_of(queue: FarmQ
 
 def test_a_name_whose_new_owner_died_is_taken_back_after_the_jobs_are_stopped(queue: FarmQueue, job: int) -> None:
     said: list[str] = []
-    with working(worker(queue, stop_when_cancelled, said)):
+    with working(queue, worker(queue, stop_when_cancelled, said)):
         until(lambda: queue.jobs()[0]["status"] == "runs")
         queue.register("one", benchfarm_version="1")
         until(lambda: "another worker has the name one; waiting whether it is heard again" in said)
@@ -216,7 +225,7 @@ def test_a_host_that_has_just_come_takes_no_silent_hosts_job_but_one_that_nobody
     assert worker(queue, run).run(until_empty=True) == 1
     assert [(row["status"], row["deaths"]) for row in queue.jobs("other")] == [("runs", 0)]
     # It has listened long enough.
-    with working(worker(queue, run, dead_after_s=1.0)):
+    with working(queue, worker(queue, run, dead_after_s=1.0)):
         until(lambda: [(row["status"], row["deaths"]) for row in queue.jobs("other")] == [("waits", 1)])
         assert queue.claim("silent", queue.register("silent", benchfarm_version="1"), ["C"]) is not None
         queue.hold("farm", "drain")
@@ -254,7 +263,7 @@ def test_a_host_that_was_out_of_touch_for_long_takes_no_silent_hosts_job_at_once
     def nothing(claimed: Claimed, cancelled: threading.Event) -> Ended:
         raise AssertionError("no job waits")
 
-    with LosingTouch(opened_url) as losing, working(worker(losing, nothing, dead_after_s=1.0)):
+    with LosingTouch(opened_url) as losing, working(queue, worker(losing, nothing, dead_after_s=1.0)):
         until(lambda: losing.silences[-1:] == [1.0])
         losing.is_away = True
         until(lambda: losing.refused > 20)
@@ -302,7 +311,7 @@ def test_a_claim_whose_answer_is_lost_does_not_keep_its_phone(
 ) -> None:
     said: list[str] = []
     made = worker(opened_again, lambda claimed, cancelled: Ended(status="succeeded", note="4 stored"), said)
-    with working(made):
+    with working(queue, made):
         until(lambda: queue.jobs()[0]["status"] == "done")
         queue.hold("farm", "drain")
     assert opened_again.is_lost
@@ -366,7 +375,7 @@ def test_what_is_known_of_phones_outlives_a_look_that_failed_and_busy_ones_are_n
         begun.set()
         return stop_when_cancelled(claimed, cancelled)
 
-    with working(worker(queue, run, look=look)):
+    with working(queue, worker(queue, run, look=look)):
         until(lambda: len(looks) > len(plays))
         queue.hold("host:one", "drain")
         queue.cancel("night")
