@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import poll_until
 from tests.samples.command import Cli
 
 PHONES = 6
@@ -56,4 +57,11 @@ def test_phones_of_all_processes_are_usable_and_go_down_together(big_lab: Cli) -
     running = pids(big_lab)
     assert len(running) == 2
     big_lab("lab", "down").ok()
-    assert not any(Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() for pid in running)
+    poll_until(lambda: not any(map(is_of_a_lab, running)), "all of its processes have ended")
+
+
+def is_of_a_lab(pid: int) -> bool:
+    try:
+        return b"orchestrator.virtual" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

@@ -125,7 +125,7 @@ def test_interrupted_download_leaves_nothing_in_the_cache_and_is_gone_on_with(
     running = declared.start(*words)
     assert server.hanging.wait(60)
     running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=60)
+    _, stderr = running.communicate(timeout=300)
     assert running.returncode == 130, stderr
     assert declared("builds", "verify", "--json").ok().json["checked"] == 0
     server.released.set()

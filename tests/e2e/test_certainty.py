@@ -110,7 +110,7 @@ def test_a_sustained_measurement_is_ranked_and_a_cut_one_begun_anew(lab: Lab, mo
         if "(sustained pass) #3" in line:
             break
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 130
     cut = lab.cli("sustained", "--json").ok().json
     assert not any(curve["is_whole"] for curve in cut["curves"])

@@ -129,7 +129,7 @@ def test_ctrl_c_puts_everything_back(lab: Lab, model: Path) -> None:
     process = lab.cli.start("trace", model, "-s", lab.serials[0])
     wait_for(lab, lab.serials[0], process)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 130
     assert clean(leftovers(lab, lab.serials[0]))
 
