@@ -71,33 +71,19 @@ def build_report(
     if outcome in {"failed", "crashed"}:
         transcript.delegates.ended_badly = True
     has_result = outcome == "ok" and is_complete
-    if not has_result and (failure is None or failure.code in {"no-inferences", "all-zero"} or outcome == "failed"):
-        mean = None if outcome != "truncated" else mean
+    if outcome == "failed":
+        mean = None
     delegate, unconsumed = _judge(transcript, files.runtime, has_result=has_result, requested=requested)
     profile = _in_cycles(files.profile or _profile_in_log(transcript, disagreements), transcript)
     delegate = _delegate_in_profile(delegate, profile, transcript)
     failure = failure or _failed_setup(transcript, delegate)
-    timings = transcript.timings
-    init = timings.get("init", _session(transcript, is_complete=is_complete))
-    if init is None:
-        init = transcript.banner.get("init", result.init_us if result else None)
-    first = timings.get("first") if timings.get("first") != 0 or warmup is None or warmup.count > 0 else None
-    if first is None and warmup is not None:
-        first = warmup.first_us
-    if first is None:
-        first = transcript.banner.get("warmup_first", result.first_inference_us if result else None)
-    warmup_mean = timings.get("warmup")
-    if warmup is not None and warmup.count == 0:
-        warmup_mean = None
-    elif warmup_mean is None:
-        warmup_mean = _mean(warmup) if warmup is not None else transcript.banner.get("warmup_avg")
     return ToolReport(
         outcome=outcome,
         failure_code=failure.code if failure else "",
         failure_reason=failure.reason if failure else "",
-        init_us=init,
-        first_inference_us=first,
-        warmup_mean_us=warmup_mean,
+        init_us=_init_us(transcript, result, is_complete=is_complete),
+        first_inference_us=_first_us(transcript, warmup, result),
+        warmup_mean_us=_warmup_mean_us(transcript, warmup),
         inference_mean_us=mean,
         warmup=warmup,
         inference=inference,
@@ -140,6 +126,33 @@ def _failed_setup(transcript: Transcript, delegate: DelegateEvidence) -> Failure
 def _mean(summary: LatencySummary) -> float | None:
     # A single sample is printed whole, its mean elsewhere with six digits: one run has one mean.
     return None if summary.mean_us is None else float(mean_as_printed(summary))
+
+
+def _init_us(transcript: Transcript, result: ResultFigures | None, *, is_complete: bool) -> float | None:
+    init = transcript.timings.get("init", _session(transcript, is_complete=is_complete))
+    return init if init is not None else transcript.banner.get("init", result.init_us if result else None)
+
+
+def _first_us(transcript: Transcript, warmup: LatencySummary | None, result: ResultFigures | None) -> float | None:
+    first = transcript.timings.get("first")
+    if first == 0 and warmup is not None and warmup.count == 0:
+        first = None
+    if first is None and warmup is not None:
+        first = warmup.first_us
+    return (
+        first
+        if first is not None
+        else transcript.banner.get("warmup_first", result.first_inference_us if result else None)
+    )
+
+
+def _warmup_mean_us(transcript: Transcript, warmup: LatencySummary | None) -> float | None:
+    if warmup is not None and warmup.count == 0:
+        return None
+    mean = transcript.timings.get("warmup")
+    if mean is not None:
+        return mean
+    return _mean(warmup) if warmup is not None else transcript.banner.get("warmup_avg")
 
 
 def _session(transcript: Transcript, *, is_complete: bool) -> float | None:
