@@ -144,7 +144,8 @@ def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
         return True
     if info is not None and any(_is_this_lab(pid, state_dir) for pid in info.pids):
         _end_group(info.pid)
-    if not _wait_until_ended(state_dir, timeout_s):
+    # What is killed ends as soon as a busy computer comes to it.
+    if not _wait_until_ended(state_dir, max(timeout_s, _STOP_S)):
         raise DeviceTimeoutError(f"{state_dir}: the virtual lab can't be stopped; see {state_dir / LOG_FILE}")
     (state_dir / STATE_FILE).unlink(missing_ok=True)
     return True
@@ -173,7 +174,8 @@ def _is_running(state_dir: Path) -> bool:
     """Say whether a process of a lab holds the folder's lock."""
     try:
         with (state_dir / LOCK_FILE).open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared: another one who only looks is no lab.
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except BlockingIOError:

@@ -43,7 +43,14 @@ def add(state_dir):
 def kill_a_share(running, listed, wait_until):
     """Kill the process that runs B and E, and return when the lab knows."""
     os.kill(running.pids[1], signal.SIGKILL)
-    wait_until(lambda: [part["serials"] for part in listed()["lost"]] == [["B", "E"]], "the lab knows")
+    reason = f"process {running.pids[1]} of the virtual lab was ended by SIGKILL"
+    wait_until(lambda: listed()["lost"] == [{"serials": ["B", "E"], "reason": reason}], "the lab knows")
+
+
+@pytest.fixture
+def all_end(running, wait_until):
+    """Wait until no process of the lab is left: its lock is free a moment before."""
+    return lambda: wait_until(lambda: all(process_is_gone(pid) for pid in running.pids), "its processes have ended")
 
 
 def test_phones_of_all_processes_answer_as_one_lab(running, state_dir, adb_server, listed):
@@ -56,8 +63,9 @@ def test_phones_of_all_processes_answer_as_one_lab(running, state_dir, adb_serve
         assert (
             adb_server.run("-s", phone.address, "shell", "getprop ro.serialno").stdout == f"{phone.serial}\n".encode()
         )
-    assert [(phone["serial"], phone["connections"]) for phone in listed()["phones"]] == [(name, 1) for name in SERIALS]
-    assert listed()["lost"] == []
+    told = listed()
+    assert [(phone["serial"], phone["connections"]) for phone in told["phones"]] == [(name, 1) for name in SERIALS]
+    assert told["lost"] == []
 
 
 def test_every_process_takes_faults_by_serial_number_or_address(running, state_dir, listed):
@@ -116,12 +124,12 @@ def test_lab_whose_phones_cannot_be_says_why_once(state_dir, adb_server):
     assert (state_dir / "lab.log").read_text().count("nokia-3310") == 1
 
 
-def test_lab_that_is_stopped_leaves_no_process(running, state_dir):
+def test_lab_that_is_stopped_leaves_no_process(running, state_dir, all_end):
     assert stop_lab(state_dir) is True
-    assert all(process_is_gone(pid) for pid in running.pids)
+    all_end()
 
 
-def test_killed_leader_takes_all_processes_with_it(running, state_dir, adb_server, wait_until):
+def test_killed_leader_takes_all_processes_with_it(running, state_dir, adb_server, wait_until, all_end):
     def is_told_as_gone():
         try:
             read_lab(state_dir)
@@ -131,7 +139,7 @@ def test_killed_leader_takes_all_processes_with_it(running, state_dir, adb_serve
 
     os.kill(running.pid, signal.SIGKILL)
     wait_until(is_told_as_gone, "nobody holds the folder")
-    assert all(process_is_gone(pid) for pid in running.pids)
+    all_end()
     specs = [PhoneSpec(profile="pixel-3", serial="B", port=running.phones[1].port)]
     assert start_lab(state_dir, specs, adb_keys=[adb_server.public_key]).phones[0].address == running.phones[1].address
 
@@ -140,9 +148,7 @@ def test_killed_share_takes_its_phones_alone_and_the_lab_says_so(
     running, state_dir, adb_server, listed, add, wait_until
 ):  # fmt: skip
     kill_a_share(running, listed, wait_until)
-    told = listed()
-    assert [phone["serial"] for phone in told["phones"]] == ["A", "C", "D"]
-    assert told["lost"][0]["reason"] == f"process {running.pids[1]} of the virtual lab was ended by SIGKILL"
+    assert [phone["serial"] for phone in listed()["phones"]] == ["A", "C", "D"]
     wait_until(lambda: [phone.serial for phone in read_lab(state_dir).phones] == ["A", "C", "D"], "lab.json says so")
     assert running.pids[1] not in read_lab(state_dir).pids
     for request in ({"request": "fault", "fault": {"kind": "cut"}}, {"request": "clear"}):
@@ -166,14 +172,14 @@ def test_lost_phone_can_be_plugged_in_anew_or_forgotten(running, state_dir, adb_
     adb_server.run("disconnect", again["address"])
 
 
-def test_process_that_hangs_is_told_and_ended_with_the_lab(running, state_dir, listed):
+def test_process_that_hangs_is_told_and_ended_with_the_lab(running, state_dir, listed, all_end):
     os.kill(running.pids[2], signal.SIGSTOP)
     told = listed()
     assert [phone["serial"] for phone in told["phones"]] == ["A", "B", "D", "E"]
     assert [part["serials"] for part in told["lost"]] == [["C"]]
     assert f"process {running.pids[2]} of the virtual lab didn't answer" in told["lost"][0]["reason"]
     assert stop_lab(state_dir) is True
-    assert all(process_is_gone(pid) for pid in running.pids)
+    all_end()
 
 
 @pytest.mark.parametrize(
@@ -229,18 +235,18 @@ def test_process_that_does_not_start_takes_those_with_it_that_were_started_besid
         assert sorted(phone["serial"] for phone in spread.ask({"request": "list"})["phones"]) == ["A", "B", "C"]
 
 
-def test_what_hangs_after_the_leader_was_killed_is_ended(running, state_dir):
+def test_what_hangs_after_the_leader_was_killed_is_ended(running, state_dir, all_end):
     os.kill(running.pids[2], signal.SIGSTOP)
     os.kill(running.pid, signal.SIGKILL)
     with pytest.raises(UsageError, match="running here already"):
         start_lab(state_dir, [], adb_keys=[])
     assert stop_lab(state_dir, timeout_s=2.0) is True
-    assert all(process_is_gone(pid) for pid in running.pids)
+    all_end()
 
 
 def test_idle_lab_of_several_processes_ends_once_nobody_is_connected(state_dir, adb_server, wait_until):
     specs = [PhoneSpec(profile="pixel-3", serial=serial) for serial in ("A", "B")]
-    lab = start_lab(state_dir, specs, adb_keys=[adb_server.public_key], processes=2, idle_s=2.0)
+    lab = start_lab(state_dir, specs, adb_keys=[adb_server.public_key], processes=2, idle_s=3.0)
     wait_until(lambda: all(process_is_gone(pid) for pid in lab.pids), "the lab has ended")
 
 

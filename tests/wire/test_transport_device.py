@@ -69,8 +69,9 @@ def test_screen_lock_shows_in_dumpsys(link):
 
 def test_heat_and_battery_can_be_forced(link):
     link.phone.faults.add(parse_fault("battery-low", ["percent=3"]))
-    link.phone.faults.add(parse_fault("overheat", ["heat_c=90"]))
     assert "level: 3\n" in link.shell("dumpsys battery")
+    # Looked at from here: it cools down ten times as fast as this computer's clock runs.
+    link.phone.faults.add(parse_fault("overheat", ["heat_c=90"]))
     assert max(zone.heat_c for zone in link.phone.hardware.zones()) > 60
 
 

@@ -1,5 +1,6 @@
 """Labs: many phones in one process, and a process of their own that is started, asked and stopped."""
 
+import fcntl
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.virtual.lab import lab_request, read_lab, start_lab, stop_lab
+from orchestrator.virtual.lab_settings import LOCK_FILE
 from orchestrator.virtual.spec import PhoneSpec
 from tests.conftest import process_is_gone
 from tests.samples.places import REPO
@@ -90,7 +92,7 @@ def test_wrong_request_is_refused_and_the_lab_goes_on(running, state_dir, reques
 
 
 def test_request_without_the_token_is_refused(running):
-    with socket.create_connection(("127.0.0.1", running.control_port), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", running.control_port), timeout=60) as sock:
         for line in (b'{"request": "stop"}\n', b'{"request": "stop", "token": "guess"}\n', b"[]\n", b"\xff{\n"):
             sock.sendall(line)
             answer = json.loads(sock.makefile("rb").readline())
@@ -131,6 +133,13 @@ def test_lab_that_was_killed_is_not_running(running, state_dir, wait_until):
     assert stop_lab(state_dir) is False
 
 
+def test_folder_that_somebody_else_looks_at_too_has_no_lab(state_dir):
+    state_dir.mkdir()
+    with (state_dir / LOCK_FILE).open("w") as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+        assert stop_lab(state_dir) is False
+
+
 def test_lab_that_cannot_start_says_why(state_dir, tmp_path, adb_server):
     with pytest.raises(UsageError, match=r"nokey\.pub"):
         start_lab(state_dir, [PhoneSpec(profile="pixel-3", serial="X")], adb_keys=[tmp_path / "nokey.pub"])
@@ -153,7 +162,7 @@ def test_lab_ends_with_the_process_that_started_it(state_dir, adb_server, wait_u
 
 
 def test_idle_lab_ends_by_itself(state_dir, adb_server, wait_until):
-    info = start_lab(state_dir, [], adb_keys=[adb_server.public_key], idle_s=0.5)
+    info = start_lab(state_dir, [], adb_keys=[adb_server.public_key], idle_s=3.0)
     wait_until(lambda: process_is_gone(info.pid), "the lab has ended")
 
 

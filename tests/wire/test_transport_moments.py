@@ -64,7 +64,7 @@ def test_program_hangs_until_it_is_killed(process):
     assert died == []
     process.signal = 15
     process.killed.set()
-    thread.join(20)
+    thread.join(60)
     assert died == [15]
 
 

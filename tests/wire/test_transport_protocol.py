@@ -33,7 +33,7 @@ class RawHost:
     """The host's side of the protocol, by hand."""
 
     def __init__(self, phone, *, version=0x01000001, max_bytes=MAX_BYTES):
-        self.sock = socket.create_connection(("127.0.0.1", phone.port), timeout=20)
+        self.sock = socket.create_connection(("127.0.0.1", phone.port), timeout=60)
         self.version = version
         self.send(b"CNXN", version, max_bytes, b"host::features=shell_v2\0")
 
@@ -145,7 +145,7 @@ def test_nothing_can_be_opened_before_the_key_is_proved(phone, key):
 
 def test_bytes_that_are_no_packet_end_the_connection_and_not_the_phone(phone, key):
     for garbage in (bytes(24), b"GET / HTTP/1.1\r\n\r\nHost: somewhere\r\n", header_for(1, 0, 0, 1 << 31)):
-        with socket.create_connection(("127.0.0.1", phone.port), timeout=20) as sock:
+        with socket.create_connection(("127.0.0.1", phone.port), timeout=60) as sock:
             sock.sendall(garbage)
             try:
                 assert sock.recv(100) == b""

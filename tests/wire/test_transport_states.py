@@ -49,7 +49,7 @@ def test_unauthorized_in_mid_session_closes_the_connection(link):
     sleeping = link.popen("shell", "echo begun; sleep 1000")
     assert sleeping.stdout.readline() == b"begun\n"
     link.phone.faults.add(parse_fault("unauthorized"))
-    sleeping.communicate(timeout=30)
+    sleeping.communicate(timeout=60)
     link.server.run("disconnect", link.phone.address)
     link.connect("unauthorized")
     assert link.phone.online_count == 0
@@ -69,7 +69,7 @@ def test_wait_for_device_returns_when_the_phone_is_back(make_link, wait_until):
     link = make_link(connect=False)
     waiting = link.popen("wait-for-device")
     link.connect()
-    assert waiting.wait(30) == 0
+    assert waiting.wait(60) == 0
     waiting.communicate()
 
 
@@ -77,7 +77,7 @@ def test_reboot_ends_what_runs(link):
     sleeping = link.popen("shell", "echo begun; sleep 1000; echo never")
     assert sleeping.stdout.readline() == b"begun\n"
     link.phone.reboot()
-    output, _ = sleeping.communicate(timeout=30)
+    output, _ = sleeping.communicate(timeout=60)
     assert b"never" not in output
 
 
