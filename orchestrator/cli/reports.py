@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -103,20 +103,25 @@ def report_data(
     *,
     published: bool = False,
     accuracy: Mapping[str, float] | None = None,
-    runs: Sequence[RunRecord] | None = None,
+    runs: Iterable[RunRecord] | None = None,
 ) -> ReportData:
-    """Gather what a report shows of some campaigns; ``runs`` are theirs, where they were read already."""
+    """Gather what a report shows of some campaigns; ``runs`` are theirs, read once, where somebody else looks at them.
+
+    None of them is held as it was read: tens of thousands would take a gigabyte.
+    """
     from orchestrator.report.assembly import build_report_data
+    from orchestrator.report.lean import lean_runs
     from orchestrator.report.newest import newest_runs
     from orchestrator.tools.failure_codes import FAILURE_CODES
 
     named = [item.campaign_id for item in campaigns]
-    if runs is None:
-        runs = list(farm.store.runs(campaign_ids=named))
-    newest = newest_runs(campaigns, runs if len(set(named)) > 1 else ())
+    shown: Iterable[RunRecord] = lean_runs(farm.store.runs(campaign_ids=named) if runs is None else runs)
+    if len(set(named)) > 1:
+        shown = list(shown)
+    newest = newest_runs(campaigns, shown if isinstance(shown, list) else ())
     data = build_report_data(
         campaigns=newest.terms_of(campaigns),
-        runs=newest.of(runs),
+        runs=newest.of(shown),
         outputs=farm.store.attachments_of,
         devices=farm.store.devices(),
         models=farm.store.models(),

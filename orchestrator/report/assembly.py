@@ -172,7 +172,8 @@ def _result_row(
     failure_steps: Mapping[str, str],
     is_stand_in: bool,
 ) -> ResultRow:
-    runs = gathered.runs.get(case.case_key, [])
+    # Nobody asks for them again: those of many cases take more room than the rows that are made of them.
+    runs = gathered.runs.pop(case.case_key, [])
     result = judge_case(runs)
     if result.status is CaseStatus.NOT_RUN and case.case_key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)
@@ -242,11 +243,11 @@ def _invocation_row(run: RunRecord, result: CaseResult, shown: ShownLog | None) 
         inferences=inference.count if inference is not None else None,
         init_us=report.init_us if report is not None else None,
         first_us=report.first_inference_us if report is not None else None,
-        command=run.command,
+        command_text=run.command,
         state_before=run.state_before,
         state_after=run.state_after,
         log=None if shown is None else shown.log,
-        samples=() if shown is None else shown.samples,
+        traces=() if shown is None else shown.traces,
     )
 
 

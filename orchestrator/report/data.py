@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.compare import Ratio
@@ -15,7 +16,6 @@ from orchestrator.analysis.summary import Summary
 from orchestrator.analysis.sustained import SustainedCurve
 from orchestrator.records.device import DeviceFacts, DeviceState
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, FigureKind, Outcome
-from orchestrator.records.sample import Sample
 from orchestrator.records.start import StartStage
 from orchestrator.records.verdict import Grade, Quality, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
@@ -102,6 +102,25 @@ class FindingRow:
     next_step: str
 
 
+#: Stands for a run's number in a text; no command has it.
+RUN_PLACE: Final = "\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One quantity over time."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    last: float
+    #: How long from the first point to the last.
+    duration_s: float
+    #: As SVG's ``points`` has them; empty when the quantity never changed.
+    points: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvocationRow:
     """One process that was started."""
@@ -129,12 +148,18 @@ class InvocationRow:
     inferences: int | None
     init_us: float | None
     first_us: float | None
-    command: str
+    #: With ``RUN_PLACE`` where the run's number stands, so that all invocations of a case may have one text.
+    command_text: str
     state_before: DeviceState | None
     state_after: DeviceState | None
     log: LogExcerpt | None
     #: What the device was seen to be like while it ran; kept of the invocation whose log is shown.
-    samples: tuple[Sample, ...] = ()
+    traces: tuple[Trace, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The command as it was given."""
+        return self.command_text.replace(RUN_PLACE, self.run_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

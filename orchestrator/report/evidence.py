@@ -18,13 +18,13 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, FigureKind
 from orchestrator.records.workload import Pass
 from orchestrator.report.conditions import battery_change_text, battery_text, clocks_text, hottest_text
-from orchestrator.report.data import BestMark, DeviceRow, FindingRow, InvocationRow, LogExcerpt, ResultRow
+from orchestrator.report.data import BestMark, DeviceRow, FindingRow, InvocationRow, LogExcerpt, ResultRow, Trace
 from orchestrator.report.escapes import visible, visible_block
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, SHORT_HASH, column_decimals
 from orchestrator.report.logs import LOG_CHARACTERS, shorter
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.tables import NOTHING, delegate_text, figure_ms, has_mean, quality_text
-from orchestrator.report.traces import Trace, condition_traces, sample_traces
+from orchestrator.report.traces import condition_traces
 from orchestrator.units import US_PER_MS, format_bytes, format_duration
 
 #: Characters of logs in one report, shared among its cases; what is left of a share below the least isn't worth it.
@@ -212,8 +212,7 @@ def _runs(row: ResultRow, decimals: Mapping[str, int], characters: int) -> Itera
             yield f'<p><span class="badge v-warning">{swapped}</span></p>\n'
     yield _drawn("Temperature and clocks over time", condition_traces(row.invocations))
     for run in row.invocations:
-        if run.samples:
-            yield _drawn(f"While invocation {run.number} ran", sample_traces(run.samples))
+        yield _drawn(f"While invocation {run.number} ran", run.traces)
     if row.command:
         yield f"<h3>Command</h3>\n<pre>{_text(row.command)}</pre>\n"
     yield from (_log(run, run.log, characters) for run in row.invocations if run.log is not None)

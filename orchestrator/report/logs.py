@@ -9,9 +9,10 @@ from typing import Final
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, Outcome, RunRecord
-from orchestrator.records.sample import SAMPLES_FILE, Sample
+from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.verdict import Quality
-from orchestrator.report.data import LogExcerpt
+from orchestrator.report.data import LogExcerpt, Trace
+from orchestrator.report.traces import sample_traces
 
 #: Tells what runs left behind, in any order; runs that are unknown are left out.
 Outputs = Callable[[Sequence[RunId]], Iterable[tuple[RunId, tuple[Attachment, ...]]]]
@@ -21,7 +22,7 @@ LOG_CHARACTERS: Final = 6_000
 #: The start of a log names what was asked for and what was created; its end, what came out or what broke.
 _HEAD_SHARE: Final = 0.6
 _TEXT_NAMES: Final = ("stdout", "stderr", "logcat")
-#: Looks at a device while a run measured that are kept of a case.
+#: Looks at a device while a run measured that are drawn of a case.
 _MOST_LOOKS: Final = 120
 
 
@@ -31,7 +32,7 @@ class ShownLog:
 
     log: LogExcerpt
     #: What the device was seen to be like while it ran.
-    samples: tuple[Sample, ...]
+    traces: tuple[Trace, ...]
 
 
 def shown_logs(cases: Iterable[Sequence[RunRecord]], outputs: Outputs) -> dict[RunId, ShownLog]:
@@ -49,16 +50,16 @@ def shown_logs(cases: Iterable[Sequence[RunRecord]], outputs: Outputs) -> dict[R
                 waiting.append(asked[run_id])
                 continue
             looks = next((item.data for item in attachments if item.name == SAMPLES_FILE), None)
-            found[run_id] = ShownLog(log=log, samples=() if looks is None else _thinned(looks))
+            found[run_id] = ShownLog(log=log, traces=() if looks is None else _drawn(looks))
     return found
 
 
-def _thinned(looks: bytes) -> tuple[Sample, ...]:
-    """Return at most as many looks as a small drawing can show."""
+def _drawn(looks: bytes) -> tuple[Trace, ...]:
+    """Return the small drawings of as many looks as one can show; the looks themselves take ten times the room."""
     known = parse_samples(looks)
     samples = known.samples if known is not None else ()
     step = -(-len(samples) // _MOST_LOOKS) or 1
-    return samples[::step]
+    return sample_traces(samples[::step])
 
 
 def log_rank(run: RunRecord) -> int:

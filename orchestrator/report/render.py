@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -95,12 +96,11 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     decimals = evidence_decimals(data.results)
     folds = _data_folds(grids, sets, charts)
     blocks = list(_matrix_blocks(data, folds, decimals=decimals, is_laid_out=is_laid_out))
-    evidence = list(case_evidence(data.results, decimals))
+    evidence = iter(case_evidence(data.results, decimals))
     if not is_laid_out:
-        folds |= {
-            f"evidence-{place}": pack(evidence[place * EVIDENCE_SIZE : (place + 1) * EVIDENCE_SIZE])
-            for place in range(-(-len(evidence) // EVIDENCE_SIZE))
-        }
+        # Never all of it at once: unfolded it is many times as large.
+        parts = iter(lambda: list(islice(evidence, EVIDENCE_SIZE)), [])
+        folds |= {f"evidence-{place}": pack(part) for place, part in enumerate(parts)}
     if charts and not library:
         folds["vega"] = packed_runtime(cache_folder)
     reference_columns, references = reference_lines(data.published)

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.records.device import DeviceState
 from orchestrator.records.sample import Sample
 from orchestrator.report.conditions import plausible_heat_c
-from orchestrator.report.data import InvocationRow
+from orchestrator.report.data import InvocationRow, Trace
 
 #: The drawing's size in its own units; the page stretches it in length.
 WIDTH: Final = 300.0
 HEIGHT: Final = 60.0
 _KHZ_PER_MHZ: Final = 1000
 _LEAST_POINTS: Final = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """One quantity over time."""
-
-    name: str
-    unit: str
-    low: float
-    high: float
-    last: float
-    #: How long from the first point to the last.
-    duration_s: float
-    #: As SVG's ``points`` has them; empty when the quantity never changed.
-    points: str
 
 
 def condition_traces(invocations: Sequence[InvocationRow]) -> tuple[Trace, ...]:

@@ -23,7 +23,7 @@ from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.store import admission, history, retention, rows
-from orchestrator.store.activity import read_activity, read_readings, read_reason_counts, read_skips
+from orchestrator.store.activity import read_activity, read_readings, read_reason_counts, read_skips, read_yields
 from orchestrator.store.appending import ReadyRun, append_run, ready_run
 from orchestrator.store.bodies import Packer
 from orchestrator.store.database import Database
@@ -47,8 +47,8 @@ from orchestrator.store.run_rows import read_attachments, read_outputs, read_run
 from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
 from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, MODELS, PLANS, RUNS, SKIPS
 
-#: Runs whose output is read in one transaction: each may have several attachments of up to 64 KiB.
-_OUTPUT_PAGE: Final = 100
+#: Runs that are read in one transaction: of each some hundred kilobytes are at hand, with its pattern and attachments.
+_RUN_PAGE: Final = 100
 
 
 class _TrialOverError(Exception):
@@ -234,12 +234,12 @@ class SqlStore:
         with self._database.reading() as connection:
             numbers = read_run_numbers(connection, campaign_ids, case_keys, series_keys, serials)
         if not with_attachments:
-            for page in pages(numbers):
+            for page in pages(numbers, _RUN_PAGE):
                 with self._reading_bodies() as (connection, packer):
                     runs = read_runs(connection, packer, page, cases=cases)
                 yield from runs
             return
-        for page in pages(numbers, _OUTPUT_PAGE):
+        for page in pages(numbers, _RUN_PAGE):
             with self._reading_bodies() as (connection, packer):
                 found = read_whole_runs(connection, packer, page, cases=cases)
             for run, is_whole in found:
@@ -265,7 +265,7 @@ class SqlStore:
 
     def attachments_of(self, run_ids: Sequence[RunId]) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
         """Yield what each of some runs left behind, page by page; unknown runs are left out."""
-        for page in pages(list(dict.fromkeys(run_ids)), _OUTPUT_PAGE):
+        for page in pages(list(dict.fromkeys(run_ids)), _RUN_PAGE):
             with self._reading_bodies() as (connection, packer):
                 found = read_outputs(connection, packer, page)
             for run_id, attachments in found.items():
@@ -338,6 +338,11 @@ class SqlStore:
         """Return how many runs of some campaigns ended with each reason code, those with none aside."""
         with self._database.reading() as connection:
             return read_reason_counts(connection, campaign_ids)
+
+    def yields(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Yield]:
+        """Return what the runs of some campaigns gave, campaigns without any run aside."""
+        with self._database.reading() as connection:
+            return read_yields(connection, campaign_ids)
 
     def readings(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, str]:
         """Return of each campaign that has runs a mark that is another one once something else is read from them."""

@@ -1,0 +1,102 @@
+"""Runs with what a report shows of them, a fifth of their size: those of a large campaign are held until it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from sys import intern
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from orchestrator.analysis.conditions import MEAN_CLOCK, mean_clock_share
+from orchestrator.records.device import DeviceState
+from orchestrator.records.identity import CampaignId
+from orchestrator.records.run import RunRecord, ToolReport
+from orchestrator.report.data import RUN_PLACE
+
+#: One for all: an empty mapping takes room too.
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
+Value = TypeVar("Value")
+Cpu = TypeVar("Cpu", int, str)
+Figure = TypeVar("Figure", int, float)
+
+
+def lean_runs(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
+    """Yield runs without what no report shows: echoed parameters, and most of the looks at the device.
+
+    The mean clock that those looks tell stays, in the report's ``extra``. What the invocations of a case tell in the
+    same words, such as where the operators ran, is there once for all of them; the run's number in a command is
+    ``RUN_PLACE`` for that.
+    """
+    known = _Known()
+    for run in runs:
+        key = run.case.case_key
+        yield replace(
+            run,
+            campaign_id=CampaignId(intern(run.campaign_id)),
+            attachments=(),
+            command=known.equal(run.command.replace(run.run_id, RUN_PLACE), key, "command"),
+            report=None if run.report is None else _lean_report(run, run.report, known),
+            verdict=known.equal(run.verdict, key, "verdict"),
+            state_before=_lean_state(run.state_before, known, key),
+            state_after=_lean_state(run.state_after, known, key),
+        )
+
+
+class _Known:
+    """What was seen before; whatever is equal to it needn't be held beside it."""
+
+    def __init__(self) -> None:
+        self._newest: dict[Hashable, object] = {}
+        self._figures: dict[Hashable, Any] = {}
+
+    def equal(self, value: Value, *place: Hashable) -> Value:
+        """Return what was seen last at this place if it is equal, else the value."""
+        known = self._newest.get(place)
+        if type(known) is type(value) and known == value:
+            return known
+        self._newest[place] = value
+        return value
+
+    def table(self, values: Mapping[Cpu, Figure]) -> dict[Cpu, Figure]:
+        """Return a mapping whose keys and figures are held once."""
+        figures = self._figures
+        return {
+            intern(key) if isinstance(key, str) else key: figures.setdefault((type(value), value), value)
+            for key, value in values.items()
+        }
+
+
+def _lean_report(run: RunRecord, report: ToolReport, known: _Known) -> ToolReport:
+    key = run.case.case_key
+    extra = {intern(name): known.equal(value, key, name) for name, value in report.extra.items()}
+    if share := mean_clock_share(run):
+        extra[MEAN_CLOCK] = share
+    delegate = known.equal(report.delegate, key, "delegate")
+    return replace(
+        report, outcome=intern(report.outcome), echoed=_NONE, warmup=None, delegate=delegate, extra=extra or _NONE
+    )
+
+
+def _lean_state(state: DeviceState | None, known: _Known, key: Hashable) -> DeviceState | None:
+    if state is None:
+        return None
+    return DeviceState(
+        at=state.at,
+        heat_c=known.table(state.heat_c),
+        cooling=_NONE,
+        thermal_status=state.thermal_status,
+        battery_percent=state.battery_percent,
+        battery_heat_c=state.battery_heat_c,
+        battery_charge_uah=state.battery_charge_uah,
+        battery_health=intern(state.battery_health),
+        plugged=intern(state.plugged),
+        clock_khz=known.table(state.clock_khz),
+        clock_limit_khz=known.equal(state.clock_limit_khz, key, "limits"),
+        clock_floor_khz=_NONE,
+        governors=_NONE,
+        time_in_state=_NONE,
+        gpu_time_in_state=_NONE,
+        load_1min=state.load_1min,
+        memory_available_bytes=state.memory_available_bytes,
+    )
