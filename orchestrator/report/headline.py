@@ -15,7 +15,7 @@ from orchestrator.records.verdict import Severity
 from orchestrator.records.workload import IMPORTED_TOOLS
 from orchestrator.report.data import CampaignRow, DeviceRow, Headline, ResultRow, SkipRow, Totals
 from orchestrator.report.labels import PARITY_WORDS, STATUS_WORDS, fallback_words
-from orchestrator.units import format_latency
+from orchestrator.units import format_latency, format_percent
 
 #: More answers than this are a table, not a sentence: the matrix has them.
 _MOST_ANSWERS: Final = 4
@@ -176,8 +176,8 @@ def _known_to(results: Sequence[ResultRow]) -> str:
     singles = len(known) - len(spreads)
     if not spreads:
         return ", from single invocations: how far another one would differ isn't known"
-    low, high = (f"{value * 100:.1f}" for value in (min(spreads), max(spreads)))
-    between = f"{low} %" if low == high else f"{low} to {high} %"
+    low, high = format_percent(min(spreads)), format_percent(max(spreads))
+    between = low if low == high else f"{low.removesuffix(' %')} to {high}"
     if singles:
         are = "is from a single invocation" if singles == 1 else "are from single invocations"
         return (

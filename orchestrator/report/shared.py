@@ -11,7 +11,7 @@ from orchestrator.analysis.shared import SharedFigure, shared_figure
 from orchestrator.records.identity import content_key
 from orchestrator.records.verdict import Severity
 from orchestrator.report.data import FindingRow, ResultRow
-from orchestrator.units import US_PER_MS
+from orchestrator.units import US_PER_MS, format_percent
 
 CODE: Final = "shared-by-equal-phones"
 
@@ -56,7 +56,7 @@ def shared_text(shared: SharedCase) -> str:
     return (
         f"{case.shard}: {len(figure.phones)} phones come to {figure.middle_us / US_PER_MS:.4g} ms "
         f"({figure.low_us / US_PER_MS:.4g} to {figure.high_us / US_PER_MS:.4g} ms, 95 %) and differ by up to "
-        f"{100 * figure.difference:.1f} % ({phones})"
+        f"{format_percent(figure.difference)} ({phones})"
     )
 
 

@@ -13,7 +13,7 @@ from orchestrator.report.data import BestMark, CampaignRow, InvocationRow, Publi
 from orchestrator.report.escapes import display_width, fit, visible
 from orchestrator.report.labels import STATUS_WORDS, fallback_words, truth_words
 from orchestrator.report.matrix import figures_decimals
-from orchestrator.units import US_PER_MS
+from orchestrator.units import US_PER_MS, format_percent
 
 #: Where there is no figure.
 NOTHING: Final = "---"
@@ -40,7 +40,7 @@ def has_mean(row: ResultRow) -> bool:
 def spread_text(row: ResultRow) -> str:
     """Return half the interval in percent of the median: ``±1.9 %``; ``---`` for a single invocation."""
     spread = row.result.summary.spread if row.result.summary is not None else None
-    return NOTHING if spread is None else f"±{spread * 100:.1f} %"
+    return NOTHING if spread is None else f"±{format_percent(spread)}"
 
 
 def quality_text(row: ResultRow) -> str:
