@@ -15,6 +15,7 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.figures import figure_error, figure_us
 from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule, match, title_of
 from orchestrator.analysis.pairs import CLAIM_LEVEL, THRESHOLD, compare_pairs, compare_samples, factor_of
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict, Quality
 from orchestrator.records.workload import Case
@@ -52,8 +53,10 @@ class ComparedCase:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the candidate fails, hangs or falls back where the baseline has a figure of its own."""
-        return not _figure_faults("baseline", self.baseline) and self.candidate.result.status in _BROKEN
+        """Whether the candidate fails, hangs, falls back or computes wrong outputs where the baseline has a figure."""
+        result = self.candidate.result
+        is_of_no_use = result.status in _BROKEN or result.parity is ParityVerdict.WRONG
+        return is_of_no_use and not _figure_faults("baseline", self.baseline)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,12 +226,15 @@ def _same_place(before: Measured, after: Measured) -> bool:
 
 def _figure_faults(name: str, item: Measured) -> list[Difference]:
     result = item.result
+    reason = result.reason.rstrip(".")
     if result.status is CaseStatus.REJECTED or result.quality is Quality.REJECTED:
-        why = f"{result.reason_code}: {result.reason}" if result.reason_code else "its findings say why"
+        why = f"{result.reason_code}: {reason}" if result.reason_code else "its findings say why"
         return [Difference(fact=Fact.QUALITY, text=f"The {name} was rejected ({why}).")]
     if result.own_summary is None:
-        why = f": {result.reason_code}: {result.reason}" if result.reason_code else ""
-        return [Difference(fact=Fact.FIGURE, text=f"The {name} has no figure of its own ({result.status}{why}).")]
+        why = f": {result.reason_code}: {reason}" if result.reason_code else ""
+        wrong = "; its outputs are wrong" if result.parity is ParityVerdict.WRONG else ""
+        text = f"The {name} has no figure of its own ({result.status}{why}{wrong})."
+        return [Difference(fact=Fact.FIGURE, text=text)]
     return []
 
 

@@ -45,7 +45,12 @@ def level_text(level: float) -> str:
 
 def summary_line(comparison: Comparison) -> str:
     """Return the whole in one sentence."""
-    counts = ", ".join(f"{count} {outcome}" for outcome in WORST_FIRST if (count := comparison.counts[outcome]))
+    broken = sum(row.is_broken for row in comparison.rows)
+    counts = ", ".join(
+        f"{count} {outcome}{f' ({broken} broken)' if broken and outcome is ComparisonOutcome.INCOMPARABLE else ''}"
+        for outcome in WORST_FIRST
+        if (count := comparison.counts[outcome])
+    )
     overall = comparison.overall
     if overall is None:
         return f"{counts or 'no case'}: nothing could be compared"
@@ -187,6 +192,7 @@ def to_data(comparison: Comparison) -> dict[str, object]:
             {
                 "title": row.title,
                 "is_virtual": row.is_virtual,
+                "is_broken": row.is_broken,
                 "verdict": row.verdict,
                 "differences": row.differences,
                 "baseline": _side_data(row.baseline),
@@ -225,12 +231,13 @@ def _side_data(item: Measured) -> dict[str, object]:
 
 
 def worst_first(comparison: Comparison) -> list[ComparedCase]:
-    """Return the cases as people want to see them: by verdict, and of each verdict the largest change first."""
+    """Return the cases as people want to see them: broken ones, then by verdict, each with the largest change first."""
 
-    def size(row: ComparedCase) -> float:
-        return -abs(math.log(row.verdict.ratio)) if row.verdict.ratio else 0.0
+    def place(row: ComparedCase) -> tuple[object, ...]:
+        size = abs(math.log(row.verdict.ratio)) if row.verdict.ratio else 0.0
+        return not row.is_broken, WORST_FIRST.index(row.verdict.outcome), -size, row.title
 
-    return sorted(comparison.rows, key=lambda row: (WORST_FIRST.index(row.verdict.outcome), size(row), row.title))
+    return sorted(comparison.rows, key=place)
 
 
 def runs_text(verdict: ComparisonVerdict) -> str:

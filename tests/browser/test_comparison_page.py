@@ -44,8 +44,9 @@ def open_page(open_address, pages):
 def test_worst_is_first_and_its_runs_are_a_click_away(open_page):
     page = open_page("nights")
     verdicts = page.locator(".compared tbody .badge[class*='c-']")
-    expect(verdicts).to_have_text(["SLOWER", "SLOWER", "FASTER", "INCONCLUSIVE", "INCOMPARABLE"])
-    line = page.locator(".compared tbody tr").first
+    # What the candidate broke stands before what it slowed.
+    expect(verdicts).to_have_text(["INCOMPARABLE", "SLOWER", "SLOWER", "FASTER", "INCONCLUSIVE"])
+    line = page.locator(".compared tbody tr", has_text="SLOWER").first
     expect(line).to_contain_text("+10.0")
     expect(line.locator(".badge.virtual")).to_be_visible()
     line.get_by_role("link", name="candidate's runs").click()
@@ -57,7 +58,7 @@ def test_worst_is_first_and_its_runs_are_a_click_away(open_page):
 
 def test_incomparable_tells_the_fact_and_strikes_the_figure_of_another_delegate(open_page):
     page = open_page("nights")
-    line = page.locator(".compared tbody tr").last
+    line = page.locator(".compared tbody tr").first
     expect(line.locator(".differs")).to_contain_text("gpu, full and xnnpack, fell-back")
     expect(line.locator("del")).to_have_count(1)
     expect(line.locator("svg.forest")).to_have_count(0)

@@ -13,13 +13,25 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.comparison import Comparison, FailOn, compare_sides, is_failure
-from orchestrator.analysis.matching import Measured, Rule, measured_cases
+from orchestrator.analysis.matching import Fact, Measured, Rule, measured_cases
 from orchestrator.cli.result import to_json
 from orchestrator.records.identity import CampaignId
-from orchestrator.records.workload import Model
+from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.workload import DelegateName, Model
 from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
 from orchestrator.report.comparisons import to_data, to_github, to_junit, to_markdown, to_text
-from tests.samples.sample_lab import BUILDS, MOBILENET, PIXEL_3, PIXEL_4, REAL_PIXEL, case, series
+from tests.samples.sample_lab import (
+    BUILDS,
+    MOBILENET,
+    PIXEL_3,
+    PIXEL_4,
+    REAL_PIXEL,
+    case,
+    parity,
+    run,
+    series,
+)
 
 OLD, NEW = CampaignId("20260313-220500-aaaaaa"), CampaignId("20260314-220500-bbbbbb")
 HOSTILE = "a|b`<img src=x onerror=alert(1)>\n::error title=x::y%0A,:\x1b[31m\x00]]>&\"'\u202e模型"
@@ -276,3 +288,34 @@ def test_a_case_that_only_the_candidate_breaks_is_a_failure(status: CaseStatus) 
     assert to_github(found).count("::error") == fails
     # A candidate that works where the baseline didn't is no failure.
     assert not is_failure(compare_sides(sides[1], sides[0], Rule()), FailOn.SLOWER)
+
+
+def test_outputs_that_turned_wrong_are_a_failure_and_first_whatever_is_let_pass() -> None:
+    gpu = case(delegate=DelegateName.GPU, threads=1)
+
+    def night_of_gpu(campaign: CampaignId, verdict: ParityVerdict, timing: list[RunRecord] | None = None) -> Measured:
+        runs = timing or series(gpu, 20_000, 8, campaign_id=campaign)
+        compared = replace(parity(gpu, verdict, 0.97), campaign_id=campaign)
+        (item,) = measured_cases([*runs, compared], devices={}, builds={})
+        return item
+
+    same, wrong = (night_of_gpu(campaign, ParityVerdict(word)) for campaign, word in ((OLD, "same"), (NEW, "wrong")))
+    good = night(20_000, OLD, threads=1), night(18_000, NEW, threads=1)
+    found = compare_sides([*good[0], same], [*good[1], wrong], Rule(allowed=frozenset(Fact)))
+    assert is_failure(found, FailOn.SLOWER)
+    assert not is_failure(found, FailOn.NEVER)
+    suite = ElementTree.fromstring(to_junit(found))[0]
+    assert [item.attrib["type"] for item in suite.iter("failure")] == ["broken"]
+    assert to_github(found).startswith("::error")
+    assert "wrong-outputs" in to_github(found).splitlines()[0]
+    assert "1 faster, 1 incomparable (1 broken)" in to_text(found)
+    assert [case["is_broken"] for case in to_data(found)["cases"]] == [True, False]  # type: ignore[attr-defined]
+    # What was wrong before isn't the candidate's doing, and what wasn't compared before may have been right.
+    assert not compare_sides([wrong], [wrong], Rule()).rows[0].is_broken
+    assert (
+        compare_sides(night(20_000, OLD, threads=1), [replace(wrong, case=good[0][0].case)], Rule()).rows[0].is_broken
+    )
+    stopped = night_of_gpu(NEW, ParityVerdict.WRONG, [run(gpu, 0, None, outcome=Outcome.ABORTED, campaign_id=NEW)])
+    (row,) = compare_sides([same], [stopped], Rule()).rows
+    assert row.is_broken
+    assert "The candidate has no figure of its own (aborted; its outputs are wrong)." in row.verdict.reasons
