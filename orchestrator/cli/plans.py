@@ -12,6 +12,7 @@ from orchestrator.cli.host_files import host_files
 from orchestrator.cli.result import CommandResult, one_line, table, to_json
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Pass
+from orchestrator.report.labels import unique_labels
 from orchestrator.units import format_duration
 
 
@@ -30,7 +31,7 @@ def show(settings: Settings, path: Path) -> CommandResult:
         expansion, time = nights.as_it_would_be(farm, plan, expansion, sentinel=wants_sentinel(plan, expansion))
         chosen, others = [facts for _, facts in devices], _not_chosen(farm)
         lacking = farm.choice.lacking if farm.choice is not None else ""
-    titles = {facts.serial: facts.title for _, facts in devices}
+    titles = unique_labels({str(facts.serial): facts.title for _, facts in devices})
     counts = Counter(item.case.case_key for queue in expansion.invocations.values() for item in queue)
     rows = [
         (titles[case.serial], case.model_name, case.configuration, str(counts[case.case_key]))

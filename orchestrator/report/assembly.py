@@ -31,7 +31,7 @@ from orchestrator.report.data import (
     SkipRow,
 )
 from orchestrator.report.headline import headline_of, totals_of
-from orchestrator.report.labels import configuration_labels, configuration_order, unique_labels
+from orchestrator.report.labels import MODEL_HASH, configuration_labels, configuration_order, unique_labels
 from orchestrator.report.logs import Outputs, ShownLog, shown_logs
 from orchestrator.report.next_steps import finding_step, next_step
 from orchestrator.report.operators import profiles_of
@@ -309,7 +309,7 @@ def _model_rows(
     cases: Iterable[Case], models: Mapping[str, Model], accuracy: Mapping[str, float]
 ) -> dict[str, ModelRow]:
     names = {case.model_sha256: case.model_name.removesuffix(_MODEL_SUFFIX) or case.model_name for case in cases}
-    labels = unique_labels({str(sha256): name for sha256, name in names.items()})
+    labels = unique_labels({str(sha256): name for sha256, name in names.items()}, shown=MODEL_HASH)
     by_name = {name.removesuffix(_MODEL_SUFFIX): value for name, value in accuracy.items()}
     return {
         sha256: ModelRow(

@@ -19,7 +19,7 @@ from orchestrator.records.run import DelegateTruth, FigureKind
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode, ToolName
 from orchestrator.report.data import PublishedFigure
-from orchestrator.report.labels import unique_labels
+from orchestrator.report.labels import MODEL_HASH, unique_labels
 from orchestrator.report.published import SOURCE
 from orchestrator.units import US_PER_MS
 
@@ -172,7 +172,9 @@ def published_lines(
 def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) -> list[Line]:
     """Return a line for each model, which is its content, and device; see :func:`_measured_cell` for its cells."""
     newest_first = sorted(measured, key=lambda item: item.created_at, reverse=True)
-    models = unique_labels({item.case.model_sha256: item.case.model_name for item in reversed(newest_first)})
+    models = unique_labels(
+        {item.case.model_sha256: item.case.model_name for item in reversed(newest_first)}, shown=MODEL_HASH
+    )
     rows: dict[tuple[str, str, str], list[MeasuredCase]] = {}
     for item in newest_first:
         sha256 = item.case.model_sha256

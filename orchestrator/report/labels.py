@@ -14,6 +14,8 @@ from orchestrator.records.workload import Build, Case, DelegateName
 
 #: How much of a hash is shown: enough to tell the builds and models of one lab apart.
 SHORT_HASH: Final = 8
+#: How much of a model's hash stands in its label, where one lab may have many contents of one name.
+MODEL_HASH: Final = 16
 
 STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.MEASURED: "measured",
@@ -88,11 +90,15 @@ def fallback_words(evidence: DelegateEvidence | None, truth: DelegateTruth | Non
     return "took no operator: CPU" if truth is DelegateTruth.NONE else "fell back to CPU"
 
 
-def unique_labels(names: Mapping[str, str]) -> dict[str, str]:
-    """Return identity -> label: the name, with (the start of) the identity where two would look the same."""
+def unique_labels(names: Mapping[str, str], *, shown: int | None = None) -> dict[str, str]:
+    """Return identity -> label: the name, with the identity where two would look the same.
+
+    ``shown`` is how much of an identity is enough when it is a hash; serial numbers often differ in their last
+    characters only.
+    """
     counts = Counter(names.values())
     return {
-        identity: name if name and counts[name] == 1 else f"{name} ({identity[: SHORT_HASH * 2]})".strip()
+        identity: name if name and counts[name] == 1 else f"{name} ({identity[:shown]})".strip()
         for identity, name in names.items()
     }
 

@@ -80,7 +80,12 @@ def render_text_table(data: ReportData) -> str:
 
 def _device_line(title: str) -> str:
     heads = f"{'median ms':>9}{'spread':>9}{'vs CPU':>8} {'delegate':<{_DELEGATE_WIDTH}} quality"
-    return f"  {fit(title, _FIGURES_AT - 3)} {heads}"
+    width = _FIGURES_AT - 3
+    if display_width(visible(title)) <= width:
+        return f"  {fit(title, width)} {heads}"
+    # The serial number that tells two phones apart stands at the end.
+    lines = [f"  {fit(line, WIDTH - 2).rstrip()}\n" for line in _wrapped(visible(title), WIDTH - 2)]
+    return f"{''.join(lines)}{' ' * _FIGURES_AT}{heads}"
 
 
 def _result_line(row: ResultRow, decimals: int) -> str:
@@ -153,10 +158,10 @@ def _legend(data: ReportData) -> list[str]:
     return [part for line in lines for part in _wrapped(visible(line))]
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrapped(text: str, width: int = WIDTH) -> list[str]:
     lines = [""]
     for word in text.split(" "):
-        if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > WIDTH:
+        if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > width:
             lines.append(word)
         else:
             lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word

@@ -173,6 +173,20 @@ def test_a_long_configuration_is_shown_whole_in_the_text_table():
     assert all(display_width(line) <= 80 for line in lines)
 
 
+@pytest.mark.parametrize(
+    "name", ["Samsung SM-S911B", "Samsung Galaxy S23 Ultra Enterprise Edition of a long name, really"]
+)
+def test_a_long_device_is_shown_with_its_whole_serial_in_the_text_table(name):
+    row = DATA.results[0]
+    long = dataclasses.replace(row.device, label=f"{name} (R5CW20ABCDE)", serial="R5CW20ABCDE", is_virtual=True)
+    data = dataclasses.replace(DATA, results=(dataclasses.replace(row, device=long),))
+    text = render_text_table(data)
+    lines = text.splitlines()
+    assert f"{name} (R5CW20ABCDE) (virtual)" in re.sub(r"\n +", " ", text)
+    assert sum("median ms" in line for line in lines) == 1
+    assert all(display_width(line) <= 80 for line in lines)
+
+
 def test_two_phones_of_one_kind_are_two_benchmarks():
     first = small_lab()
     twin = dataclasses.replace(PIXEL_3, serial="twin-7")

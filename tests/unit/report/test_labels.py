@@ -51,6 +51,12 @@ def test_names_that_would_look_the_same_get_their_identity():
     assert labels == {"aaa": "Pixel 3 (aaa)", "bbb": "Pixel 3 (bbb)", "ccc": "Pixel 4", "ddd": "(ddd)"}
 
 
+def test_identity_that_tells_phones_apart_at_its_end_is_shown_whole():
+    serials = ("adb-8A1Y0ABCD-x1._adb-tls-connect._tcp", "adb-8A1Y0ABCD-x2._adb-tls-connect._tcp")
+    labels = unique_labels(dict.fromkeys(serials, "Pixel 3"))
+    assert labels == {serial: f"Pixel 3 ({serial})" for serial in serials}
+
+
 #: Beside each other: one case, and one that differs in a single field, for each field of a case's key that no
 #: configuration shows.
 FINE = [

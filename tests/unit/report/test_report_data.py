@@ -204,6 +204,17 @@ def test_two_phones_of_one_kind_have_labels_of_their_own():
     assert [device.label for device in data.devices] == ["Google Pixel 3 (89AX0KQ3H)", "Google Pixel 3 (89AX0KQ99)"]
 
 
+def test_rows_of_phones_with_serials_of_one_beginning_stand_together():
+    phones = [replace(PIXEL_3, serial=Serial(f"virtual-pixel-3-nightly-{number}")) for number in (1, 2, 3)]
+    owners = [case(phone, threads=threads) for threads in (1, 4) for phone in phones]
+    data = data_of(*(run for owner in owners for run in series(owner, 1_000)), devices=phones)
+    assert [row.device.serial for row in data.results] == [phone.serial for phone in phones for _ in (1, 4)]
+    titles = [f"Google Pixel 3 ({phone.serial}) (virtual)" for phone in phones]
+    assert [device.title for device in data.devices] == titles
+    lines = render_text_table(data).splitlines()
+    assert [sum(title in line for line in lines) for title in titles] == [1, 1, 1]
+
+
 def test_two_models_of_one_name_have_labels_of_their_own():
     other = replace(MOBILENET, sha256=ModelSha("f" * 64))
     data = data_of(*series(case(), 1_000), *series(case(model=other), 1_000), models=(MOBILENET, other))
