@@ -47,6 +47,9 @@ def told(name: str, *, path: Path | None = None) -> Iterator[None]:
             raise error.orig from error
         raise StoreError(f"{name}: a value can't be stored: {error.orig}") from error
     except sqlite3.Error as error:
+        if _code_of(error) == sqlite3.SQLITE_TOOBIG:
+            # Nothing of ours is stored by a bare connection: it was read, from a length that is none.
+            raise _damaged(name, error) from error
         raise _of_driver(error, name, path) from error
     except OverflowError as error:
         raise StoreError(f"{name}: a number is too large to be stored: {error}") from error
@@ -73,13 +76,9 @@ def _of_driver(error: BaseException | None, name: str, path: Path | None) -> Ben
 
 
 def _of_sqlite(error: sqlite3.Error, name: str, path: Path | None) -> BenchfarmError:
-    # The low byte is the kind, the rest says more about it (https://www.sqlite.org/rescode.html).
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = _code_of(error)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreCorruptError(
-            f"{name}: the file is damaged or isn't a benchfarm store ({error}); it was left untouched",
-            hint="restore it from a backup, or name another file",
-        )
+        return _damaged(name, error)
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return StoreReadOnlyError(f"{name}: can't be written ({error}); check the permissions of file and folder")
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
@@ -89,6 +88,18 @@ def _of_sqlite(error: sqlite3.Error, name: str, path: Path | None) -> BenchfarmE
     if code == sqlite3.SQLITE_CANTOPEN:
         return StoreError(f"{name}: can't be opened ({error}); check the path and its permissions")
     return StoreError(f"{name}: {error}")
+
+
+def _code_of(error: sqlite3.Error) -> int:
+    # The low byte is the kind, the rest says more about it (https://www.sqlite.org/rescode.html).
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _damaged(name: str, error: sqlite3.Error) -> StoreCorruptError:
+    return StoreCorruptError(
+        f"{name}: the file is damaged or isn't a benchfarm store ({error}); it was left untouched",
+        hint="restore it from a backup, or name another file",
+    )
 
 
 def locked(name: str) -> StoreError:

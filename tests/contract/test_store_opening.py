@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import StoreCorruptError, StoreError, StoreReadOnlyError, UsageError
+from orchestrator.store.failures import told
 from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 from tests.samples.places import REPO
@@ -181,6 +182,14 @@ def test_damage_in_the_middle_is_told_when_it_is_read(filled: Path) -> None:
         open_store(filled)
 
     assert filled.read_bytes() == before
+
+
+def test_a_length_that_can_not_be_is_damage_too() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        # What SQLite says of a damaged file now and then.
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100)
+        with pytest.raises(StoreCorruptError, match=r"runs\.sqlite: .*damaged.*too big"), told("runs.sqlite"):
+            connection.execute("SELECT zeroblob(101)")
 
 
 def test_raw_output_that_changed_on_the_disk_is_never_handed_out(filled: Path, samples) -> None:
