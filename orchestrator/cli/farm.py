@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import nights
 from orchestrator.cli.farm_working import contents_of
+from orchestrator.cli.farm_yields import shortcomings
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.config.farm_documents import read_labels
 from orchestrator.errors import UsageError
@@ -22,11 +23,13 @@ from orchestrator.units import format_bytes, format_duration
 def status(settings: Settings, submission: str) -> CommandResult:
     """Tell of the hosts, their phones and the jobs; of one submission also what there was no time for.
 
-    The exit code is 1 when a job asked for failed, and 6 when none failed and the time didn't reach for all.
+    The exit code is 1 when a job asked for failed or a run of it gave no result, else 6 when the time didn't reach for
+    all.
     """
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         hosts, phones, jobs, holds = queue.hosts(), queue.phones(), queue.jobs(submission), queue.holds()
         cut = _cut(farm, jobs) if submission else {}
+        lacking = shortcomings(farm.store, jobs) if submission else {}
     if submission and not jobs:
         raise UsageError(f"there is no submission {submission!r}", hint="'benchfarm farm status' lists all")
     for host in hosts:
@@ -54,8 +57,15 @@ def status(settings: Settings, submission: str) -> CommandResult:
     has_failed = bool(submission) and any(job["status"] == "failed" for job in jobs)
     return CommandResult(
         text="\n".join(lines),
-        data={"hosts": hosts, "phones": phones, "jobs": jobs, "holds": holds, "no_time_for": cut},
-        exit_code=int(has_failed) or nights.CUT_EXIT_CODE * bool(cut),
+        data={
+            "hosts": hosts,
+            "phones": phones,
+            "jobs": jobs,
+            "holds": holds,
+            "no_time_for": cut,
+            "without_result": {serial: given.without_result for serial, given in lacking.items()},
+        },
+        exit_code=int(has_failed or bool(lacking)) or nights.CUT_EXIT_CODE * bool(cut),
     )
 
 

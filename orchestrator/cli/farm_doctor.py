@@ -10,7 +10,9 @@ from typing import Any, Final
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.doctor import Finding, of_host, ok, problem, run_checks, shown, warning
+from orchestrator.cli.farm_yields import shortcomings, worst_text
 from orchestrator.cli.result import CommandResult
+from orchestrator.ports import Store
 from orchestrator.queueing.absence import HOST_SILENT_S
 from orchestrator.queueing.gauges import Gauges, QueueNumbers
 from orchestrator.queueing.queue import FarmQueue
@@ -30,6 +32,7 @@ def doctor(settings: Settings, *, host_too: bool) -> CommandResult:
         numbers = Gauges(queue).read()
         checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]] = (
             ("queue", lambda: _queue(numbers, queue.jobs(), queue.failures(within_s=_FAILED_S))),
+            ("results", lambda: _results(farm.store, queue.jobs())),
             ("clock", lambda: _clock(queue)),
             ("hosts", lambda: _hosts(queue.hosts())),
             ("phones", lambda: _phones(numbers)),
@@ -56,6 +59,18 @@ def _queue(numbers: QueueNumbers, jobs: Sequence[dict[str, Any]], failures: Sequ
         text = f"jobs wait for phones that no host has: {', '.join(lost)}"
         found.append(problem("queue", text, "plug them in, or 'benchfarm farm cancel SUBMISSION'"))
     return found
+
+
+def _results(store: Store, jobs: Sequence[dict[str, Any]]) -> list[Finding]:
+    """Tell of phones that measured all for nothing the last time; each plan's newest submission that is over counts."""
+    newest = {job["plan_name"]: job["submission"] for job in jobs if job["status"] == "done"}
+    found = []
+    for submission in newest.values():
+        done = [job for job in jobs if job["submission"] == submission and job["status"] == "done"]
+        if serials := worst_text(shortcomings(store, done)):
+            step = f"benchfarm farm status {submission}; 'benchfarm log RUN' shows what a run said"
+            found.append(problem("results", f"{submission}: no run of {serials} gave a result", step))
+    return found or [ok("results", f"of {len(newest)} plans every phone gave some" if newest else "none yet")]
 
 
 def _clock(queue: FarmQueue) -> list[Finding]:

@@ -18,8 +18,7 @@ from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
-from orchestrator.records.run import Attachment, Outcome, RawOutput, ToolReport
-from orchestrator.records.verdict import Quality
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase, ToolName
 
 #: More than any app writes; a larger file was named by mistake.
@@ -106,9 +105,7 @@ def imported(farm: Farm, result: ImportResult, out: Path | None, *, notes: Seque
         path = out or farm.settings.data_folder / "reports" / f"{result.campaign.campaign_id}.html"
         title = report_title([result.campaign])
         write_html(shown, path, title=title, cache_folder=farm.settings.cache_folder)
-        doubtful = sum(
-            run.outcome is not Outcome.COMPLETED or run.verdict.quality is Quality.REJECTED for run in result.runs
-        )
+        doubtful = sum(run.is_without_result for run in result.runs)
         lines += [render_text_table(shown).rstrip("\n"), ""]
         data |= {"campaign_id": result.campaign.campaign_id, "report": path, "runs": result.runs}
         data |= {"without_result": doubtful}

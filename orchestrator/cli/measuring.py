@@ -30,10 +30,7 @@ from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
-from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.plan import Plan
-from orchestrator.records.run import Outcome
-from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Build, Model, Pass
 
 
@@ -240,11 +237,7 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     except (UsageError, HostStorageError) as error:
         # What was measured is stored; a report can be rendered again.
         unwritten = str(error)
-    doubtful = sum(
-        run.outcome is not Outcome.COMPLETED or run.verdict.quality is Quality.REJECTED
-        for run in runs
-        if run.reason_code != OUT_OF_TIME
-    )
+    doubtful = sum(run.is_without_result for run in runs)
     cut = nights.left_out_of(campaign.skipped, runs)
     shared = [f"{item.rows[0].model.label}, {item.rows[0].configuration}: {shared_text(item)}"
               for item in shared_cases(data.results)]  # fmt: skip

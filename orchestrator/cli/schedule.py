@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.beginning import identify
@@ -14,6 +16,7 @@ from orchestrator.cli.farm_parcel import by_phone_and_kind, keep_all, pack
 from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.cli.farm_submitting import check_travels, sent_plan
 from orchestrator.cli.farm_working import contents_of
+from orchestrator.cli.farm_yields import shortcomings, worst_text
 from orchestrator.cli.nights import limited
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.config.farm_documents import dump
@@ -128,9 +131,16 @@ def _meant_now(farm: Farm, queue: FarmQueue, plan: Plan) -> tuple[list[DeviceFac
 
 
 def listed(settings: Settings) -> CommandResult:
-    """List schedules with their next and last times; exit code 1 when one goes on whose last time went wrong."""
-    with FarmQueue(settings.store) as queue:
+    """List schedules with their next and last times.
+
+    The exit code is 1 when one goes on whose last time went wrong: it wasn't submitted, a job of it failed, or a phone
+    measured all for nothing.
+    """
+    with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         schedules = Schedules(queue).listed()
+        for item in schedules:
+            item["lacking"] = _lacking(farm, queue, item["ticks"])
+            item["went_wrong"] |= bool(item["lacking"]) and not item["paused"]
     rows, lines = [], []
     for item in schedules:
         last = item["ticks"][0] if item["ticks"] else None
@@ -144,6 +154,7 @@ def listed(settings: Settings) -> CommandResult:
                 str(item["priority"]),
             )
         )
+        lines += [f"{last['submission']}: {item['lacking']}"] if last and item["lacking"] else []
         lines += [
             f"{item['name']}, {_moment(tick['tick_at'])}: {tick['outcome']}: {tick['note']}"
             for tick in item["ticks"]
@@ -155,6 +166,18 @@ def listed(settings: Settings) -> CommandResult:
         data={"schedules": schedules},
         exit_code=int(any(item["went_wrong"] for item in schedules)),
     )
+
+
+def _lacking(farm: Farm, queue: FarmQueue, ticks: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is wrong with the jobs of a schedule's last time, for people; empty when nothing is."""
+    jobs = queue.jobs(ticks[0]["submission"]) if ticks and ticks[0]["submission"] else []
+    failed = sorted(job["serial"] for job in jobs if job["status"] == "failed")
+    nothing = worst_text(shortcomings(farm.store, [job for job in jobs if job["status"] == "done"]))
+    texts = [
+        f"failed on {', '.join(failed)}" if failed else "",
+        f"no run of {nothing} gave a result" if nothing else "",
+    ]
+    return "; ".join(text for text in texts if text)
 
 
 def remove(settings: Settings, name: str) -> CommandResult:

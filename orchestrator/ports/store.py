@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from orchestrator.records.activity import Activity
+from orchestrator.records.activity import Activity, Yield
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points, RunMark
@@ -20,6 +20,11 @@ from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 
 class Store(Protocol):
     """Where everything is kept. Every method is atomic; what returned is durable."""
+
+    @property
+    def name(self) -> str:
+        """Which store it is, as people are told it: a file, or an address without its password."""
+        ...
 
     def begin_campaign(
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
@@ -152,6 +157,10 @@ class Store(Protocol):
 
     def reason_counts(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Mapping[str, int]]:
         """Return how many runs of some campaigns ended with each reason code, those with none aside."""
+        ...
+
+    def yields(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Yield]:
+        """Return what the runs of some campaigns gave, campaigns without any run aside."""
         ...
 
     def readings(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, str]:

@@ -22,6 +22,24 @@ class RunCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Yield:
+    """How many runs of a campaign were made, and how many of them gave no result or one that can't be trusted."""
+
+    made: int
+    without_result: int
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it was all for nothing."""
+        return 0 < self.made == self.without_result
+
+    @property
+    def text(self) -> str:
+        """What there is to be said, for people; empty when every run gave its result."""
+        return f"{self.without_result} of {self.made} without a result" if self.without_result else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
     """A store of late."""
 

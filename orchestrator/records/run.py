@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CampaignId, RunId
-from orchestrator.records.verdict import QualityVerdict
+from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Case, Pass
 
 
@@ -258,6 +258,13 @@ class RunRecord:
     verdict: QualityVerdict
     state_before: DeviceState | None = None
     state_after: DeviceState | None = None
+
+    @property
+    def is_without_result(self) -> bool:
+        """Whether it was made and gave no result, or one that can't be trusted at all."""
+        if self.outcome is Outcome.SKIPPED:
+            return False
+        return self.outcome is not Outcome.COMPLETED or self.verdict.quality is Quality.REJECTED
 
     @property
     def latency_us(self) -> float | None:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, case, func, select
 
-from orchestrator.records.activity import Activity, RunCount
+from orchestrator.records.activity import Activity, RunCount, Yield
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, content_key
 from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import SkippedCase
 from orchestrator.store.bodies import Packer
 from orchestrator.store.registry import pages
@@ -71,6 +72,23 @@ def read_reason_counts(
     found: dict[CampaignId, dict[str, int]] = {}
     for campaign_id, code, count in connection.execute(query):
         found.setdefault(CampaignId(campaign_id), {})[code] = count
+    return found
+
+
+def read_yields(connection: Connection, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Yield]:
+    """Return what the runs of some campaigns gave, campaigns without any run aside."""
+    is_made = RUNS.c.outcome != Outcome.SKIPPED.value
+    is_lost = is_made & ((RUNS.c.outcome != Outcome.COMPLETED.value) | (RUNS.c.quality == Quality.REJECTED.value))
+    query = select(CAMPAIGNS.c.campaign_id, *(func.sum(case((which, 1), else_=0)) for which in (is_made, is_lost)))
+    found: dict[CampaignId, Yield] = {}
+    for page in pages(list(campaign_ids)):
+        asked = (
+            query.join_from(RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
+            .where(CAMPAIGNS.c.campaign_id.in_(page))
+            .group_by(CAMPAIGNS.c.campaign_id)
+        )
+        for campaign_id, made, lost in connection.execute(asked):
+            found[CampaignId(campaign_id)] = Yield(made=int(made), without_result=int(lost))
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from itertools import takewhile
 
-from orchestrator.records.activity import Activity, RunCount
+from orchestrator.records.activity import Activity, RunCount, Yield
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import (
@@ -38,7 +38,8 @@ _RunKey = tuple[CampaignId, CaseKey, Pass, int]
 class MemoryStore:
     """The Store port over dictionaries; keeps and refuses the same as SqlStore, safe from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = ":memory:") -> None:
+        self._name = name
         self._lock = threading.Lock()
         self._is_open = True
         self._campaigns: dict[CampaignId, Campaign] = {}
@@ -52,6 +53,11 @@ class MemoryStore:
         self._sightings: dict[Serial, list[DeviceSighting]] = {}
         self._annotations: dict[str, Annotation] = {}
         self._confirmations: dict[tuple[SeriesKey, date], Confirmation] = {}
+
+    @property
+    def name(self) -> str:
+        """What people are told when they ask which store it is."""
+        return self._name
 
     def begin_campaign(
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
@@ -353,6 +359,16 @@ class MemoryStore:
             ended = [run for run in self._runs.values() if run.reason_code and run.campaign_id in set(campaign_ids)]
             names = {run.campaign_id for run in ended}
             return {name: Counter(run.reason_code for run in ended if run.campaign_id == name) for name in names}
+
+    def yields(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Yield]:
+        """Return what the runs of some campaigns gave, campaigns without any run aside."""
+        with self._locked():
+            runs = [run for run in self._runs.values() if run.campaign_id in set(campaign_ids)]
+        made = Counter(run.campaign_id for run in runs if run.outcome is not Outcome.SKIPPED)
+        lost = Counter(run.campaign_id for run in runs if run.is_without_result)
+        return {
+            run.campaign_id: Yield(made=made[run.campaign_id], without_result=lost[run.campaign_id]) for run in runs
+        }
 
     def readings(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, str]:
         """Return of each campaign that has runs a mark that is another one once something else is read from them."""

@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, delete, func, literal_column, select, update
 
 from orchestrator.errors import StoreError
-from orchestrator.records.activity import Activity
+from orchestrator.records.activity import Activity, Yield
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points, RunMark
@@ -66,6 +66,11 @@ class SqlStore:
         self._database = database
         self._held = HeldPatterns()
         self._appending = JointWork(self._append_waiting, database.patience, self._late)
+
+    @property
+    def name(self) -> str:
+        """The file, or the database's address without its password."""
+        return self._database.name
 
     def begin_campaign(
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]

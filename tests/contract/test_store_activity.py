@@ -6,10 +6,11 @@ import dataclasses
 from datetime import timedelta
 
 from orchestrator.ports import Store
-from orchestrator.records.activity import RunCount
+from orchestrator.records.activity import RunCount, Yield
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import Quality, QualityVerdict
 
 
 def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(store: Store, samples) -> None:
@@ -34,6 +35,32 @@ def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(store
     assert store.activity(start + timedelta(days=9)).newest == ()
     names = [CampaignId("night-1"), CampaignId("night-9")]
     assert {name: dict(counts) for name, counts in store.reason_counts(names).items()} == {"night-1": {"oom": 1}}
+
+
+def test_what_the_runs_of_campaigns_gave_is_counted(store: Store, samples) -> None:
+    ends = {
+        "night-1": ({}, {"outcome": Outcome.FAILED, "reason_code": "oom"}, {"outcome": Outcome.SKIPPED}),
+        "night-2": (
+            {"outcome": Outcome.TIMED_OUT, "reason_code": "hang"},
+            {"verdict": QualityVerdict(quality=Quality.REJECTED)},
+        ),
+        "night-3": ({"outcome": Outcome.SKIPPED},),
+        "night-4": ({"outcome": Outcome.ABORTED},),
+        "night-5": (),
+    }
+    for name, runs in ends.items():
+        samples.begin(store, samples.campaign(name, invocations=(), skipped=()))
+        for number, changes in enumerate(runs):
+            campaign_id = CampaignId(name)
+            store.append_run(samples.run(number, campaign_id=campaign_id, run_id=RunId(f"{name}-{number}"), **changes))
+    found = store.yields([CampaignId(name) for name in ends if name != "night-4"])
+    assert found == {
+        "night-1": Yield(made=2, without_result=1),
+        "night-2": Yield(made=2, without_result=2),
+        "night-3": Yield(made=0, without_result=0),
+    }
+    assert [found[CampaignId(name)].is_nothing for name in ("night-1", "night-2", "night-3")] == [False, True, False]
+    assert store.yields([]) == {}
 
 
 def test_what_campaigns_left_out_for_a_reason_is_told_of_those_asked_for(store: Store, samples) -> None:

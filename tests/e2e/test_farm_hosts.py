@@ -170,6 +170,37 @@ def test_a_schedule_is_submitted_once_by_two_hosts_and_its_jobs_end_with_its_win
     farm.one("farm", "schedule", "remove", name)
 
 
+def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well(
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
+) -> None:
+    farm.until_announced(*farm.hosts)
+    later = datetime.now(UTC) + timedelta(hours=12)
+    plan = plan_file(tuple(host.serial for host in farm.hosts), invocations=1)
+    farm.one("farm", "schedule", "add", name, plan, "--cron", f"{later:%M %H} * * *")
+    farm.two("lab", "fault", farm.two.serial, "segv", "times=0")
+    try:
+        with psycopg.connect(farm.database.url) as connection:
+            connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = date_trunc('minute', now())")
+        farm.until(lambda: bool(Schedules(farm.queue).listed()[0]["ticks"]))
+        submission = Schedules(farm.queue).listed()[0]["ticks"][0]["submission"]
+        farm.until_ended(submission)
+    finally:
+        farm.two("lab", "fault", farm.two.serial, "clear")
+    # Each failure is stored as one.
+    assert farm.counts(submission, 4, before) == Counts(), farm.one.log() + farm.two.log()
+    cli, environ = farm.one.cli, farm.one.environ()
+    status = cli("farm", "status", submission, "--json", **environ)
+    assert (status.exit_code, status.json["without_result"]) == (1, {farm.two.serial: 4})
+    notes = {job["serial"]: job["note"] for job in status.json["jobs"]}
+    assert (notes[farm.one.serial], notes[farm.two.serial]) == ("4 stored", "4 stored; 4 of 4 without a result")
+    listed = cli("farm", "schedule", "list", **environ)
+    assert (listed.exit_code, f"{submission}: no run of {farm.two.serial} gave a result" in listed.stdout) == (1, True)
+    doctor = cli("farm", "doctor", "--json", **environ).json
+    (problem,) = (item for item in doctor["findings"] if item["check"] == "results" and item["level"] == "problem")
+    assert problem["text"] == f"{submission}: no run of {farm.two.serial} gave a result"
+    farm.one("farm", "schedule", "remove", name)
+
+
 def test_a_phone_that_was_away_all_night_measures_nothing_under_its_name_the_next_day(
     farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
