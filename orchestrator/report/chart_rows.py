@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from orchestrator.report.data import ReportData, ResultRow
 from orchestrator.report.escapes import visible
-from orchestrator.report.operators import Profile
+from orchestrator.report.operators import Place, Profile
 from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
 from orchestrator.report.tables import delegate_text
 from orchestrator.units import US_PER_MS
@@ -17,6 +17,8 @@ ChartRow = dict[str, str | float | bool | None]
 _BYTES_PER_MB: Final = 1_000_000
 #: A type with less of a profile's time than this goes into "other types".
 _LEAST_SHARE: Final = 0.02
+#: Beside "other types", as many as the charts have colours.
+_MOST_TYPES: Final = 7
 _START_PARTS: Final = ("initialisation", "first inference", "steady inference")
 _MEMORY_PARTS: Final = ("after initialisation", "overall", "peak")
 
@@ -47,6 +49,10 @@ def _who(row: ResultRow) -> ChartRow:
         "delegate": row.case.delegate.value,
         "is_virtual": row.is_virtual,
     }
+
+
+def _place_label(row: ResultRow) -> str:
+    return visible(f"{row.device.title}, {row.configuration}")
 
 
 def _case(row: ResultRow, order: int) -> ChartRow:
@@ -124,24 +130,30 @@ def _fronts(members: Sequence[ResultRow]) -> Sequence[ChartRow]:
 
 def _operators(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
     found: list[ChartRow] = []
-    for order, row in enumerate(rows):
-        for profile in row.profiles[-1:]:
-            label = f"{row.device.title}, {row.configuration}"
+    for model in dict.fromkeys(row.model.sha256 for row in rows):
+        drawn = [row for row in rows if row.model.sha256 == model and row.profiles]
+        named = _named_types(row.profiles[-1] for row in drawn)
+        for order, row in enumerate(drawn):
+            times: dict[tuple[str, Place], float] = defaultdict(float)
+            for kind in row.profiles[-1].by_type():
+                times[kind.node_type if kind.node_type in named else "other types", kind.place] += kind.mean_us
             found += [
                 _who(row)
-                | {"profile": visible(label), "order": order, "type": visible(name), "where": where, "time": time_ms}
-                for (name, where), time_ms in _type_times(profile).items()
+                | {"profile": _place_label(row), "order": order, "type": visible(name), "where": place.value}
+                | {"time": _ms(time_us)}
+                for (name, place), time_us in times.items()
             ]
     return found
 
 
-def _type_times(profile: Profile) -> Mapping[tuple[str, str], float]:
-    times: dict[tuple[str, str], float] = defaultdict(float)
-    for kind in profile.by_type():
-        is_small = kind.share < _LEAST_SHARE and not kind.is_delegate
-        place = "delegate" if kind.is_delegate else "CPU"
-        times["other types" if is_small else kind.node_type, place] += kind.mean_us / US_PER_MS
-    return {key: round(value, 4) for key, value in times.items()}
+def _named_types(profiles: Iterable[Profile]) -> frozenset[str]:
+    """Return the types that a chart of these profiles names: what takes most of any, no more than there are colours."""
+    shares: dict[str, float] = defaultdict(float)
+    for profile in profiles:
+        for kind in profile.by_type():
+            shares[kind.node_type] = max(shares[kind.node_type], kind.share)
+    most = sorted(shares, key=lambda name: -shares[name])[:_MOST_TYPES]
+    return frozenset(name for name in most if shares[name] >= _LEAST_SHARE)
 
 
 def _parts(
@@ -150,7 +162,7 @@ def _parts(
     return [
         _who(row)
         | {
-            "place": visible(f"{row.device.title}, {row.configuration}"),
+            "place": _place_label(row),
             "order": order,
             "part": part,
             "part_order": place,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from orchestrator.records.run import OperatorTime, Outcome, RunRecord
+from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
 from orchestrator.records.workload import Pass
 from orchestrator.units import format_latency
 
@@ -18,28 +19,50 @@ _LEAST_SHARE: Final = 0.05
 _LEAST_US: Final = 10.0
 #: The number that some programs put behind an operator's name: it shifts when a delegate takes other nodes.
 _NODE_NUMBER: Final = re.compile(r":\d+$")
+#: How the name of what a delegate ran itself begins, and the numbers in the types of a GPU's kernels.
+_KERNEL: Final = "Delegate/"
+_KERNEL_NUMBER: Final = re.compile(r" \d+(?= -> |$)")
+_OUTSIDE_TYPE: Final = "outside of operators"
 _MOST_NAMED: Final = 4
+
+
+class Place(enum.StrEnum):
+    """Where a part of an inference's time passes."""
+
+    CPU = "CPU"
+    DELEGATE = "delegate"
+    #: Between operators: the interpreter, and what waits for an accelerator.
+    OUTSIDE = "outside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRow:
-    """One node of the model's graph as it ran, or one partition that a delegate ran whole."""
+    """One node of the model's graph as it ran, one kernel of a delegate, or one partition that a delegate ran whole."""
 
     node_type: str
     name: str
-    is_delegate: bool
+    place: Place
+    #: Whether it stands for all operators of a delegate's partition.
+    is_partition: bool
     mean_us: float
-    #: Of the time of all rows; 0 to 1.
+    #: Of the time of one inference; 0 to 1.
     share: float
     times_called: float
+    #: The subgraph that it is in, where that runs inside of an operator such as WHILE.
+    subgraph: str = ""
+
+    @property
+    def is_delegate(self) -> bool:
+        """Whether a delegate ran it."""
+        return self.place is Place.DELEGATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeRow:
-    """All nodes of one type."""
+    """All nodes of one type, or the time outside of them."""
 
     node_type: str
-    is_delegate: bool
+    place: Place
     nodes: int
     mean_us: float
     share: float
@@ -47,39 +70,53 @@ class TypeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One profiled run's operators in the order in which they ran; what runs inside of a delegate isn't among them."""
+    """One profiled run's operators in the order in which they ran; a whole partition's inner ones aren't among them."""
 
     run_id: str
     campaign_id: str
     rows: tuple[OperatorRow, ...]
+    #: Those of subgraphs, whose time is already in the row of the operator that runs them.
+    nested: tuple[OperatorRow, ...]
+    #: The mean of the run's inferences; None where the program printed none.
+    inference_us: float | None
 
     @property
     def total_us(self) -> float:
-        """The time of one inference, as the sum of its operators."""
+        """The time of one inference that passes in operators."""
         return sum(row.mean_us for row in self.rows)
 
     @property
+    def outside_us(self) -> float:
+        """The time of one inference that passes in no operator."""
+        return max(0.0, (self.inference_us or 0.0) - self.total_us)
+
+    @property
     def islands(self) -> int:
-        """How many stretches of CPU operators stand before, between and after a delegate's partitions."""
+        """How many stretches of CPU operators stand before, between and after what a delegate ran."""
         if not any(row.is_delegate for row in self.rows):
             return 0
         return sum(not is_delegate for is_delegate, _ in groupby(self.rows, key=lambda row: row.is_delegate))
 
     def by_type(self) -> tuple[TypeRow, ...]:
-        """Return the times by node type, most first."""
-        groups: dict[tuple[str, bool], list[OperatorRow]] = defaultdict(list)
+        """Return the times by node type, most first; they add up to one inference."""
+        groups: dict[tuple[str, Place], list[OperatorRow]] = defaultdict(list)
         for row in self.rows:
-            groups[row.node_type, row.is_delegate].append(row)
+            groups[row.node_type, row.place].append(row)
         types = [
             TypeRow(
                 node_type=node_type,
-                is_delegate=is_delegate,
+                place=place,
                 nodes=len(rows),
                 mean_us=sum(row.mean_us for row in rows),
                 share=sum(row.share for row in rows),
             )
-            for (node_type, is_delegate), rows in groups.items()
+            for (node_type, place), rows in groups.items()
         ]
+        if self.outside_us:
+            share = self.outside_us / (self.outside_us + self.total_us)
+            types.append(
+                TypeRow(node_type=_OUTSIDE_TYPE, place=Place.OUTSIDE, nodes=0, mean_us=self.outside_us, share=share)
+            )
         return tuple(sorted(types, key=lambda row: (-row.mean_us, row.node_type)))
 
 
@@ -131,28 +168,36 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileDiff:
 
 
 def _profile(run: RunRecord) -> Profile:
-    assert run.report is not None
-    operators = _counted_rows(run.report.operators)
-    total_us = sum(row.mean_us for row in operators)
+    report = run.report
+    assert report is not None
+    operators, nested = _outer_and_nested(_counted_rows(report.operators))
+    inference_us = report.latency_us(FigureKind.MEAN)
+    whole_us = max(inference_us or 0.0, sum(row.mean_us for row in operators))
     return Profile(
         run_id=str(run.run_id),
         campaign_id=str(run.campaign_id),
-        rows=tuple(
-            OperatorRow(
-                node_type=row.node_type,
-                name=row.name,
-                is_delegate=_is_delegate(row.node_type),
-                mean_us=row.mean_us,
-                share=row.mean_us / total_us if total_us > 0 else 0.0,
-                times_called=row.times_called,
-            )
-            for row in operators
-        ),
+        rows=tuple(_row(row, whole_us) for row in operators),
+        nested=tuple(_row(row, whole_us, subgraph=row.block) for row in nested),
+        inference_us=inference_us,
+    )
+
+
+def _row(row: OperatorTime, whole_us: float, *, subgraph: str = "") -> OperatorRow:
+    is_kernel, is_partition = row.name.startswith(_KERNEL), _is_delegate(row.node_type)
+    return OperatorRow(
+        node_type=_KERNEL_NUMBER.sub("", row.node_type) if is_kernel else row.node_type,
+        name=row.name,
+        place=Place.DELEGATE if is_kernel or is_partition else Place.CPU,
+        is_partition=is_partition,
+        mean_us=row.mean_us,
+        share=row.mean_us / whole_us if whole_us > 0 else 0.0,
+        times_called=row.times_called,
+        subgraph=subgraph,
     )
 
 
 def _counted_rows(operators: Sequence[OperatorTime]) -> list[OperatorTime]:
-    """Return the rows whose times add up to one inference.
+    """Return the rows of running that are times, in their order.
 
     Blocks of a delegate's own profile repeat the time of its partition, and a DSP's rows are cycles and no times.
     """
@@ -161,6 +206,18 @@ def _counted_rows(operators: Sequence[OperatorTime]) -> list[OperatorTime]:
     inner = {block for block in blocks if _is_delegate(block)}
     outer = [row for row in running if row.block not in inner]
     return sorted(outer, key=lambda row: (blocks.index(row.block), row.run_order if row.run_order is not None else 0))
+
+
+def _outer_and_nested(rows: Sequence[OperatorTime]) -> tuple[list[OperatorTime], list[OperatorTime]]:
+    """Return the rows of the subgraph that was run, and those of the subgraphs that its operators ran.
+
+    An operator's time contains that of its subgraph, so the one that took longest contains all others.
+    """
+    times: dict[str, float] = defaultdict(float)
+    for row in rows:
+        times[row.block] += row.mean_us
+    outer = max(times, key=lambda block: times[block])
+    return [row for row in rows if row.block == outer], [row for row in rows if row.block != outer]
 
 
 def _is_delegate(word: str) -> bool:
@@ -172,10 +229,11 @@ def _keyed(profile: Profile) -> dict[tuple[str, str, int], OperatorRow]:
     seen: Counter[tuple[str, str]] = Counter()
     keyed: dict[tuple[str, str, int], OperatorRow] = {}
     for row in profile.rows:
+        # The name of a kernel has the numbers of its operators, which shift as well.
         name = "" if row.is_delegate else _NODE_NUMBER.sub("", row.name)
         count = seen[row.node_type, name]
         seen[row.node_type, name] += 1
-        if not row.is_delegate:
+        if not row.is_partition:
             keyed[row.node_type, name, count] = row
             continue
         whole = keyed.get((row.node_type, "", 0))
@@ -211,11 +269,7 @@ def _diff_row(old: OperatorRow | None, new: OperatorRow | None, before: Profile,
 
 
 def _sentences(rows: Sequence[DiffRow], before: Profile, after: Profile) -> Iterable[str]:
-    total_us = after.total_us - before.total_us
-    yield (
-        f"One inference took {format_latency(before.total_us)} before and {format_latency(after.total_us)} after: "
-        f"{_signed(total_us)}, summed over operators."
-    )
+    yield _times(before, after)
     for change, verb in (("left the delegate", "now on the CPU"), ("taken by a delegate", "no longer on the CPU")):
         moved = [row for row in rows if row.change == change]
         if moved:
@@ -229,6 +283,17 @@ def _sentences(rows: Sequence[DiffRow], before: Profile, after: Profile) -> Iter
             f"Of the operators that both runs have, {worst.node_type} {worst.name} changed most: "
             f"{_signed(worst.difference_us)}."
         )
+
+
+def _times(before: Profile, after: Profile) -> str:
+    operators = f"add up to {format_latency(before.total_us)} before and {format_latency(after.total_us)} after"
+    if before.inference_us is None or after.inference_us is None:
+        return f"The operators of one inference {operators}: {_signed(after.total_us - before.total_us)}."
+    rest = "; the rest passes outside of them" if before.outside_us or after.outside_us else ""
+    return (
+        f"One inference took {format_latency(before.inference_us)} before and {format_latency(after.inference_us)} "
+        f"after: {_signed(after.inference_us - before.inference_us)}. Its operators {operators}{rest}."
+    )
 
 
 def _named(rows: Sequence[DiffRow]) -> str:

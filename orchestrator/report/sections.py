@@ -10,7 +10,7 @@ from orchestrator.report.data import BestMark, DiffPair, ReportData, ResultRow
 from orchestrator.report.grids import Column, Grid, column_of
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS
 from orchestrator.report.matrix import figures_decimals
-from orchestrator.report.operators import OperatorRow, TypeRow
+from orchestrator.report.operators import OperatorRow, Place, TypeRow
 from orchestrator.report.scaling import DelegateStep, ThreadStep, delegate_steps, thread_steps
 from orchestrator.report.shared import SharedCase, shared_cases
 from orchestrator.report.tables import NOTHING, delegate_text, has_mean, quality_text
@@ -273,10 +273,18 @@ def _whole(number: int | None) -> float | None:
 
 
 def _operators(rows: Sequence[ResultRow]) -> Grid:
-    nodes = [(row, number, node) for row in rows for number, node in enumerate(row.profiles[-1].rows, start=1)]
+    profiles = [(row, row.profiles[-1]) for row in rows]
+    # What an operator such as WHILE runs stands after it all: its time is in the operator's own.
+    nodes = [
+        (row, number, node)
+        for row, profile in profiles
+        for number, node in enumerate((*profile.rows, *profile.nested), start=1)
+    ]
     owners = [row for row, _, _ in nodes]
+    subgraphs = [column_of(nodes, "inside of", lambda item: item[2].subgraph or NOTHING, is_choice=True)]
     columns = [
         column_of(nodes, "order", lambda item: float(item[1]), kind="number", digits=0),
+        *(subgraphs if any(profile.nested for _, profile in profiles) else ()),
         column_of(nodes, "type", lambda item: item[2].node_type, is_choice=True),
         column_of(nodes, "node", lambda item: item[2].name),
         _place_column([node for _, _, node in nodes]),
@@ -302,8 +310,8 @@ def _place_column(nodes: Sequence[OperatorRow] | Sequence[TypeRow]) -> Column:
     return Column(
         label="where",
         kind="badge",
-        values=["delegate" if node.is_delegate else "CPU" for node in nodes],
-        classes=["t-full" if node.is_delegate else "" for node in nodes],
+        values=[node.place.value for node in nodes],
+        classes=["t-full" if node.place is Place.DELEGATE else "" for node in nodes],
         is_choice=True,
     )
 

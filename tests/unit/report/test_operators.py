@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from orchestrator.records.run import OperatorTime
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.operators import Profile, compare_profiles, profiles_of
-from tests.samples.sample_lab import CPU_ROWS, GPU_PART, GPU_ROWS, LATER, PIXEL_3, SPLIT_ROWS, case, profile, rich_lab
+from orchestrator.report.chart_rows import chart_rows
+from orchestrator.report.charts import PALETTE
+from orchestrator.report.operators import Place, Profile, compare_profiles, profiles_of
+from orchestrator.tools.output import parse_text
+from tests.samples.sample_lab import (
+    CPU_ROWS,
+    GPU_PART,
+    GPU_ROWS,
+    LATER,
+    PIXEL_3,
+    SPLIT_ROWS,
+    case,
+    lab_of,
+    profile,
+    rich_lab,
+)
 
 GPU = case(PIXEL_3, delegate=DelegateName.GPU, threads=1)
+NATIVE = Path(__file__).parents[2] / "data" / "native"
+
+
+def profile_in(name: str) -> Profile:
+    """Return the profile that a program really printed."""
+    (report,) = parse_text((NATIVE / name).read_bytes())
+    (found,) = profiles_of([replace(profile(GPU, GPU_ROWS), report=report)])
+    return found
 
 
 def profile_of(*rows: tuple[str, str, float]) -> Profile:
@@ -74,3 +99,69 @@ def test_nights_of_one_case_and_delegate_against_cpu_are_the_pairs() -> None:
 def test_newest_profile_of_each_campaign_counts() -> None:
     runs = [profile(GPU, GPU_ROWS), profile(GPU, CPU_ROWS), profile(GPU, SPLIT_ROWS, LATER)]
     assert [found.total_us for found in profiles_of(runs)] == [21_400.0, 6_450.0]
+
+
+def test_time_of_an_inference_is_the_runs_own_and_not_the_sum_over_operators() -> None:
+    gpu, lstm = profile_in("gpu_profiling.txt"), profile_in("prof_stdout_lstm.txt")
+    first = compare_profiles(gpu, lstm).sentences[0]
+    assert first == (
+        "One inference took 11.1 ms before and 1.29 ms after: -9.84 ms. Its operators add up to 4.38 ms before and "
+        "1.26 ms after; the rest passes outside of them."
+    )
+    (outside,) = [row for row in gpu.by_type() if row.place is Place.OUTSIDE]
+    assert outside.mean_us == pytest.approx(11_127.5 - 4_378)
+    assert sum(row.share for row in gpu.by_type()) == pytest.approx(1)
+
+
+def test_without_a_mean_only_the_operators_are_told() -> None:
+    before, after = (replace(profile_of(*rows), inference_us=None) for rows in (CPU_ROWS, GPU_ROWS))
+    first = compare_profiles(before, after).sentences[0]
+    assert first == "The operators of one inference add up to 21.4 ms before and 6.00 ms after: -15.4 ms."
+
+
+@pytest.mark.parametrize(
+    ("name", "total_us", "nested"), [("prof_stdout_lstm.txt", 1_256, 24), ("prof_stdout_while.txt", 637, 6)]
+)
+def test_what_runs_inside_of_a_loop_isnt_added_to_the_loop(name: str, total_us: float, nested: int) -> None:
+    found = profile_in(name)
+    assert found.total_us == pytest.approx(total_us)
+    assert {row.subgraph for row in found.rows} == {""}
+    assert len(found.nested) == nested
+    assert all(row.subgraph for row in found.nested)
+
+
+def test_a_signature_that_isnt_the_first_subgraph_is_the_one_that_ran() -> None:
+    record = profile(GPU, [("ADD", "body", 30.0), ("WHILE", "loop", 90.0)])
+    assert record.report is not None
+    body, loop = record.report.operators
+    operators = (replace(body, block="while_body"), replace(loop, block="serve"))
+    (found,) = profiles_of([replace(record, report=replace(record.report, operators=operators))])
+    assert [row.node_type for row in found.rows] == ["WHILE"]
+
+
+def test_kernels_of_a_delegate_are_of_the_delegate_and_have_no_numbers_in_their_types() -> None:
+    found = profile_in("gpu_profiling.txt")
+    types = {row.node_type: row for row in found.by_type()}
+    assert types["convolution_2d -> relu"].nodes == 14
+    assert types["depthwise_convolution -> relu"].nodes == 13
+    assert {row.place for row in types.values()} == {Place.DELEGATE, Place.OUTSIDE}
+    assert found.islands == 0
+    assert found.rows[0].name == "Delegate/convolution_2d 0 -> relu 1:0"
+
+
+def test_kernels_of_a_delegate_are_matched_in_their_order() -> None:
+    row = ("convolution_2d 4 -> relu 5", "Delegate/convolution_2d 4 -> relu 5:0", 400.0)
+    shifted = ("convolution_2d 6 -> relu 7", "Delegate/convolution_2d 6 -> relu 7:3", 900.0)
+    assert changes(profile_of(row), profile_of(shifted)) == {f"convolution_2d -> relu {shifted[1]}": "slower"}
+    left = compare_profiles(profile_of(row), profile_of(*CPU_ROWS))
+    assert [item.change for item in left.rows if item.node_type == "TOPK_V2"] == ["left the delegate"]
+
+
+def test_chart_of_operators_has_no_more_types_than_colours() -> None:
+    rows = [(f"TYPE_{chr(65 + number)}", f"[n{number}]:{number}", 100.0 + number) for number in range(20)]
+    data = build_report_data(**lab_of([profile(GPU, rows)]).inputs())
+    drawn = chart_rows(data)["operators"]
+    names = {str(row["type"]) for row in drawn}
+    assert len(names) == len(PALETTE)
+    assert {"TYPE_T", "other types"} <= names
+    assert sum(float(row["time"] or 0) for row in drawn) == pytest.approx(2.19)
