@@ -71,6 +71,8 @@ def compare(settings: Settings, request: CompareRequest, output: Output) -> Comm
     """
     output.check()
     rule = rule_of(request)
+    if rule.axis is Axis.CAMPAIGN and request.campaigns:
+        raise UsageError("--campaign is for --by", hint="give the two campaigns as they are: compare A B")
     with Farm(settings) as farm:
         if rule.axis is Axis.CAMPAIGN:
             pair = _paired_campaign(farm.store, request.sides)

@@ -6,7 +6,7 @@ import itertools
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,16 @@ LOOK: Final[dict[str, Any]] = {
     "no_args_is_help": True,
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 110},
 }
+
+
+def refuse(context: typer.Context, names: Collection[str], mode: str) -> None:
+    """Raise UsageError when one of these parameters was typed: in this mode nothing reads them."""
+    for parameter in context.command.params:
+        # What typer's own copy of click calls it isn't public; the word is the same in every version.
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in names and source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"{parameter.opts[0]} means nothing {mode}", hint="leave it out")
+
 
 app = typer.Typer(
     name="benchfarm",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from orchestrator.cli.frame import AtMost, Devices, Json, OneOfEach, Out, Profiles, Where, app, show, split
+from orchestrator.cli.frame import AtMost, Devices, Json, OneOfEach, Out, Profiles, Where, app, refuse, show, split
 
 Form = Annotated[str, typer.Option("--format", "-f", help="text, markdown, json, junit, github or html.")]
 FailOn = Annotated[
@@ -28,9 +28,17 @@ Affinity = Annotated[str, typer.Option("--affinity", help="Cores to use: big, al
 Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds one process may take beyond --max-secs.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of which side begins.")]
 
+#: What chooses among stored figures, and what is measured with --ab.
+OF_STORED: Final = frozenset({"by", "campaign", "threshold", "level", "allow"})
+OF_TURNS: Final = frozenset({
+    "detect", "model", "device", "profile", "where", "one_of_each", "at_most", "delegate", "threads", "tool", "flag",
+    "most_pairs", "budget", "num_runs", "min_secs", "max_secs", "affinity", "timeout", "seed",
+})  # fmt: skip
+
 
 @app.command("compare")
 def _compare(
+    context: typer.Context,
     sides: Annotated[
         list[str] | None,
         typer.Argument(help="Baseline and candidate: campaigns (newest, previous), or what --by or --ab say."),
@@ -78,6 +86,7 @@ def _compare(
 
     output = comparing.Output(form=form, out=out, fail_on=fail_on)
     if not ab:
+        refuse(context, OF_TURNS, "without --ab")
         request = comparing.CompareRequest(
             sides=tuple(sides or ()),
             by=by,
@@ -88,6 +97,7 @@ def _compare(
         )
         show(lambda settings: comparing.compare(settings, request, output), as_json=as_json)
         return
+    refuse(context, OF_STORED, "with --ab")
     from orchestrator.cli import nights, pairing, shares
 
     wanted = pairing.AbRequest(

@@ -143,6 +143,8 @@ def _run(
     if resume == (plan is not None):
         raise UsageError("give either a plan file or --resume", hint="benchfarm run plan.yaml | benchfarm run --resume")
     if plan is not None:
+        if campaign:
+            raise UsageError("--campaign goes with --resume", hint="a plan begins a campaign of its own: leave it out")
         path = plan
         show(lambda settings: measuring.run_plan(settings, path, out, budget=budget, until=until), as_json=as_json)
     elif budget or until:

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import AtMost, Json, OneOfEach, Profiles, Where, app, show, split
+from orchestrator.cli.frame import AtMost, Json, OneOfEach, Profiles, Where, app, refuse, show, split
 from orchestrator.errors import UsageError
 
 
 @app.command("tune")
 def _tune(
+    context: typer.Context,
     models: Annotated[list[Path] | None, typer.Argument(help="Model files (.tflite).")] = None,
     device: Annotated[
         list[str] | None, typer.Option("--device", "-s", "--phone", help="Serial number, or host; may be given again.")
@@ -55,6 +56,9 @@ def _tune(
             hint="benchfarm tune m.tflite --phone SERIAL | benchfarm tune --campaign ID",
         )
     if campaign:
+        refuse(
+            context, {item.name or "" for item in context.command.params} - {"campaign", "as_json"}, "with --campaign"
+        )
         show(lambda settings: searching.stored(settings, campaign), as_json=as_json)
         return
     request = searching.TuneRequest(
