@@ -25,21 +25,16 @@ _HEARD_S: Final = 60.0
 def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tuple[list[DeviceFacts], dict[str, str]]:
     """Return the announced phones that a plan means, each once, and why not the others.
 
-    A phone's pools and tags are those of this computer's inventory, or else its host's.
+    A phone's pools and tags are those of this computer's inventory, or else its host's. One that is named and of which
+    nothing is known is no reason not to measure the others. Raises NoDeviceError when none is meant.
     """
     rows = queue.phones()
-    known = {row["serial"] for row in rows if row["facts"]}
-    ails = {row["serial"]: row["unusable"] for row in rows}
-    missing = [serial for serial in wanted.serials if serial not in known]
-    if missing:
-        reasons = "".join(f"\n  {serial}: {ails.get(serial, 'no host has announced it')}" for serial in missing)
-        raise NoDeviceError(
-            f"phones that the plan names aren't known to the farm{reasons}",
-            hint="'benchfarm farm status' lists the phones that hosts have",
-        )
     announced, left_out = usable(rows, wanted.serials)
+    told = {row["serial"] for row in rows}
+    left_out |= {str(serial): "no host has announced it" for serial in wanted.serials if serial not in told}
     facts, labels = facts_and_labels(announced, farm.inventory)
     named = [item for item in facts if not wanted.serials or item.serial in wanted.serials]
+    left_out = {name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials}
     choice = choose(wanted, named, labels)
     left_out |= {str(serial): reason for serial, reason in {**choice.unfit, **choice.spare}.items()}
     if not choice.chosen:

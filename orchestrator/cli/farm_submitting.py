@@ -28,9 +28,11 @@ from orchestrator.records.workload import Model
 def submit(settings: Settings, path: Path, *, priority: int, name: str) -> CommandResult:
     """Queue a plan for every announced phone that fits it, all that it names by content; all of it or nothing.
 
+    The exit code is 1 when the plan names a phone that has no job.
+
     Raises:
         PlanError: the plan is wrong, or asks for what only one host can do.
-        NoDeviceError: no announced phone fits, or one that is named was never announced.
+        NoDeviceError: no announced phone fits.
         ArtifactError: a build that the plan names isn't here.
         UsageError: a submission of this name was there already.
     """
@@ -79,6 +81,7 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
             "left_out": left_out,
             "without_program": packed.missing,
         },
+        exit_code=int(any(serial in left_out for serial in plan.devices.serials) and plan.devices.most is None),
     )
 
 

@@ -17,6 +17,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import doctor, farm, farm_doctor, serving
 from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.cli.gauges import Numbers
+from orchestrator.config.farm_documents import dump
 from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.queueing.gauges import Gauges
@@ -24,6 +25,7 @@ from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
@@ -347,12 +349,22 @@ def test_a_store_that_can_t_be_opened_is_one_problem_among_other_checks(tmp_path
     assert {"disk", "journals", "quarantine"} <= found(result, "ok").keys()
 
 
-def test_a_plan_that_names_phones_of_which_nothing_is_known_is_refused_with_what_ails_each(
+def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_from_being_measured(
     queue: FarmQueue, settings: Settings
 ) -> None:
     queue.register("one", benchfarm_version="1")
     queue.announce("one", {"A": Announced(facts="", unusable="in quarantine: battery swollen")})
     assert "in quarantine: battery swollen" in farm.status(settings, "").text
+    wanted = DeviceSelection(serials=(Serial("A"), Serial("B"), Serial("C")))
     with Farm(settings) as here, pytest.raises(NoDeviceError) as caught:
-        choose_phones(here, queue, DeviceSelection(serials=(Serial("A"), Serial("B"))))
-    assert "A: in quarantine: battery swollen\n  B: no host has announced it" in str(caught.value)
+        choose_phones(here, queue, wanted)
+    ails = {"A": "in quarantine: battery swollen", "B": "no host has announced it"}
+    assert all(f"{serial}: {why}" in str(caught.value) for serial, why in ails.items())
+    announced = {
+        serial: Announced(facts=dump(DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True)))
+        for serial in ("C", "D")
+    }
+    queue.announce("one", {"A": Announced(facts="", unusable=ails["A"]), **announced})
+    with Farm(settings) as here:
+        chosen, left_out = choose_phones(here, queue, wanted)
+    assert ([facts.serial for facts in chosen], left_out) == (["C"], ails)
