@@ -30,6 +30,7 @@ from orchestrator.records.plan import DeviceSelection, PushLimits
 if TYPE_CHECKING:
     from orchestrator.devices.discovery import KnownPhones, Seen
     from orchestrator.devices.server import AdbServer
+    from orchestrator.devices.traffic import HubTraffic
     from orchestrator.ports import Device, Store
 
 #: The property in which a virtual phone tells the USB path that it plays.
@@ -92,6 +93,14 @@ class Farm(Adapters):
     def board_folder(self) -> Path:
         """Where the campaigns that this computer's processes run write down how they stand."""
         return self.settings.state_folder / "boards"
+
+    @property
+    def traffic(self) -> HubTraffic:
+        """Who may push and who may measure on this computer's hubs, among all homes; raises UsageError."""
+        from orchestrator.devices.hub_folder import hub_folder
+        from orchestrator.devices.traffic import traffic_in
+
+        return traffic_in(hub_folder(self.settings.hubs, self.settings.state_folder / "hubs"))
 
     def lab_server(self) -> AdbServer | None:
         """The adb server of the virtual lab, None when no lab is up."""
@@ -297,7 +306,7 @@ class Farm(Adapters):
     def open_phone(self, attached: Attached, facts: DeviceFacts | None = None) -> tuple[Device, DeviceFacts]:
         """Open one phone and probe its facts, unless they are given; raises DeviceError kinds."""
         from orchestrator.devices.adb import AdbDevice
-        from orchestrator.devices.traffic import Lane, traffic_in
+        from orchestrator.devices.traffic import Lane
 
         def moved(name: str, sent_bytes: int, size_bytes: int) -> None:
             self.on_push(attached.seen.serial, name, sent_bytes, size_bytes)
@@ -312,11 +321,10 @@ class Farm(Adapters):
         )
         self._opened.append(device)
         facts = facts or device.facts()
-        hub, traffic = self._hub_of(attached, facts), traffic_in(self.settings.state_folder / "hubs")
         lane = Lane(
-            hub,
+            self._hub_of(attached, facts),
             lambda: self.pushes,
-            traffic=traffic,
+            traffic=self.traffic,
             cancelled=self.cancelled,
             on_note=lambda text: self.on_wait(facts.serial, text),
         )

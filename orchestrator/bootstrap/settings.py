@@ -34,12 +34,14 @@ class Settings:
     mirror: str = ""
     #: $BENCHFARM_ARTIFACTS: the URL of where a farm's files lie; empty: its database.
     artifacts: str = ""
+    #: $BENCHFARM_HUBS: the folder in which processes take turns on USB hubs; empty: one for all homes of this user.
+    hubs: str = ""
 
     @classmethod
     def from_environment(
         cls, environ: Mapping[str, str] | None = None, *, home: Path | None = None, store: str | None = None
     ) -> Settings:
-        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR, _ARTIFACTS, _LOG and _TOKEN; options win."""
+        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR, _ARTIFACTS, _HUBS, _LOG and _TOKEN; options win."""
         values = dict(os.environ if environ is None else environ)
         folder = home or (Path(values["BENCHFARM_HOME"]) if values.get("BENCHFARM_HOME") else None)
         if folder is not None:
@@ -60,6 +62,7 @@ class Settings:
             environ=values,
             mirror=values.get("BENCHFARM_MIRROR", ""),
             artifacts=values.get("BENCHFARM_ARTIFACTS", ""),
+            hubs=values.get("BENCHFARM_HUBS", ""),
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Turns of hubs and places for pushes among the processes of one computer and user: locks on files of one folder.
+"""Turns of hubs and places for pushes among the processes of one computer: locks on files of one folder.
 
 A process that measures or pushes on a hub is in one of the hub's two rooms: it has a shared lock on that room's file,
 and nobody is in the other one. Who finds the other room taken waits at the hub's gate, a third file, and keeps it:
@@ -33,6 +33,7 @@ _OTHER: Final = {MEASURES: PUSHES, PUSHES: MEASURES}
 _SECOND_LOOK: Final = 0.2
 #: In place of a lock where none can be had.
 _UNLOCKED: Final = -1
+_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 #: So often a lock is tried for whose file was replaced meanwhile.
 _TRIES: Final = 3
 #: Each process that has a lock on a file has one of these there: its number, and when it was last alive.
@@ -218,10 +219,18 @@ class HubLocks:
 
 
 def _open(path: Path) -> int:
+    """Return the file, made where there is none for all who may write to its folder; never what a link leads to."""
     with contextlib.suppress(FileNotFoundError):
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        return os.open(path, _FLAGS)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        made = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, _FLAGS)
+    if others := path.parent.stat().st_mode & 0o022:
+        # As the folder says, whatever this process keeps from others otherwise: who writes reads notes too.
+        os.fchmod(made, 0o600 | others | others << 1)
+    return made
 
 
 def _is_file(lock: int, path: Path) -> bool:

@@ -5,9 +5,10 @@ while it measures. Each hub has turns: all measurements together, then all pushe
 measurements that waited for those. What begins to wait is in the next turn, so none waits for more than one turn of
 each kind, however many phones there are. Nothing that waits holds anything that others wait for.
 
-Among processes of one computer and user turns and limits hold by locks on files (hub_locks.py): a process has the hub
-for its measurements or for its pushes, and begins no more of them when another process waits. A process that gave no
-sign of life for five minutes isn't waited for: turns keep runs from being disturbed, they don't hold up the night.
+Among processes of one computer turns and limits hold by locks on files of a folder (hub_folder.py, hub_locks.py): a
+process has the hub for its measurements or for its pushes, and begins no more of them when another process waits. A
+process that gave no sign of life for five minutes isn't waited for: turns keep runs from being disturbed, they don't
+hold up the night.
 """
 
 from __future__ import annotations
