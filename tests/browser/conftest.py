@@ -11,6 +11,8 @@ from tests.conftest import installed, missing
 
 CHROMIUM = Path("/usr/bin/chromium")
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+#: More than a busy computer needs for anything that a page does.
+PATIENCE_MS = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +20,11 @@ def browser():
     if not CHROMIUM.exists():
         missing(f"{CHROMIUM} isn't there; on Debian: apt-get install chromium")
     playwright_api = installed("playwright.sync_api")
+    playwright_api.expect.set_options(timeout=PATIENCE_MS)
     with playwright_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox"], timeout=3 * PATIENCE_MS
+        )
         yield browser
         browser.close()
 
@@ -35,6 +40,7 @@ def open_address(browser: Any) -> Iterator[Callable[..., Any]]:
         context = browser.new_context(viewport=viewport, **options)
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: request.url.startswith(own) or complaints.append(f"asks for {request.url}"))
