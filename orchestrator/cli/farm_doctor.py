@@ -74,12 +74,14 @@ def _results(store: Store, jobs: Sequence[dict[str, Any]]) -> list[Finding]:
 
 
 def _clock(queue: FarmQueue) -> list[Finding]:
-    off_s = (queue.now() - datetime.now(UTC)).total_seconds()
-    text = f"this host's clock and the database's are {abs(off_s):.1f} s apart"
+    asked, told, answered = datetime.now(UTC), queue.now(), datetime.now(UTC)
+    # While the answer was on its way both clocks went on.
+    off_s = max(0.0, (asked - told).total_seconds(), (told - answered).total_seconds())
+    text = f"this host's clock and the database's are {off_s:.1f} s apart"
     step = "let both follow NTP; schedules go by the database's clock, runs are stamped by their host's"
-    if abs(off_s) > _CLOCK_MOST_S:
+    if off_s > _CLOCK_MOST_S:
         return [problem("clock", text, step)]
-    return [warning("clock", text, step)] if abs(off_s) > _CLOCK_WARN_S else [ok("clock", text)]
+    return [warning("clock", text, step)] if off_s > _CLOCK_WARN_S else [ok("clock", text)]
 
 
 def _hosts(hosts: Sequence[dict[str, Any]]) -> list[Finding]:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -292,6 +292,37 @@ def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) ->
     queue.announce("one", {"A": Announced(facts="{}")})
     result = farm_doctor.doctor(settings, host_too=False)
     assert (result.exit_code, found(result, "problem"), found(result, "warning")) == (0, {}, {})
+
+
+class OtherClock(FarmQueue):
+    """A queue whose database has another time, and takes its time to say so."""
+
+    ahead = timedelta()
+    late_s = 0.0
+
+    def now(self) -> datetime:
+        told = super().now() + self.ahead
+        self.rows("SELECT pg_sleep(%s)", self.late_s)
+        return told
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "late_s", "level"),
+    [
+        (0.0, 2.5, "ok"),
+        (10.0, 0.0, "warning"),
+        (-10.0, 2.5, "warning"),
+        (100.0, 0.0, "problem"),
+        (-100.0, 0.0, "problem"),
+    ],
+)
+def test_a_database_that_answers_late_has_no_other_time_for_that(
+    settings: Settings, ahead_s: float, late_s: float, level: str
+) -> None:
+    with OtherClock(settings.store) as queue:
+        queue.ahead, queue.late_s = timedelta(seconds=ahead_s), late_s
+        (told,) = farm_doctor._clock(queue)
+    assert told.level == level
 
 
 def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, settings: Settings) -> None:
