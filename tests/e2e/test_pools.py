@@ -20,7 +20,9 @@ from tests.e2e.conftest import Lab
 from tests.samples.command import Done
 
 A, B, LATE = "VIRTUAL-PIXEL-3", "VIRTUAL-PIXEL-4", "VIRTUAL-PIXEL-3-2"
-DEADLINE_S = 90.0
+DEADLINE_S = 600.0
+#: What is told before anything is measured: who comes now comes in time.
+BEGUN = r" campaign \S+ '"
 
 
 @pytest.fixture
@@ -116,7 +118,7 @@ def test_a_phone_that_is_plugged_in_joins_the_campaign(
     lab: Lab, model: Path, tmp_path: Path, late: Callable[[], None]
 ) -> None:
     plan = write(tmp_path, model, "where: virtual", min_secs=40)
-    done = run_and_act(lab, plan, (rf" {A}: 1/4 ", late))
+    done = run_and_act(lab, plan, (BEGUN, late))
     assert done.exit_code == 0, done.stderr
     assert f"{LATE}: joins the campaign" in done.stderr
     assert Counter(run["case"]["serial"] for run in stored(lab, done)) == {A: 4, B: 4, LATE: 4}
@@ -131,9 +133,9 @@ def test_equal_phones_share_a_case_and_take_over_what_one_leaves_also_one_that_c
     lab.fault(LATE, "battery-low")
     third = f"{LATE}-C"
     rest = "shard: equal-phones\nlimits: {wait: 0}\n"
-    plan = write(tmp_path, model, "where: profile = pixel-3", invocations=6, min_secs=8, rest=rest)
+    plan = write(tmp_path, model, "where: profile = pixel-3", invocations=6, min_secs=20, rest=rest)
     try:
-        done = run_and_act(lab, plan, (rf" {A}: 1/", lambda: plug(lab, third)))
+        done = run_and_act(lab, plan, (BEGUN, lambda: plug(lab, third)))
         runs = [run for run in stored(lab, done) if run["outcome"] == "completed"]
     finally:
         unplug(lab, third)
@@ -154,12 +156,12 @@ def test_a_phone_that_comes_and_is_not_needed_stands_in_for_one_that_is_given_up
 ) -> None:
     rest = "limits: {wait: 0}\n"
     plan = write(
-        tmp_path, model, "where: profile = pixel-3, any: 1, replace_lost: true", invocations=4, min_secs=20, rest=rest
+        tmp_path, model, "where: profile = pixel-3, any: 1, replace_lost: true", invocations=4, min_secs=40, rest=rest
     )
     done = run_and_act(
         lab,
         plan,
-        (rf" {A}: 1/8 ", late),
+        (BEGUN, late),
         (rf" {LATE}: isn't needed: ", lambda: lab.fault(A, "battery-low")),
     )
     assert f"{LATE}: joins the campaign in the place of {A}" in done.stderr
@@ -176,12 +178,11 @@ def test_a_spare_that_somebody_else_uses_is_passed_over(
     third = f"{LATE}-C"
     plug(lab, third)
     rest = "limits: {wait: 0}\n"
-    plan = write(
-        tmp_path, model, "where: profile = pixel-3, any: 1, replace_lost: true", invocations=4, min_secs=20, rest=rest
-    )
+    plan = write(tmp_path, model, "where: profile = pixel-3, any: 1, replace_lost: true", invocations=4, rest=rest)
+    lab.fault(A, "battery-low")
     try:
         with Farm(settings_of(lab)) as farm, farm.lease.acquire(Serial(LATE)):
-            done = run_and_act(lab, plan, (rf" {A}: 1/8 ", lambda: lab.fault(A, "battery-low")))
+            done = lab.cli("run", plan, "--json")
     finally:
         unplug(lab, third)
     assert f"{third}: joins the campaign in the place of {A}" in done.stderr

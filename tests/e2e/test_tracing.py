@@ -25,7 +25,7 @@ def tracing_lab(lab_of: Callable[..., Lab]) -> Lab:
 @pytest.fixture
 def lab(tracing_lab: Lab) -> Iterator[Lab]:
     yield tracing_lab
-    tracing_lab.clear()
+    tracing_lab.tidy()
 
 
 def traced(lab: Lab, *words: object) -> Any:
