@@ -22,7 +22,7 @@ from orchestrator.errors import (
     NoDeviceError,
     UsageError,
 )
-from orchestrator.planning.selection import Choice, choose
+from orchestrator.planning.selection import Choice, choose, missed
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, PushLimits
@@ -58,6 +58,8 @@ class Farm(Adapters):
         self.listed: list[Attached] = []
         #: Attached phones that can't be used, with the reason, as of the last opening.
         self.left_out: dict[str, str] = {}
+        #: The phones that were meant and can't be used, or aren't there, with the reason.
+        self.missing: dict[str, str] = {}
         #: How many files may be on their way to phones, and where.
         self.pushes = PushLimits()
         #: Which of the usable phones the last opening took, and why not the others; None before one by rules.
@@ -186,7 +188,7 @@ class Farm(Adapters):
 
         This computer is meant by ``host`` and by the serial number ``host``. Attached phones that can't be used, or are
         lost while they are opened, are noted in ``left_out``, unless phones are named; with ``despite_losses`` those
-        that are lost are noted also then.
+        that are lost, can't be used or aren't there are noted also then, as long as one can be used.
 
         Phones that another process uses are left out too, and asked nothing, unless they are named; with
         ``despite_use`` they are there as they were last seen.
@@ -240,10 +242,10 @@ class Farm(Adapters):
         if not names_each and not despite_use:
             attached = [self._in_use(item) for item in attached]
         wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
-        if names_each:
+        usable = [item for item in wanted if item.seen.usable]
+        if names_each and not (despite_losses and usable):
             for serial in selection.serials:
                 self.pick(serial, attached)
-        usable = [item for item in wanted if item.seen.usable]
         opened, lost = self._open_each(usable, asks_used=not despite_use)
         if lost and names_each and not despite_losses:
             raise next(iter(lost.values()))
@@ -252,6 +254,10 @@ class Farm(Adapters):
             **{item.seen.serial or item.seen.address: item.seen.reason for item in wanted if not item.seen.usable},
             **reasons,
         }
+        here = {name for item in attached for name in (item.seen.serial, item.seen.address)}
+        # What a phone that can't be asked is was told when it was measured last.
+        known = self.store.devices() if selection.profiles or selection.where else {}
+        self.missing = missed(selection, self.left_out, here, self.inventory, known)
         choice = self.choice = choose(selection, [facts for _, facts in opened], self.inventory)
         self.spares = [(device, facts) for device, facts in opened if facts.serial in choice.spare]
         fitting = [(device, facts) for device, facts in opened if facts.serial in choice.chosen]

@@ -140,7 +140,8 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
         models, named = identify(plan), host_files(plan)
         plan = nights.when_open(farm, plan)
         farm.open_store_ahead()
-        devices = farm.open_devices(plan.devices)
+        # A night is for the phones that there are; whoever names phones on the command line means these.
+        devices = farm.open_devices(plan.devices, despite_losses=plan.devices.joins)
         beginning = prepare(farm, plan, devices, models, named)
         if not beginning.expansion.cases:
             raise UsageError("there is no time for any of the cases", hint="allow more, or plan less")
@@ -250,6 +251,9 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
     lacking = farm.choice.lacking if farm.choice is not None else ""
     lines += [lacking] if lacking else []
+    came = {item.case.serial for item in campaign.invocations} if campaign.terms.joins else farm.missing.keys()
+    missing = {serial: why for serial, why in farm.missing.items() if serial not in came}
+    lines += [one_line(f"{serial}: not measured: {why}") for serial, why in missing.items()]
     if result.savings is not None and result.savings.text:
         lines.append(result.savings.text)
     if any(item.run_pass is Pass.SUSTAINED for item in campaign.invocations):
@@ -285,6 +289,7 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
             "no_time_for": cut,
             "lost": result.lost,
             "lacking": lacking,
+            "missing": missing,
             "shared": shared,
             "left_out": farm.left_out,
             "report": None if unwritten else path,
@@ -292,5 +297,5 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
         },
         exit_code=HostStorageError.exit_code
         if unwritten
-        else int(bool(doubtful or result.left)) or nights.CUT_EXIT_CODE * bool(cut),
+        else int(bool(doubtful or result.left or missing)) or nights.CUT_EXIT_CODE * bool(cut),
     )

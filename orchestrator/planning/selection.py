@@ -57,6 +57,41 @@ def choose(
     return Choice(chosen=tuple(sorted(facts.serial for facts in chosen)), spare=spare, unfit=unfit, lacking=lacking)
 
 
+def missed(
+    selection: DeviceSelection,
+    left_out: Mapping[str, str],
+    here: Collection[str],
+    labels: Mapping[Serial, Labels],
+    known: Mapping[Serial, DeviceFacts],
+) -> dict[str, str]:
+    """Return the phones that a selection means and that can't be measured on, with the reason.
+
+    Of those that aren't there at all, the ones that it names, or that are what it wants by the inventory and by what was seen of them last.
+    None when any few of several are wanted: Choice.lacking tells of that.
+
+    Args:
+        selection: What is meant.
+        left_out: Phones that are there, may be meant and can't be used, with the reason.
+        here: Serial numbers and adb's names of the phones that are there.
+        labels: The inventory.
+        known: What phones were when they were seen last.
+    """
+    if selection.most is not None or selection.one_of_each:
+        return {}
+    expected = selection.serials or (labels if selection.pools or selection.tags or selection.where else ())
+    reasons = {serial: "is not attached" for serial in expected if serial not in here} | dict(left_out)
+    return {
+        name: why
+        for name, why in sorted(reasons.items())
+        if selection.serials
+        or not misfit(selection, known.get(Serial(name)) or _unknown(Serial(name)), labels.get(Serial(name)))
+    }
+
+
+def _unknown(serial: Serial) -> DeviceFacts:
+    return DeviceFacts(serial=serial, kind=DeviceKind.ANDROID, is_virtual=False)
+
+
 def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None) -> str:
     """Return why a device doesn't fit what a selection says of each device by itself, empty when it does."""
     if selection.profiles and facts.profile not in selection.profiles:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.planning.selection import choose
+from orchestrator.planning.selection import choose, missed
 from orchestrator.predicates import NoLabels
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
@@ -83,3 +83,31 @@ def test_too_few_phones_are_told() -> None:
 def test_this_computer_is_none_of_the_phones_that_are_counted() -> None:
     computer = replace(PHONES[0], serial=HOST_SERIAL, kind=DeviceKind.HOST)
     assert choose(DeviceSelection(most=1, host=True), [*PHONES, computer], {}).chosen == ("A", "host")
+
+
+@pytest.mark.parametrize(
+    ("selection", "names"),
+    [
+        ({}, ["E", "X"]),
+        # F was never here, and the inventory says nothing of what a plan names.
+        ({"serials": ("A", "E", "F")}, ["E", "F"]),
+        ({"pools": ("nightly",)}, ["B"]),
+        ({"pools": ("nightly",), "where": ("profile = pixel-8",)}, []),
+        ({"where": ("android = 14",)}, ["B", "E"]),
+        ({"where": ("android = 15 or pool = nightly",)}, ["B"]),
+        ({"profiles": ("pixel-8",)}, []),
+        # Any two of those that fit: a plan that gets fewer says so.
+        ({"most": 2}, []),
+        ({"one_of_each": "profile"}, []),
+    ],
+)
+def test_phones_that_are_meant_and_cant_be_measured_on_are_told(selection: dict[str, object], names: list[str]) -> None:
+    left_out = {"E": "in quarantine", "X": "unauthorized"}
+    wanted = DeviceSelection(**selection)  # type: ignore[arg-type]
+    left_out = {name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials}
+    known = {facts.serial: facts for facts in PHONES}
+    found = missed(wanted, left_out, {"A", "C", "D", "E", "X"}, LABELS, known)
+    assert list(found) == names
+    assert {name: why for name, why in found.items() if name not in left_out} == {
+        name: "is not attached" for name in names if name not in left_out
+    }

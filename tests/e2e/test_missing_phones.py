@@ -1,0 +1,53 @@
+"""Phones that a plan means and that can't be measured on keep no other from it, and are told; the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.bootstrap import Farm
+from orchestrator.records.identity import Serial
+from tests.e2e.conftest import Lab
+from tests.e2e.test_pools import A, B, settings_of, write
+
+AILS = "in quarantine: battery swollen"
+
+
+@pytest.fixture
+def kept_out(lab: Lab) -> Iterator[str]:
+    """A phone in quarantine."""
+    with Farm(settings_of(lab)) as farm:
+        farm.quarantine.put(Serial(B), "battery swollen")
+    yield B
+    with Farm(settings_of(lab)) as farm:
+        farm.quarantine.release(Serial(B))
+
+
+def test_a_plan_that_names_phones_measures_those_that_there_are_and_tells_of_the_others(
+    lab: Lab, model: Path, tmp_path: Path, kept_out: str
+) -> None:
+    done = lab.cli("run", write(tmp_path, model, f"serials: [{A}, {kept_out}, GONE]"), "--json").ended_with(1)
+    missing = done.json["missing"]
+    assert (missing.pop(kept_out).startswith(AILS), missing) == (True, {"GONE": "is not attached"})
+    assert {run["case"]["serial"] for run in done.json["runs"]} == {A}
+    refused = lab.cli("run", write(tmp_path, model, "serials: [GONE]")).ended_with(3)
+    assert "GONE: is not attached" in refused.stderr
+    # Whoever names a phone for an answer now means that one.
+    lab.cli("bench", model, "-s", A, "-s", "GONE").ended_with(3)
+
+
+def test_a_pool_of_which_a_phone_is_away_or_kept_out_is_measured_and_both_are_told(
+    lab: Lab, model: Path, tmp_path: Path, kept_out: str
+) -> None:
+    inventory = lab.cli.home / "devices.yaml"
+    pools = {A: "nightly", kept_out: "nightly", "AWAY": "nightly", "OTHER": "release"}
+    inventory.write_text("devices:\n" + "".join(f"  {serial}: {{pools: {pool}}}\n" for serial, pool in pools.items()))
+    try:
+        done = lab.cli("run", write(tmp_path, model, "pools: nightly")).ended_with(1)
+    finally:
+        inventory.unlink()
+    told = [line for line in done.stdout.splitlines() if "not measured" in line]
+    assert (told[0], len(told)) == ("AWAY: not measured: is not attached", 2)
+    assert told[1].startswith(f"{kept_out}: not measured: {AILS}")
