@@ -16,7 +16,7 @@ from orchestrator.cli.stored import find_campaign
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.records.identity import SeriesKey
+    from orchestrator.records.identity import ModelSha, SeriesKey
     from orchestrator.records.run import RunRecord
     from orchestrator.report.guide_table import GuideTable, MeasuredCase
 
@@ -77,9 +77,10 @@ def build(farm: Farm, request: TableRequest) -> GuideTable:
 
 
 def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
-    """Return the wanted cases of the campaigns that are named, else of each series the newest that has a figure.
+    """Return the wanted cases of the campaigns that are named, else the newest of each that has a figure.
 
-    A comparison side by side (A/B) replays old builds: only who names it sees it.
+    The newest is that of a series and a model's content. A comparison side by side (A/B) replays old builds: only who
+    names it sees it. A search doesn't end the looking for a figure that more invocations are behind.
     """
     from orchestrator.analysis.case_result import judge_case
     from orchestrator.report.guide_table import MeasuredCase, device_matches
@@ -97,11 +98,7 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
             for name in request.devices
         )
     ]
-    left = {
-        key
-        for key, case in farm.store.series().items()
-        if case.serial in wanted and _is_one_of(case.model_name, request.models)
-    }
+    left = _open_places(farm, wanted, request.models)
     found: list[MeasuredCase] = []
     for campaign in chosen:
         if not left:
@@ -112,12 +109,13 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
 
         runs = [
             run
-            for run in farm.store.runs(campaign_ids=(campaign.campaign_id,), series_keys=sorted(left))
-            if run.case.serial in wanted
-            and _is_one_of(run.case.model_name, request.models)
+            for run in farm.store.runs(
+                campaign_ids=(campaign.campaign_id,), series_keys=sorted({key for key, _ in left})
+            )
+            if (run.case.series_key, run.case.model_sha256) in left
             and not campaign.is_warm_up(run.run_pass, run.invocation)
         ]
-        done: set[SeriesKey] = set()
+        done: set[tuple[SeriesKey, ModelSha]] = set()
         for _, of_case in groupby(sorted(runs, key=key_of), key=key_of):
             group = list(of_case)
             found.append(
@@ -127,12 +125,30 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
                     facts=facts[group[0].case.serial],
                     campaign_id=campaign.campaign_id,
                     created_at=campaign.created_at,
+                    is_search=campaign.terms.search is not None,
                 )
             )
-            if found[-1].has_figure and not request.campaigns:
-                done.add(group[0].case.series_key)
+            if found[-1].has_figure and not found[-1].is_search and not request.campaigns:
+                done.add((group[0].case.series_key, group[0].case.model_sha256))
         left -= done
     return found
+
+
+def _open_places(farm: Farm, wanted: Sequence[str], models: Sequence[str]) -> set[tuple[SeriesKey, ModelSha]]:
+    """Return what has been measured on the wanted devices: series, and of each the contents of its model."""
+    series = {
+        key: case
+        for key, case in farm.store.series().items()
+        if case.serial in wanted and _is_one_of(case.model_name, models)
+    }
+    if not series:
+        return set()
+    points = farm.store.points(series_keys=sorted(series))
+    measured = {
+        (points.series[at].series_key, points.contents[contents].model_sha256)
+        for at, contents in set(zip(points.series_at, points.contents_at, strict=True))
+    }
+    return {*measured, *((key, case.model_sha256) for key, case in series.items())}
 
 
 def _is_one_of(model: str, patterns: Sequence[str]) -> bool:

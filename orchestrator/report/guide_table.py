@@ -15,6 +15,7 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth, FigureKind
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode, ToolName
@@ -42,6 +43,9 @@ _WORDS: Final = {
 #: The programs that a device is usually measured with: phones, this computer, iPhones.
 _PLAIN_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.LITERT, ToolName.IOS_APP})
 _PLAIN_AFFINITY: Final = "big"
+_ENDED_WITHOUT_FIGURE: Final = frozenset(
+    {CaseStatus.FELL_BACK, CaseStatus.REJECTED, CaseStatus.FAILED, CaseStatus.TIMED_OUT}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,8 @@ class MeasuredCase:
     facts: DeviceFacts
     campaign_id: str
     created_at: datetime
+    #: An arm of a search, which gets as few invocations as show that it isn't the fastest.
+    is_search: bool = False
 
     @property
     def has_figure(self) -> bool:
@@ -236,29 +242,57 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
     """Return the newest figure of the plainest case of a configuration; of several in one campaign, the fastest.
 
     A column names delegate and threads. A case with flags, of another program or on other cores is another
-    configuration: it stands in only where there is no plain one, and its notes say what it is.
+    configuration: it stands in only where there is no plain one, and its notes say what it is; so does an arm of a
+    search. Where later runs gave no figure, a note says why; what is known to compute wrong outputs has none.
     """
     fitting = [item for item in items if _fits(item.case, column)]
     if not fitting and column.delegate is DelegateName.CPU:
         # What people call "CPU" is XNNPACK on today's phones; the note says which it was.
         fitting = [item for item in items if _fits(item.case, column, delegate=DelegateName.XNNPACK)]
-    with_figure = [item for item in fitting if _figure_us(item.result) is not None]
+    with_figure = [item for item in fitting if item.has_figure and not _has_turned_wrong(item, fitting)]
     if not with_figure:
-        reason = fitting[0].result.reason_code or fitting[0].result.status.value if fitting else ""
+        reason = _why_none(fitting[0].result) if fitting else ""
         return Cell(notes=(f"no figure: {reason}",) if reason else ())
     plainest = min(_departure(item.case) for item in with_figure)
     alike = [item for item in with_figure if _departure(item.case) == plainest]
+    alike = [item for item in alike if not item.is_search] or alike
     newest = [item for item in alike if item.campaign_id == alike[0].campaign_id]
     best = min(newest, key=lambda item: _figure_us(item.result) or 0.0)
     latency_us = _figure_us(best.result)
     assert latency_us is not None
     builds = len({item.case.build_sha256 for item in newest})
+    newer = [item for item in fitting if item.created_at > best.created_at and _departure(item.case) == plainest]
+    failed = [_why_none(item.result) for item in newer if _ended_without_figure(item.result)]
     return Cell(
         text=f"{_digits(latency_us / US_PER_MS)} ms",
         latency_us=latency_us,
-        notes=(*_notes(best, column), *((f"fastest of {builds} builds",) if builds > 1 else ())),
+        notes=(
+            *_notes(best, column),
+            *((f"fastest of {builds} builds",) if builds > 1 else ()),
+            *((f"newer runs: {failed[0]}",) if failed else ()),
+        ),
         campaign_id=best.campaign_id,
     )
+
+
+def _has_turned_wrong(item: MeasuredCase, others: Sequence[MeasuredCase]) -> bool:
+    """Whether a later campaign showed that what a figure is of computes wrong outputs."""
+    return any(
+        other.case.case_key == item.case.case_key
+        and other.created_at > item.created_at
+        and other.result.parity is ParityVerdict.WRONG
+        for other in others
+    )
+
+
+def _ended_without_figure(result: CaseResult) -> bool:
+    """Whether the program ran and gave no figure of its own; a phone that wasn't fit says nothing of the program."""
+    return result.parity is ParityVerdict.WRONG or result.status in _ENDED_WITHOUT_FIGURE
+
+
+def _why_none(result: CaseResult) -> str:
+    """Return the code of why a case has no figure."""
+    return "wrong-outputs" if result.parity is ParityVerdict.WRONG else result.reason_code or result.status.value
 
 
 def _fits(case: Case, column: Column, *, delegate: DelegateName | None = None) -> bool:
@@ -301,5 +335,11 @@ def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
         yield "a part of the operators ran on the CPU"
     if result.status is CaseStatus.UNCONFIRMED:
         yield "nothing shows where the operators ran"
+    assert result.summary is not None, "it has a figure"
+    invocations = "one invocation" if result.summary.count == 1 else f"{result.summary.count} invocations"
+    if item.is_search:
+        yield f"from a search, {invocations}"
+    elif result.summary.count == 1:
+        yield invocations
     if result.quality is Quality.SUSPECT:
         yield "suspect: see the findings in its report"

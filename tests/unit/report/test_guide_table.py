@@ -14,6 +14,10 @@ from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Terms
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId
 from orchestrator.records.pairing import Pairing
+from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.run import DelegateTruth, Outcome
+from orchestrator.records.search import SearchRule
+from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName, ToolName
 from orchestrator.report.guide_table import parse_column
 from orchestrator.report.published import load_published
@@ -28,6 +32,7 @@ from tests.samples.sample_lab import (
     Lab,
     campaign_of,
     case,
+    parity,
     series,
     small_lab,
 )
@@ -294,3 +299,86 @@ def test_two_contents_of_one_name_are_two_rows(tmp_path):
         f"{MOBILENET.name} ({MOBILENET.sha256[:16]})": ["---", "9.00 ms"],
         f"{MOBILENET.name} ({'f' * 16})": ["7.00 ms", "---"],
     }
+
+
+GPU = case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1)
+REBUILT = replace(NATIVE, name="rebuilt", sha256=BuildSha("e" * 64))
+EARLIER, NIGHT = CampaignId("earlier"), CampaignId("night")
+
+
+def nights_of(tmp_path, earlier, night, *, models=(MOBILENET,), terms=None):
+    """Return the rows of a store with two nights, the later of which may be a search."""
+    older, newer = (
+        [replace(run, campaign_id=name) for run in runs] for name, runs in ((EARLIER, earlier), (NIGHT, night))
+    )
+    older = [replace(run, run_id=RunId(f"earlier-{run.run_id}")) for run in older]
+    begun = campaign_of(older, campaign_id=EARLIER)
+    later = campaign_of(
+        newer, campaign_id=NIGHT, created_at=begun.created_at + timedelta(days=1), terms=terms or Terms()
+    )
+    lab = Lab(
+        campaigns=[begun, later],
+        runs=[*older, *newer],
+        devices={REAL_PIXEL.serial: REAL_PIXEL},
+        models={model.sha256: model for model in models},
+        builds={build.sha256: build for build in (NATIVE, REBUILT)},
+    )
+    return json.loads(table(stored(tmp_path / "home", lab), "--source", "store", "--json"))["rows"]
+
+
+def test_an_older_figure_says_that_newer_runs_gave_none(tmp_path):
+    failed = series(
+        GPU,
+        5_000,
+        outcome=Outcome.FAILED,
+        quality=Quality.REJECTED,
+        truth=DelegateTruth.FAILED,
+        reason_code="gpu-init-failed",
+    )
+    failed = [replace(run, report=None) for run in failed]
+    (row,) = nights_of(tmp_path / "failed", series(GPU, 9_000), failed)
+    assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [("9.00 ms", ["newer runs: gpu-init-failed"])]
+    unfit = [replace(run, outcome=Outcome.UNFIT, reason_code="too-hot", report=None) for run in failed]
+    (row,) = nights_of(tmp_path / "unfit", series(GPU, 9_000), unfit)
+    assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [("9.00 ms", [])]
+
+
+def test_no_older_figure_is_shown_of_what_is_known_to_compute_wrong_outputs(tmp_path):
+    other = series(case(REAL_PIXEL, MOBILENET, DelegateName.XNNPACK, 4), 30_000)
+    wrong = parity(GPU, ParityVerdict.WRONG, 0.8)
+    for name, night in (("timed", [*series(GPU, 5_000), wrong]), ("only compared", [wrong])):
+        (row,) = nights_of(tmp_path / name, [*series(GPU, 9_000), *other], night)
+        assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [
+            ("30.0 ms", []),
+            ("---", ["no figure: wrong-outputs"]),
+        ]
+
+
+def test_wrong_outputs_of_a_new_build_are_a_note_at_the_figure_of_the_old_one(tmp_path):
+    rebuilt = replace(GPU, build_sha256=REBUILT.sha256)
+    night = [*series(rebuilt, 5_000), parity(rebuilt, ParityVerdict.WRONG, 0.8)]
+    (row,) = nights_of(tmp_path, series(GPU, 9_000), night)
+    assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [("9.00 ms", ["newer runs: wrong-outputs"])]
+
+
+def test_an_arm_of_a_search_stands_in_only_where_nothing_else_was_measured(tmp_path):
+    search = Terms(search=SearchRule())
+    arm = series(replace(GPU, num_runs=10), 5_000, count=1)
+    alone = series(replace(case(REAL_PIXEL, MOBILENET), num_runs=10), 30_000, count=2)
+    (row,) = nights_of(tmp_path, series(GPU, 9_000), [*arm, *alone], terms=search)
+    assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [
+        ("30.2 ms", ["from a search, 2 invocations"]),
+        ("9.00 ms", []),
+    ]
+
+
+def test_a_figure_of_one_invocation_says_so(tmp_path):
+    (row,) = rows_of(tmp_path, series(GPU, 9_000, count=1))
+    assert row["cells"][0]["notes"] == ["one invocation"]
+
+
+def test_two_contents_of_one_name_measured_alike_are_two_rows(tmp_path):
+    other = replace(MOBILENET, sha256=ModelSha("f" * 64))
+    newer = series(replace(GPU, model_sha256=other.sha256), 7_000)
+    rows = nights_of(tmp_path, series(GPU, 9_000), newer, models=(MOBILENET, other))
+    assert sorted(row["cells"][0]["text"] for row in rows) == ["7.00 ms", "9.00 ms"]
