@@ -35,7 +35,7 @@ CODES: Final = {
     "unsteady-two-modes": "the inferences fall into two groups",
     "outliers": "a few inferences took very long; the median hides them, the mean doesn't",
     "coarse-resolution": "the program rounds its figures too coarsely for so short a latency",
-    "sources-disagree": "the log and a result file tell different figures",
+    "sources-disagree": "the result line, the statistics and the result file tell different figures",
     "throttled": "the phone limited its clocks because of heat",
     "clocks-capped": "clocks were limited all along, and nothing says whether by heat",
     "clocks-low": "the clocks were lower than in the case's other invocations",

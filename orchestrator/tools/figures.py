@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchestrator.records.run import LatencySummary
@@ -44,6 +44,8 @@ BANNER_KEYS: Final[Mapping[str, str]] = {
     "Peak memory": "peak_memory_mb",
 }
 _MEMORY_KEYS: Final = frozenset({"throughput_mb_s", "init_footprint_mb", "overall_footprint_mb", "peak_memory_mb"})
+#: Of the smallest pages that phones have; larger ones are multiples of them.
+_PAGES_PER_MIB: Final = 256
 _STAT_FIELDS: Final[Mapping[str, str]] = {
     "first": "first_us",
     "curr": "current_us",
@@ -66,20 +68,29 @@ def parse_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def parse_stats(text: str) -> LatencySummary | None:
+def parse_stats(text: str, *, has_percentiles: bool = False) -> LatencySummary | None:
     """Read ``count=50 first=.. curr=.. min=.. max=.. avg=.. std=.. [p5=.. median=.. p95=..]`` at the text's start.
 
     A single sample (``count=1 curr=X``) and equal samples (``count=2 curr=X(all same)``) print nothing but ``curr``:
-    first, min, max and mean are that value then, and the deviation is 0.
+    first, min, max and mean are that value then, and the deviation is 0. Of a line that isn't whole the last figure is
+    left out, for it may lack digits. ``has_percentiles`` says that this program's other lines end in percentiles.
     """
     match = _STATS.match(text)
     if not match:
         return None
     count = int(match["count"])
+    found = _STAT.findall(match["rest"])
+    if not _is_whole(count, [name for name, _ in found], has_percentiles=has_percentiles):
+        if not found:
+            return None
+        del found[-1]
     values: dict[str, float | None] = {}
-    for name, figure in _STAT.findall(match["rest"]):
+    for name, figure in found:
         if name in _STAT_FIELDS:
             values.setdefault(_STAT_FIELDS[name], parse_number(figure))
+    median, p95 = values.get("median_us"), values.get("p95_us")
+    if median is not None and p95 is not None and p95 < median:
+        values["p95_us"] = None
     current = values.get("current_us")
     is_single = count == 1 or "(all same)" in match["rest"]
     if is_single and current is not None and "mean_us" not in values:
@@ -94,8 +105,18 @@ def parse_stats(text: str) -> LatencySummary | None:
     return LatencySummary(count=count, **values)
 
 
+def _is_whole(count: int, names: Sequence[str], *, has_percentiles: bool) -> bool:
+    """Whether a statistics line has all that the programs print: spread and mean, or one value, or nothing at all."""
+    if "p5" in names or has_percentiles:
+        return "p95" in names
+    return "std" in names or list(names) == ["curr"] or (not names and count == 0)
+
+
 def parse_timings(text: str) -> dict[str, float] | None:
-    """Read ``Inference timings in us: ...`` of any year; keys ``init``, ``first``, ``warmup``, ``inference``."""
+    """Read ``Inference timings in us: ...`` of any year; keys ``init``, ``first``, ``warmup``, ``inference``.
+
+    The last figure of a line without the inference's is left out: the line was cut, and the figure may lack digits.
+    """
     match = _TIMINGS.match(text)
     if not match:
         return None
@@ -113,15 +134,35 @@ def parse_timings(text: str) -> dict[str, float] | None:
         value = parse_number(figure)
         if name in names and value is not None and value >= 0:
             timings.setdefault(names[name], value)
+    if timings and "inference" not in timings:
+        timings.popitem()
     return timings
 
 
 def parse_memory(text: str) -> dict[str, float] | None:
-    """Read the memory line; keys ``init`` and ``overall``, in units of 2**20 bytes."""
+    """Read the memory line; keys ``init`` and ``overall``, in units of 2**20 bytes.
+
+    Both are high-water marks, so that an overall below what the start needed was cut, as was a start without one.
+    """
     match = _MEMORY.match(text)
     if not match:
         return None
-    return {name: value for name, figure in _STAT.findall(match["rest"]) if (value := parse_number(figure)) is not None}
+    found = {name: parse_footprint(figure) for name, figure in _STAT.findall(match["rest"])}
+    init, overall = found.get("init"), found.get("overall")
+    if init is None or "overall" not in found:
+        return {}
+    return {"init": init} if overall is None or overall < init else {"init": init, "overall": overall}
+
+
+def parse_footprint(figure: str) -> float | None:
+    """Return a memory figure in units of 2**20 bytes, None for one that was cut inside.
+
+    The kernel counts in pages and the programs print six digits, so that few figures with less digits are possible.
+    """
+    value = parse_number(figure)
+    if value is None:
+        return None
+    return value if float(f"{round(value * _PAGES_PER_MIB) / _PAGES_PER_MIB:.6g}") == value else None
 
 
 def parse_banner(text: str) -> tuple[str, float, int | None] | None:
@@ -134,9 +175,10 @@ def parse_banner(text: str) -> tuple[str, float, int | None] | None:
     value = parse_number(match["number"]) if match else None
     if match is None or value is None:
         return None
+    if match["unit"] is None and key != "inference_std":
+        # Without its unit the line was cut, and the figure may lack digits.
+        return None
     if key not in _MEMORY_KEYS:
-        if match["unit"] is None and key != "inference_std":
-            return None
         value = to_us(value, match["unit"] or "ms")
     return key, value, int(match["runs"]) if match["runs"] else None
 

@@ -56,4 +56,6 @@ def _summary(body: str) -> LatencySummary | None:
         for name, figure in _ENTRY.findall(body)
         if (value := parse_number(figure)) is not None
     }
-    return LatencySummary(count=int(runs[1]), **values)
+    count = int(runs[1])
+    # A count with nothing after it may lack digits.
+    return LatencySummary(count=count, **values) if values or count == 0 else None

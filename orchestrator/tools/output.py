@@ -238,14 +238,15 @@ def _with_rows(
     named = list(reports)
     used: set[int] = set()
     for row in rows:
-        place = next(
-            (
-                index
-                for index, report in enumerate(named)
-                if index not in used and row.stats is not None and _is_same(report.inference, row.stats)
-            ),
-            None,
-        )
+        places = [
+            index
+            for index, report in enumerate(named)
+            if index not in used and row.stats is not None and _is_same(report.inference, row.stats)
+        ]
+        if len(places) > 1 and row.stats is not None and row.stats.mean_us is None:
+            # Cut off too early to say which of the runs it names.
+            continue
+        place = next(iter(places), None)
         if place is None:
             named.append(_row_report(row))
             transcripts.append(Transcript(label=row.name))

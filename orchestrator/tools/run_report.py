@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import SETUP_CODES, DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
+from orchestrator.tools.agreement import compare_with_proto, contradictions
 from orchestrator.tools.delegate_clues import family, is_delegate_kernel, read_request
 from orchestrator.tools.delegation import judge_delegate
 from orchestrator.tools.failures import Failure, SystemLog, signal_failure
@@ -18,8 +18,6 @@ from orchestrator.tools.protos import ResultFigures, RuntimeNodes, parse_op_prof
 from orchestrator.tools.transcript import Transcript
 from orchestrator.units import US_PER_MS, US_PER_S
 
-#: The log prints six significant digits; two roundings of one figure may differ by this much.
-_LOG_TOLERANCE: Final = 1.5e-5
 #: Names of native processes are cut after 15 letters by the kernel.
 _NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
 _BENCHMARK_PROCESSES: Final = ("org.tensorflow.lite.benchmark", *_NATIVE_PROCESSES)
@@ -55,14 +53,14 @@ def build_report(
     """Return the report of one run; whatever its lines are, something is said about it."""
     ending, files = ending or Ending(), files or Files()
     warmup, inference = _assign_summaries(transcript)
-    disagreements = list(files.faults)
+    disagreements = [*files.faults, *contradictions(transcript, warmup, inference)]
     if transcript.failures.invoke_failure:
         # Failing calls are timed too: their times are of nothing.
         warmup = inference = None
     result = files.result
     mean = _inference_mean(transcript, inference)
     if result is not None and result.inference is not None:
-        disagreements += _compare(transcript, inference, mean, result)
+        disagreements += compare_with_proto(transcript, inference, mean, result)
         if inference is None and mean is None and not transcript.failures.ended_badly:
             inference, mean = result.inference, result.inference.mean_us
     is_complete = _is_complete(transcript) or (result is not None and inference is not None and mean is not None)
@@ -216,31 +214,6 @@ def _inference_mean(transcript: Transcript, inference: LatencySummary | None) ->
     return transcript.banner.get("inference_avg") if not transcript.stats else None
 
 
-def _compare(
-    transcript: Transcript, inference: LatencySummary | None, mean: float | None, result: ResultFigures
-) -> list[str]:
-    """Return what the result proto says differently from the log."""
-    proto = result.inference
-    assert proto is not None
-    pairs: list[tuple[str, float | None, float | None, float]] = [
-        ("mean inference (us)", mean, proto.mean_us, _LOG_TOLERANCE),
-        ("init (us)", transcript.timings.get("init"), result.init_us, 1e-6),
-        ("first inference (us)", transcript.timings.get("first"), result.first_inference_us, 1e-6),
-    ]
-    if inference is not None:
-        pairs += [
-            ("number of inferences", float(inference.count), float(proto.count), 0.0),
-            ("minimum (us)", inference.min_us, proto.min_us, 1e-6),
-            ("maximum (us)", inference.max_us, proto.max_us, 1e-6),
-            ("median (us)", inference.median_us, proto.median_us, 1e-6),
-        ]
-    return [
-        f"{name}: the log says {log:.12g}, the result proto {other:.12g}"
-        for name, log, other, tolerance in pairs
-        if log is not None and other is not None and not math.isclose(log, other, rel_tol=tolerance, abs_tol=0.01)
-    ]
-
-
 def _find_failure(
     transcript: Transcript,
     ending: Ending,
@@ -290,7 +263,8 @@ def _find_failure(
         return Failure(code=denial.code, reason=denial.reason)
     if ending.exit_code:
         return Failure(code="benchmark-failed", reason=f"exit code {ending.exit_code}")
-    return Failure(code="no-result", reason="no result line", outcome="truncated")
+    reason = "the result line is cut off" if transcript.is_result_cut else "no result line"
+    return Failure(code="no-result", reason=reason, outcome="truncated")
 
 
 def _is_unharmed(transcript: Transcript, ending: Ending) -> bool:

@@ -102,7 +102,9 @@ class RunSplitter:
             return True
         if "count=" not in text and "failed!" not in text:
             return False
-        row = parse_row(text, in_summary=self._in_summary)
+        earlier = [*(row.stats for row in self.rows), *(s for t in self.transcripts[-1:] for s, _ in t.stats)]
+        has_percentiles = any(stats is not None and stats.p95_us is not None for stats in earlier)
+        row = parse_row(text, in_summary=self._in_summary, has_percentiles=has_percentiles)
         if row is None:
             return False
         self.rows.append(row)

@@ -48,12 +48,15 @@ def starts_summary(text: str) -> bool:
     return text.strip("= ") == _TITLE
 
 
-def parse_row(text: str, *, in_summary: bool) -> SummaryRow | None:
-    """Read a row; outside a summary only names that the program is known to use are taken for one."""
+def parse_row(text: str, *, in_summary: bool, has_percentiles: bool = False) -> SummaryRow | None:
+    """Read a row; outside a summary only names that the program is known to use are taken for one.
+
+    ``has_percentiles`` as for :func:`parse_stats`.
+    """
     match = _ROW.match(text)
     if not match or not (in_summary or _KNOWN.match(match["name"])):
         return None
-    stats = parse_stats(match["stats"]) if match["stats"] else None
+    stats = parse_stats(match["stats"], has_percentiles=has_percentiles) if match["stats"] else None
     if match["stats"] and stats is None:
         return None
     if match["name"].endswith("Timings (microseconds)"):

@@ -14,6 +14,7 @@ from orchestrator.tools.figures import (
     NUMBER,
     mean_as_printed,
     parse_banner,
+    parse_footprint,
     parse_memory,
     parse_number,
     parse_stats,
@@ -70,6 +71,8 @@ class Transcript:
     #: Statistics lines in order, each with the number of "Running benchmark" lines before it.
     stats: list[tuple[LatencySummary, int]] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
+    #: Whether the result line ends inside its last figure.
+    is_result_cut: bool = False
     short_result_us: float | None = None
     memory: dict[str, float] = field(default_factory=dict)
     peak_memory_mib: float | None = None
@@ -160,7 +163,7 @@ class Transcript:
 
     def _read_figures(self, line: Line, text: str) -> bool:
         if text.startswith("count="):
-            stats = parse_stats(text)
+            stats = parse_stats(text, has_percentiles=any(s.p95_us is not None for s, _ in self.stats))
             if stats is not None:
                 self.stats.append((stats, self.phases))
                 self._reach(STAGE_RUNNING)
@@ -168,7 +171,7 @@ class Transcript:
         if "nference timings in us" in text:
             timings = parse_timings(self._whole_result(line, text))
             if timings is not None:
-                self.timings = timings
+                self.timings = self._without_cut_mean(timings)
                 self._reach(STAGE_DONE)
             return timings is not None
         if match := _SHORT_RESULT.match(text):
@@ -184,7 +187,7 @@ class Transcript:
             self.memory = amounts
             return True
         if match := _PEAK.match(text):
-            self.peak_memory_mib = parse_number(match[1])
+            self.peak_memory_mib = parse_footprint(match[1])
             return True
         return self._read_banner(line, text)
 
@@ -193,6 +196,18 @@ class Transcript:
         if line.cut_word and any(mean_as_printed(stats) == line.cut_word for stats, _ in self.stats[-1:]):
             return f"{text} {line.cut_word}"
         return text
+
+    def _without_cut_mean(self, timings: dict[str, float]) -> dict[str, float]:
+        """Leave out a mean that is the beginning of the statistics line's: the result line was cut inside it."""
+        if not self.stats or "inference" not in timings:
+            return timings
+        whole = mean_as_printed(self.stats[-1][0])
+        printed = {name: f"{value:.6g}" for name, value in timings.items()}
+        is_of_warmup = len(self.stats) == 1 and printed.get("warmup") == whole
+        if is_of_warmup or whole == printed["inference"] or not whole.startswith(printed["inference"]):
+            return timings
+        self.is_result_cut = True
+        return {name: value for name, value in timings.items() if name != "inference"}
 
     def _read_banner(self, line: Line, text: str) -> bool:
         entry = parse_banner(text)
