@@ -5,7 +5,8 @@ BenchfarmError
 |  |- PlanError              exit 2   a plan, profile or build file has faults (all of them are listed)
 |  |  `- NewerPlanError      exit 2   a plan from another host asks for something that only a newer benchfarm knows
 |  |- ModelError             exit 2   a model file is missing, truncated or no TFLite flatbuffer
-|  `- OutputParseError       exit 2   text that isn't the output of a benchmark program
+|  |- OutputParseError       exit 2   text that isn't the output of a benchmark program
+|  `- StoreMissingError      exit 2   a store was named to be read, and there is none
 |- DeviceError               exit 3   a phone, or the way to it
 |  |- AdbUnavailableError    exit 3   no adb binary, or the adb server can't be started or reached
 |  |- NoDeviceError          exit 3   nothing is attached, or nothing that matches
@@ -85,6 +86,10 @@ class ModelError(UsageError):
 
 class OutputParseError(UsageError):
     """The text isn't the output of a benchmark program that benchfarm knows."""
+
+
+class StoreMissingError(UsageError):
+    """There is no store where one was named; look for a typing mistake, or measure into it first."""
 
 
 class DeviceError(BenchfarmError):

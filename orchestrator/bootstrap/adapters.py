@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap.settings import Settings
 from orchestrator.clock import SystemClock
-from orchestrator.errors import BenchfarmError
+from orchestrator.errors import BenchfarmError, StoreMissingError
 from orchestrator.records.device import DeviceFacts, DeviceProfile
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import ToolName
@@ -32,9 +32,13 @@ if TYPE_CHECKING:
 class Adapters:
     """The store, the benchmark programs, and what knows about devices."""
 
-    def __init__(self, settings: Settings, *, store: Store | None = None) -> None:
-        """Make nothing yet. A ``store`` that is lent stays open: each opens connections to the database of its own."""
+    def __init__(self, settings: Settings, *, store: Store | None = None, makes_store: bool = True) -> None:
+        """Make nothing yet. A ``store`` that is lent stays open: each opens connections to the database of its own.
+
+        Without ``makes_store`` a store that isn't there isn't made: one that was named is missed, the default is empty.
+        """
         self.settings = settings
+        self._makes_store = makes_store
         self._lent_store = store
         self._store: Store | None = store
         #: Held while the store is opened.
@@ -47,7 +51,7 @@ class Adapters:
 
     @property
     def store(self) -> Store:
-        """The store, opened and migrated; raises StoreError kinds."""
+        """The store, opened and migrated; raises StoreError kinds and StoreMissingError."""
         if self._ahead is not None:
             self._ahead.join()
         with self._opening:
@@ -57,10 +61,16 @@ class Adapters:
             return self._open()
 
     def _open(self) -> Store:
+        from orchestrator.store.memory import MemoryStore
         from orchestrator.store.opening import open_store
 
         if self._store is None:
-            self._store = open_store(self.settings.store)
+            try:
+                self._store = open_store(self.settings.store, makes_new=self._makes_store)
+            except StoreMissingError:
+                if not self.settings.is_default_store:
+                    raise
+                self._store = MemoryStore(self.settings.store)
         return self._store
 
     def open_store_ahead(self) -> None:

@@ -42,12 +42,20 @@ _JOIN_TIMEOUT_S: Final = 3.0
 class Farm(Adapters):
     """The wired program: store, tools, builds, and the devices that can be reached. A context manager."""
 
-    def __init__(self, settings: Settings, *, known: KnownPhones | None = None, store: Store | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        known: KnownPhones | None = None,
+        store: Store | None = None,
+        makes_store: bool = True,
+    ) -> None:
         """``known``: phones that aren't asked who they are while their connection lasts, for whoever looks often.
 
-        ``store``: one that others use too, instead of its own.
+        ``store``: one that others use too, instead of its own. ``makes_store``: whether one is made where there is
+        none; who only reads doesn't.
         """
-        super().__init__(settings, store=store)
+        super().__init__(settings, store=store, makes_store=makes_store)
         self._known = known
         self.cancelled = threading.Event()
         #: Told how far a push is: serial number, file, bytes sent, bytes in all.

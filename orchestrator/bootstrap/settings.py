@@ -56,7 +56,7 @@ class Settings:
             data_folder=folders[0],
             cache_folder=folders[1],
             state_folder=folders[2],
-            store=store or values.get("BENCHFARM_STORE") or str(folders[0] / "store.sqlite"),
+            store=store or values.get("BENCHFARM_STORE") or _default_store(folders[0]),
             adb=values.get("BENCHFARM_ADB", ""),
             adb_server=values.get("BENCHFARM_ADB_SERVER", ""),
             environ=values,
@@ -64,6 +64,11 @@ class Settings:
             artifacts=values.get("BENCHFARM_ARTIFACTS", ""),
             hubs=values.get("BENCHFARM_HUBS", ""),
         )
+
+    @property
+    def is_default_store(self) -> bool:
+        """Whether the store is the one that is used when none is named."""
+        return self.store == _default_store(self.data_folder)
 
     @property
     def log_format(self) -> str:
@@ -77,6 +82,10 @@ class Settings:
     def token(self) -> str:
         """What others must know to read what is served, from $BENCHFARM_TOKEN; empty for none."""
         return self.environ.get("BENCHFARM_TOKEN", "")
+
+
+def _default_store(data_folder: Path) -> str:
+    return str(data_folder / "store.sqlite")
 
 
 def this_computer() -> str:

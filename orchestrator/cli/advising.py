@@ -39,7 +39,7 @@ def advise(settings: Settings, request: AdviseRequest) -> CommandResult:
     from orchestrator.report.advice import advice_of, allow_list
 
     known = load_accuracy(request.accuracy) if request.accuracy is not None else {}
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         chosen = [find_campaign(farm.store, prefix) for prefix in request.campaigns or ("",)]
         data = report_data(farm, chosen, accuracy=known)
     advice = advice_of(data, inferences=request.inferences)

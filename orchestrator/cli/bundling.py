@@ -44,7 +44,7 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
         raise UsageError(f"--run chooses runs for bundles and protos; {request.form} is about whole campaigns")
     if FORMATS[request.form] and request.out.is_file():
         raise UsageError(f"{request.out}: is a file; {request.form} is written to a folder")
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         chosen = [find_campaign(farm.store, prefix) for prefix in request.campaigns or ("",)]
         if request.form == "bundle":
             return _bundle(farm, chosen, request)

@@ -73,7 +73,7 @@ def compare(settings: Settings, request: CompareRequest, output: Output) -> Comm
     rule = rule_of(request)
     if rule.axis is Axis.CAMPAIGN and request.campaigns:
         raise UsageError("--campaign is for --by", hint="give the two campaigns as they are: compare A B")
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         if rule.axis is Axis.CAMPAIGN:
             pair = _paired_campaign(farm.store, request.sides)
             if pair is not None:

@@ -58,7 +58,7 @@ def problem(check: str, text: str, next_step: str) -> Finding:
 
 def doctor(settings: Settings) -> CommandResult:
     """Check this host; exit code 1 when there is a problem."""
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         return shown(of_host(farm))
 
 
@@ -115,8 +115,10 @@ def _store(farm: Farm) -> list[Finding]:
     path = file_of(farm.settings)
     if path is None:
         found.append(ok("store", f"{campaigns} campaigns, in a database server, of the newest form"))
+    elif not path.is_file():
+        found.append(ok("store", f"nothing is stored yet in {path}"))
     else:
-        size = path.stat().st_size if path.is_file() else 0
+        size = path.stat().st_size
         found.append(ok("store", f"{campaigns} campaigns in {path} ({format_bytes(size)}), of the newest form"))
         copies = sorted(path.parent.glob(f"{path.name}.revision-*.backup*"))
         if copies:

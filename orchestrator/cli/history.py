@@ -32,6 +32,8 @@ from orchestrator.records.history import Annotation, ConfirmationStatus
 from orchestrator.units import format_change
 
 _FORMS: Final = ("text", "markdown", "csv", "json")
+#: Forms that may say more than the figures do.
+_FOR_PEOPLE: Final = ("text", "markdown")
 _CSV_COLUMNS: Final = (
     "group", "series_key", "serial", "phone", "model", "configuration", "night", "earliest", "latest", "ratio", "low",
     "high", "confidence", "before_us", "after_us", "status", "expected", "causes", "outputs",
@@ -73,7 +75,7 @@ def regressions(settings: Settings, request: RegressionsRequest) -> CommandResul
         raise UsageError(f"--fail-on {request.fail_on!r} isn't known", hint=f"choose one of {', '.join(_FAIL_ON)}")
     for selection in request.selections:
         _check(selection)
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         question = Question(
             since=night_meant(request.since, farm, "--since") if request.since else None,
             selections=request.selections,
@@ -86,15 +88,22 @@ def regressions(settings: Settings, request: RegressionsRequest) -> CommandResul
 
             confirm_changes(farm, found.changes)
             found = find_regressions(farm.store, question)
+        # What looked at nothing has shown nothing to be good.
+        is_blind = not found.series and not farm.store.series()
+        nothing = f"nothing was looked at: no series in {farm.store.name}" if is_blind else ""
     fails = any(_is_failure(change, request.fail_on) for change in found.changes) or any(
         # A comparison with the reference is its own proof.
         item.change.is_worse and not item.expected and _FAIL_ON[request.fail_on]
         for item in found.outputs
     )
+    fails = fails or (is_blind and request.fail_on != "never")
     text = _RENDERERS[request.form](found)
     if request.out is not None:
         write_file(request.out, text.encode())
         text = str(request.out)
+    if nothing and (request.out is not None or request.form in _FOR_PEOPLE):
+        is_markdown = request.out is None and request.form == "markdown"
+        text = f"{text}\n\n{_escaped(nothing) if is_markdown else one_line(nothing)}"
     return CommandResult(text=text, data={**_data(found), "fails": fails}, exit_code=int(fails))
 
 
@@ -126,7 +135,7 @@ def annotate(settings: Settings, selection: str, night: str, text: str) -> Comma
 
 def list_annotations(settings: Settings) -> CommandResult:
     """List what is expected."""
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         found = list(farm.store.annotations())
     rows = [(item.annotation_id, f"{item.night}", one_line(item.selection), one_line(item.text)) for item in found]
     text = table(("annotation", "night", "series", "text"), rows) if rows else "nothing is annotated"
@@ -135,7 +144,7 @@ def list_annotations(settings: Settings) -> CommandResult:
 
 def delete_annotation(settings: Settings, annotation_id: str) -> CommandResult:
     """Forget an annotation; raises UsageError when there is none."""
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         if not farm.store.delete_annotation(annotation_id):
             raise UsageError(f"there is no annotation {annotation_id!r}", hint="'benchfarm annotate list' lists them")
     return CommandResult(text=f"annotation {annotation_id} is gone", data={"annotation_id": annotation_id})

@@ -47,7 +47,7 @@ def with_devices(settings: Settings, path: Path, *, delegate: str, serial: str) 
             f"nothing is known of which operators {delegate!r} takes", hint=f"choose of {', '.join(DELEGATES)}"
         )
     graph, model = open_graph(path), identify_model(path)
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         known = _known(farm, serial)
     virtual = known.is_virtual
     words = learn(known.seen, known.graphs, delegate, model_sha256=model.sha256, serial=serial, virtual=virtual)
@@ -67,7 +67,7 @@ def with_devices(settings: Settings, path: Path, *, delegate: str, serial: str) 
 
 def predictions(settings: Settings, *, delegate: str, serial: str) -> CommandResult:
     """Show all predictions beside what devices did, and the hit rate."""
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         known = _known(farm, serial)
     tried = [trial for trial in known.trials() if not delegate or trial.delegate == delegate]
     rows = [

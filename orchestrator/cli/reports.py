@@ -48,7 +48,7 @@ def render(
     if form not in FORMATS:
         raise UsageError(f"there is no report format {form!r}", hint=f"choose one of {', '.join(FORMATS)}")
     known = load_accuracy(accuracy) if accuracy is not None else {}
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         chosen = [find_campaign(farm.store, prefix) for prefix in prefixes or ("",)]
         data = report_data(farm, chosen, published=published, accuracy=known)
     named = {"campaigns": [item.campaign_id for item in chosen]}

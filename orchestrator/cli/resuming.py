@@ -38,7 +38,7 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
     """
     if out is not None:
         check_writable(out)
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         boards = read_boards(farm.board_folder)
         campaign = find_campaign(farm.store, prefix, only_open=True) if prefix else _newest_open(farm, boards)
         if shown := boards.get(campaign.campaign_id):
@@ -103,7 +103,7 @@ def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign:
     named = f"; run now: {', '.join(running)}" if running else ""
     named += f"; open, but resumed by name only: {', '.join(others)}" if others else ""
     way = "'benchfarm run --resume --campaign ID' goes on with one" if others else "'benchfarm campaigns' lists them"
-    raise UsageError(f"there is no campaign that could be resumed{named}", hint=way)
+    raise UsageError(f"there is no campaign that could be resumed in {farm.store.name}{named}", hint=way)
 
 
 def _kind_of(campaign: Campaign) -> str:

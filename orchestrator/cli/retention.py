@@ -30,12 +30,12 @@ def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -
     path = file_of(settings)
     if compact and path is None:
         raise UsageError("--compact is for a store in a file", hint="PostgreSQL uses the space again by itself")
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         now = farm.clock.now()
         policy = f"on {now:%Y-%m-%d}, by 'benchfarm store prune --keep-raw {keep_raw.strip()}'"
         pruned = farm.store.prune_raw(now - timedelta(seconds=keep_s), policy=policy, is_trial=is_trial)
     before = after = _size(path)
-    if compact and path is not None and not is_trial:
+    if compact and path is not None and path.is_file() and not is_trial:
         from orchestrator.store.sqlite_file import compact as shrink
 
         shrink(path)
@@ -63,7 +63,7 @@ def backup(settings: Settings, out: Path) -> CommandResult:
     """Copy a store that may be in use, whole and checked.
 
     Raises:
-        UsageError: the store isn't a file, or the copy's name is taken.
+        UsageError: the store isn't a file, or there is none, or the copy's name is taken.
         StoreError, HostStorageError: it can't be copied; no part of a copy is left.
     """
     path = file_of(settings)
@@ -75,8 +75,10 @@ def backup(settings: Settings, out: Path) -> CommandResult:
     if out.exists():
         raise UsageError(f"{out} is there already", hint="name another file")
     from orchestrator.store.sqlite_file import copy_to
+    if not path.is_file():
+        raise UsageError(f"nothing is stored yet in {path}", hint="there is nothing to copy")
 
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         campaigns = len(farm.store.campaigns())
     copy_to(path, out)
     size_bytes = _size(out)

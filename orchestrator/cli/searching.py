@@ -96,7 +96,7 @@ def tune(settings: Settings, request: TuneRequest) -> CommandResult:
 
 def stored(settings: Settings, prefix: str) -> CommandResult:
     """Show how a stored search stands; raises UsageError for a campaign that is none."""
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         campaign = find_campaign(farm.store, prefix)
         rule = campaign.terms.search
         if rule is None:

@@ -79,7 +79,7 @@ def build(settings: Settings, request: SiteRequest) -> CommandResult:
     from orchestrator.report import site_pages
     from orchestrator.report.site_folder import SiteFolder
 
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         site, marks = gather(
             farm.store, since=first_night(request.since, farm), title=request.title, reports=request.reports
         )

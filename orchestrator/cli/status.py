@@ -33,7 +33,7 @@ def status(settings: Settings, *, width: int | None = None, height: int | None =
     Everything is read from the store and this computer's state: no phone is asked, so nothing is disturbed. Each
     campaign gets so many columns and lines; None is as many as it takes.
     """
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         return _look(farm, _StoredRows(farm), width, height)
 
 
@@ -56,7 +56,7 @@ def _look(farm: Farm, stored: _StoredRows, width: int | None, height: int | None
 def watch(settings: Settings, *, every_s: float, sleep: Callable[[float], None] = time.sleep) -> CommandResult:
     """Show the status again and again, until no campaign is running; Ctrl-C ends it too."""
     is_terminal = sys.stdout.isatty()
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         stored = _StoredRows(farm)
         while True:
             # As high as the terminal: what scrolls away can't be watched.

@@ -21,7 +21,7 @@ _BINARY_SUFFIXES = (".pb",)
 
 def campaigns(settings: Settings) -> CommandResult:
     """List campaigns, newest first."""
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         rows = []
         found: list[dict[str, object]] = []
         progress = farm.store.progress()
@@ -43,15 +43,14 @@ def campaigns(settings: Settings) -> CommandResult:
                     "host": campaign.host,
                 }
             )
-    text = (
-        table(("campaign", "name", "started", "status", "runs"), rows, right=(4,)) if rows else "nothing is stored yet"
-    )
+        nothing = f"nothing is stored yet in {farm.store.name}"
+    text = table(("campaign", "name", "started", "status", "runs"), rows, right=(4,)) if rows else nothing
     return CommandResult(text=text, data=found)
 
 
 def runs(settings: Settings, prefix: str) -> CommandResult:
     """List the runs of a campaign in the order in which they were stored."""
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         campaign = find_campaign(farm.store, prefix)
         stored = list(farm.store.runs(campaign_ids=(campaign.campaign_id,)))
     lines = [f"{run.run_id[:12]}  {one_line(run.case.serial)}  {one_line(describe_run(run))}" for run in stored]
@@ -60,7 +59,7 @@ def runs(settings: Settings, prefix: str) -> CommandResult:
 
 def log(settings: Settings, prefix: str, name: str, out: Path | None) -> CommandResult:
     """Show or write one run's raw output."""
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         run = _find_run(farm.store, prefix)
         attachments = farm.store.attachments(run.run_id)
     if name:
@@ -95,7 +94,7 @@ def reparse(settings: Settings, prefixes: tuple[str, ...]) -> CommandResult:
     """Read stored raw output again."""
     from orchestrator.engine.review import reparse as read_again
 
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         chosen = tuple(find_campaign(farm.store, prefix).campaign_id for prefix in prefixes)
         review = read_again(farm.store, farm.tools, campaign_ids=chosen)
     text = f"{review.reviewed} runs read again, {len(review.changed)} changed"
@@ -122,15 +121,16 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
     elif prefix == "previous":
         others = store.campaigns()
         if len(others) < 2:
-            raise UsageError("there is no previous campaign", hint="'benchfarm campaigns' lists what is stored")
+            raise UsageError(
+                f"there is no previous campaign in {store.name}", hint="'benchfarm campaigns' lists what is stored"
+            )
         prefix = next((item for item in others[1:] if item.name == others[0].name), others[1]).campaign_id
     known = store.campaigns(only_open=only_open, limit=None if prefix else 1)
     matching = [item for item in known if item.campaign_id.startswith(prefix)]
     if not matching:
         what = "campaign that could be resumed" if only_open else "campaign"
-        raise UsageError(
-            f"there is no {what}{f' {prefix!r}' if prefix else ''}", hint="'benchfarm campaigns' lists them"
-        )
+        named = f" {prefix!r}" if prefix else ""
+        raise UsageError(f"there is no {what}{named} in {store.name}", hint="'benchfarm campaigns' lists them")
     if prefix and len(matching) > 1:
         raise UsageError(
             f"{prefix!r} fits {_listed([item.campaign_id for item in matching])}", hint="give more letters"
@@ -143,7 +143,7 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
 def _find_run(store: Store, prefix: str) -> RunRecord:
     matching = store.run_ids(prefix)
     if not matching:
-        raise UsageError(f"there is no run {prefix!r}", hint="'benchfarm runs' lists them")
+        raise UsageError(f"there is no run {prefix!r} in {store.name}", hint="'benchfarm runs' lists them")
     if len(matching) > 1 and prefix not in matching:
         raise UsageError(f"{prefix!r} fits {_listed(matching)}", hint="give more letters")
     found = store.run(RunId(prefix) if prefix in matching else matching[0])

@@ -40,7 +40,7 @@ def show(settings: Settings, prefix: str) -> CommandResult:
 
     Raises UsageError when there is none.
     """
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         if prefix:
             candidates = [find_campaign(farm.store, prefix)]
         else:

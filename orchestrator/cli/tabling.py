@@ -42,7 +42,7 @@ def render(settings: Settings, request: TableRequest, *, form: str, out: Path | 
     for source in request.sources:
         if source not in SOURCES:
             raise UsageError(f"there is no source {source!r}", hint=f"choose one of {', '.join(SOURCES)}")
-    with Farm(settings) as farm:
+    with Farm(settings, makes_store=False) as farm:
         table = build(farm, request)
     from orchestrator.report.guide_formats import to_document
 

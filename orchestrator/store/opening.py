@@ -11,28 +11,32 @@ from typing import Final
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from orchestrator.errors import StoreError, UsageError
+from orchestrator.errors import StoreError, StoreMissingError, UsageError
 from orchestrator.ports import Store
 from orchestrator.store import sqlite_file
 from orchestrator.store.database import Database, postgresql_engine, sqlite_engine
 from orchestrator.store.memory import MemoryStore
-from orchestrator.store.migrating import SHIPPED, Migrations
+from orchestrator.store.migrating import SHIPPED, Migrations, current_revision
 from orchestrator.store.sql import SqlStore
 
 #: The name of a store that is gone with its process.
 IN_MEMORY: Final = ":memory:"
 
 
-def open_store(where: str | Path, *, busy_timeout_s: float = 30.0, migrations: Migrations = SHIPPED) -> Store:
+def open_store(
+    where: str | Path, *, makes_new: bool = True, busy_timeout_s: float = 30.0, migrations: Migrations = SHIPPED
+) -> Store:
     """Open a store, made new when there is none and migrated when it is of an older benchfarm.
 
     Args:
         where: path of an SQLite file, ``sqlite:///path``, ``postgresql://user@host/database``, or ``:memory:``.
+        makes_new: whether a store is made where there is none.
         busy_timeout_s: how long to wait for another process that writes.
         migrations: the schema's history; another one than the shipped is for tests of migrating.
 
     Raises:
         UsageError: the URL can't be understood, or names another kind of database.
+        StoreMissingError: there is none, and none is to be made; nothing was created.
         StoreCorruptError: the file is damaged or of another program; it was left untouched.
         StoreReadOnlyError: the file or its folder can't be written.
         StoreError: made by a newer benchfarm, locked, can't be reached, or psycopg isn't installed.
@@ -41,7 +45,7 @@ def open_store(where: str | Path, *, busy_timeout_s: float = 30.0, migrations: M
     if str(where) == IN_MEMORY:
         return MemoryStore()
     if isinstance(where, Path) or "://" not in where:
-        return _open_file(Path(where), busy_timeout_s=busy_timeout_s, migrations=migrations)
+        return _open_file(Path(where), makes_new=makes_new, busy_timeout_s=busy_timeout_s, migrations=migrations)
     try:
         url = make_url(where)
     except (ArgumentError, ValueError):
@@ -51,19 +55,22 @@ def open_store(where: str | Path, *, busy_timeout_s: float = 30.0, migrations: M
     if scheme == "sqlite":
         if url.query or not url.database:
             raise UsageError(f"{where}: an SQLite store is a path and nothing else, for example sqlite:///runs.sqlite")
-        return _open_file(Path(url.database), busy_timeout_s=busy_timeout_s, migrations=migrations)
+        path = Path(url.database)
+        return _open_file(path, makes_new=makes_new, busy_timeout_s=busy_timeout_s, migrations=migrations)
     if scheme in ("postgresql", "postgres"):
-        return _open_server(url, busy_timeout_s=busy_timeout_s, migrations=migrations)
+        return _open_server(url, makes_new=makes_new, busy_timeout_s=busy_timeout_s, migrations=migrations)
     raise UsageError(f"a store can't be kept in {scheme!r}; use a path (SQLite) or postgresql://user@host/database")
 
 
-def _open_file(path: Path, *, busy_timeout_s: float, migrations: Migrations) -> SqlStore:
+def _open_file(path: Path, *, makes_new: bool, busy_timeout_s: float, migrations: Migrations) -> SqlStore:
     if path == Path() or "\x00" in str(path):
         raise UsageError("the store's path is empty or holds a NUL character; name a file")
     try:
         path = path.expanduser().absolute()
     except RuntimeError as error:
         raise UsageError(f"{path}: there is no such user, whose home folder this could be") from error
+    if not makes_new and sqlite_file.is_missing(path):
+        raise _missing(f"{path}: there is no store")
     sqlite_file.create_folder(path)
     sqlite_file.check_file(path)
     sqlite_file.prepare_file(path, busy_timeout_s=busy_timeout_s)
@@ -81,7 +88,7 @@ def _file_database(path: Path, *, busy_timeout_s: float, checks_references: bool
     return Database(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s)
 
 
-def _open_server(url: URL, *, busy_timeout_s: float, migrations: Migrations) -> SqlStore:
+def _open_server(url: URL, *, makes_new: bool, busy_timeout_s: float, migrations: Migrations) -> SqlStore:
     try:
         engine = postgresql_engine(url, busy_timeout_s=busy_timeout_s)
     except ModuleNotFoundError as error:
@@ -93,8 +100,19 @@ def _open_server(url: URL, *, busy_timeout_s: float, migrations: Migrations) -> 
     database = Database(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)
     with _closed_on_failure(database):
         if migrations.are_due(database):
+            if not makes_new and _is_empty(database):
+                raise _missing(f"{name}: there is no store in this database")
             migrations.run(database)
     return SqlStore(database)
+
+
+def _is_empty(database: Database) -> bool:
+    with database.reading() as connection:
+        return current_revision(connection) is None
+
+
+def _missing(message: str) -> StoreMissingError:
+    return StoreMissingError(message, hint="name the one that is meant; 'benchfarm bench' and 'run' make a new one")
 
 
 @contextmanager

@@ -64,6 +64,17 @@ def check_file(path: Path) -> None:
         raise _corrupt(path, f"was cut off: it has {status.st_size} of {expected_bytes} bytes")
 
 
+def is_missing(path: Path) -> bool:
+    """Whether a file isn't there or holds nothing; what can't be looked at counts as there."""
+    try:
+        status = path.stat()
+        return stat.S_ISREG(status.st_mode) and status.st_size == 0
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
 def create_folder(path: Path) -> None:
     """Make the folder that a store's file lies in, unless it is there."""
     try:

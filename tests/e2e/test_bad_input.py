@@ -105,6 +105,72 @@ def test_a_store_that_is_no_store_is_left_as_it_is(cli: Cli, tmp_path: Path) -> 
     assert path.read_bytes() == b"this is not a database" * 100
 
 
+#: Commands that read what is stored.
+READERS = (
+    ("campaigns",),
+    ("runs",),
+    ("log", "1a2b3c"),
+    ("report",),
+    ("regressions",),
+    ("annotate", "list"),
+    ("compare",),
+    ("table",),
+    ("site", "--out", "{folder}/site"),
+    ("sustained",),
+    ("advise",),
+    ("tune", "--campaign", "newest"),
+    ("reparse",),
+    ("status",),
+    ("run", "--resume"),
+    ("export", "--out", "{folder}/bundle.zip"),
+    ("models", "predictions"),
+    ("store", "backup", "{folder}/copy.sqlite"),
+    ("store", "prune", "--keep-raw", "9d", "--compact"),
+)
+
+
+@pytest.mark.parametrize("words", READERS, ids=" ".join)
+def test_a_store_that_was_named_to_be_read_and_is_not_there_is_missed_and_not_made(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    path = tmp_path / "typed" / "wrong.sqlite"
+    words = tuple(word.format(folder=tmp_path) for word in words)
+    expect(cli("--store", path, *words), 2, str(path), "there is no store")
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "said"),
+    [
+        (("campaigns",), 0, "nothing is stored yet in {store}"),
+        (("report",), 2, "no campaign in {store}"),
+        (("run", "--resume"), 2, "resumed in {store}"),
+        (("log", "1a2b3c"), 2, "'1a2b3c' in {store}"),
+        (("store", "backup", "{folder}/copy.sqlite"), 2, "nothing is stored yet in {store}"),
+        (("store", "prune", "--keep-raw", "9d", "--compact"), 0, "0 runs"),
+        (("doctor",), 0, "nothing is stored yet in {store}"),
+        (("regressions",), 1, "nothing was looked at: no series in {store}"),
+        (("regressions", "--fail-on", "never"), 0, "nothing was looked at: no series in {store}"),
+    ],
+    ids=str,
+)
+def test_a_home_without_a_store_is_no_fault_says_where_it_was_looked_for_and_stays_without(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...], exit_code: int, said: str
+) -> None:
+    path = cli.home / "store.sqlite"
+    done = cli(*(word.format(folder=tmp_path) for word in words))
+    assert said.format(store=path) in " ".join(done.ended_with(exit_code).said.split())
+    assert not path.exists()
+    assert not (tmp_path / "copy.sqlite").exists()
+
+
+def test_doctor_tells_of_a_store_that_is_missed(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.sqlite"
+    said = cli("--store", path, "doctor").ended_with(1).stdout
+    assert f"{path}: there is no store" in " ".join(said.split())
+    assert not path.exists()
+
+
 def test_a_folder_for_the_store_that_can_not_be_made(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = cli("--store", tmp_path / "file" / "s.sqlite", "campaigns")
