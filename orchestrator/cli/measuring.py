@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.analysis.rounds import standings
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli import nights
 from orchestrator.cli.beginning import begin, identify, prepare
@@ -18,7 +17,8 @@ from orchestrator.cli.joining import PluggedIn
 from orchestrator.cli.log_lines import tell
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.reports import load_ahead, report_data, report_title, write_html
-from orchestrator.cli.result import CommandResult, one_line
+from orchestrator.cli.result import CommandResult, Streamed, one_line
+from orchestrator.cli.runs_passing import CountedRuns, read_again, stopped
 from orchestrator.clock import SystemClock
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
 from orchestrator.engine.events import DeviceNote, FileMoving
@@ -229,8 +229,8 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     from orchestrator.report.tables import render_text_table
 
     campaign = result.campaign
-    runs = list(farm.store.runs(campaign_ids=[campaign.campaign_id]))
-    data = report_data(farm, [campaign], runs=runs)
+    counted = CountedRuns()
+    data = report_data(farm, [campaign], runs=counted.of(farm.store.runs(campaign_ids=[campaign.campaign_id])))
     path = out or farm.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
     unwritten = ""
     try:
@@ -238,10 +238,10 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     except (UsageError, HostStorageError) as error:
         # What was measured is stored; a report can be rendered again.
         unwritten = str(error)
-    doubtful = sum(run.is_without_result for run in runs)
-    cut = nights.left_out_of(campaign.skipped, runs)
+    doubtful, cut = counted.doubtful, nights.left_out_of(campaign.skipped, counted.late)
     shared = [f"{item.rows[0].model.label}, {item.rows[0].configuration}: {shared_text(item)}"
               for item in shared_cases(data.results)]  # fmt: skip
+    again = read_again(farm, campaign)
     lines = [render_text_table(data).rstrip("\n"), "", *map(one_line, shared)]
     lines += [nights.told(cut)] if cut else []
     skips = dict.fromkeys(
@@ -274,17 +274,7 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
             "stored": result.stored,
             "left": result.left,
             "saved": result.savings,
-            "stopped": [
-                {
-                    "case_key": key,
-                    "reason": item.reason,
-                    "text": item.text,
-                    "stored": item.stored,
-                    "used": item.used,
-                    "half_width": item.half_width,
-                }
-                for key, item in standings(campaign, runs).items()
-            ],
+            "stopped": Streamed(lambda: stopped(campaign, again())),
             "without_result": doubtful,
             "no_time_for": cut,
             "lost": result.lost,
@@ -293,7 +283,7 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
             "shared": shared,
             "left_out": farm.left_out,
             "report": None if unwritten else path,
-            "runs": runs,
+            "runs": Streamed(again),
         },
         exit_code=HostStorageError.exit_code
         if unwritten

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePath
@@ -26,6 +26,14 @@ class CommandResult:
     exit_code: int = 0
 
 
+class Streamed:
+    """A list of a result whose items are made when they are written, one after the other, and not before."""
+
+    def __init__(self, items: Callable[[], Iterable[object]]) -> None:
+        """``items`` is asked for when the result is written; it must not need what the command has closed."""
+        self.items = items
+
+
 def to_json(value: object) -> str:
     """Return a value as indented JSON; records become objects, bytes are left out."""
     return "".join(json_pieces(value))
@@ -44,21 +52,26 @@ def json_pieces(value: object, *, depth: int = 0) -> Iterator[str]:
         items = ((f"{json.dumps(str(_plain(key)), ensure_ascii=False)}: ", item) for key, item in value.items())
     elif isinstance(value, list | tuple) and value and depth < _PIECES_DEPTH:
         brackets, items = "[]", (("", item) for item in value)
+    elif isinstance(value, Streamed) and depth < _PIECES_DEPTH:
+        brackets, items = "[]", (("", item) for item in value.items())
     if not brackets:
         whole = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
         # No text has a line break of its own: JSON escapes them.
         yield whole.replace("\n", f"\n{indent}")
         return
     yield brackets[0]
+    number = -1
     for number, (key, item) in enumerate(items):
         yield f"{',' if number else ''}\n{indent}  {key}"
         yield from json_pieces(item, depth=depth + 1)
-    yield f"\n{indent}{brackets[1]}"
+    yield brackets[1] if number < 0 else f"\n{indent}{brackets[1]}"
 
 
 def _plain(value: object) -> object:
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, Streamed):
+        return [_plain(item) for item in value.items()]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
         return {name: _plain(item) for name, item in fields.items() if not isinstance(item, bytes)}
