@@ -164,13 +164,16 @@ class CaseRunner:
         ending = Ending(outcome=Outcome.SKIPPED, reason_code=OUT_OF_TIME, reason=reason)
         self._keep(self._records.record(invocation, self._services.clock.now(), ending))
 
-    def rest(self, limits: FitLimits) -> Fitness:
-        """Wait until the device is fit by these limits; raises DeviceError kinds."""
-        terms = self._workload.campaign.terms
+    def rest(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
+        """Wait until the device is fit by these limits; ``recent`` is its state if it was read just now.
+
+        Raises DeviceError kinds, and InterruptedByUserError.
+        """
         fitness = self._services.conditioner.prepare(
             self._device,
             limits,
-            quiet=terms.quiet,
+            quiet=self._workload.campaign.terms.quiet,
+            recent=recent,
             on_wait=lambda reason: self._note(f"waits to be fit: {reason}"),
             on_note=lambda text: self._note(text, is_problem=True),
             cancelled=self._services.cancelled,
@@ -276,7 +279,9 @@ class CaseRunner:
             return self._records.record(invocation, started_at, basis)
         placed = self._placer.place(case)
         inputs = self._placer.place_inputs(basis.inputs) if basis is not None else ()
-        fitness = self._prepare(at_rest=at_rest)
+        # Without a rest it is only looked how the device is.
+        limits = self._workload.campaign.terms.limits if at_rest else _NO_LIMITS
+        fitness = self.rest(limits, recent=self._recent_state())
         if fitness.reason and at_rest:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
             ending = Ending(outcome=Outcome.UNFIT, reason_code=fitness.code or "unfit", reason=reason)
@@ -305,21 +310,6 @@ class CaseRunner:
         if not isinstance(tool, SessionTool):
             report = with_busy_clock(report, raw.data(SAMPLES_FILE))
         return self._records.measured(invocation, raw, report, run_id=request.run_id, before=before, after=after)
-
-    def _prepare(self, *, at_rest: bool) -> Fitness:
-        """Bring the device to rest; without ``at_rest`` only look how it is."""
-        terms = self._workload.campaign.terms
-        fitness = self._services.conditioner.prepare(
-            self._device,
-            terms.limits if at_rest else _NO_LIMITS,
-            quiet=terms.quiet,
-            recent=self._recent_state(),
-            on_wait=lambda reason: self._note(f"waits to be fit: {reason}"),
-            on_note=lambda text: self._note(text, is_problem=True),
-            cancelled=self._services.cancelled,
-        )
-        self._check_cancelled()
-        return fitness
 
     def _state_after(self, before: DeviceState) -> DeviceState | None:
         """Return the state after a run, None when the way to the device failed just now: the run itself is whole.
