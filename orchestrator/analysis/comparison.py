@@ -17,7 +17,7 @@ from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule,
 from orchestrator.analysis.pairs import CLAIM_LEVEL, THRESHOLD, compare_pairs, compare_samples, factor_of
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import FigureKind, RunRecord
-from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict, Quality
+from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict, Grade, Quality
 from orchestrator.records.workload import Case
 
 #: Differences that no option lets pass: what is left isn't a comparison.
@@ -198,10 +198,23 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
     check(Fact.FLAGS, "set of flags", _flag_text(one), _flag_text(other))
     for name in SETTINGS:
         check(Fact.SETTINGS, f"setting {name}", getattr(one, name), getattr(other, name))
-    # Two sides in turns on one device met the same conditions: a run of a lesser grade is told beside the figure.
-    if before.grade is not None and after.grade is not None and not _same_place(before, after):
-        check(Fact.GRADE, "grade of control", before.grade.value, after.grade.value)
+    if are_grades_apart(before, after):
+        check(Fact.GRADE, "grade of control", before.grade, after.grade)
     return found
+
+
+def are_grades_apart(before: Measured, after: Measured) -> bool:
+    """Whether the sides were under control so differently that their figures say nothing of each other.
+
+    Neighbouring grades are told beside the figure: one invocation of several that was a little less controlled makes
+    the difference, by chance. So are those of two sides in turns on one device, which met the same conditions. Of grade
+    E nothing is known, so nothing is next to it.
+    """
+    if before.grade is None or after.grade is None or before.grade is after.grade or _same_place(before, after):
+        return False
+    grades = list(Grade)
+    steps = abs(grades.index(before.grade) - grades.index(after.grade))
+    return steps > 1 or Grade.E in {before.grade, after.grade}
 
 
 def _of_one_kind(before: Measured, after: Measured) -> tuple[Measured, Measured, list[str]]:
@@ -259,7 +272,7 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
         notes.append(f"The programs differ: {before.build} and {after.build}.")
     if before.case.files != after.case.files:
         notes.append("The libraries beside the programs differ.")
-    if before.grade is not after.grade and (_same_place(before, after) or None in {before.grade, after.grade}):
+    if before.grade is not after.grade and not are_grades_apart(before, after):
         grades = [grade.value if grade is not None else "unknown" for grade in (before.grade, after.grade)]
         notes.append(f"The least grades of control differ: {grades[0]} and {grades[1]}.")
     unknown = [name for name, item in (("baseline", before), ("candidate", after)) if not item.system]

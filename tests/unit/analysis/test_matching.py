@@ -138,11 +138,11 @@ def test_a_system_update_between_nights_is_told_and_an_unknown_system_is_not_hel
     assert unknown.rows[0].differences == ()
 
 
-def test_grades_that_differ_keep_nights_apart_and_only_stand_beside_pairs() -> None:
-    def graded(runs: list[RunRecord], grade: Grade) -> list[Measured]:
-        verdicts = [replace(r, verdict=QualityVerdict(quality=Quality.TRUSTED, grade=grade)) for r in runs]
-        return measured(verdicts)
+def graded(runs: list[RunRecord], grade: Grade) -> list[Measured]:
+    return measured([replace(r, verdict=QualityVerdict(quality=Quality.TRUSTED, grade=grade)) for r in runs])
 
+
+def test_grades_far_from_each_other_keep_nights_apart_and_only_stand_beside_pairs() -> None:
     before = graded(series(case(), 20_000, campaign_id=OLD), Grade.A)
     after = graded(series(case(), 20_000, campaign_id=NEW), Grade.C)
     assert [item.fact for item in compared(before, after).rows[0].differences] == [Fact.GRADE]
@@ -151,6 +151,30 @@ def test_grades_that_differ_keep_nights_apart_and_only_stand_beside_pairs() -> N
     (row,) = compared(before, beside, Rule(axis=Axis.BUILD)).rows
     assert row.differences == ()
     assert any("grades of control differ: A and C" in reason for reason in row.verdict.reasons)
+
+
+@pytest.mark.parametrize(
+    ("grades", "is_apart"),
+    [
+        ("BC", False),
+        ("CB", False),
+        ("AB", False),
+        ("CD", False),
+        ("AC", True),
+        ("BD", True),
+        ("DE", True),
+        ("EE", False),
+    ],
+)
+def test_neighbouring_grades_are_compared_and_told(grades: str, is_apart: bool) -> None:
+    before, after = (
+        graded(series(case(), 20_000, campaign_id=campaign), Grade(grade))
+        for campaign, grade in zip((OLD, NEW), grades, strict=True)
+    )
+    (row,) = compared(before, after).rows
+    assert (row.verdict.outcome is ComparisonOutcome.INCOMPARABLE) is is_apart
+    told = f"The least grades of control differ: {grades[0]} and {grades[1]}." in row.verdict.reasons
+    assert told is (not is_apart and grades[0] != grades[1])
 
 
 def test_builds_in_turns_in_one_campaign_are_compared_in_pairs() -> None:
