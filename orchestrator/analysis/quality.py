@@ -36,6 +36,7 @@ CODES: Final = {
     "outliers": "a few inferences took very long; the median hides them, the mean doesn't",
     "coarse-resolution": "the program rounds its figures too coarsely for so short a latency",
     "sources-disagree": "the result line, the statistics and the result file tell different figures",
+    "log-cut": "the log ends before its result line; the figures are the result file's",
     "throttled": "the phone limited its clocks because of heat",
     "clocks-capped": "clocks were limited all along, and nothing says whether by heat",
     "clocks-low": "the clocks were lower than in the case's other invocations",
@@ -129,6 +130,8 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
         yield _finding("unidentified", Severity.WARNING, evidence=str(unidentified))
     for disagreement in report.disagreements:
         yield _finding("sources-disagree", Severity.WARNING, evidence=disagreement)
+    if "log_cut" in report.extra:
+        yield _finding("log-cut", Severity.INFO)
     big = len(facts.big_cores)
     if case.delegate.is_cpu and big and case.threads > big:
         yield _finding("more-threads-than-big-cores", Severity.INFO, f"{case.threads} threads, {big} big cores")

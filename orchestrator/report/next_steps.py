@@ -51,6 +51,7 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "mixed-grades": "Measure again, so that all invocations run under the same control of the phone.",
     "coarse-resolution": "Use a newer build, which prints more digits, or a larger model.",
     "sources-disagree": "Read the raw output: a line of it is damaged or of another run; measure again.",
+    "log-cut": "The figures stand. Look at free space on the phone and at the link if it comes again.",
     "throttled": "Let the phone cool down, take it out of its case, or wait longer between cases.",
     "rebooted": "Look for the cause (heat, battery, driver crash in last_kmsg), then measure again.",
     "foreign-load": "End what else is running on this computer, then measure again.",

@@ -213,6 +213,8 @@ def describe(report: ToolReport) -> list[str]:
     if report.unconsumed_flags:
         lines.append("  flags the program didn't know: " + " ".join(report.unconsumed_flags))
     lines += [f"  {sentence}" for sentence in report.disagreements]
+    if log_cut := report.extra.get("log_cut"):
+        lines.append(f"  {log_cut}")
     return lines
 
 

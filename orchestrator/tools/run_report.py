@@ -20,6 +20,8 @@ from orchestrator.units import US_PER_MS, US_PER_S
 
 #: Names of native processes are cut after 15 letters by the kernel.
 _NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
+#: What is told of a run whose log lacks its end while its result file is whole.
+_LOG_CUT: Final = "the log ends before its result line: the figures are the result file's"
 _BENCHMARK_PROCESSES: Final = ("org.tensorflow.lite.benchmark", *_NATIVE_PROCESSES)
 
 
@@ -57,12 +59,13 @@ def build_report(
     if transcript.failures.invoke_failure:
         # Failing calls are timed too: their times are of nothing.
         warmup = inference = None
-    result = files.result
+    result, is_log_cut = files.result, False
     mean = _inference_mean(transcript, inference)
     if result is not None and result.inference is not None:
         disagreements += compare_with_proto(transcript, inference, mean, result)
-        if inference is None and mean is None and not transcript.failures.ended_badly:
+        if not _is_complete(transcript) and not transcript.failures.ended_badly:
             inference, mean = result.inference, result.inference.mean_us
+            is_log_cut = not transcript.is_empty
     is_complete = _is_complete(transcript) or (result is not None and inference is not None and mean is not None)
     failure = _find_failure(transcript, ending, system, inference, mean, is_complete=is_complete)
     outcome = "ok" if failure is None else failure.outcome
@@ -109,7 +112,7 @@ def build_report(
         profile_blocks=profile.blocks,
         label=label or transcript.label,
         disagreements=tuple(disagreements),
-        extra=_extra(transcript),
+        extra=_extra(transcript) | ({"log_cut": _LOG_CUT} if is_log_cut else {}),
     )
 
 

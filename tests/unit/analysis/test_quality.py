@@ -132,6 +132,7 @@ def test_what_did_not_complete_is_rejected() -> None:
         ("unsteady", Quality.SUSPECT, verdict(replace(GOOD, inference=replace(STEADY, p95_us=1600.0)))),
         ("coarse-resolution", Quality.SUSPECT, verdict(replace(GOOD, extra={"resolution_us": 20.5}))),
         ("sources-disagree", Quality.SUSPECT, verdict(replace(GOOD, disagreements=("1 is not 2",)))),
+        ("log-cut", Quality.TRUSTED, verdict(replace(GOOD, extra={"log_cut": "..."}))),
         ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, thermal_status=2, heat_c={"skin": 44.0}))),
         ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, clock_limit_khz={0: 1_800_000, 4: 2_400_000}))),
         ("rebooted", Quality.REJECTED, verdict(after=replace(CALM, boot_id="b2"))),

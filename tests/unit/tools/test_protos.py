@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateTruth
-from orchestrator.tools.output import parse_run
+from orchestrator.tools.output import describe, parse_run
 from orchestrator.tools.protos import decode_result, decode_runtime_info
 from tests.samples.places import NATIVE
 
@@ -66,6 +66,28 @@ def test_proto_gives_the_number_when_the_log_was_lost() -> None:
     assert report.outcome == "ok"
     assert report.inference_mean_us == 456.9903
     assert report.init_us == 3263.0
+
+
+@pytest.mark.parametrize("ended", ["", "\n"])
+def test_proto_gives_the_number_wherever_the_log_was_cut_before_its_result(ended: str) -> None:
+    text = log("result_file_path.txt").decode()
+    for end in range(text.index("Initialized session"), text.index("Inference (avg): 456.99") + 20):
+        report = parse_run(
+            stdout=(text[:end] + ended).encode(), stderr=b"", exit_code=0, timed_out=False, result_pb=RESULT
+        )
+        assert report.outcome == "ok", text[:end][-40:]
+        assert report.inference_mean_us == 456.9903
+        assert report.inference == decode_result(RESULT).inference
+        assert report.disagreements == ()
+        assert "log_cut" in report.extra
+        assert any("result file" in line for line in describe(report))
+
+
+def test_whole_log_beside_its_proto_is_not_called_cut() -> None:
+    report = parse_run(
+        stdout=log("result_file_path.txt"), stderr=b"", exit_code=0, timed_out=False, result_pb=RESULT
+    )  # fmt: skip
+    assert "log_cut" not in report.extra
 
 
 def test_damaged_proto_is_told_and_the_log_s_number_stays() -> None:
