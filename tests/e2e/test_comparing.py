@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator
@@ -194,14 +195,15 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
     )  # fmt: skip
     assert process.stderr is not None
     for line in process.stderr:
-        if " 20/22 " in line:
+        # Early: however late the kill comes, the comparison isn't over before.
+        if re.search(r" 4/\d+ ", line):
             break
     process.kill()
     process.communicate()
     campaign = bench.cli("campaigns", "--json").ok().json[0]
     assert campaign["status"] == "running"
     before = {run["run_id"] for run in bench.cli("runs", campaign["campaign_id"], "--json").ok().json}
-    assert 20 <= len(before) <= 21
+    assert 4 <= len(before) < 22
     result = bench.cli("run", "--resume", "--json")
     assert result.json["campaign_id"] == campaign["campaign_id"]
     assert (result.json["left"], result.json["status"], result.exit_code) == (0, "finished", 1)

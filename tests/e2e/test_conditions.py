@@ -102,7 +102,8 @@ def test_an_option_that_is_not_there_is_refused(cli: Cli) -> None:
 
 def test_a_tune_that_was_killed_goes_on_from_the_trials_that_ended(rooted: Lab) -> None:
     serial = rooted.serials[0]
-    words = ("device", "tune", serial, "-n", 4, "--min-secs", "0.1", "--option", "no_doze", "--option", "sync_off")
+    # The second trial takes some seconds, so that it isn't over before the process is killed.
+    words = ("device", "tune", serial, "-n", 4, "--min-secs", "12", "--option", "no_doze", "--option", "sync_off")
     process = rooted.cli.start(*words)
     assert process.stderr is not None
     for line in process.stderr:

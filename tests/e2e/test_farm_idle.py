@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,9 +83,13 @@ def test_a_phone_that_another_host_measures_is_not_asked_whether_it_answers(
         # Longer than a look of the worker, which would take the job.
         beats = queue.rows("SELECT seen_at FROM farm_hosts WHERE name = 'host'")
         poll_until(
-            lambda: queue.rows("SELECT seen_at FROM farm_hosts WHERE name = 'host'") != beats, "it has heard", 30
+            lambda: queue.rows("SELECT seen_at FROM farm_hosts WHERE name = 'host'") != beats,
+            "it has heard",
+            PATIENCE_S,
         )
-        queue.submit([PhoneJob(submission="s", serial=Serial(measured), plan="{}")], plan_name="p", priority=0)
+        # A test that is tried once more is another submission.
+        submission = f"s-{secrets.token_hex(3)}"
+        queue.submit([PhoneJob(submission=submission, serial=Serial(measured), plan="{}")], plan_name="p", priority=0)
         claimed = queue.claim("other", other, [measured])
         assert claimed is not None
         for serial in (measured, free):

@@ -29,7 +29,7 @@ STEPS = 6
 #: Of these steps, how many have a fault.
 SHARE = float(os.environ.get("SOAK_SHARE", "0.05"))
 #: A night that takes longer hangs.
-HANGS_S = 120.0 + 2.0 * CASES
+HANGS_S = 600.0 + 2.0 * CASES
 #: What happens on the way to a phone or to the phone itself; none of it is the fault of what is measured.
 FAULTS = (
     ("cut",),
