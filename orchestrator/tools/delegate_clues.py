@@ -64,7 +64,7 @@ ECHO_NAMES: Final = frozenset(
     }
 )  # fmt: skip
 _CREATED: Final = re.compile(
-    r"Created TensorFlow Lite (?:(XNNPACK|YNNPACK) delegate|delegate for ([\w ]{1,40}?))(?: for|[ .(]|$)"
+    r"Created TensorFlow Lite (?:(XNNPACK|YNNPACK) delegate|delegate for ([\w ]{1,40}?))(?: for\b|[.(]|$)"
 )
 _PROVIDER_CREATED: Final = re.compile(r"(\w{1,40}) delegate created\.")
 _REPLACING: Final = re.compile(

@@ -10,6 +10,10 @@ from orchestrator.tools.protos import RuntimeNodes
 
 LOADED = "INFO: Loaded model m.tflite\n"
 XNNPACK = "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n"
+FLEX = (
+    "INFO: Created TensorFlow Lite delegate for select TF ops.\n"
+    "VERBOSE: Replacing 2 out of 31 node(s) with delegate (TfLiteFlexDelegate) node, yielding 3 partitions.\n"
+)
 READY = "INFO: Initialized session in 2.5ms.\n"
 RESULT = (
     "INFO: Running benchmark for at least 1 iterations and at least 1 seconds but terminate if exceeding 150 seconds.\n"
@@ -57,6 +61,7 @@ def judged(middle: str, requested: str, *, echo: str = "", exit_code: int = 0, r
         ("gpu", "WARN: GPU acceleration is unsupported on this platform.\n" + XNNPACK, "", "fell-back", "xnnpack"),
         ("gpu", "", "INFO: Use xnnpack: [0]\nINFO: Use gpu: [1]\n", "fell-back", "cpu"),
         ("external", XNNPACK, "INFO: External delegate path: [x.so]\n", "fell-back", "xnnpack"),
+        ("external", XNNPACK + FLEX, "INFO: External delegate path: [x.so]\n", "fell-back", "xnnpack"),
         ("external", "ERROR: Invalid TFLiteSettings for the stable delegate.\n" + XNNPACK, "", "fell-back", "xnnpack"),
         ("hexagon", "WARN: Could not create Hexagon delegate: platform may not\n", "", "fell-back", ""),
         ("cpu", XNNPACK, "INFO: Use xnnpack: [0]\n", "wrong-backend", "xnnpack"),
