@@ -202,7 +202,7 @@ def _result_row(
         profiles=profiles_of(runs),
         sustained=sustained_rows(runs, gathered.sustained_s),
         grade=result.grade,
-        findings=_findings(runs, result.findings),
+        findings=_findings(runs, result),
         next_step=next_step(result, failure_steps),
         stopped=tuple(gathered.stopped[case.case_key]),
     )
@@ -251,11 +251,13 @@ def _invocation_row(run: RunRecord, result: CaseResult, shown: ShownLog | None) 
     )
 
 
-def _findings(runs: Sequence[RunRecord], of_case: Sequence[Finding]) -> tuple[FindingRow, ...]:
+def _findings(runs: Sequence[RunRecord], result: CaseResult) -> tuple[FindingRow, ...]:
     """Return each finding once, worst first, with the number of invocations that it was made in; 0 for the case's."""
     order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
     seen: dict[tuple[str, Severity], FindingRow] = {}
+    used = frozenset(result.used)
     for run in runs:
+        is_of_figure = run.run_id in used
         counted = set()
         for finding in run.verdict.findings:
             key = (finding.code, finding.severity)
@@ -264,15 +266,15 @@ def _findings(runs: Sequence[RunRecord], of_case: Sequence[Finding]) -> tuple[Fi
             counted.add(key)
             row = seen.get(key)
             if row is not None:
-                seen[key] = replace(row, count=row.count + 1)
+                seen[key] = replace(row, count=row.count + 1, is_of_figure=row.is_of_figure or is_of_figure)
                 continue
-            seen[key] = _finding_row(finding, count=1)
-    for finding in of_case:
-        seen.setdefault((finding.code, finding.severity), _finding_row(finding, count=0))
+            seen[key] = _finding_row(finding, count=1, is_of_figure=is_of_figure)
+    for finding in result.findings:
+        seen.setdefault((finding.code, finding.severity), _finding_row(finding, count=0, is_of_figure=True))
     return tuple(sorted(seen.values(), key=lambda row: (order.index(row.severity), -row.count, row.code)))
 
 
-def _finding_row(finding: Finding, *, count: int) -> FindingRow:
+def _finding_row(finding: Finding, *, count: int, is_of_figure: bool) -> FindingRow:
     return FindingRow(
         code=finding.code,
         severity=finding.severity,
@@ -280,6 +282,7 @@ def _finding_row(finding: Finding, *, count: int) -> FindingRow:
         evidence=finding.evidence,
         count=count,
         next_step=finding_step(finding.code),
+        is_of_figure=is_of_figure,
     )
 
 

@@ -100,6 +100,8 @@ class FindingRow:
     #: In how many invocations; 0 when it is about the case as a whole.
     count: int
     next_step: str
+    #: Whether it is about an invocation that the case's figure comes from, or about the figure as a whole.
+    is_of_figure: bool
 
 
 #: Stands for a run's number in a text; no command has it.

@@ -136,7 +136,8 @@ def _won(winner: _Winner) -> str:
     row, rivals = winner.row, winner.rivals
     gain = doubt = ""
     if row.speed_up is not None and row.baseline != row.configuration:
-        gain = f", {row.speed_up.value:.2f} times as fast as {row.baseline}"
+        times = f"{row.speed_up.value:.2f}"
+        gain = f", {'' if times == '1.00' else f'{times} times '}as fast as {row.baseline}"
     if rivals:
         more = f" and {len(rivals) - 1} more" if len(rivals) > 1 else ""
         doubt = f" ({rivals[0].configuration}{more} can't be told from it)"
@@ -235,11 +236,21 @@ def _warning(reason: str, rows: Sequence[ResultRow]) -> str:
 
 
 def worst_code(row: ResultRow) -> str:
-    """Return the code of the finding that weighs most, or what was noticed about the case as a whole."""
-    if row.result.parity is ParityVerdict.WRONG:
+    """Return why a figure isn't trusted: the code that weighs most of its own invocations, or what else there is.
+
+    What was noticed about another pass, or about an invocation that doesn't count, says nothing about the figure.
+    """
+    result = row.result
+    if result.parity is ParityVerdict.WRONG:
         return PARITY_WORDS[ParityVerdict.WRONG]
-    weighing = [finding.code for finding in row.findings if finding.severity is not Severity.INFO]
-    return weighing[0] if weighing else "invocations disagree"
+    weighing = [item.code for item in row.findings if item.severity is not Severity.INFO and item.is_of_figure]
+    if weighing:
+        return weighing[0]
+    if result.parity is ParityVerdict.DRIFT:
+        return PARITY_WORDS[ParityVerdict.DRIFT]
+    if 2 * len(result.used) < result.ended:
+        return f"{len(result.used)} of {result.ended} invocations usable"
+    return "invocations disagree"
 
 
 def _counted(count: int, noun: str) -> str:

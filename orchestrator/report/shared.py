@@ -77,4 +77,5 @@ def _finding(shared: SharedCase) -> FindingRow:
         evidence=shared_text(shared),
         count=0,
         next_step="",
+        is_of_figure=True,
     )

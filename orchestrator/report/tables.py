@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.records.run import FigureKind
+from orchestrator.records.night import OUT_OF_TIME
+from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.run import FigureKind, Outcome
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import Pass
 from orchestrator.report.data import BestMark, CampaignRow, InvocationRow, PublishedFigure, ReportData, ResultRow
 from orchestrator.report.escapes import display_width, fit, visible
-from orchestrator.report.labels import STATUS_WORDS, fallback_words, truth_words
+from orchestrator.report.headline import worst_code
+from orchestrator.report.labels import PARITY_WORDS, STATUS_WORDS, fallback_words, truth_words
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.units import US_PER_MS, format_percent
 
@@ -23,6 +29,8 @@ _MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
 #: Where the figures begin, and the width of the word for where the operators ran.
 _FIGURES_AT: Final = 31
 _DELEGATE_WIDTH: Final = 14
+#: More cases of one kind are counted.
+_MOST_NAMED: Final = 5
 
 Scalar = str | int | float | bool | None
 
@@ -74,7 +82,8 @@ def render_text_table(data: ReportData) -> str:
             is_stood_in = not device.is_virtual and all(row.is_virtual for row in rows)
             lines.append(_device_line(f"{device.title} (virtual)" if is_stood_in else device.title))
             lines += [_result_line(row, decimals) for row in rows]
-    lines += [*_start_lines(data.results), *_memory_lines(data.results), "", *_legend(data)]
+    lines += [*_start_lines(data.results), *_memory_lines(data.results), *_pass_lines(data.results)]
+    lines += ["", *_legend(data)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -84,7 +93,7 @@ def _device_line(title: str) -> str:
     if display_width(visible(title)) <= width:
         return f"  {fit(title, width)} {heads}"
     # The serial number that tells two phones apart stands at the end.
-    lines = [f"  {fit(line, WIDTH - 2).rstrip()}\n" for line in _wrapped(visible(title), WIDTH - 2)]
+    lines = [f"  {line}\n" for line in _wrapped(visible(title), WIDTH - 2)]
     return f"{''.join(lines)}{' ' * _FIGURES_AT}{heads}"
 
 
@@ -115,7 +124,7 @@ def _why_not(row: ResultRow) -> str:
 
 
 def _memory_lines(rows: Sequence[ResultRow]) -> list[str]:
-    """Return the memory of the cases that have nothing else to show: a pass of its own measured it."""
+    """Return the memory of the cases that a pass of its own measured, and of those that have nothing else to show."""
     lines = []
     for row in rows:
         parts = (
@@ -124,11 +133,57 @@ def _memory_lines(rows: Sequence[ResultRow]) -> list[str]:
             ("peak", row.peak_memory_mib),
         )
         known = [f"{name} {value:.1f} MB" for name, value in parts if value is not None]
-        if known and row.result.own_summary is None:
+        was_asked_for = any(invocation.run_pass is Pass.MEMORY for invocation in row.invocations)
+        if known and (was_asked_for or row.result.own_summary is None):
             virtual = ", virtual" if row.is_virtual else ""
-            who = f"{row.model.label} on {row.device.title}, {row.configuration}"
-            lines += ["", *_wrapped(visible(f"memory of {who}: {', '.join(known)}{virtual}"))]
+            lines += ["", *_wrapped(visible(f"memory of {_who(row)}: {', '.join(known)}{virtual}"))]
     return lines
+
+
+def _pass_lines(rows: Sequence[ResultRow]) -> list[str]:
+    """Return what comparing outputs and profiling came to, and what of any pass but timing was left out."""
+    told = []
+    for verdict, words in PARITY_WORDS.items():
+        compared = [row for row in rows if row.result.parity is verdict]
+        if compared and verdict is ParityVerdict.SAME:
+            told.append(f"{words}: {_cases(len(compared))}")
+        else:
+            told += [f"{words}: {_who(row)}: {row.result.parity_reason}" for row in compared[:_MOST_NAMED]]
+            more = len(compared) - _MOST_NAMED
+            told += [f"{words}: {_cases(more)} more"] if more > 0 else []
+    profiled = sum(bool(row.profiles) for row in rows)
+    if profiled:
+        told.append(f"operators of {_cases(profiled)} are profiled: see the report")
+    left_out = Counter(
+        (run.run_pass.value, run.reason_code, run.reason)
+        for row in rows
+        for run in {(run.run_pass, run.reason): run for run in row.invocations}.values()
+        if run.outcome is Outcome.SKIPPED and run.run_pass is not Pass.TIMING and run.reason_code != OUT_OF_TIME
+    )
+    for (name, code, reason), count in left_out.items():
+        told.append(f"{name} left out for {_cases(count)} ({code}): {reason}")
+    return [line for text in told for line in ("", *_wrapped(visible(text)))]
+
+
+def _doubts(rows: Sequence[ResultRow]) -> list[str]:
+    """Return why figures are suspect: their rows have no room for it."""
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        if row.result.status is CaseStatus.MEASURED and row.result.quality is Quality.SUSPECT:
+            groups.setdefault(worst_code(row), []).append(_who(row))
+    return [
+        f"suspect ({code}): {'; '.join(names[:_MOST_NAMED])}"
+        + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+        for code, names in groups.items()
+    ]
+
+
+def _who(row: ResultRow) -> str:
+    return f"{row.model.label} on {row.device.title}, {row.configuration}"
+
+
+def _cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count} cases"
 
 
 def _start_lines(rows: Sequence[ResultRow]) -> list[str]:
@@ -137,7 +192,7 @@ def _start_lines(rows: Sequence[ResultRow]) -> list[str]:
     for row in rows:
         if not row.starts:
             continue
-        title = visible(f"starts of {row.model.label} on {row.device.title}, {row.configuration}")
+        title = visible(f"starts of {_who(row)}")
         lines += ["", *_wrapped(title)]
         lines.append(f"  {'stage':<14}{'init ms':>11}{'first inference ms':>20}{'processes':>11}  quality")
         for start in row.starts:
@@ -148,7 +203,7 @@ def _start_lines(rows: Sequence[ResultRow]) -> list[str]:
 
 
 def _legend(data: ReportData) -> list[str]:
-    lines = [data.headline.trust]
+    lines = [data.headline.trust, *_doubts(data.results)]
     if any(row.best is not BestMark.NONE for row in data.results):
         lines.append("* fastest of this model on this device; = can't be told from the fastest (95 % interval)")
     if any(has_mean(row) for row in data.results):
@@ -160,12 +215,23 @@ def _legend(data: ReportData) -> list[str]:
 
 def _wrapped(text: str, width: int = WIDTH) -> list[str]:
     lines = [""]
-    for word in text.split(" "):
+    for word in (piece for whole in text.split(" ") for piece in _pieces(whole, width)):
         if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > width:
             lines.append(word)
         else:
             lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
     return lines
+
+
+def _pieces(word: str, width: int) -> Iterable[str]:
+    """Yield a word whole, or cut into what fits into a line."""
+    piece, used = "", 0
+    for char in word:
+        if used + display_width(char) > width:
+            yield piece
+            piece, used = "", 0
+        piece, used = piece + char, used + display_width(char)
+    yield piece
 
 
 def campaign_of(row: ResultRow, data: ReportData) -> CampaignRow | None:

@@ -136,7 +136,7 @@ def test_text_table_fits_a_terminal_of_80_columns():
 
 
 def test_text_table_shows_no_figure_for_a_fallback():
-    (line,) = (line for line in render_text_table(DATA).splitlines() if "fell back to CPU" in line)
+    (line,) = (line for line in render_text_table(DATA).splitlines() if "rejected: fell back to CPU" in line)
     assert "24" not in line
     assert line.endswith("native          ---  rejected: fell back to CPU")
 

@@ -7,6 +7,7 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.campaign import Terms
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
 from orchestrator.records.pairing import Pairing
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.records.workload import DelegateName, Pass, ToolName
@@ -15,6 +16,7 @@ from orchestrator.report.data import BestMark
 from orchestrator.report.tables import render_text_table
 from tests.samples.sample_lab import (
     CAMPAIGN,
+    CPU_ROWS,
     HOST,
     MOBILENET,
     MOBILENET_INT8,
@@ -26,6 +28,8 @@ from tests.samples.sample_lab import (
     campaign_of,
     case,
     lab_of,
+    parity,
+    profile,
     run,
     series,
     small_lab,
@@ -188,6 +192,54 @@ def test_headline_says_what_not_to_trust():
     assert "fell back to CPU" in warnings
     assert "suspect (throttled)" in warnings
     assert "rejected (rebooted)" in warnings
+
+
+def test_a_suspect_figure_is_explained_by_what_was_noticed_about_its_own_invocations():
+    unsteady = Finding(code="unsteady", severity=Severity.WARNING, message="they spread")
+    skipped = Finding(code="not-completed", severity=Severity.ERROR, message="skipped")
+    other = run(
+        case(), 0, None, run_pass=Pass.PARITY, outcome=Outcome.SKIPPED, quality=Quality.REJECTED, findings=(skipped,)
+    )
+    data = data_of(*series(case(), 1_000, quality=Quality.SUSPECT, findings=(unsteady,)), other)
+    assert [text.split(":")[0] for text in data.headline.warnings] == ["1 case suspect (unsteady)"]
+    text = " ".join(render_text_table(data).split())
+    assert "suspect (unsteady): mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), xnnpack, 4 threads, native" in text
+
+
+def test_a_suspect_figure_without_findings_of_its_own_says_what_else_is_the_matter():
+    drifting = data_of(*series(case(), 1_000), parity(case(), ParityVerdict.DRIFT, 0.02))
+    failed = [
+        run(case(), number, None, outcome=Outcome.FAILED, quality=Quality.REJECTED, reason_code="crashed")
+        for number in range(5, 9)
+    ]
+    rare = data_of(*series(case(), 1_000, count=2), *failed)
+    found = [data.headline.warnings[0].split(":")[0] for data in (drifting, rare)]
+    assert found == ["1 case suspect (outputs drift)", "1 case suspect (2 of 6 invocations usable)"]
+
+
+def test_text_table_tells_what_other_passes_came_to_and_what_was_left_out():
+    gpu, cpu = case(delegate=DelegateName.GPU), case()
+    left_out = replace(
+        run(cpu, 0, None, run_pass=Pass.PARITY, outcome=Outcome.SKIPPED, reason_code="parity-no-reference"),
+        reason="nothing here computes the reference outputs",
+    )
+    runs = [*series(gpu, 1_000), *series(cpu, 2_000), parity(gpu, ParityVerdict.WRONG, 0.8), left_out]
+    runs += [profile(cpu, CPU_ROWS), run(gpu, 0, 1_000.0, run_pass=Pass.MEMORY)]
+    text = " ".join(render_text_table(data_of(*runs)).split())
+    assert "outputs wrong: mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), gpu, 4 threads, native: largest" in text
+    assert "parity left out for 1 case (parity-no-reference): nothing here computes the reference outputs" in text
+    assert "memory of mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), gpu, 4 threads, native: after init" in text
+    assert "memory of mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), xnnpack" not in text
+    assert "operators of 1 case are profiled: see the report" in text
+    agreeing = render_text_table(data_of(*series(cpu, 2_000), parity(cpu, ParityVerdict.SAME, 1e-6)))
+    assert "outputs agree: 1 case" in agreeing
+
+
+def test_headline_calls_a_delegate_as_fast_as_the_cpu_and_no_multiple_of_it():
+    runs = [*series(case(delegate=DelegateName.GPU), 9_990), *series(case(), 10_000)]
+    (answer,) = data_of(*runs).headline.answers
+    assert "times as fast" not in answer
+    assert "as fast as xnnpack, 4 threads, native" in answer
 
 
 def test_headline_warns_of_figures_of_different_modes_side_by_side():
