@@ -14,6 +14,10 @@ _SECONDS: Final = {
     "mins": 60.0, "minute": 60.0, "minutes": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0,
     "d": 86400.0, "day": 86400.0, "days": 86400.0,
 }  # fmt: skip
+_AGES: Final = {
+    **{unit: factor for unit, factor in _SECONDS.items() if factor >= 1.0 and unit != "m"},
+    "w": 604800.0, "week": 604800.0, "weeks": 604800.0,
+}  # fmt: skip
 _BYTES: Final = {
     "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30,
     "tib": 2.0**40,
@@ -25,6 +29,19 @@ _CELSIUS: Final = {"c": 1.0, "°c": 1.0, "celsius": 1.0}
 def parse_seconds(text: str) -> float:
     """Return a time span in seconds: ``90``, ``90 s``, ``1.5 min``, ``250 ms``, ``2 h``. Raises ValueError."""
     return _parse(text, _SECONDS, "a time span such as 90 s, 1.5 min or 250 ms")
+
+
+def parse_age(text: str) -> float:
+    """Return an age up to which something is kept, in seconds: ``90d``, ``12 w``.
+
+    Raises ValueError, also for a bare number and for ``m``: who writes 90 means days, and who writes 3m means months.
+    """
+    seconds = _parse(text, _AGES, "an age such as 90d or 12w")
+    if not text.strip()[-1].isalpha():
+        raise ValueError(f"{text.strip()!r} says no unit")
+    if seconds < 0:
+        raise ValueError(f"{text.strip()!r} is no age")
+    return seconds
 
 
 def parse_bytes(text: str) -> int:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import nights
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.farm_yields import shortcomings
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.config.farm_documents import read_labels
 from orchestrator.errors import UsageError
-from orchestrator.quantities import parse_seconds
+from orchestrator.quantities import parse_age
 from orchestrator.queueing.absence import HOST_SILENT_S
 from orchestrator.queueing.messages import PROTOCOL
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.identity import CampaignId
 from orchestrator.units import format_bytes, format_duration
+
+#: So many submissions are told of, of those that are over.
+_RECENT: Final = 20
+#: So many cases that there was no time for are listed of a phone.
+_CUT_LISTED: Final = 20
 
 
 def status(settings: Settings, submission: str) -> CommandResult:
@@ -51,9 +57,12 @@ def status(settings: Settings, submission: str) -> CommandResult:
         for j in open_jobs
     ]
     lines += ["", table(("job", "submission", "phone", "status", "priority", "host", "note"), rows)]
-    if "farm" in holds:
-        lines += ["", f"the whole farm is held: {holds['farm']}"]
-    lines += [f"{serial}: {nights.told(items)}" for serial, items in cut.items()]
+    if not submission:
+        lines += ["", *_recent(jobs)]
+    lines += ["", _held(holds)] if holds else []
+    for serial, items in cut.items():
+        lines += [f"{serial}: {nights.told(items)}", *map(_cut_text, items[:_CUT_LISTED])]
+        lines += [f"  and {len(items) - _CUT_LISTED} more, which --json lists"] if len(items) > _CUT_LISTED else []
     has_failed = bool(submission) and any(job["status"] == "failed" for job in jobs)
     return CommandResult(
         text="\n".join(lines),
@@ -67,6 +76,27 @@ def status(settings: Settings, submission: str) -> CommandResult:
         },
         exit_code=int(has_failed or bool(lacking)) or nights.CUT_EXIT_CODE * bool(cut),
     )
+
+
+def _recent(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what became of the newest submissions, the newest last."""
+    counts: dict[str, Counter[str]] = {}
+    for job in jobs:
+        counts.setdefault(job["submission"], Counter())[job["status"]] += 1
+    rows = [
+        (name, ", ".join(f"{count} {status}" for status, count in sorted(of_status.items())))
+        for name, of_status in [*counts.items()][-_RECENT:]
+    ]
+    return [table(("submission", "jobs"), rows)] if rows else []
+
+
+def _scope_text(scope: str) -> str:
+    return "the whole farm" if scope == "farm" else scope
+
+
+def _cut_text(item: Mapping[str, object]) -> str:
+    threads = f", {item['threads']} threads" if item["threads"] else ""
+    return one_line(f"  {item['model']}, {item['delegate']}{threads}, {item['tool']}: {item['reason']}")
 
 
 def _cut(farm: Farm, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, object]]]:
@@ -125,9 +155,9 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> Comma
 def clean(settings: Settings, *, older_than: str, is_trial: bool) -> CommandResult:
     """Forget old jobs and take files away that no job needs, at the farm and on this host; raises UsageError."""
     try:
-        older_than_s = parse_seconds(older_than)
+        older_than_s = parse_age(older_than)
     except ValueError as error:
-        raise UsageError(f"--older-than: {error}", hint="for example 30 d") from error
+        raise UsageError(f"--older-than: {error}", hint="a number with its unit, for example 30d") from error
     with FarmQueue(settings.store) as queue:
         contents = contents_of(settings, queue)
         found = contents.clean(older_than_s=older_than_s, is_trial=is_trial)
@@ -142,21 +172,31 @@ def clean(settings: Settings, *, older_than: str, is_trial: bool) -> CommandResu
 
 def hold(settings: Settings, scopes: Sequence[str], kind: str) -> CommandResult:
     """Pause or drain hosts or phones (``host:NAME``, ``phone:SERIAL``) or the whole farm."""
+    named = _checked(scopes)
     with FarmQueue(settings.store) as queue:
-        for scope in _checked(scopes):
+        known = {f"host:{row['name']}" for row in queue.hosts()} | {f"phone:{row['serial']}" for row in queue.phones()}
+        unknown = [scope for scope in named if scope != "farm" and scope not in known]
+        if unknown:
+            raise UsageError(
+                f"{', '.join(unknown)}: the farm has none of that name",
+                hint="'benchfarm farm status' lists what it has",
+            )
+        for scope in named:
             queue.hold(scope, kind)
         holds = queue.holds()
-    return CommandResult(text=_told(holds), data={"holds": holds})
+    return CommandResult(text=_held(holds), data={"holds": holds})
 
 
 def release(settings: Settings, scopes: Sequence[str]) -> CommandResult:
     """End pauses and drains; raises UsageError for one that isn't there."""
     with FarmQueue(settings.store) as queue:
-        for scope in _checked(scopes):
+        named = _checked(scopes)
+        for scope in named:
             if not queue.release(scope):
                 raise UsageError(f"{scope} isn't held", hint="'benchfarm farm status' lists what is")
         holds = queue.holds()
-    return CommandResult(text=_told(holds), data={"holds": holds})
+    lines = [f"{_scope_text(scope)} goes on" for scope in named]
+    return CommandResult(text="\n".join([*lines, *([_held(holds)] if holds else [])]), data={"holds": holds})
 
 
 def forget(settings: Settings, scopes: Sequence[str]) -> CommandResult:
@@ -185,5 +225,5 @@ def _checked(scopes: Sequence[str]) -> list[str]:
     return list(scopes or ["farm"])
 
 
-def _told(holds: dict[str, str]) -> str:
-    return "\n".join(f"{scope}: {kind}" for scope, kind in sorted(holds.items())) or "nothing is held"
+def _held(holds: Mapping[str, str]) -> str:
+    return "\n".join(f"{_scope_text(scope)} is held: {kind}" for scope, kind in sorted(holds.items()))

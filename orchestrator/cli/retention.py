@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError
-from orchestrator.quantities import parse_seconds
+from orchestrator.quantities import parse_age
 from orchestrator.units import format_bytes
 
 
@@ -21,12 +21,9 @@ def file_of(settings: Settings) -> Path | None:
 def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -> CommandResult:
     """Delete the raw output of campaigns begun before; figures, verdicts and states stay. Raises UsageError."""
     try:
-        keep_s = parse_seconds(keep_raw)
+        keep_s = parse_age(keep_raw)
     except ValueError as error:
-        raise UsageError(f"--keep-raw: {error}", hint="for example 90d") from error
-    if keep_s < 0 or not keep_raw.strip()[-1].isalpha():
-        # A bare number would be seconds, and who writes 90 means days.
-        raise UsageError(f"--keep-raw {keep_raw} says no age", hint="a number with its unit, for example 90d")
+        raise UsageError(f"--keep-raw: {error}", hint="a number with its unit, for example 90d") from error
     path = file_of(settings)
     if compact and path is None:
         raise UsageError("--compact is for a store in a file", hint="PostgreSQL uses the space again by itself")
@@ -75,11 +72,11 @@ def backup(settings: Settings, out: Path) -> CommandResult:
     if out.exists():
         raise UsageError(f"{out} is there already", hint="name another file")
     from orchestrator.store.sqlite_file import copy_to
-    if not path.is_file():
-        raise UsageError(f"nothing is stored yet in {path}", hint="there is nothing to copy")
 
     with Farm(settings, makes_store=False) as farm:
         campaigns = len(farm.store.campaigns())
+    if not path.is_file():
+        raise UsageError(f"nothing is stored yet in {path}", hint="there is nothing to copy")
     copy_to(path, out)
     size_bytes = _size(out)
     return CommandResult(

@@ -19,15 +19,16 @@ from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.farm_yields import shortcomings, worst_text
 from orchestrator.cli.nights import limited
 from orchestrator.cli.result import CommandResult, one_line, table
-from orchestrator.config.farm_documents import dump
+from orchestrator.config.farm_documents import dump, read_plan
 from orchestrator.config.plan import load_plan
-from orchestrator.errors import NoDeviceError, UsageError
+from orchestrator.errors import BenchfarmError, NoDeviceError, UsageError
 from orchestrator.quantities import parse_seconds
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.night import parse_window
 from orchestrator.records.plan import Plan
+from orchestrator.units import format_duration
 
 #: A schedule's name is part of submissions' names, with the time behind it.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
@@ -83,6 +84,9 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
             replace=request.replace,
         )
     lines = [f"{request.name}: {cron.text} {cron.timezone}, first {_moment(first)}; {len(files)} files, {uploaded} new"]
+    if plan.window is not None and (opens := plan.window.around(first)[0]) > first:
+        wait = format_duration((opens - first).total_seconds())
+        notes = [*notes, f"its window {plan.window} isn't open when it is due: its jobs wait {wait}"]
     lines += [f"phones now: {', '.join(item.serial for item in chosen)}"] if chosen else []
     return CommandResult(
         text="\n".join(map(one_line, [*lines, *notes])),
@@ -139,6 +143,7 @@ def listed(settings: Settings) -> CommandResult:
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         schedules = Schedules(queue).listed()
         for item in schedules:
+            item.update(_limits(item.pop("plan")))
             item["lacking"] = _lacking(farm, queue, item["ticks"])
             item["went_wrong"] |= bool(item["lacking"]) and not item["paused"]
     rows, lines = [], []
@@ -150,6 +155,7 @@ def listed(settings: Settings) -> CommandResult:
                 f"{item['cron']} {item['timezone']}",
                 "paused" if item["paused"] else _moment(item["next_at"]),
                 f"{_moment(last['tick_at'])} {last['outcome']}" if last else "",
+                _limits_text(item),
                 item["plan_name"],
                 str(item["priority"]),
             )
@@ -160,12 +166,30 @@ def listed(settings: Settings) -> CommandResult:
             for tick in item["ticks"]
             if tick["outcome"] != "submitted"
         ]
-    text = table(("schedule", "when", "next", "last", "plan", "priority"), rows) if rows else "there are no schedules"
+    text = (
+        table(("schedule", "when", "next", "last", "limits", "plan", "priority"), rows)
+        if rows
+        else "there are no schedules"
+    )
     return CommandResult(
         text="\n".join([text, *map(one_line, lines)]),
         data={"schedules": schedules},
         exit_code=int(any(item["went_wrong"] for item in schedules)),
     )
+
+
+def _limits(document: str) -> dict[str, object]:
+    """Return window and time of a schedule's plan; nothing of a plan of a newer benchfarm."""
+    try:
+        plan = read_plan(document)
+    except BenchfarmError:
+        return {"window": None, "phone_time_s": None}
+    return {"window": plan.window and str(plan.window), "phone_time_s": plan.phone_time_s}
+
+
+def _limits_text(item: Mapping[str, Any]) -> str:
+    time = format_duration(item["phone_time_s"]) if item["phone_time_s"] else ""
+    return ", ".join(text for text in (item["window"], time) if text)
 
 
 def _lacking(farm: Farm, queue: FarmQueue, ticks: Sequence[Mapping[str, Any]]) -> str:

@@ -157,13 +157,13 @@ class Schedules:
 
     @told
     def listed(self) -> list[dict[str, Any]]:
-        """Return the schedules with their next and their last times: ``ticks``, newest first.
+        """Return the schedules with their next and their last times (``ticks``, newest first), and plan (a document).
 
         A time that failed and is tried again isn't over, so it isn't among these. ``went_wrong``: the last of them did,
         and the schedule neither rests nor rested since.
         """
         rows = self._database.rows(
-            "SELECT name, cron, timezone, plan_name, priority, grace_s, paused, created_by, created_at, next_at,"
+            "SELECT name, cron, timezone, plan, plan_name, priority, grace_s, paused, created_by, created_at, next_at,"
             " went_on_at FROM farm_schedules ORDER BY name"
         )
         for row in rows:

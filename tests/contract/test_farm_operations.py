@@ -188,9 +188,36 @@ def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
     result = farm.status(settings, "night")
     cut = result.data["no_time_for"]  # type: ignore[index]
     assert {serial: [item["invocations"] for item in items] for serial, items in cut.items()} == {"A": [None], "C": [2]}
-    assert "A: no time for all: 1 case left out" in result.text
+    lines = result.text.splitlines()
+    which = f"  {late.model_name}, {late.delegate}, {late.threads} threads, {late.tool}: {late.reason}"
+    assert lines[lines.index("A: no time for all: 1 case left out") + 1] == which
     assert "C: no time for all: 2 invocations not begun" in result.text
     assert result.exit_code == 6
+
+
+def test_what_is_held_is_a_part_of_the_farm_and_is_told(queue: FarmQueue, settings: Settings) -> None:
+    busy_farm(queue)
+    with pytest.raises(UsageError, match="phone:Z, host:two"):
+        farm.hold(settings, ["phone:A", "phone:Z", "host:two"], "pause")
+    assert queue.holds() == {"phone:C": "pause"}
+    assert farm.hold(settings, ["host:one", "farm"], "drain").text.splitlines() == [
+        "the whole farm is held: drain", "host:one is held: drain", "phone:C is held: pause",
+    ]  # fmt: skip
+    assert "phone:C is held: pause" in farm.status(settings, "").text
+    assert farm.release(settings, ["host:one", "farm"]).text.splitlines() == [
+        "host:one goes on", "the whole farm goes on", "phone:C is held: pause",
+    ]  # fmt: skip
+    assert farm.release(settings, ["phone:C"]).text == "phone:C goes on"
+
+
+def test_the_status_names_submissions_that_are_over_too(queue: FarmQueue, settings: Settings) -> None:
+    busy_farm(queue)
+    failed(queue, "early", "D")
+    told = [line.split() for line in farm.status(settings, "").text.splitlines()]
+    assert told[told.index(["submission", "jobs"]) + 1 :][:2] == [
+        ["night", "1", "runs,", "3", "waits"],
+        ["early", "1", "failed"],
+    ]
 
 
 def failed(queue: FarmQueue, submission: str, *serials: str, plan: str = "p") -> None:

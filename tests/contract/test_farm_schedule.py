@@ -358,9 +358,9 @@ def test_a_cron_that_means_no_time_is_refused(cron: str, zone: str, told: str) -
         Cron(text=cron, timezone=zone)
 
 
-def request(plan: Path, **options: str) -> AddRequest:
+def request(plan: Path, name: str = "nightly", **options: str) -> AddRequest:
     values = {"cron": "0 1 * * *", "timezone": "UTC", "window": "", "budget": "", "grace": "1h", **options}
-    return AddRequest(name="nightly", plan=plan, priority=0, replace=False, **values)
+    return AddRequest(name=name, plan=plan, priority=0, replace=False, **values)
 
 
 @pytest.mark.parametrize(
@@ -394,3 +394,17 @@ def test_a_schedule_gives_its_plan_no_more_time_than_the_plan_has(
     add(known, request(tmp_path / "plan.yaml", budget=budget))
     (row,) = connect().rows("SELECT plan FROM farm_schedules")
     assert read_plan(row["plan"]).phone_time_s == phone_time_s
+
+
+def test_the_list_shows_window_and_time_and_a_schedule_that_is_due_outside_its_window_says_so(
+    connect: Callable[[], FarmQueue], url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "plan.yaml").write_text(f"models: [{MODEL}]\nphone_time: 1 h\n")
+    known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
+    notes = add(known, request(tmp_path / "plan.yaml", cron="0 12 * * *", window="01:00-06:00")).data["notes"]
+    assert "its window 01:00-06:00 UTC isn't open when it is due: its jobs wait 13 h 00 min" in notes
+    within = add(known, request(tmp_path / "plan.yaml", "within", cron="0 2 * * *", window="01:00-06:00")).data
+    assert not any("window" in note for note in within["notes"])
+    told = listed(known)
+    assert [item["window"] for item in told.data["schedules"]] == ["01:00-06:00 UTC"] * 2
+    assert told.text.count("01:00-06:00 UTC, 1 h 00 min") == 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.quantities import parse_bytes, parse_celsius, parse_percent, parse_seconds
+from orchestrator.quantities import parse_age, parse_bytes, parse_celsius, parse_percent, parse_seconds
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,14 @@ def test_amount_is_read_into_its_unit(read, text, value):
 def test_what_is_no_amount_is_refused(text):
     with pytest.raises(ValueError, match="isn't a time span such as"):
         parse_seconds(text)
+
+
+@pytest.mark.parametrize(("text", "days"), [("90d", 90), ("12 w", 84), ("1 week", 7), ("0d", 0), ("36h", 1.5)])
+def test_an_age_is_read_into_seconds(text: str, days: float) -> None:
+    assert parse_age(text) == days * 86400
+
+
+@pytest.mark.parametrize("text", ["90", "0", "-1d", "3m", "2 years", ""])
+def test_an_age_that_may_be_meant_otherwise_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"age|unit"):
+        parse_age(text)

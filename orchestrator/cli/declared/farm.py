@@ -13,6 +13,8 @@ _farm = group("farm", "Share plans among hosts and their phones, through a store
 _Scopes = Annotated[
     list[str] | None, typer.Argument(help="farm, host:NAME or phone:SERIAL; the whole farm when left out.")
 ]
+#: As far as the database's integers go.
+_Priority = Annotated[int, typer.Option("--priority", min=-(2**31), max=2**31 - 1, help="Larger numbers go first.")]
 _Submission = Annotated[str, typer.Argument(help="A submission's name.")]
 
 
@@ -81,7 +83,7 @@ def _worker(
 @_farm.command("submit")
 def _submit(
     plan: Annotated[Path, typer.Argument(help="A plan file.")],
-    priority: Annotated[int, typer.Option("--priority", help="Larger numbers go first.")] = 0,
+    priority: _Priority = 0,
     name: Annotated[
         str, typer.Option("--name", help="The submission's name; given twice, the second one is refused.")
     ] = "",

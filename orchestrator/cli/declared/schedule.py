@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.declared.farm import _farm, _require_packages
+from orchestrator.cli.declared.farm import _farm, _Priority, _require_packages
 from orchestrator.cli.frame import LOOK, Json, show
 
 _schedule = typer.Typer(help="Plans that the farm measures again and again.", **LOOK)
@@ -21,7 +21,7 @@ def _add(
     plan: Annotated[Path, typer.Argument(help="A plan file; it is kept as it is now, with all that it names.")],
     cron: Annotated[str, typer.Option("--cron", help='minute hour day month weekday, for example "0 1 * * *".')],
     timezone: Annotated[str, typer.Option("--timezone", help="Of cron and window, such as Europe/Berlin.")] = "UTC",
-    priority: Annotated[int, typer.Option("--priority", help="Larger numbers go first.")] = 0,
+    priority: _Priority = 0,
     window: Annotated[
         str, typer.Option("--window", help="When it may measure (01:00-06:00); the plan's when left out.")
     ] = "",

@@ -53,7 +53,7 @@ def test_a_time_that_means_nothing_is_refused(budget: str, until: str, told: str
         limited(PLAN, budget=budget, until=until, now=NOW)
 
 
-@pytest.mark.parametrize("age", ["90", "0", "-1d", "soon", ""])
+@pytest.mark.parametrize("age", ["90", "0", "-1d", "3m", "soon", ""])
 def test_an_age_without_its_unit_deletes_nothing(age: str, tmp_path: Path) -> None:
     settings = Settings.from_environment({}, home=tmp_path)
     with pytest.raises(UsageError):
