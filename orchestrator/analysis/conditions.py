@@ -24,6 +24,9 @@ LOOK_MAX: Final = 0.03
 #: A stretch is as busy as the busiest one from this share on, and busy at all from so many cores on.
 FULL_SHARE: Final = 0.97
 FULL_CORES_MIN: Final = 0.5
+#: Processor time that may be counted too much between two looks: each of the kernel's counters goes in steps of 10 ms,
+#: and the first look is within the stretch.
+_MISCOUNT_S: Final = 0.1
 #: The name under which a report keeps it.
 BUSY_CLOCK: Final = "busy_clock_share"
 #: The same over the whole time between the two looks at the device: in runs that are held without these looks.
@@ -47,7 +50,9 @@ def derive_conditions(
         is_sampled=bool(samples),
         clusters=_clusters(before, after, samples),
         own_cores=own,
-        foreign_cores=None if own is None or busy_s is None or not span_s else max(0.0, busy_s / span_s - own),
+        foreign_cores=(
+            None if own is None or busy_s is None or not span_s else max(0.0, (busy_s - _MISCOUNT_S) / span_s - own)
+        ),
         gpu_mhz=None if gpu_khz is None else gpu_khz / 1000,
         clock_jump_s=_clock_jump_s(before, after),
     )

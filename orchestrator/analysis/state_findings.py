@@ -118,11 +118,11 @@ def _clock_findings(
 
 def _load_findings(before: DeviceState | None, conditions: RunConditions, kind: DeviceKind) -> Iterator[Finding]:
     if before is not None and before.busy_cores is not None and before.busy_cores > FOREIGN_CORES_MAX:
-        message = f"{before.busy_cores:.1f} cores were busy before the run"
+        message = f"{before.busy_cores:.2f} cores were busy before the run"
         yield _finding("foreign-load", Severity.WARNING, message)
     elif kind is DeviceKind.ANDROID and (conditions.foreign_cores or 0.0) > FOREIGN_CORES_MAX_PHONE:
-        message = f"other work kept {conditions.foreign_cores:.1f} cores busy during the run"
-        own = "" if conditions.own_cores is None else f"the run itself used {conditions.own_cores:.1f} cores"
+        message = f"other work kept at least {conditions.foreign_cores:.2f} cores busy during the run"
+        own = "" if conditions.own_cores is None else f"the run itself used {conditions.own_cores:.2f} cores"
         yield _finding("foreign-load", Severity.WARNING, message, own)
 
 

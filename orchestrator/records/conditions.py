@@ -30,7 +30,7 @@ class RunConditions:
     #: longer than the run, so that clocks and loads come out lower.
     is_sampled: bool = False
     clusters: tuple[ClusterConditions, ...] = ()
-    #: Cores that the program itself, and that everything else, kept busy on average.
+    #: Cores that the program itself kept busy on average, and those that everything else did at least.
     own_cores: float | None = None
     foreign_cores: float | None = None
     gpu_mhz: float | None = None

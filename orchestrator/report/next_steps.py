@@ -54,7 +54,7 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "log-cut": "The figures stand. Look at free space on the phone and at the link if it comes again.",
     "throttled": "Let the phone cool down, take it out of its case, or wait longer between cases.",
     "rebooted": "Look for the cause (heat, battery, driver crash in last_kmsg), then measure again.",
-    "foreign-load": "End what else is running on this computer, then measure again.",
+    "foreign-load": "End what else runs on this phone or computer ('top' shows it), then measure again.",
     "more-threads-than-big-cores": "Ask for no more threads than there are big cores.",
     "warm-cold-start": "Remove the named cache, or the flag that names another one; then measure again.",
     "cache-not-used": "Look at the first load's output: a driver or delegate that keeps no cache has no warm start.",

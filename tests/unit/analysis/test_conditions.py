@@ -102,8 +102,23 @@ def test_loads_are_told_apart_by_the_programs_own_time() -> None:
     looks = parse_samples(series([(2, 2.0, TOP)] * 5, own_s=20.0, foreign_cores=0.75))
     conditions = derive_conditions(SEEN, SEEN, looks)
     assert conditions.own_cores == pytest.approx(2.0)
-    assert conditions.foreign_cores == pytest.approx(0.75)
+    assert conditions.foreign_cores == pytest.approx(0.74)
     assert conditions.is_sampled
+
+
+@pytest.mark.parametrize(("seconds", "busy_s"), [(0.03, 0.05), (0.03, 0.1), (0.11, 0.17), (0.11, 0.2)])
+def test_a_short_run_is_not_accused_by_a_few_ticks(seconds: float, busy_s: float) -> None:
+    start, end = look(100, 50, {TOP: 1}), look(100 + seconds, 50 + busy_s, {TOP: 1})
+    looks = parse_samples(f"{start}\n--times\n0m0s 0m0s\n0m{seconds:.2f}s 0m0.00s\n{end}".encode())
+    conditions = derive_conditions(SEEN, SEEN, looks)
+    assert conditions.own_cores == pytest.approx(1.0)
+    assert (conditions.foreign_cores or 0.0) < 0.5
+
+
+def test_a_short_run_beside_heavy_work_is_seen() -> None:
+    start, end = look(100, 50, {TOP: 1}), look(100.11, 50.39, {TOP: 1})
+    looks = parse_samples(f"{start}\n--times\n0m0s 0m0s\n0m0.11s 0m0.00s\n{end}".encode())
+    assert (derive_conditions(SEEN, SEEN, looks).foreign_cores or 0.0) > 1.0
 
 
 def test_without_looks_the_states_tell_what_they_can() -> None:
