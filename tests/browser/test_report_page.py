@@ -2,11 +2,13 @@
 
 import csv
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from orchestrator.records.identity import Serial
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
@@ -14,11 +16,13 @@ from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,
+    PIXEL_3,
     Lab,
     case,
     hostile_lab,
     lab_of,
     large_lab,
+    profile,
     rich_lab,
     series,
     skewed,
@@ -43,12 +47,31 @@ def means_lab():
     )
 
 
+def wide_lab():
+    """Return phones of one name with long serials, more configurations than fit beside each other, and profiles."""
+    phones = [replace(PIXEL_3, serial=Serial(f"adb-8A1Y0ABCD{n}-x{n}._adb-tls-connect._tcp")) for n in (1, 2)]
+    flags = [(), *(((f"a_long_name_of_a_flag_{n}", "true"),) for n in range(9))]
+    owners = [
+        case(phone, delegate=delegate, threads=1, flags=given)
+        for phone in phones
+        for delegate in (DelegateName.XNNPACK, DelegateName.GPU)
+        for given in flags
+    ]
+    runs = [record for number, owner in enumerate(owners) for record in series(owner, 10_000 + 500 * number, count=3)]
+    kernels = [(f"{kind} {n}", f"Delegate/{kind} {n}:{n}", 90.0 + n) for kind in KERNELS for n in range(8)]
+    runs += [profile(owner, kernels) for owner in owners[-len(flags) :]]
+    return lab_of(runs, *phones)
+
+
+#: More kinds than there are colours.
+KERNELS = [f"kernel_{letter}" for letter in "abcdefghijkl"]
 LABS = {
     "small": small_lab,
     "rich": rich_lab,
     "hostile": hostile_lab,
     "means": means_lab,
     "empty": Lab,
+    "wide": wide_lab,
     "large": lambda: large_lab(450, invocations=2),
 }
 
