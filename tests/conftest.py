@@ -26,6 +26,9 @@ AGAINST_SERVERS = ("browser", "contract", "e2e", "wire")
 
 # As where CI is set: what passed does so again, however slow this computer is. --hypothesis-profile=default draws anew.
 settings.load_profile("ci")
+# Which night a run belongs to is told by the local date: that is the same one for everybody's tests.
+os.environ["TZ"] = "UTC"
+time.tzset()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
