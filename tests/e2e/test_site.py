@@ -50,7 +50,7 @@ def served(cli, *options: str) -> Iterator[tuple[str, int]]:
         yield url
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=300) == 0
         assert "Traceback" not in process.stderr.read()
 
 
