@@ -139,7 +139,7 @@ def describe_run(run: RunRecord) -> str:
         counted = delegate.delegated_nodes is not None and delegate.total_nodes is not None
         share = f"{delegate.delegated_nodes} of {delegate.total_nodes}" if counted else "not all"
         nodes = f", {share} operators delegated"
-    codes = ", ".join(finding.code for finding in run.verdict.findings if finding.severity.value != "info")
+    codes = ", ".join(dict.fromkeys(f.code for f in run.verdict.findings if f.severity.value != "info"))
     grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
     worth = f"{run.verdict.quality}{grade}{f' ({codes})' if codes else ''}"
     virtual = " [virtual]" if run.is_virtual else ""
