@@ -13,13 +13,14 @@ PACKAGE = Path(__file__).parent.parent / "orchestrator"
 #: What each part may import of the rest of benchfarm (itself always).
 FOUNDATION = {"errors", "units", "quantities", "clock"}
 RECORDS = FOUNDATION | {"records"}
-PORTS = RECORDS | {"ports"}
+PORTS = RECORDS | {"ports", "files"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": set(),
     "errors": set(),
     "units": set(),
     "quantities": set(),
     "clock": {"errors"},
+    "files": set(),
     "records": FOUNDATION | {"records"},
     "ports": RECORDS,
     "libraries": RECORDS,

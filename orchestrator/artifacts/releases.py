@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.errors import ArtifactError
+from orchestrator.files import write_whole
 
 _LOCK_WAIT_S: Final = 30.0
 
@@ -151,10 +151,8 @@ class ReleaseHistory:
 
     def _write(self, name: str, releases: Sequence[Release], pins: dict[str, str]) -> None:
         path = self._folder / f"{name}.json"
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
         document = {"pinned": pins, "releases": [_document(item) for item in releases]}
-        draft.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        draft.replace(path)
+        write_whole(path, json.dumps(document, indent=2) + "\n")
 
 
 def _same(one: Release, other: Release) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.errors import ArtifactError
+from orchestrator.files import write_whole
 from orchestrator.planning import NoBuild, tools_for
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial
@@ -148,8 +147,5 @@ def stand_in_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = F
 def _kept(path: Path, content: bytes) -> Path:
     """Write a file unless it is there, and return its path."""
     if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
-        draft.write_bytes(content)
-        draft.replace(path)
+        write_whole(path, content)
     return path

@@ -28,6 +28,7 @@ from orchestrator.engine.events import (
     RoundAdded,
     RunStored,
 )
+from orchestrator.files import write_whole
 from orchestrator.ports import Observer
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.run import Outcome
@@ -189,11 +190,8 @@ class PublishedBoard:
             "at": time.time(),
             "rows": [{**asdict(row), "standing": row.standing.name} for row in self._board.rows()],
         }
-        draft = self._path.with_suffix(".tmp")
         with contextlib.suppress(OSError):
-            draft.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps(content), "utf-8")
-            draft.replace(self._path)
+            write_whole(self._path, json.dumps(content))
 
     def _remove(self) -> None:
         if self._timer is not None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 from pathlib import Path
 
 from orchestrator.errors import HostStorageError, UsageError
+from orchestrator.files import write_whole
 
 
 def write_file(path: Path, data: bytes | str) -> None:
     """Write a file whole; an older one stays when this fails. Raises UsageError, HostStorageError."""
     content = data.encode() if isinstance(data, str) else data
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(content)
-        draft.replace(path)
+        write_whole(path, content)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink()
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise HostStorageError(f"{path}: no space left to write {len(content)} bytes") from error
         raise UsageError(f"{path}: {error.strerror}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from orchestrator.config.faults import Faults, Section, checked
 from orchestrator.config.fields import AnyText, NamedPercent, Sha256, Text
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import HostStorageError
+from orchestrator.files import write_whole
 from orchestrator.records.model import Accuracy, ManifestEntry
 
 MANIFEST_NAME = "models.yaml"
@@ -109,13 +109,9 @@ def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
     folder = path.absolute().parent
     rows = [_row(entry, folder) for entry in sorted(there.values(), key=lambda entry: entry.name)]
     text = yaml.dump({"models": rows}, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=120)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        write_whole(path, text)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise HostStorageError(f"{path} can't be written: {error.strerror}") from error
 
 

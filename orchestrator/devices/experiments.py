@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from datetime import datetime
@@ -11,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote as percent_encode
 
 from orchestrator.errors import HostStorageError, UsageError
+from orchestrator.files import write_whole
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Quiet
 from orchestrator.records.tuning import ModeRatio, OptionTrial, PhoneExperiments
@@ -42,13 +42,9 @@ class ExperimentBook:
     def save(self, experiments: PhoneExperiments) -> Path:
         """Keep what was found, whole or not at all; return the file. Raises HostStorageError."""
         path = self._path(experiments.serial)
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps(asdict(experiments), indent=2, default=_plain) + "\n", "utf-8")
-            draft.replace(path)
+            write_whole(path, json.dumps(asdict(experiments), indent=2, default=_plain) + "\n")
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise HostStorageError(f"{path} can't be written: {error}") from error
         return path
 

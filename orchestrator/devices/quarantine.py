@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote as percent_encode
@@ -11,6 +10,7 @@ from urllib.parse import unquote
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import HostStorageError
+from orchestrator.files import write_whole
 from orchestrator.records.identity import Serial
 
 
@@ -38,14 +38,10 @@ class QuarantineFolder:
         path = self._path(serial)
         if path.exists():
             return
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
         note = {"serial": serial, "reason": reason, "since": self._clock.now().isoformat()}
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps(note) + "\n", "utf-8")
-            draft.replace(path)
+            write_whole(path, json.dumps(note) + "\n")
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise HostStorageError(f"{path} can't be written: {error}") from error
 
     def release(self, serial: Serial) -> str:

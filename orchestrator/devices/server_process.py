@@ -20,6 +20,7 @@ from orchestrator.clock import Deadline
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.connection import Connection
 from orchestrator.errors import AdbUnavailableError, DeviceError
+from orchestrator.files import write_whole
 
 _START_TIMEOUT_S: Final = 15.0
 _STOP_TIMEOUT_S: Final = 5.0
@@ -172,11 +173,9 @@ class ServerProcess:
 
     def _remember(self) -> None:
         record = _record(self.state_folder, usb=self.usb)
-        draft = record.with_suffix(f".{os.getpid()}.tmp")
         kept = {name: self.environ[name] for name in _KEPT_VARIABLES if name in self.environ}
         known = {"pid": self.pid, "port": self.port, "binary": str(self.binary), "environ": kept}
-        draft.write_text(json.dumps(known), "utf-8")
-        draft.replace(record)
+        write_whole(record, json.dumps(known))
 
     def _answers(self, deadline: Deadline) -> bool:
         try:

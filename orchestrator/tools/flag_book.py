@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from orchestrator.errors import OutputParseError
+from orchestrator.files import write_whole
 from orchestrator.records.flag import FlagFault, FlagSchema
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 from orchestrator.tools.arguments import case_flags, delegate_flags, format_flags
@@ -63,10 +63,7 @@ class HelpFlagBook:
             return False
         # It can be asked for again: a cache that can't be written costs time, nothing else.
         with contextlib.suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            draft = self._folder / f".{build.sha256}.{os.getpid()}"
-            draft.write_bytes(printed)
-            draft.replace(self._path(build))
+            write_whole(self._path(build), printed)
         self._schemas[build.sha256] = schema
         return True
 
