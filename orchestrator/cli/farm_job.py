@@ -18,7 +18,7 @@ from orchestrator.config.farm_documents import read_facts, read_parcel, read_pla
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.engine.campaign import CampaignRunner
 from orchestrator.engine.night import bounded
-from orchestrator.engine.rounds import open_works
+from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import (
     ArtifactError,
     BenchfarmError,
@@ -165,7 +165,7 @@ def _put_back(farm: Farm, device: Device, ended: Ended) -> Ended:
 
 
 def _run(farm: Farm, campaign: Campaign) -> Ended:
-    works = open_works(campaign, list(farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
+    works = open_works(campaign, map(slim, farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
     cases = [item.case for work in works.values() for item in work.invocations]
     if not cases:
         farm.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, farm.clock.now())

@@ -19,7 +19,7 @@ from orchestrator.cli.result import CommandResult
 from orchestrator.cli.running import runner_elsewhere, runner_here
 from orchestrator.cli.stored import find_campaign
 from orchestrator.engine.importing import end_cut_off
-from orchestrator.engine.rounds import open_works
+from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -50,7 +50,7 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
             from orchestrator.cli.pairing import resume_pairs
 
             return resume_pairs(farm, campaign)
-        works = open_works(campaign, list(farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
+        works = open_works(campaign, map(slim, farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
         busy = {serial for serial, work in works.items() if work.invocations}
         _put_back_left(farm, works.keys() - busy)
         cases = [item.case for work in works.values() for item in work.invocations] + [

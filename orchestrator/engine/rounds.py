@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.brackets import checks
@@ -82,8 +82,8 @@ def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) ->
     return stored + len(markers) - len(_open_sustained(markers, runs, campaign.terms.sustained_s))
 
 
-def open_works(campaign: Campaign, runs: Sequence[RunRecord], tools: Mapping[ToolName, Tool]) -> dict[Serial, OpenWork]:
-    """Return what is open on each of a campaign's devices; ``runs`` are the campaign's."""
+def open_works(campaign: Campaign, runs: Iterable[RunRecord], tools: Mapping[ToolName, Tool]) -> dict[Serial, OpenWork]:
+    """Return what is open on each of a campaign's devices; ``runs`` are the campaign's, :func:`slim` ones will do."""
     planned: dict[Serial, list[Invocation]] = {}
     for item in campaign.invocations:
         planned.setdefault(item.case.serial, []).append(item)
