@@ -4,48 +4,39 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
-from itertools import pairwise
+from datetime import date
 from pathlib import Path
 from typing import Final
-
-import numpy as np
 
 from orchestrator import __version__
 from orchestrator.analysis.changepoint import WINDOW_NIGHTS
 from orchestrator.analysis.nights import night_details
-from orchestrator.analysis.series import NightTable, night_of, night_table
+from orchestrator.analysis.series import night_of, night_table
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.history import night_meant
 from orchestrator.cli.reports import report_data
 from orchestrator.cli.result import CommandResult
+from orchestrator.cli.site_series import outputs_from, site_series
 from orchestrator.engine.history import (
     FoundChange,
     Question,
     Regressions,
-    describe_series,
     find_regressions,
-    fits,
 )
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.history import Annotation, DeviceSighting, Points, RunMark
-from orchestrator.records.identity import CampaignId, Serial, SeriesKey
-from orchestrator.records.run import Outcome
-from orchestrator.records.workload import Pass
+from orchestrator.records.history import Points
+from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.report.site import (
-    SILENT_NIGHTS,
     STATUS_WORDS,
+    FaultyOutputs,
     Site,
     SiteCampaign,
-    SiteChange,
-    SiteEvent,
     SiteGroup,
-    SiteSeries,
 )
 from orchestrator.units import format_change
 
@@ -169,9 +160,10 @@ def gather(
         table=table,
         details=details,
         series=tuple(
-            sorted(_series(store, table, details.is_trusted, found, only), key=lambda row: (-row.badness, row.key))
+            sorted(site_series(store, table, details.is_trusted, found, only), key=lambda row: (-row.badness, row.key))
         ),
         groups=_groups(found),
+        faulty_outputs=_faulty_outputs(found),
         campaigns=tuple(
             SiteCampaign(
                 campaign_id=item.campaign_id,
@@ -191,74 +183,6 @@ def gather(
     return site, marks
 
 
-def _series(
-    store: Store,
-    table: NightTable,
-    trusted: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-    found: Regressions | None,
-    only: Collection[CampaignId],
-) -> Iterator[SiteSeries]:
-    cases = store.series()
-    devices = store.devices()
-    words = describe_series(store)
-    builds = {sha256: build.name for sha256, build in store.builds().items()}
-    annotations = [item for item in store.annotations() if table.nights and item.night >= table.nights[0]]
-    updates = {serial: _updates(seen, table) for serial, seen in store.sightings().items()}
-    changes: dict[SeriesKey, list[SiteChange]] = defaultdict(list)
-    for change in found.changes if found is not None else ():
-        changes[change.series_key].append(_change(change))
-    last = [int(np.flatnonzero(np.isfinite(row))[-1]) for row in table.latency_us]
-    mishaps = _mishaps(store, table, only)
-    outputs: dict[SeriesKey, list[SiteEvent]] = defaultdict(list)
-    for item in found.outputs if found is not None else ():
-        text = f"outputs {item.change.before or 'not compared before'} → {item.change.after}"
-        outputs[item.change.series_key].append(SiteEvent(night=item.change.night, kind="outputs", text=text))
-    other_figures = found.other_figures if found is not None else {}
-    grades = _grades(store, table, last)
-    for place, key in enumerate(table.series):
-        sketch = table.sketches[place]
-        events = [
-            *_notes(annotations, key, words.get(key, {})),
-            *updates.get(sketch.serial, ()),
-            *_contents(table, place, builds),
-            *mishaps.get(key, ()),
-            *outputs[key],
-        ]
-        if key in other_figures:
-            text = "the program's figures are of another kind (median, mean): earlier nights aren't compared"
-            events.append(SiteEvent(night=other_figures[key], kind="figures", text=text))
-        yield SiteSeries(
-            key=key,
-            case=cases[key],
-            facts=devices.get(sketch.serial),
-            is_virtual=sketch.is_virtual,
-            grade=grades.get(key, ""),
-            changes=tuple(sorted(changes[key], key=lambda item: item.night)),
-            events=tuple(sorted(events, key=lambda event: event.night)),
-            latency_us=table.latency_us[place],
-            last_place=last[place],
-            is_trusted=bool(trusted[place, last[place]]),
-        )
-
-
-def _change(found: FoundChange) -> SiteChange:
-    return SiteChange(
-        night=found.night,
-        earliest=found.earliest,
-        latest=found.latest,
-        ratio=found.ratio,
-        low=found.low,
-        high=found.high,
-        confidence=found.confidence,
-        before_us=found.before_us,
-        after_us=found.after_us,
-        status=found.status,
-        status_detail=found.status_detail,
-        expected=found.expected,
-        causes=found.causes,
-    )
-
-
 def _groups(found: Regressions | None) -> tuple[SiteGroup, ...]:
     if found is None:
         return ()
@@ -271,6 +195,23 @@ def _groups(found: Regressions | None) -> tuple[SiteGroup, ...]:
         )
         for group in found.groups
     )
+
+
+def _faulty_outputs(found: Regressions | None) -> tuple[FaultyOutputs, ...]:
+    """Return the series whose outputs are wrong or drift now, the unexpected and the wrong ones first."""
+    told = sorted(found.outputs if found is not None else (), key=lambda item: item.change.night)
+    newest = {item.change.series_key: item for item in told}
+    faulty = [
+        FaultyOutputs(
+            key=key,
+            label=f"{item.case.model_name} on {item.phone} ({item.case.serial}), {item.case.configuration}",
+            outputs=outputs_from(item),
+            is_virtual=item.is_virtual,
+        )
+        for key, item in newest.items()
+        if item.change.after is not ParityVerdict.SAME
+    ]
+    return tuple(sorted(faulty, key=lambda item: (bool(item.outputs.expected), not item.outputs.is_wrong, item.label)))
 
 
 def _label(change: FoundChange) -> str:
@@ -286,91 +227,6 @@ def _status(members: Sequence[FoundChange]) -> str:
     states = dict.fromkeys(STATUS_WORDS[item.status] for item in members)
     counts = {state: sum(STATUS_WORDS[item.status] == state for item in members) for state in states}
     return ", ".join(state if len(states) == 1 else f"{count} {state}" for state, count in counts.items())
-
-
-def _notes(annotations: Sequence[Annotation], key: SeriesKey, words: Mapping[str, str]) -> Iterator[SiteEvent]:
-    for item in annotations:
-        if fits(item.selection, key, words):
-            yield SiteEvent(night=item.night, kind="note", text=item.text)
-
-
-def _updates(seen: Sequence[DeviceSighting], table: NightTable) -> list[SiteEvent]:
-    """Return what became another thing on a device within the nights."""
-    events = []
-    for before, after in pairwise(seen):
-        night = night_of(after.at)
-        if not table.nights or night < table.nights[0]:
-            continue
-        changed = [
-            f"{name} {before.facts.get(name, 'unknown')} → {after.facts.get(name, 'unknown')}"
-            for name in {**before.facts, **after.facts}
-            if before.facts.get(name) != after.facts.get(name)
-        ]
-        if changed:
-            events.append(SiteEvent(night=night, kind="system", text="; ".join(changed)))
-    return events
-
-
-def _contents(table: NightTable, place: int, builds: Mapping[str, str]) -> Iterator[SiteEvent]:
-    """Yield the nights from which a series had another program or model."""
-    row = table.contents_at[place]
-    there = np.flatnonzero(row >= 0)
-    for before, after in pairwise(there[np.r_[True, row[there][1:] != row[there][:-1]]].tolist()):
-        old, new = table.contents[int(row[before])], table.contents[int(row[after])]
-        night = table.nights[after]
-        if old.build_sha256 != new.build_sha256:
-            names = [f"{builds.get(item, '')} {item[:12]}".strip() for item in (old.build_sha256, new.build_sha256)]
-            yield SiteEvent(night=night, kind="build", text=" → ".join(names))
-        if old.model_sha256 != new.model_sha256:
-            yield SiteEvent(night=night, kind="model", text=f"{old.model_sha256[:12]} → {new.model_sha256[:12]}")
-        if old.files != new.files:
-            names = sorted({name for name, _ in {*old.files} ^ {*new.files}})
-            yield SiteEvent(night=night, kind="files", text=", ".join(names))
-
-
-def _mishaps(store: Store, table: NightTable, only: Collection[CampaignId]) -> dict[SeriesKey, list[SiteEvent]]:
-    """Return of each series the nights that it has no figure of, with what became of their runs."""
-    if not table.nights:
-        return {}
-    place_of_night = {night: place for place, night in enumerate(table.nights)}
-    row_of = {key: row for row, key in enumerate(table.series)}
-    codes: dict[tuple[SeriesKey, date], Counter[str]] = defaultdict(Counter)
-    for mark in store.marks(since=datetime.combine(table.nights[0], time()).astimezone()):
-        night, row = night_of(mark.created_at), row_of.get(mark.series_key)
-        place = place_of_night.get(night)
-        if mark.run_pass is not Pass.TIMING or mark.campaign_id not in only or row is None or place is None:
-            continue
-        if not np.isfinite(table.latency_us[row][place]):
-            codes[mark.series_key, night][_what_became(mark)] += 1
-    events: dict[SeriesKey, list[SiteEvent]] = defaultdict(list)
-    for (key, night), counts in codes.items():
-        text = ", ".join(code if count == 1 else f"{code} ({count} times)" for code, count in counts.most_common())
-        events[key].append(SiteEvent(night=night, kind="no figure", text=text))
-    return events
-
-
-def _what_became(mark: RunMark) -> str:
-    """Return the code that says why a run has no figure."""
-    if mark.outcome is Outcome.COMPLETED:
-        return f"rejected: {', '.join(mark.findings) or mark.reason_code or 'its findings say why'}"
-    return ": ".join(dict.fromkeys(word for word in (mark.outcome.value, mark.reason_code) if word))
-
-
-def _grades(store: Store, table: NightTable, last: Sequence[int]) -> dict[SeriesKey, str]:
-    """Return of each series the worst grade of its newest night's timing runs; of the newest nights only."""
-    first = max(0, len(table.nights) - SILENT_NIGHTS)
-    recent = {key: table.nights[place] for key, place in zip(table.series, last, strict=True) if place >= first}
-    nights = {item.campaign_id: night_of(item.created_at) for item in store.campaigns()}
-    asked = [campaign for campaign, night in nights.items() if night in set(recent.values())]
-    grades: dict[SeriesKey, str] = {}
-    for run in store.runs(campaign_ids=asked) if asked else ():
-        grade = run.verdict.grade
-        if grade is None or run.run_pass is not Pass.TIMING:
-            continue
-        key = run.case.series_key
-        if recent.get(key) == nights[run.campaign_id]:
-            grades[key] = max(grades.get(key, ""), grade.value)
-    return grades
 
 
 def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[CampaignId, str]:

@@ -87,6 +87,38 @@ class SiteEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SiteOutputs:
+    """What a series' outputs are worth against the reference, from a night on."""
+
+    night: date
+    #: ``same``, ``drift`` or ``wrong``; empty when they weren't compared before.
+    before: str
+    verdict: str
+    #: What somebody wrote who expected it; empty for an unexpected one.
+    expected: str
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the configuration computes something else than its model."""
+        return self.verdict == "wrong"
+
+    @property
+    def text(self) -> str:
+        """What they turned from and to."""
+        return f"outputs {self.before or 'not compared before'} → {self.verdict}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyOutputs:
+    """A series whose outputs are wrong or drift."""
+
+    key: SeriesKey
+    label: str
+    outputs: SiteOutputs
+    is_virtual: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteGroup:
     """Changes that happened together, in one sentence."""
 
@@ -140,7 +172,7 @@ class SiteSeries:
     case: Case
     facts: DeviceFacts | None
     is_virtual: bool
-    #: Of the newest night's runs, the worst; empty when none was given.
+    #: Of the runs that the newest figure is of, the worst; empty when none was given.
     grade: str
     changes: tuple[SiteChange, ...]
     events: tuple[SiteEvent, ...]
@@ -148,6 +180,8 @@ class SiteSeries:
     latency_us: NDArray[np.float64]
     last_place: int
     is_trusted: bool
+    #: Where the outputs became worth something else, oldest first.
+    outputs: tuple[SiteOutputs, ...] = ()
 
     @property
     def page(self) -> str:
@@ -186,6 +220,16 @@ class SiteSeries:
         """The newest change."""
         return max(self.changes, key=lambda change: change.night, default=None)
 
+    def outputs_on(self, night: date) -> SiteOutputs | None:
+        """Return what the outputs are worth on a night when they are wrong or drift; None else."""
+        known = [item for item in self.outputs if item.night <= night]
+        return known[-1] if known and known[-1].verdict != "same" else None
+
+    @property
+    def faulty_outputs(self) -> SiteOutputs | None:
+        """What the outputs are worth now when they are wrong or drift; None else."""
+        return self.outputs_on(date.max)
+
     @property
     def silent_nights(self) -> int:
         """Nights of the farm since the newest figure."""
@@ -195,8 +239,12 @@ class SiteSeries:
     def badness(self) -> float:
         """The order of the overview: the logarithm of the slow-down, by its newest change or against the window.
 
-        The larger counts. After a change that is expected or refuted, the nights since then are the window.
+        The larger counts; outputs that are wrong and weren't expected to be are worse than any. After a change that is
+        expected or refuted, the nights since then are the window.
         """
+        faulty = self.faulty_outputs
+        if faulty is not None and faulty.is_wrong and not faulty.expected:
+            return math.inf
         newest = self.newest
         if newest is not None and not newest.counts:
             return math.log(self.last_us / newest.after_us)
@@ -220,6 +268,8 @@ class Site:
     #: Worst first.
     series: tuple[SiteSeries, ...]
     groups: tuple[SiteGroup, ...]
+    #: Those that nobody expected and those that are wrong first.
+    faulty_outputs: tuple[FaultyOutputs, ...]
     #: Newest first.
     campaigns: tuple[SiteCampaign, ...]
 

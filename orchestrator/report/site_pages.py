@@ -18,7 +18,7 @@ from orchestrator.report.labels import column_decimals
 from orchestrator.report.packing import pack
 from orchestrator.report.pictures import packed_runtime
 from orchestrator.report.render import escaped, markup, render_template
-from orchestrator.report.site import SILENT_NIGHTS, STATE_CLASSES, Site, SiteCampaign, SiteNight, SiteSeries
+from orchestrator.report.site import SILENT_NIGHTS, STATE_CLASSES, Site, SiteCampaign, SiteNight, SiteSeries, page_name
 from orchestrator.report.sparklines import CHART_SIZE, NightChart, night_chart, spark_box, spark_path
 from orchestrator.resources import data_folder
 from orchestrator.units import US_PER_MS
@@ -82,6 +82,8 @@ def overview_page(site: Site) -> str:
         here="overview",
         root="",
         counts=_counts(site),
+        faulty=[(item, f"{page_name(item.key)}.html" in site.by_name) for item in site.faulty_outputs[:_MOST_GROUPS]],
+        more_faulty=max(0, len(site.faulty_outputs) - _MOST_GROUPS),
         groups=site.groups[:_MOST_GROUPS],
         more_groups=max(0, len(site.groups) - _MOST_GROUPS),
         most_members=_MOST_MEMBERS,
@@ -127,7 +129,8 @@ def series_page(site: Site, row: SiteSeries) -> str:
         size=CHART_SIZE,
         changes=[(change, places[change.night]) for change in row.changes if change.night in places],
         events=[(event, at) for event in row.events if (at := _place(event.night, nights, chart)) is not None],
-        night_rows=_night_rows(site, nights, chart),
+        night_rows=_night_rows(site, row, nights, chart),
+        quality=_quality(row, nights[-1]),
         is_virtual=row.is_virtual,
         is_mixed=False,
     )
@@ -151,7 +154,15 @@ def _place(night: date, nights: Sequence[SiteNight], chart: NightChart) -> float
     return next(at for item, at in zip(nights, chart.places, strict=True) if item.night >= night)
 
 
-def _night_rows(site: Site, nights: Sequence[SiteNight], chart: NightChart) -> str:
+def _quality(row: SiteSeries, night: SiteNight) -> str:
+    """Return what a night's figure is worth; however well it was measured, with wrong outputs it is nothing."""
+    faulty = row.outputs_on(night.night)
+    if faulty is not None and (faulty.is_wrong or night.is_trusted):
+        return "outputs wrong" if faulty.is_wrong else "outputs drift"
+    return "trusted" if night.is_trusted else "suspect"
+
+
+def _night_rows(site: Site, row: SiteSeries, nights: Sequence[SiteNight], chart: NightChart) -> str:
     """Return the table's rows, newest first.
 
     There are hundreds of thousands of them in a large site: they are put together here, where a template takes four
@@ -166,7 +177,7 @@ def _night_rows(site: Site, nights: Sequence[SiteNight], chart: NightChart) -> s
         links = " ".join(names[identity] for identity in night.campaigns if identity in names)
         lines.append(
             f'<tr data-x="{at}"><th scope="row">{night.night}</th><td>{night.median_us / US_PER_MS:.{digits}f}</td>'
-            f"<td>{interval}</td><td>{night.invocations}</td><td>{'trusted' if night.is_trusted else 'suspect'}</td>"
+            f"<td>{interval}</td><td>{night.invocations}</td><td>{_quality(row, night)}</td>"
             f"<td>{links}</td></tr>"
         )
     return markup("\n".join(lines))
@@ -191,6 +202,7 @@ def _counts(site: Site) -> dict[str, int]:
         "faster": sum(value <= -_NOTEWORTHY for value in differences),
         "confirmed": sum(change.state == "confirmed" for change in changes),
         "open": sum(change.state == "not confirmed yet" for change in changes),
+        "faulty": len(site.faulty_outputs),
         "silent": sum(row.silent_nights >= SILENT_NIGHTS for row in site.series),
     }
 
@@ -199,6 +211,7 @@ def _grid(site: Site, paths: Sequence[str]) -> Grid:
     rows = site.series
     against = [row.against_window for row in rows]
     newest = [row.newest for row in rows]
+    faulty = [row.faulty_outputs for row in rows]
     columns = (
         Column(label="model", kind="case", values=[row.model for row in rows]),
         Column(label="nights", kind="spark", values=list(paths), box=spark_box(len(site.nights))),
@@ -227,6 +240,13 @@ def _grid(site: Site, paths: Sequence[str]) -> Grid:
             classes=["" if change is None else STATE_CLASSES.get(change.state, "v-warning") for change in newest],
             is_choice=True,
         ),
+        Column(
+            label="outputs",
+            kind="badge",
+            values=["" if item is None else item.verdict for item in faulty],
+            classes=["" if item is None else "v-error" if item.is_wrong else "v-warning" for item in faulty],
+            is_choice=True,
+        ),
         Column(label="grade", values=[row.grade for row in rows], is_choice=True),
         Column(label="last night", values=[f"{site.nights[row.last_place]}" for row in rows], is_choice=True),
         Column(label="serial", values=[str(row.case.serial) for row in rows], is_choice=True),
@@ -237,7 +257,7 @@ def _grid(site: Site, paths: Sequence[str]) -> Grid:
         columns=columns,
         keys=[row.page.removesuffix(".html") for row in rows],
         virtual=[row.is_virtual for row in rows],
-        judged=[row.is_trusted for row in rows],
+        judged=[row.is_trusted and item is None for row, item in zip(rows, faulty, strict=True)],
         link=("series/", ".html"),
         order="worst first",
     )

@@ -11,8 +11,9 @@ import pytest
 
 from orchestrator.cli.site import gather
 from orchestrator.errors import UsageError
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.run import Outcome
-from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Pass
 from orchestrator.report import site_pages
 from orchestrator.report.site import page_name
@@ -112,6 +113,81 @@ def test_a_night_without_a_figure_says_what_became_of_it_and_outputs_that_turned
     } <= events
     html = site_pages.series_page(site, row)
     assert '<span class="badge">no figure</span> <bdi>timed-out (2 times)</bdi>' in html
+
+
+def outputs_of(run, number, verdict):
+    """Return a run of the next night that compared the outputs of a run's case."""
+    codes = {"wrong": "wrong-outputs", "drift": "outputs-drift"}
+    finding = Finding(code=codes[verdict], severity=Severity.ERROR, message="", evidence="")
+    judged = QualityVerdict(quality=Quality.REJECTED, findings=(finding,))
+    return replace(run, run_id=f"compared-{number}", invocation=number, run_pass=Pass.PARITY, verdict=judged)
+
+
+def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_theirs_is_trusted():
+    store = MemoryStore()
+    fill(store)
+    newest = max(run.campaign_id for run in store.runs())
+    runs = [run for run in store.runs(campaign_ids=[newest]) if run.case.serial == "pixel-6-a" and run.invocation == 0]
+    by_model = {(run.case.model_name, run.case.delegate.value): run for run in runs}
+    wrong, drifting = by_model["resnet.tflite", "xnnpack"], by_model["mobilenet.tflite", "gpu"]
+    store.append_run(outputs_of(wrong, 7, "wrong"))
+    store.append_run(outputs_of(drifting, 8, "drift"))
+
+    site = gather(store, since=None)[0]
+
+    html = site_pages.overview_page(site)
+    told = re.findall(r"<li><bdi>(.*?)</bdi>: <b>outputs (\w+)</b> since (\S+)\s+\(not compared before\)", html)
+    assert [(label.split(",")[0], verdict) for label, verdict, _ in told] == [
+        ("resnet.tflite on Google Pixel 6 (pixel-6-a)", "wrong"),
+        ("mobilenet.tflite on Google Pixel 6 (pixel-6-a)", "drift"),
+    ]
+    assert re.search(r"<dt>series whose outputs are wrong or drift</dt><dd>2</dd>", html)
+    assert html.index("<b>outputs wrong</b>") < html.index(site.groups[0].sentence)
+    assert f'<a href="series/{page_name(wrong.case.series_key)}.html">its nights</a>' in html
+    first = site.series[0]
+    assert first.key == wrong.case.series_key
+    page = site_pages.series_page(site, first)
+    assert "<dt>last night</dt><dd>outputs wrong</dd>" in page
+    # One of the nights is a suspect one.
+    assert (page.count("<td>outputs wrong</td>"), page.count("<td>trusted</td>")) == (1, NIGHTS - 2)
+    (row,) = [item for item in site.series if item.key == drifting.case.series_key]
+    assert "<dt>last night</dt><dd>outputs drift</dd>" in site_pages.series_page(site, row)
+
+
+def test_outputs_that_are_wrong_are_the_news_where_no_series_changed():
+    store = MemoryStore()
+    fill(store, nights=4)
+    assert "No series changed in these nights." in site_pages.overview_page(gather(store, since=None)[0])
+    store.append_run(outputs_of(max(store.runs(), key=lambda run: run.campaign_id), 7, "wrong"))
+    html = site_pages.overview_page(gather(store, since=None)[0])
+    assert "No series changed in these nights." not in html
+    assert "<b>outputs wrong</b>" in html
+
+
+def test_the_grade_is_that_of_the_runs_that_the_figure_is_of():
+    store = MemoryStore()
+    fill(store, nights=4)
+    newest = max(run.campaign_id for run in store.runs())
+    runs = {run.case.series_key: run for run in store.runs(campaign_ids=[newest])}
+    throttled, rejected, paired = list(runs.values())[:3]
+    grade = {row.key: row.grade for row in gather(store, since=None)[0].series}
+
+    def graded(run, number, quality, **changes):
+        verdict = QualityVerdict(quality=quality, grade=Grade.D)
+        return replace(run, run_id=f"later-{number}", invocation=number, verdict=verdict, **changes)
+
+    store.append_run(graded(throttled, 7, Quality.SUSPECT))
+    store.append_run(graded(rejected, 8, Quality.REJECTED))
+    campaign = store.campaign(newest)
+    pairing = Pairing(sides=(), baseline="old", candidate="new", kind="build", detect=0.02, level=0.99, threshold=0.02)
+    turns = replace(campaign, campaign_id="in-turns", terms=replace(campaign.terms, pairing=pairing))
+    store.begin_campaign(turns, devices=(), models=(), builds=())
+    store.append_run(graded(paired, 9, Quality.TRUSTED, campaign_id="in-turns"))
+    again = {row.key: row.grade for row in gather(store, since=None)[0].series}
+    assert {again[key] for key in (run.case.series_key for run in (throttled, rejected, paired))} == {"C"}
+    assert again == grade
+    store.append_run(graded(throttled, 10, Quality.TRUSTED))
+    assert {row.key: row.grade for row in gather(store, since=None)[0].series}[throttled.case.series_key] == "D"
 
 
 def test_a_note_is_text_on_the_page_of_its_series(site):
