@@ -136,8 +136,8 @@ def compare_sides(
         baseline=names[0],
         candidate=names[1],
         rows=tuple(rows),
-        only_baseline=tuple(title_of(item, Rule()) for item in left),
-        only_candidate=tuple(title_of(item, Rule()) for item in right),
+        only_baseline=tuple(sorted(title_of(item, Rule()) for item in left)),
+        only_candidate=tuple(sorted(title_of(item, Rule()) for item in right)),
         threshold=rule.threshold,
         level=rule.level,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
@@ -28,6 +28,8 @@ WORST_FIRST: Final = (
 _VIRTUAL_NOTE: Final = "Figures of virtual phones are computed; they are no measurement."
 TERMINAL_WIDTH: Final = 80
 _VERDICT_WIDTH: Final = 14
+#: Cases of one side only that text names.
+_MOST_ALONE: Final = 5
 _HEADERS: Final = ("verdict", "case", "baseline", "candidate", "change", "interval", "detectable", "runs")
 
 
@@ -64,7 +66,7 @@ def to_text(comparison: Comparison) -> str:
     lines = [*(line for text in _head(comparison) for line in wrapped(text)), ""]
     for row in worst_first(comparison):
         lines += [*_case_lines(row), ""]
-    lines += [line for text in _rest(comparison) for line in wrapped(text)]
+    lines += [line for text in _rest(comparison) for line in wrapped(text, following="    " * text.startswith(" "))]
     return "\n".join(lines).rstrip("\n")
 
 
@@ -257,8 +259,7 @@ def _head(comparison: Comparison) -> list[str]:
 
 
 def _rest(comparison: Comparison) -> list[str]:
-    lines = [f"only in the baseline: {title}" for title in comparison.only_baseline]
-    lines += [f"only in the candidate: {title}" for title in comparison.only_candidate]
+    lines = [*_alone("baseline", comparison.only_baseline), *_alone("candidate", comparison.only_candidate)]
     lines += comparison.notes
     lines.append(
         f"A change is claimed when its {level_text(comparison.level)} interval leaves out 0 and it is at least "
@@ -267,6 +268,15 @@ def _rest(comparison: Comparison) -> list[str]:
         "quotient of medians may differ."
     )
     return [visible(line) for line in lines]
+
+
+def _alone(side: str, titles: Sequence[str]) -> list[str]:
+    """Return the cases that only one side has, no more of them than leave the verdicts in view."""
+    if len(titles) < 2:
+        return [f"only in the {side}: {title}" for title in titles]
+    more = len(titles) - _MOST_ALONE
+    rest = [f"  and {more} more; --format json has all"] if more > 0 else []
+    return [f"only in the {side}: {len(titles)} cases", *(f"  {title}" for title in titles[:_MOST_ALONE]), *rest]
 
 
 def _cells(row: ComparedCase) -> tuple[str, ...]:

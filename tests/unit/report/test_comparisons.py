@@ -116,6 +116,19 @@ def test_text_fits_a_usual_terminal_but_for_words_that_are_longer() -> None:
     assert max(len(line) for line in to_text(comparison()).splitlines()) <= 80
 
 
+def test_cases_of_one_side_are_counted_in_order_and_folded() -> None:
+    before = [item for threads in range(1, 13) for item in night(20_000, OLD, threads=threads)]
+    found = compare_sides(before, night(20_000, NEW, threads=12), Rule())
+    for text in (to_text(found), to_markdown(found)):
+        counts = [
+            int(count) for count in re.findall(r"(\d+) threads?,\W+native", text.split("only in the baseline:")[1])
+        ]
+        assert counts == [1, 10, 11, 2, 3]
+        assert re.search(r"only in the baseline: 11 cases\n", text)
+        assert "and 6 more" in text
+    assert len(to_data(found)["only_baseline"]) == 11  # type: ignore[arg-type]
+
+
 def test_figure_of_another_delegate_is_none_of_the_case() -> None:
     fallen = [replace(item, result=replace(item.result, status=CaseStatus.FELL_BACK)) for item in night(30_000, NEW)]
     found = compare_sides(night(20_000, OLD), fallen, Rule())
