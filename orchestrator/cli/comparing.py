@@ -14,7 +14,7 @@ from orchestrator.cli.compared_pages import comparison_html, default_path
 from orchestrator.cli.files import check_writable, write_file
 from orchestrator.cli.result import CommandResult, to_json
 from orchestrator.cli.shares import share_of
-from orchestrator.cli.stored import find_campaign
+from orchestrator.cli.stored import find_campaigns
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
@@ -170,7 +170,7 @@ def _paired_campaign(store: Store, sides: Sequence[str]) -> Campaign | None:
     """Return the A/B campaign that is the only side named, else None."""
     if len(sides) != 1:
         return None
-    campaign = find_campaign(store, sides[0])
+    (campaign, *_) = find_campaigns(store, sides[0])
     return campaign if campaign.terms.pairing is not None else None
 
 
@@ -178,14 +178,20 @@ def _between_campaigns(farm: Farm, words: Sequence[str], rule: Rule) -> Comparis
     named = {0: ("previous", "newest"), 1: (*words, "newest"), 2: tuple(words)}.get(len(words))
     if named is None:
         raise UsageError("two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE")
-    before, after = (find_campaign(farm.store, word) for word in named)
-    if before.campaign_id == after.campaign_id:
+    before, after = (find_campaigns(farm.store, word) for word in named)
+    if both := {item.campaign_id for item in before} & {item.campaign_id for item in after}:
         raise UsageError(
-            f"both sides are the campaign {before.campaign_id}",
+            f"both sides are the campaign {min(both)}",
             hint="name two campaigns, or what differs within one: --by build|model|device|delegate|config A B",
         )
-    names = (f"{before.name} {before.campaign_id}", f"{after.name} {after.campaign_id}")
-    return compare_sides(load_measured(farm, [before]), load_measured(farm, [after]), rule, names=names)
+    names = (_side_name(before), _side_name(after))
+    return compare_sides(load_measured(farm, before), load_measured(farm, after), rule, names=names)
+
+
+def _side_name(campaigns: Sequence[Campaign]) -> str:
+    """Return how a side is called: a submission after the first of its phones."""
+    further = f" and {len(campaigns) - 1} more" if len(campaigns) > 1 else ""
+    return f"{campaigns[0].name} {campaigns[0].campaign_id}{further}"
 
 
 def _within_campaigns(farm: Farm, request: CompareRequest, rule: Rule) -> Comparison:
@@ -195,7 +201,7 @@ def _within_campaigns(farm: Farm, request: CompareRequest, rule: Rule) -> Compar
         )
     before, after = (_selector(farm, rule.axis, word) for word in request.sides)
     if request.campaigns:
-        campaigns = [find_campaign(farm.store, word) for word in request.campaigns]
+        campaigns = [item for word in request.campaigns for item in find_campaigns(farm.store, word)]
         chosen = [campaigns, campaigns]
     else:
         chosen = _campaigns_with(farm.store, before, after, request)

@@ -11,8 +11,9 @@ from orchestrator.cli.progress import describe_run
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
+from orchestrator.queueing.messages import campaign_id_of
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.identity import RunId
+from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Attachment, RunRecord
 
 #: Attachments that are protocol buffers: shown only when they are asked for by name.
@@ -49,10 +50,10 @@ def campaigns(settings: Settings) -> CommandResult:
 
 
 def runs(settings: Settings, prefix: str) -> CommandResult:
-    """List the runs of a campaign in the order in which they were stored."""
+    """List the runs of a campaign, or of a farm's submission, in the order in which they were stored."""
     with Farm(settings, makes_store=False) as farm:
-        campaign = find_campaign(farm.store, prefix)
-        stored = list(farm.store.runs(campaign_ids=(campaign.campaign_id,)))
+        chosen = [campaign.campaign_id for campaign in find_campaigns(farm.store, prefix)]
+        stored = list(farm.store.runs(campaign_ids=chosen))
     lines = [f"{run.run_id[:12]}  {one_line(run.case.serial)}  {one_line(describe_run(run))}" for run in stored]
     return CommandResult(text="\n".join(lines) or "this campaign has no runs yet", data=stored)
 
@@ -95,7 +96,7 @@ def reparse(settings: Settings, prefixes: tuple[str, ...]) -> CommandResult:
     from orchestrator.engine.review import reparse as read_again
 
     with Farm(settings, makes_store=False) as farm:
-        chosen = tuple(find_campaign(farm.store, prefix).campaign_id for prefix in prefixes)
+        chosen = tuple(item.campaign_id for prefix in prefixes for item in find_campaigns(farm.store, prefix))
         review = read_again(farm.store, farm.tools, campaign_ids=chosen)
     text = f"{review.reviewed} runs read again, {len(review.changed)} changed"
     if review.pruned:
@@ -110,23 +111,55 @@ def reparse(settings: Settings, prefixes: tuple[str, ...]) -> CommandResult:
     )
 
 
-def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Campaign:
-    """Return the campaign that a word means; raises UsageError.
+def find_campaigns(store: Store, word: str) -> list[Campaign]:
+    """Return the campaigns that a word means: one, or a farm's submission, whose phones have a campaign each.
 
-    A word is the beginning of an id, ``newest`` (as the empty word), or ``previous``: the newest but one, of the same
-    name where there is one.
+    A word is as for find_campaign, or a submission's name. ``newest`` and ``previous`` mean whole submissions too.
+    Raises UsageError.
     """
-    if prefix == "newest":
-        prefix = ""
-    elif prefix == "previous":
-        others = store.campaigns()
-        if len(others) < 2:
+    if word == "previous":
+        newest = find_campaigns(store, "newest")
+        ids = {item.campaign_id for item in newest}
+        others = [item for item in store.campaigns() if item.campaign_id not in ids]
+        if not others:
             raise UsageError(
                 f"there is no previous campaign in {store.name}", hint="'benchfarm campaigns' lists what is stored"
             )
-        prefix = next((item for item in others[1:] if item.name == others[0].name), others[1]).campaign_id
+        before = next((item for item in others if item.name == newest[0].name), others[0])
+        return _with_its_submission(store, find_campaign(store, before.campaign_id))
+    if word in {"", "newest"}:
+        return _with_its_submission(store, find_campaign(store, word))
+    jobs = [] if store.campaign(CampaignId(word)) is not None else _jobs_of(store, word)
+    return jobs or [find_campaign(store, word)]
+
+
+def _with_its_submission(store: Store, campaign: Campaign) -> list[Campaign]:
+    """Return a campaign with those of the other phones of its submission; alone when it is of none."""
+    serials = {item.case.serial for item in campaign.invocations}
+    if len(serials) != 1:
+        return [campaign]
+    suffix = campaign_id_of("", *serials)
+    submission = campaign.campaign_id.removesuffix(suffix)
+    if submission == campaign.campaign_id:
+        return [campaign]
+    return _jobs_of(store, submission)
+
+
+def _jobs_of(store: Store, submission: str) -> list[Campaign]:
+    """Return the campaigns of a submission's phones, in the order of their serial numbers."""
+    found = (store.campaign(campaign_id_of(submission, serial)) for serial in sorted(store.devices()))
+    return [item for item in found if item is not None]
+
+
+def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Campaign:
+    """Return the campaign that a word means; raises UsageError.
+
+    A word is an id or the beginning of one, or ``newest`` (as the empty word).
+    """
+    prefix = "" if prefix == "newest" else prefix
     known = store.campaigns(only_open=only_open, limit=None if prefix else 1)
     matching = [item for item in known if item.campaign_id.startswith(prefix)]
+    matching = [item for item in matching if item.campaign_id == prefix] or matching
     if not matching:
         what = "campaign that could be resumed" if only_open else "campaign"
         named = f" {prefix!r}" if prefix else ""

@@ -30,6 +30,11 @@ _FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
 }
 
 
+def campaign_id_of(submission: str, serial: Serial) -> CampaignId:
+    """Return the campaign of a phone's part of a submission."""
+    return CampaignId(f"{submission}-{re.sub('[^A-Za-z0-9._-]', '_', serial)}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneJob:
     """One plan on one phone."""
@@ -53,7 +58,7 @@ class PhoneJob:
     @property
     def campaign_id(self) -> CampaignId:
         """The campaign of this job: the same one however often the job is delivered."""
-        return CampaignId(f"{self.submission}-{re.sub('[^A-Za-z0-9._-]', '_', self.serial)}")
+        return campaign_id_of(self.submission, self.serial)
 
     def to_message(self) -> dict[str, Any]:
         """Return the job as the queue keeps it."""

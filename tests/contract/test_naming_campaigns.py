@@ -1,0 +1,66 @@
+"""Which campaigns a word means: one, or all phones of a farm's submission; the same on every store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from orchestrator.cli.stored import find_campaign, find_campaigns
+from orchestrator.errors import UsageError
+from orchestrator.ports import Store
+from orchestrator.records.campaign import Invocation
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import Serial
+from orchestrator.records.workload import Pass
+
+#: The first is the beginning of the second, and adb's name for the third isn't an id's as it is.
+PHONES = ("PIXEL-3", "PIXEL-3-2", "10.0.0.1:5555")
+NAMES = ("PIXEL-3", "PIXEL-3-2", "10.0.0.1_5555")
+
+
+@pytest.fixture
+def farm(store: Store, samples) -> Store:
+    """Two nights of three phones, one of another plan before them, one campaign of this host between them."""
+    phones = [DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True) for serial in PHONES]
+    nights = [
+        *((f"other-{name}", "other", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
+        *((f"n1-{name}", "nightly", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
+        ("20261122-010000-abcdef", "by hand", PHONES),
+        *((f"n10-{name}", "nightly", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
+    ]
+    for hour, (campaign_id, name, serials) in enumerate(nights):
+        cases = [samples.case(serial=Serial(serial)) for serial in serials]
+        invocations = tuple(Invocation(case=case, run_pass=Pass.TIMING, number=0) for case in cases)
+        created = samples.campaign().created_at + timedelta(hours=hour)
+        campaign = samples.campaign(campaign_id, name=name, created_at=created, invocations=invocations, skipped=())
+        store.begin_campaign(campaign, devices=phones, models=[samples.model], builds=[samples.build])
+    return store
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("", [f"n10-{name}" for name in sorted(NAMES)]),
+        ("newest", [f"n10-{name}" for name in sorted(NAMES)]),
+        ("previous", [f"n1-{name}" for name in sorted(NAMES)]),
+        ("n1", [f"n1-{name}" for name in sorted(NAMES)]),
+        ("n1-PIXEL-3", ["n1-PIXEL-3"]),
+        ("n1-PIXEL-3-", ["n1-PIXEL-3-2"]),
+        ("20261122", ["20261122-010000-abcdef"]),
+    ],
+)
+def test_a_word_means_a_campaign_or_a_whole_submission(farm: Store, word: str, meant: Sequence[str]) -> None:
+    assert [item.campaign_id for item in find_campaigns(farm, word)] == meant
+
+
+def test_a_word_that_fits_several_campaigns_that_are_no_submission_is_refused(farm: Store) -> None:
+    with pytest.raises(UsageError, match="'n' fits"):
+        find_campaigns(farm, "n")
+    with pytest.raises(UsageError, match="no campaign 'n2'"):
+        find_campaigns(farm, "n2")
+
+
+def test_where_one_campaign_is_wanted_its_whole_id_is_enough(farm: Store) -> None:
+    assert find_campaign(farm, "n1-PIXEL-3").campaign_id == "n1-PIXEL-3"
