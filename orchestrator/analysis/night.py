@@ -146,8 +146,10 @@ def _costs(
 
 
 def usual_pause_s(recent: Recent) -> float:
-    """Return the mean time between two runs of a device on its last day; 0 when nothing is known.
+    """Return the median time between two runs of a device on its last day; 0 when nothing is known.
 
+    A few long ones, of an outage or of a hot phone, don't make all runs seem long: what was thought to take too long
+    stays left out, and what was thought too short is thought over as it runs.
     ``recent`` must hold all series that the device measured in turns: those of others would count as pause.
     """
     runs = [run for own in recent.values() for run in own]
@@ -163,7 +165,7 @@ def usual_pause_s(recent: Recent) -> float:
         if before.campaign == after.campaign
     ]
     own = [pause_s for pause_s in pauses if 0 <= pause_s <= _PAUSE_MOST_S]
-    return statistics.fmean(own) if own else 0.0
+    return statistics.median(own) if own else 0.0
 
 
 def _days_since(runs: Sequence[RecentRun], now: datetime) -> float:

@@ -101,6 +101,18 @@ def test_what_a_phone_does_between_runs_is_part_of_what_they_take() -> None:
     assert round(chosen.wanted_s) == 60
 
 
+def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
+    one = case("a")
+    # Forty runs of 10 s: 2 s between them, and three times 300 s in which the phone wasn't reached.
+    begins_s = [0.0]
+    for number in range(1, 40):
+        begins_s.append(begins_s[-1] + 10 + (300 if number in (10, 11, 12) else 2))
+    recent = {one.series_key: [run(days=0.5 - begin_s / 86400, taken_s=10) for begin_s in begins_s]}
+    chosen = cut(queue([one], each=10), recent=recent, rules=(), left_s=1000, now=NOW, least_s=least_s)
+    assert round(chosen.pause_s) == 2
+    assert (round(chosen.wanted_s), chosen.left_out) == (120, {})
+
+
 def test_an_unknown_case_is_thought_to_take_as_much_longer_as_the_known_ones() -> None:
     known, unknown = case("known"), case("unknown")
     recent = {known.series_key: [run(days=1, taken_s=12)]}
