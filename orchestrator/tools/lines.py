@@ -2,12 +2,15 @@
 
 The same message reaches us as ``INFO: msg`` (console, since about 2023), ``msg`` (console, older),
 ``06-18 10:20:41.572 4669 4669 I tflite  : msg`` (logcat threadtime), ``06-18 10:20:41.572 I/tflite  ( 4669): msg``
-(time), ``I/tflite  ( 4669): msg`` (brief), below a line ``[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]`` (long),
-with an NSLog header (iOS), behind ``# `` in a notebook, or indented.
+(time), ``I/tflite  ( 4669): msg`` (brief), ``I( 4669) msg  (tflite)`` (process), with seconds in the place of the date
+(epoch, monotonic), below a line ``[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]`` (long), as Android Studio shows it,
+with an NSLog header (iOS), behind ``# `` in a notebook, or indented; and any of these in colours, behind a build
+server's time of each line, or in UTF-16, which a Windows shell writes.
 """
 
 from __future__ import annotations
 
+import codecs
 import mmap
 import re
 from collections.abc import Iterator
@@ -19,15 +22,33 @@ OUR_TAGS: Final = frozenset({"tflite", "litert", "tflite_BenchmarkModelActivity"
 #: A line longer than this is no line of a benchmark program; its rest is dropped.
 LONGEST_LINE_BYTES: Final = 65_536
 
+_DATE: Final = r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d"
+_SECONDS: Final = r"\d{1,12}\.\d{3,9}"
 _THREADTIME: Final = re.compile(
-    r"\s*(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3,9}(?: [+-]\d{4})?\s+(?:[a-z_]\w*\s+|\d+\s+(?=\d+\s+\d+ ))?"
+    rf"\s*(?:{_DATE}\.\d{{3,9}}(?: [+-]\d{{4}})?|{_SECONDS})\s+(?:[a-z_]\w*\s+|\d+\s+(?=\d+\s+\d+ ))?"
     r"(?P<pid>\d{1,9})\s+\d{1,9} (?P<severity>[VDIWEFAS]) (?P<tag>[^\s:][^:]*?)\s*:(?: (?P<text>.*))?$",
     re.ASCII | re.DOTALL,
 )
 _BRIEF: Final = re.compile(
-    r"\s*(?:(?:(?:\d{4}-)?\d\d-\d\d )?\d\d:\d\d:\d\d(?:\.\d{3,9})? )?"
+    rf"\s*(?:(?:(?:(?:\d{{4}}-)?\d\d-\d\d )?\d\d:\d\d:\d\d(?:\.\d{{3,9}})?|{_SECONDS}) )?"
+    r"(?:(?P<studio_pid>\d{1,9})-\d{1,9}/\S{1,200} )?"
     r"(?P<severity>[VDIWEFAS])/(?P<tag>[^(]*?)\s*(?:\(\s*(?P<pid>\d{1,9})\))?:(?: (?P<text>.*))?$",
     re.ASCII | re.DOTALL,
+)
+#: Android Studio since 2022: tag and process's name in columns, the message two spaces after the severity.
+_STUDIO: Final = re.compile(
+    rf"\s*{_DATE}\.\d{{3}}\s+(?P<pid>\d{{1,9}})-\d{{1,9}}\s+(?P<tag>\S.{{0,80}}?)\s+\S{{1,200}}\s+"
+    r"(?P<severity>[VDIWEFA])(?: {1,2}(?P<text>.*))?$",
+    re.ASCII | re.DOTALL,
+)
+_PROCESS: Final = re.compile(
+    r"(?P<severity>[VDIWEFAS])\(\s*(?P<pid>\d{1,9})\) (?P<text>.*?)  \((?P<tag>[^()]{1,80})\)\s*$",
+    re.ASCII | re.DOTALL,
+)
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]{0,20}[A-Za-z]", re.ASCII)
+#: What a build server puts before each line: the time, and where several jobs are shown the job's and the step's name.
+_SERVER_TIME: Final = re.compile(
+    r"(?:[^\t]{1,200}\t[^\t]{1,200}\t)?\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}Z ?", re.ASCII
 )
 _NSLOG: Final = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+(?:[+-]\d{4})? [^\[\]]{1,100}\[(?P<pid>\d{1,9})(?::\d+)?\] (?P<text>.*)$",
@@ -36,16 +57,24 @@ _NSLOG: Final = re.compile(
 _SEVERITY: Final = re.compile(r"(?P<severity>INFO|WARN|WARNING|ERROR|FATAL|VERBOSE|DEBUG): ?(?P<text>.*)$", re.DOTALL)
 _SOURCE_FILE: Final = re.compile(r"\[(?P<file>[\w./+-]+\.(?:cc|h|cpp|mm)):\d+\] ?(?P<text>.*)$", re.DOTALL)
 _LONG_HEADER: Final = re.compile(
-    r"\[ (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3,9}(?: [+-]\d{4})?\s+(?:[a-z_]\w*:\s*)?"
+    rf"\[ +(?:{_DATE}\.\d{{3,9}}(?: [+-]\d{{4}})?|{_SECONDS})\s+(?:[a-z_]\w*:\s*)?"
     r"(?P<pid>\d{1,9}):\s*(?:0x)?[0-9a-f]{1,9} (?P<severity>[VDIWEFAS])/(?P<tag>.*?)\s*\]$",
     re.ASCII,
 )
 _LONG_START: Final = re.compile(
-    rb"^\[ (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}.{3,60} [VDIWEFAS]/.{0,80}\]\r?$", re.MULTILINE
+    rb"^(?:\x1b\[[\d;]*m)?\[ +(?:(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d|\d{1,12})\.\d{3}.{3,60} [VDIWEFAS]/.{0,80}\]\r?$",
+    re.MULTILINE,
 )
 _LAST_WORD: Final = re.compile(r"[^\s,]*$")
 _LOGCAT_START: Final = re.compile(
-    rb"\s*(?:(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}|(?:\d\d:\d\d:\d\d )?[VDIWEF]/[^(]{1,60}\(\s*\d+\):|--------- )"
+    rb"\s*(?:\x1b\[[\d;]*m)?\s*(?:(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
+    rb"|\d{1,12}\.\d{3,9}\s+(?:\d+\s+\d+ )?[VDIWEF][ /]|\d+-\d+/\S{1,200} [VDIWEF]/|[VDIWEF]\(\s*\d+\) "
+    rb"|(?:\d\d:\d\d:\d\d )?[VDIWEF]/[^(]{1,60}\(\s*\d+\):|--------- )"
+)
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 
 
@@ -83,6 +112,10 @@ class Line:
 def parse_line(data: bytes, *, cut: bool = False) -> Line:
     """Take one line apart; ``cut`` says that it has no line end, so its last word may not be whole."""
     whole = data[:LONGEST_LINE_BYTES].decode("utf-8", "replace").rstrip("\r\n\0")
+    if "\x1b" in whole:
+        whole = _COLOUR.sub("", whole)
+    if "Z" in whole and (stamp := _SERVER_TIME.match(whole)):
+        whole = whole[stamp.end() :]
     line = _without_header(whole)
     body = line.text
     stripped = body.lstrip()
@@ -107,15 +140,38 @@ def parse_line(data: bytes, *, cut: bool = False) -> Line:
 
 
 def _without_header(whole: str) -> Line:
-    match = _THREADTIME.match(whole) or _BRIEF.match(whole)
+    match = _THREADTIME.match(whole) or _BRIEF.match(whole) or _STUDIO.match(whole) or _PROCESS.match(whole)
     if match:
         text = match["text"] or ""
-        pid = int(match["pid"]) if match["pid"] else None
-        return Line(raw=text, text=text, severity=match["severity"], style="logcat", tag=match["tag"].strip(), pid=pid)
+        pid = match["pid"] or match.groupdict().get("studio_pid")
+        return Line(
+            raw=text,
+            text=text,
+            severity=match["severity"],
+            style="logcat",
+            tag=_whole_tag(match["tag"].strip()),
+            pid=int(pid) if pid else None,
+        )
     match = _NSLOG.match(whole)
     if match:
         return Line(raw=match["text"], text=match["text"], style="nslog", pid=int(match["pid"]))
     return Line(raw=whole, text=whole)
+
+
+def _whole_tag(tag: str) -> str:
+    """Return the tag of ours that Android Studio shortened in its middle; any other as it is."""
+    start, dots, end = tag.partition("...")
+    if not dots:
+        return tag
+    return next((ours for ours in OUR_TAGS if ours.startswith(start) and ours.endswith(end)), tag)
+
+
+def to_utf8(buffer: Buffer) -> Buffer:
+    """Return a text that begins with a byte order mark as UTF-8 without it; any other as it is."""
+    for mark, encoding in _MARKS:
+        if buffer[: len(mark)] == mark:
+            return buffer[len(mark) :].decode(encoding, "replace").encode()
+    return buffer
 
 
 def iterate_lines(buffer: Buffer) -> Iterator[tuple[bytes, bool]]:

@@ -28,6 +28,7 @@ from orchestrator.tools.lines import (
     iterate_long_logcat,
     looks_like_logcat,
     parse_line,
+    to_utf8,
 )
 from orchestrator.tools.op_profile import OperatorProfile, parse_op_profile
 from orchestrator.tools.protos import decode_result, decode_runtime_info
@@ -177,6 +178,7 @@ def _logcat_lines(buffer: Buffer) -> Iterator[Line]:
 
 
 def _parse_buffer(buffer: Buffer, source: Source, requested: str = "") -> tuple[ToolReport, ...]:
+    buffer = to_utf8(buffer)
     is_large_logcat = len(buffer) > _SMALL_BYTES and (
         source == "logcat" or (source == "auto" and looks_like_logcat(buffer))
     )
@@ -195,7 +197,8 @@ def _parse_buffer(buffer: Buffer, source: Source, requested: str = "") -> tuple[
     if not reports:
         raise OutputParseError(
             "nothing in the text is the output of a benchmark program",
-            hint="give the program's standard output and error, or the phone's logcat with the tags tflite and litert",
+            hint="give the program's standard output and error, or the phone's logcat with the tags tflite and litert: "
+            "any format of 'adb logcat -v' that has tags, or what Android Studio shows",
         )
     return tuple(reports)
 

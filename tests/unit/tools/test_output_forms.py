@@ -1,12 +1,14 @@
 """The same run in every form that it reaches us."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateTruth, ToolReport
-from orchestrator.tools.output import describe, parse_run, parse_text, to_public
+from orchestrator.tools.lines import looks_like_logcat
+from orchestrator.tools.output import describe, parse_file, parse_run, parse_text, to_public
 from tests.samples.places import NATIVE
 
 RUN = """\
@@ -40,11 +42,26 @@ PREFIXES = {
     "nslog": "2026-06-18 10:20:41.572123+0200 TFLiteBenchmark[4669:652100] ",
     "notebook": "    # ",
     "indented": "      ",
+    "epoch": "         1718698841.572  4669  4669 I tflite  : ",
+    "monotonic": "      4669.572  4669  4669 I tflite  : ",
+    "epoch, time": "1718698841.572 I/tflite  ( 4669): ",
+    "Android Studio": "2024-06-18 10:20:41.572  4669-4669  tflite            org.tensorflow.lite.benchmark        I  ",
+    "Android Studio, native": "2024-06-18 10:20:41.572  4669-4702  tflite                  pid-4669           I  ",
+    "Android Studio, 2022": "2022-06-18 10:20:41.572 4669-4702/org.tensorflow.lite.benchmark I/tflite: ",
+    "Android Studio, 2018": "06-18 10:20:41.572 4669-4669/? I/tflite: ",
+    "Android Studio, bare": "4669-4669/org.tensorflow.lite.benchmark I/tflite: ",
+    "build server": "2024-06-18T10:20:41.5728901Z INFO: ",
+    "build server, logcat": "2024-06-18T10:20:41.5728901Z 06-18 10:20:41.572  4669  4669 I tflite  : ",
+    "build server, all jobs": "measure\tRun phones\t2024-06-18T10:20:41.5728901Z INFO: ",
+    "coloured": "\x1b[32mINFO\x1b[0m: ",
+    "coloured logcat": "\x1b[38;5;40m06-18 10:20:41.572  4669  4669 I tflite  : ",
 }
+#: What stands behind each line.
+SUFFIXES = {"coloured logcat": "\x1b[0m"}
 
 
-def prefixed(text: str, prefix: str) -> str:
-    return "".join(prefix + line for line in text.splitlines(keepends=True))
+def prefixed(text: str, prefix: str, suffix: str = "") -> str:
+    return "".join(f"{prefix}{line}{suffix}\n" for line in text.splitlines())
 
 
 def figures(report: ToolReport) -> tuple[object, ...]:
@@ -57,10 +74,49 @@ def figures(report: ToolReport) -> tuple[object, ...]:
 @pytest.mark.parametrize("form", PREFIXES)
 def test_every_form_gives_the_same_report(form: str) -> None:
     (plain,) = parse_text(RUN)
-    (report,) = parse_text(prefixed(RUN, PREFIXES[form]))
+    (report,) = parse_text(prefixed(RUN, PREFIXES[form], SUFFIXES.get(form, "")))
     assert plain.inference_mean_us == 11293.0
     assert plain.delegate.truth is DelegateTruth.PARTIAL
     assert figures(report) == figures(plain)
+
+
+def test_logcat_with_the_tag_behind_the_message_gives_the_same_report() -> None:
+    other = "E(  928) <E> count=5 avg=1  (QnnDsp)\n"
+    (report,) = parse_text(prefixed(RUN, "I( 4669) ", "  (tflite)").replace("\n", f"\n{other}"))
+    assert figures(report) == figures(parse_text(RUN)[0])
+    assert report.extra["pid"] == 4669
+
+
+def test_other_tags_in_what_android_studio_shows_are_not_the_program_s() -> None:
+    other = "2024-06-18 10:20:41.572  4669-4669  QnnDsp     org.tensorflow.lite.benchmark     E  count=5 curr=1\n"
+    old = "2022-06-18 10:20:41.572 4669-4702/org.tensorflow.lite.benchmark I/QnnDsp: count=5 curr=1\n"
+    text = prefixed(RUN, PREFIXES["Android Studio"]).replace("\n", f"\n{other}{old}")
+    (report,) = parse_text(text)
+    assert figures(report) == figures(parse_text(RUN)[0])
+
+
+def test_a_long_tag_that_android_studio_shortens_is_known() -> None:
+    start = "2024-06-18 10:20:40.572  4669-4669  tflite_Ben...delActivity org.tensorflow.lite.benchmark        I  "
+    text = f"{start}Running TensorFlow Lite benchmark with args: --use_gpu=true --graph=m.tflite\n"
+    (report,) = parse_text(text + prefixed(RUN.removeprefix("STARTING!\n"), PREFIXES["Android Studio"]))
+    assert (report.delegate.requested, report.delegate.truth) == ("gpu", DelegateTruth.FELL_BACK)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_what_a_windows_shell_writes_is_read(encoding: str, tmp_path: Path) -> None:
+    mark = "\ufeff" if encoding.startswith("utf-16-") else ""
+    path = tmp_path / "log.txt"
+    path.write_bytes((mark + RUN.replace("\n", "\r\n")).encode(encoding))
+    assert parse_text(path.read_bytes()) == parse_text(RUN)
+    assert parse_file(path) == parse_text(RUN)
+
+
+@pytest.mark.parametrize("form", ["epoch", "monotonic", "Android Studio", "Android Studio, 2022", "coloured logcat"])
+def test_large_logcat_of_any_form_is_searched_and_not_read_line_by_line(form: str) -> None:
+    noise = prefixed("something else happened\n" * 40_000, PREFIXES[form].replace("tflite", "Others"))
+    assert looks_like_logcat(noise.encode())
+    (report,) = parse_text(noise + prefixed(RUN, PREFIXES[form], SUFFIXES.get(form, "")))
+    assert report.inference_mean_us == 11293.0
 
 
 def test_line_ends_of_windows_change_nothing() -> None:
