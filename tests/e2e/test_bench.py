@@ -163,7 +163,8 @@ def test_one_phone_is_put_back_however_the_command_is_stopped(lab: Lab, model: P
     for line in process.stderr:
         if "virtual benchmark_model" in line:
             break
-    poll_until(lambda: stay_on(lab, lab.serials[0]) != original, "the phone is kept awake")
+    poll_until(lambda: lab.shell(lab.serials[0], "pidof virtual_benchmark_model"), "the program runs")
+    assert stay_on(lab, lab.serials[0]) != original
     process.send_signal(stop)
     _, rest = process.communicate(timeout=300)
     assert process.returncode == 130, rest
