@@ -194,7 +194,9 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
         check(Fact.TRUTH, "place where the operators ran", before.actual, after.actual)
     check(Fact.THREADS, "number of threads", one.threads, other.threads)
     check(Fact.TOOL, "tool", one.tool.value, other.tool.value)
-    check(Fact.MODE, "process mode", one.process_mode.value, other.process_mode.value)
+    if one.tool is other.tool:
+        # What another program runs as is a part of its being another one.
+        check(Fact.MODE, "process mode", one.process_mode.value, other.process_mode.value)
     check(Fact.FLAGS, "set of flags", _flag_text(one), _flag_text(other))
     for name in SETTINGS:
         check(Fact.SETTINGS, f"setting {name}", getattr(one, name), getattr(other, name))

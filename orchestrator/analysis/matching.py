@@ -205,6 +205,9 @@ def _steps(rule: Rule) -> list[_Parts]:
     steps.append(_Parts(steps[-1] | {Fact.FLAGS.value}))
     if rule.axis in {Axis.CAMPAIGN, Axis.BUILD}:
         steps.append(_Parts(steps[-1] | {Fact.DEVICE.value}))
+    if rule.axis is Axis.DEVICE:
+        # No program runs on both an iPhone and an Android phone.
+        steps.append(_Parts(steps[-1] | {Fact.TOOL.value}))
     return steps
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -66,6 +66,8 @@ class CompareRequest:
 def compare(settings: Settings, request: CompareRequest, output: Output) -> CommandResult:
     """Compare two campaigns, or two builds, models, devices, delegates or configurations within campaigns.
 
+    What keeps cases apart and may be let pass is told with the option that does it.
+
     Raises:
         UsageError: a side, fact or number that isn't known.
     """
@@ -83,7 +85,18 @@ def compare(settings: Settings, request: CompareRequest, output: Output) -> Comm
             comparison = _between_campaigns(farm, request.sides, rule)
         else:
             comparison = _within_campaigns(farm, request, rule)
-        return rendered(farm, comparison, output)
+        notes = (*comparison.notes, *_ways_out(comparison, request))
+        return rendered(farm, replace(comparison, notes=notes), output)
+
+
+def _ways_out(comparison: Comparison, request: CompareRequest) -> Iterator[str]:
+    """Say which option compares what nothing but facts that may be let pass keeps apart."""
+    apart = [{item.fact for item in row.differences} for row in comparison.rows]
+    helped = [facts for facts in apart if facts and not facts & ABSOLUTE]
+    if helped:
+        allowed = ",".join(sorted({*request.allowed, *(fact.value for facts in helped for fact in facts)}))
+        cases = "1 case" if len(helped) == 1 else f"{len(helped)} cases"
+        yield f"'--allow {allowed}' compares {cases} more and tells what differs beside each."
 
 
 def rule_of(request: CompareRequest) -> Rule:
@@ -212,6 +225,9 @@ def _within_campaigns(farm: Farm, request: CompareRequest, rule: Rule) -> Compar
     for word, side in zip(request.sides, sides, strict=True):
         if not side:
             raise UsageError(f"nothing was measured of {request.by} {word!r} there", hint="see 'benchfarm runs'")
+        serials = sorted({item.case.serial for item in side})
+        if rule.axis is Axis.DEVICE and len(serials) > 1:
+            raise UsageError(f"device {word!r} fits {', '.join(serials)}", hint="name one of them")
     names = (f"{request.by} {request.sides[0]}", f"{request.by} {request.sides[1]}")
     return compare_sides(sides[0], sides[1], rule, names=names)
 
@@ -247,12 +263,26 @@ def _selector(farm: Farm, axis: Axis, word: str) -> Callable[[Case], bool]:
         case Axis.MODEL:
             return lambda case: case.model_name == word or _begins(case.model_sha256, word)
         case Axis.DEVICE:
-            return lambda case: case.serial == word
+            serials = _serials(farm, word)
+            return lambda case: case.serial in serials
         case Axis.DELEGATE:
             return lambda case: case.delegate.value == word
         case _:
             parts = config_parts(word)
             return lambda case: all(_has(case, key, value) for key, value in parts)
+
+
+def _serials(farm: Farm, word: str) -> set[str]:
+    """Return the devices that a serial number, a profile or a name means; raises UsageError for none."""
+    from orchestrator.report.guide_table import device_matches
+
+    devices = farm.store.devices()
+    fitting = {str(serial) for serial, facts in devices.items() if device_matches(word, facts.names)}
+    found = {word} & fitting or fitting
+    if not found:
+        known = ", ".join(sorted(f"{serial} ({facts.title})" for serial, facts in devices.items()))
+        raise UsageError(f"no device {word!r} is stored in {farm.store.name}", hint=f"there are {known or 'none'}")
+    return found
 
 
 def _build_shas(farm: Farm, word: str) -> set[str]:

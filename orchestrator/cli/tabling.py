@@ -92,11 +92,7 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
     wanted = [
         serial
         for serial, of_device in facts.items()
-        if not request.devices
-        or any(
-            device_matches(name, (str(serial), of_device.profile, of_device.model, of_device.codename, of_device.title))
-            for name in request.devices
-        )
+        if not request.devices or any(device_matches(name, of_device.names) for name in request.devices)
     ]
     left = _open_places(farm, wanted, request.models)
     found: list[MeasuredCase] = []

@@ -92,6 +92,11 @@ class DeviceFacts:
         return f"{name} (virtual)" if self.is_virtual else name
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """All that a person may call the device."""
+        return str(self.serial), self.profile, self.model, self.codename, self.title
+
+    @property
     def versions(self) -> dict[str, str]:
         """What an update changes, and the figures with it: name -> value, of those that are known."""
         named = {

@@ -1,0 +1,114 @@
+"""``benchfarm compare --by device``: phones by the names that people know, also an iPhone beside an Android phone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.bootstrap import Settings
+from orchestrator.cli.comparing import CompareRequest, Output, compare
+from orchestrator.cli.result import CommandResult
+from orchestrator.errors import UsageError
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import BuildSha, CampaignId, Serial, content_key
+from orchestrator.records.run import RunRecord
+from orchestrator.records.verdict import Grade, Quality, QualityVerdict
+from orchestrator.records.workload import Build, DelegateName, ToolName
+from tests.samples.sample_lab import (
+    BUILDS,
+    MOBILENET,
+    PIXEL_3,
+    REAL_PIXEL,
+    START,
+    Lab,
+    campaign_of,
+    case,
+    series,
+)
+from tests.samples.stored_lab import stored
+
+IPHONE = DeviceFacts(
+    serial=Serial("lab-xs"), kind=DeviceKind.IOS, is_virtual=False, manufacturer="Apple", model="iPhone XS",
+    profile="iphone-xs",
+)  # fmt: skip
+APP = Build(name="ios-app", tool=ToolName.IOS_APP, sha256=BuildSha(content_key("ios app")), abi="arm64")
+ANDROID, IMPORTED = CampaignId("20260314-220500-nightly"), CampaignId("20260315-120000-iphone")
+
+
+def graded(runs: list[RunRecord], grade: Grade) -> list[RunRecord]:
+    return [replace(run, verdict=QualityVerdict(quality=Quality.TRUSTED, grade=grade)) for run in runs]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    gpu = case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1)
+    on_iphone = replace(
+        gpu, serial=IPHONE.serial, tool=ToolName.IOS_APP, build_sha256=APP.sha256, num_runs=1, min_secs=2.0
+    )
+    android = graded(series(gpu, 6_450, 8), Grade.C) + series(case(PIXEL_3, MOBILENET, DelegateName.GPU, 1), 7_000, 8)
+    imported = graded(series(on_iphone, 3_200, 8, campaign_id=IMPORTED), Grade.E)
+    later = START + timedelta(hours=14)
+    lab = Lab(
+        campaigns=(campaign_of(android), campaign_of(imported, campaign_id=IMPORTED, created_at=later)),
+        runs=[*android, *imported],
+        devices={facts.serial: facts for facts in (REAL_PIXEL, PIXEL_3, IPHONE)},
+        models={MOBILENET.sha256: MOBILENET},
+        builds={build.sha256: build for build in (*BUILDS.values(), APP)},
+    )
+    return Settings.from_environment({}, home=stored(tmp_path / "home", lab))
+
+
+def compared(settings: Settings, *sides: str, allow: str = "") -> CommandResult:
+    allowed = tuple(filter(None, allow.split(",")))
+    request = CompareRequest(sides=sides, by="device", campaigns=(), threshold="2%", level="99%", allowed=allowed)
+    return compare(settings, request, Output())
+
+
+def cases_of(result: CommandResult) -> list[dict[str, Any]]:
+    assert isinstance(result.data, dict)
+    cases: list[dict[str, Any]] = result.data["cases"]
+    return cases
+
+
+def test_an_iphone_and_an_android_phone_are_matched_and_told_what_compares_them(settings: Settings) -> None:
+    result = compared(settings, "89AX0KQ3H", "lab-xs")
+    (row,) = cases_of(result)
+    assert row["verdict"].outcome == "incomparable"
+    assert {item.fact.value for item in row["differences"]} == {"tool", "settings", "grade"}
+    told = " ".join(result.text.split())
+    assert "The tool differs: native and ios-app." in told
+    assert "'--allow grade,settings,tool' compares 1 case more" in told
+
+
+def test_an_iphone_and_an_android_phone_are_compared_when_that_is_let_pass(settings: Settings) -> None:
+    result = compared(settings, "89AX0KQ3H", "lab-xs", allow="grade,settings,tool")
+    (row,) = cases_of(result)
+    assert (row["verdict"].outcome, result.exit_code) == ("faster", 0)
+    assert row["verdict"].ratio == pytest.approx(3_200 / 6_450, rel=0.01)
+    told = " ".join(result.text.split())
+    assert "Let pass: The tool differs: native and ios-app." in told
+    assert "--allow" not in told
+
+
+def test_what_may_not_be_let_pass_is_not_offered(settings: Settings) -> None:
+    result = compared(settings, str(PIXEL_3.serial), "lab-xs")
+    assert cases_of(result)[0]["verdict"].outcome == "incomparable"
+    assert "--allow" not in result.text
+
+
+@pytest.mark.parametrize("word", ["lab-xs", "iphone-xs", "iPhone XS", "Apple iPhone XS"])
+def test_a_phone_is_named_by_serial_number_profile_or_title(settings: Settings, word: str) -> None:
+    (row,) = cases_of(compared(settings, "89AX0KQ3H", word))
+    assert row["candidate"]["serial"] == "lab-xs"
+
+
+def test_a_name_of_several_phones_is_refused_with_their_serial_numbers(settings: Settings) -> None:
+    with pytest.raises(UsageError, match=f"'Pixel 3' fits 89AX0KQ3H, {PIXEL_3.serial}"):
+        compared(settings, "Pixel 3", "lab-xs")
+    with pytest.raises(UsageError, match=r"no device 'pixel-9' is stored in .*store\.sqlite") as refused:
+        compared(settings, "pixel-9", "lab-xs")
+    assert "lab-xs (Apple iPhone XS)" in refused.value.hint
