@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap.settings import Settings
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.download import Downloader
     from orchestrator.artifacts.fetching import BuildFetcher
     from orchestrator.artifacts.library import BuildLibrary
-    from orchestrator.config.inventory import Labels
+    from orchestrator.config.inventory import KeptInventory, Labels
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.experiments import ExperimentBook
     from orchestrator.devices.lease import FileLease
@@ -32,13 +33,21 @@ if TYPE_CHECKING:
 class Adapters:
     """The store, the benchmark programs, and what knows about devices."""
 
-    def __init__(self, settings: Settings, *, store: Store | None = None, makes_store: bool = True) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: Store | None = None,
+        makes_store: bool = True,
+        inventory: KeptInventory | None = None,
+    ) -> None:
         """Make nothing yet. A ``store`` that is lent stays open: each opens connections to the database of its own.
 
         Without ``makes_store`` a store that isn't there isn't made: one that was named is missed, the default is empty.
         """
         self.settings = settings
         self._makes_store = makes_store
+        self._inventory = inventory
         self._lent_store = store
         self._store: Store | None = store
         #: Held while the store is opened.
@@ -134,7 +143,12 @@ class Adapters:
         """Pools and tags of phones, as ``devices.yaml`` in the data folder says; raises PlanError."""
         from orchestrator.config.inventory import load_inventory
 
-        return load_inventory(self.settings.data_folder / "devices.yaml")
+        return load_inventory(self.inventory_file) if self._inventory is None else self._inventory.read()
+
+    @property
+    def inventory_file(self) -> Path:
+        """Where this computer says what its phones are for; it may be missing."""
+        return self.settings.data_folder / "devices.yaml"
 
     @cached_property
     def library(self) -> BuildLibrary:

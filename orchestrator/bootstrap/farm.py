@@ -28,6 +28,7 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, PushLimits
 
 if TYPE_CHECKING:
+    from orchestrator.config.inventory import KeptInventory
     from orchestrator.devices.discovery import KnownPhones, Seen
     from orchestrator.devices.server import AdbServer
     from orchestrator.devices.traffic import HubTraffic
@@ -49,13 +50,16 @@ class Farm(Adapters):
         known: KnownPhones | None = None,
         store: Store | None = None,
         makes_store: bool = True,
+        inventory: KeptInventory | None = None,
     ) -> None:
         """``known``: phones that aren't asked who they are while their connection lasts, for whoever looks often.
+
+        ``inventory``: one that outlives faults of its file, for whoever goes on for long.
 
         ``store``: one that others use too, instead of its own. ``makes_store``: whether one is made where there is
         none; who only reads doesn't.
         """
-        super().__init__(settings, store=store, makes_store=makes_store)
+        super().__init__(settings, store=store, makes_store=makes_store, inventory=inventory)
         self._known = known
         self.cancelled = threading.Event()
         #: Told how far a push is: serial number, file, bytes sent, bytes in all.
@@ -145,13 +149,19 @@ class Farm(Adapters):
             adb_setting=self.settings.adb,
         )
 
-    def running_plugged_server(self) -> AdbServer | None:
-        """The adb server for real phones if one runs; None is started."""
-        from orchestrator.devices.address import ServerAddress, configured_address
+    def named_server(self) -> AdbServer | None:
+        """The adb server for real phones that the user names, whether it answers or not; raises UsageError."""
+        from orchestrator.devices.address import configured_address
         from orchestrator.devices.server import AdbServer
 
-        configured = configured_address(self.settings.adb_server, self.settings.environ)
-        for server in (AdbServer(configured or ServerAddress()), AdbServer.adopt(self.settings.state_folder)):
+        address = configured_address(self.settings.adb_server, self.settings.environ)
+        return None if address is None else AdbServer(address)
+
+    def running_plugged_server(self) -> AdbServer | None:
+        """The adb server for real phones if one runs; None is started."""
+        from orchestrator.devices.server import AdbServer
+
+        for server in (self.named_server() or AdbServer(), AdbServer.adopt(self.settings.state_folder)):
             if server is not None and _answers(server):
                 return server
         return None

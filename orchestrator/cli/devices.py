@@ -19,8 +19,12 @@ _Result = TypeVar("_Result")
 
 
 def list_attached(settings: Settings) -> CommandResult:
-    """List what is attached; for what can't be used, the reason and what to do."""
+    """List what is attached; for what can't be used, the reason and what to do.
+
+    Raises PlanError for faults of devices.yaml, without which no phone can be opened; AdbUnavailableError.
+    """
     with Farm(settings) as farm:
+        _ = farm.inventory
         attached = farm.attached()
         usable = [item for item in attached if item.seen.usable]
         opened = _all_at_once(lambda item: _facts(farm, item), usable)

@@ -12,16 +12,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.cli.retention import file_of
 from orchestrator.engine.importing import end_cut_off
-from orchestrator.errors import BenchfarmError
+from orchestrator.errors import BenchfarmError, DeviceError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.units import format_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.devices.server import AdbServer
 
 #: A night's raw output takes less; below the smaller one the next run may not be kept.
 _LITTLE_BYTES: Final = 5 * 10**9
@@ -70,6 +73,7 @@ def of_host(farm: Farm) -> list[Finding]:
         ("disk", _disk),
         ("adb", _adb),
         ("phones", _phones),
+        ("devices.yaml", _inventory),
         ("quarantine", _quarantine),
         ("journals", _journals),
         ("leases", _leases),
@@ -178,13 +182,28 @@ def _adb(farm: Farm) -> list[Finding]:
         ok("adb", f"server for {name} at {server.address}, protocol version {server.version()}")
         for name, server in servers
     ]
+    named = farm.named_server()
+    if named is not None and str(named.address) not in {str(server.address) for _, server in servers}:
+        # None is started in its place: no plugged phone is measured. Virtual ones have a server of their own.
+        found.append(_unanswered(named, warning if farm.lab_server() is not None else problem))
     return found or [
         warning("adb", "no adb server runs", "none is needed before the first phone; 'benchfarm devices' starts one")
     ]
 
 
+def _unanswered(server: AdbServer, level: Callable[[str, str, str], Finding]) -> Finding:
+    try:
+        server.version()
+    except DeviceError as error:
+        return level("adb", str(error), error.hint or "start it anew: it doesn't answer as an adb server does")
+    return ok("adb", f"server for phones at {server.address} answers again")
+
+
 def _phones(farm: Farm) -> list[Finding]:
     attached = farm.attached(start_server=False)
+    if not attached and farm.named_server() is not None and not farm.servers():
+        # Of the server that is named the other check tells; what is plugged in nobody can say.
+        return []
     if not attached:
         return [warning("phones", "no phone is attached", "plug one in and allow USB debugging; 'benchfarm devices'")]
     found = [
@@ -196,6 +215,11 @@ def _phones(farm: Farm) -> list[Finding]:
     ]
     usable = [item.seen.serial for item in attached if item.seen.usable]
     return [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *found] if usable else found
+
+
+def _inventory(farm: Farm) -> list[Finding]:
+    """Read what phones are for; faults of the file are a problem of the check itself."""
+    return [ok("devices.yaml", f"says what {len(farm.inventory)} phones are for")] if farm.inventory else []
 
 
 def _quarantine(farm: Farm) -> list[Finding]:

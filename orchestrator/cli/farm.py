@@ -46,8 +46,8 @@ def status(settings: Settings, submission: str) -> CommandResult:
         phone["labels"] = read_labels(phone["labels"]).model_dump()
     lines = [
         table(
-            ("host", "state", "benchfarm", "reads"),
-            [(h["name"], h["state"], h["benchfarm_version"], h["reads"]) for h in hosts],
+            ("host", "state", "benchfarm", "reads", "note"),
+            [(h["name"], h["state"], h["benchfarm_version"], h["reads"], h["note"]) for h in hosts],
         )
     ]
     lines += ["", table(("phone", "host", "state"), [(p["serial"], p["host"], _phone_state(p, holds)) for p in phones])]

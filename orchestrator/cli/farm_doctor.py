@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ def doctor(settings: Settings, *, host_too: bool) -> CommandResult:
             ("queue", lambda: _queue(numbers, queue.jobs(), queue.failures(within_s=_FAILED_S))),
             ("results", lambda: _results(farm.store, queue.jobs())),
             ("clock", lambda: _clock(queue)),
-            ("hosts", lambda: _hosts(queue.hosts())),
+            ("hosts", lambda: _hosts(queue.hosts(), {phone["host"] for phone in numbers.phones})),
             ("phones", lambda: _phones(numbers)),
             ("holds", lambda: _holds(queue.holds())),
             ("schedules", lambda: _schedules(numbers)),
@@ -84,7 +84,7 @@ def _clock(queue: FarmQueue) -> list[Finding]:
     return [warning("clock", text, step)] if off_s > _CLOCK_WARN_S else [ok("clock", text)]
 
 
-def _hosts(hosts: Sequence[dict[str, Any]]) -> list[Finding]:
+def _hosts(hosts: Sequence[dict[str, Any]], with_phones: Collection[str]) -> list[Finding]:
     if not hosts:
         return [problem("hosts", "no host works for the farm", "start 'benchfarm farm worker' on each host")]
     found = []
@@ -94,7 +94,13 @@ def _hosts(hosts: Sequence[dict[str, Any]]) -> list[Finding]:
             text = f"{name} was last heard {format_duration(host['silent_s'])} ago"
             step = f"start 'benchfarm farm worker' on {name} again, or look at its network; if it is gone for good: "
             found.append(problem("hosts", text, f"{step}'benchfarm farm forget host:{name}'"))
-        elif host["benchfarm_version"] != __version__:
+            continue
+        if host["note"]:
+            found.append(problem("hosts", f"{name}: {host['note']}", f"mend that on {name}; its worker looks again"))
+        elif name not in with_phones:
+            step = f"plug some in, or look at {name} with 'benchfarm doctor'"
+            found.append(warning("hosts", f"{name} has announced no phone", step))
+        if host["benchfarm_version"] != __version__:
             text = f"{name} has benchfarm {host['benchfarm_version']}, this host {__version__}"
             found.append(warning("hosts", text, "install the same benchfarm on every host"))
     alive = [host["name"] for host in hosts if host["silent_s"] <= HOST_SILENT_S]

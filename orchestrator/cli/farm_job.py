@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from orchestrator.cli.measuring import equipment, turns_of
 from orchestrator.cli.result import one_line
 from orchestrator.cli.resuming import reopen
 from orchestrator.config.farm_documents import read_facts, read_parcel, read_plan
+from orchestrator.config.inventory import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.engine.campaign import CampaignRunner
 from orchestrator.engine.night import bounded
@@ -47,22 +48,29 @@ _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
 _UPDATED_S: Final = 600.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What the jobs of a host share; each makes its own of what isn't there."""
+
+    #: The host's phones that aren't asked again who they are.
+    asked: KnownPhones | None = None
+    store: Store | None = None
+    inventory: KeptInventory | None = None
+
+
 def run_job(
     settings: Settings,
     contents: Contents,
     claimed: Claimed,
     host: str,
     cancelled: threading.Event,
-    asked: KnownPhones | None = None,
-    store: Store | None = None,
+    shared: Shared | None = None,
 ) -> Ended:
-    """Do what is open of a job; raises nothing. The host's phones in ``asked`` aren't asked again who they are.
-
-    ``store`` is the one that all jobs of the host share; the job opens its own without it.
+    """Do what is open of a job, with what it shares with others of its host; raises nothing.
 
     A phone that this host couldn't put back is named in the note.
     """
-    ended = _run_job(settings, contents, claimed, host, cancelled, asked, store)
+    ended = _run_job(settings, contents, claimed, host, cancelled, shared or Shared())
     if ended.status == "succeeded" or not _is_changed(settings, claimed.serial):
         return ended
     text = f"{ended.note}; its phone isn't put back: benchfarm restore {claimed.serial}"
@@ -84,13 +92,12 @@ def _run_job(
     claimed: Claimed,
     host: str,
     cancelled: threading.Event,
-    asked: KnownPhones | None,
-    store: Store | None,
+    shared: Shared,
 ) -> Ended:
     try:
         job = claimed.read()
         plan, parcel = read_plan(job.plan), read_parcel(job.parcel) if job.parcel else Parcel()
-        with Farm(settings, known=asked, store=store) as farm:
+        with Farm(settings, known=shared.asked, store=shared.store, inventory=shared.inventory) as farm:
             farm.cancelled = cancelled
             unpacked = unpack(farm, contents, plan, parcel, inputs_folder(settings))
             return _go_on(farm, job, unpacked, host, claimed.facts)

@@ -12,6 +12,7 @@ from orchestrator.cli.farm_newcomers import kept_for_newcomers
 from orchestrator.cli.farm_parcel import jobs_for
 from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.config.farm_documents import dump, read_plan
+from orchestrator.config.inventory import KeptInventory
 from orchestrator.engine.night import bounded
 from orchestrator.ports import Store
 from orchestrator.queueing.queue import FarmQueue
@@ -46,9 +47,11 @@ def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submissio
     return f"{len(made)} jobs, for {', '.join(job.serial for job in made)}{further}"
 
 
-def make_due(settings: Settings, queue: FarmQueue, store: Store, *, host: str) -> list[str]:
+def make_due(
+    settings: Settings, queue: FarmQueue, store: Store, *, host: str, inventory: KeptInventory | None = None
+) -> list[str]:
     """Submit what is due now; return a line about each for people."""
-    with Farm(settings, store=store) as farm:
+    with Farm(settings, store=store, inventory=inventory) as farm:
         return list(
             Schedules(queue).make_due(
                 lambda schedule, name, moment: submit_scheduled(farm, queue, schedule, name, moment), host=host

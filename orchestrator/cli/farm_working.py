@@ -16,11 +16,12 @@ from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
 from orchestrator.cli.farm_host import host_id
 from orchestrator.cli.farm_idle import IdlePhones
-from orchestrator.cli.farm_job import inputs_folder, run_job
+from orchestrator.cli.farm_job import Shared, inputs_folder, run_job
 from orchestrator.cli.farm_parcel import clean_inputs
 from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.config.farm_documents import dump, labels_of
+from orchestrator.config.inventory import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError, StoreError, UsageError
 from orchestrator.ports import Store
@@ -28,7 +29,7 @@ from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
-from orchestrator.queueing.worker import Ended, Hands, Worker
+from orchestrator.queueing.worker import Ended, Hands, Look, Worker
 from orchestrator.records.identity import Serial
 
 #: At the most, to the queue, of all that a worker does beside its main work.
@@ -69,23 +70,25 @@ def work(
         own_queue = stack.enter_context(FarmQueue(settings.store, connections=1))
         say = partial(tell, settings.log_format, "worker", host=host)
         # One for all: jobs with connections of their own, on fifty hosts, are more than a database takes.
-        store = stack.enter_context(Farm(settings)).store
+        opened = stack.enter_context(Farm(settings))
+        store, inventory = opened.store, KeptInventory(opened.inventory_file)
         if metrics is not None:
             stack.enter_context(_numbers_served(settings, store, metrics, say))
         contents = contents_of(settings, queue)
 
         asked = KnownPhones()
+        shared = Shared(asked=asked, store=store, inventory=inventory)
         idle = IdlePhones(asked, every_s=idle_look_s, say=lambda text: say(f"farm: {text}"))
 
         def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
-            ended = run_job(settings, contents, claimed, host, cancelled, asked, store)
+            ended = run_job(settings, contents, claimed, host, cancelled, shared)
             if ended.status != "succeeded":
                 # It may have stopped answering, which its server doesn't notice.
                 asked.forget(claimed.serial)
             return ended
 
-        def look(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
-            return _look(settings, known, busy, asked, idle, Elsewhere(queue, host))
+        def look(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
+            return _look(settings, known, busy, shared, idle, Elsewhere(queue, host))
 
         hands = Hands(run=run, look=look, say=lambda text: say(f"farm: {text}"))
         newcomers = Newcomers(queue, partial(meant, store))
@@ -99,7 +102,7 @@ def work(
             newcomers=newcomers,
             host_id=host_id(settings.state_folder),
         )
-        due = partial(make_due, settings, queue, store, host=host)
+        due = partial(make_due, settings, queue, store, host=host, inventory=inventory)
         stack.enter_context(looked_for("phones that come", newcomers.look, hands.say))
         stack.enter_context(looked_for("schedules", due, hands.say))
         cleaned = partial(_clean_copies, settings, contents)
@@ -201,17 +204,17 @@ def _look(
     settings: Settings,
     known: Mapping[str, Announced],
     busy: Collection[str],
-    asked: KnownPhones,
+    shared: Shared,
     idle: IdlePhones,
     others: Elsewhere,
-) -> Mapping[str, Announced] | None:
+) -> Look:
     """Return this host's phones by serial number; facts are probed when a phone comes, and when it comes back.
 
     Of ``busy`` ones, and of those that others measure, nothing is probed: it would be measured with what they do.
-    ``asked`` are those that told who they are.
+    A fault of devices.yaml is told too; meanwhile what it said before counts.
     """
     try:
-        with Farm(settings, known=asked) as farm:
+        with Farm(settings, known=shared.asked, inventory=shared.inventory) as farm:
 
             def in_use(serial: str) -> bool:
                 return serial in busy or bool(farm.lease.live_holder(Serial(serial)) or others.busy([serial]))
@@ -232,14 +235,22 @@ def _look(
                 cycle_port=farm.rescuer.cycle_port,
             )
             # Also when its server lists it no more: it mustn't look as if somebody had unplugged it.
-            return found | {
+            found |= {
                 serial: replace(known[serial], unusable=reason) for serial, reason in away.items() if serial in known
             }
+            # Read also for a host without phones.
+            ails = _fault_told(shared.inventory) if farm.inventory is not None else ""
+            return Look(phones=found, ails=ails)
     except BenchfarmError as error:
-        _say(settings, f"the phones can't be looked at: {error}")
+        reason = str(error)
     except Exception as error:  # noqa: BLE001 - the next look may go better
-        _say(settings, f"the phones can't be looked at: {type(error).__name__}: {error}")
-    return None
+        reason = f"{type(error).__name__}: {error}"
+    return Look(phones=None, ails=one_line(f"its phones can't be looked at: {reason}"))
+
+
+def _fault_told(inventory: KeptInventory | None) -> str:
+    fault = inventory.fault if inventory is not None else ""
+    return one_line(f"what devices.yaml said before stays in force: {fault}") if fault else ""
 
 
 def _announced(
@@ -258,8 +269,9 @@ def _announced(
                 facts = dump(farm.open_phone(attached)[1])
             except BenchfarmError as error:
                 # One phone that doesn't answer mustn't hide the others.
-                _say(farm.settings, f"{serial} can't be looked at: {error}")
                 unusable = one_line(str(error))
+                if known is None or known.unusable != unusable:
+                    _say(farm.settings, f"{serial} can't be looked at: {error}")
         elif not facts:
             unusable = f"in use by {user}"
     return Announced(facts=facts, unusable=unusable, labels=_labels(farm, serial))

@@ -11,6 +11,7 @@ from pydantic import Field
 from orchestrator.config.faults import Section, checked
 from orchestrator.config.fields import OneOrMany, Text
 from orchestrator.config.yaml_file import read_yaml
+from orchestrator.errors import PlanError
 from orchestrator.records.identity import Serial
 
 
@@ -35,3 +36,25 @@ def load_inventory(path: Path) -> Mapping[Serial, Labels]:
         return {}
     section = checked(read_yaml(path), InventorySection)
     return {Serial(serial): labels for serial, labels in section.devices.items()}
+
+
+class KeptInventory:
+    """The inventory of a process that goes on for long: each change counts, and as long as one has faults, what it was.
+
+    May be used by several threads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read it for the first time; raises PlanError with all faults."""
+        self._path = path
+        self._good = load_inventory(path)
+        #: What was wrong with the file when it was last read, empty for nothing.
+        self.fault = ""
+
+    def read(self) -> Mapping[Serial, Labels]:
+        """Return what the file says, or said before it had faults."""
+        try:
+            self._good, self.fault = load_inventory(self._path), ""
+        except PlanError as error:
+            self.fault = str(error)
+        return self._good

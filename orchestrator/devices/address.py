@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.errors import UsageError
@@ -20,6 +20,8 @@ class ServerAddress:
     port: int = DEFAULT_PORT
     #: A socket in the file system (``localfilesystem:``); host and port don't count then.
     path: str = ""
+    #: Where it was named, for people.
+    named_by: str = field(default="", compare=False)
 
     @property
     def is_local(self) -> bool:
@@ -41,16 +43,16 @@ def parse_address(text: str, *, source: str = "the adb server's address") -> Ser
     if rest.startswith("localfilesystem:"):
         path = rest.removeprefix("localfilesystem:")
         if path.startswith("/"):
-            return ServerAddress(path=path)
+            return ServerAddress(path=path, named_by=source)
     rest = rest.removeprefix("tcp:")
     if re.fullmatch(r"\d+", rest):
-        return ServerAddress(port=_port(rest, text, source))
+        return ServerAddress(port=_port(rest, text, source), named_by=source)
     found = re.fullmatch(r"(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\s:/\[\]]+))(?::(?P<port>\d+))?", rest)
     if found is None:
         raise UsageError(f"{source} is {text!r}, which isn't host:port, tcp:host:port or localfilesystem:/path")
     host = found["v6"] or found["host"]
     port = _port(found["port"], text, source) if found["port"] else DEFAULT_PORT
-    return ServerAddress(host="127.0.0.1" if host == "localhost" else host, port=port)
+    return ServerAddress(host="127.0.0.1" if host == "localhost" else host, port=port, named_by=source)
 
 
 def configured_address(setting: str, environ: Mapping[str, str]) -> ServerAddress | None:
@@ -60,7 +62,7 @@ def configured_address(setting: str, environ: Mapping[str, str]) -> ServerAddres
     ``ANDROID_ADB_SERVER_PORT``, in the order in which adb reads them. Raises UsageError.
     """
     if setting.strip():
-        return parse_address(setting)
+        return parse_address(setting, source="$BENCHFARM_ADB_SERVER")
     if socket := environ.get("ADB_SERVER_SOCKET", "").strip():
         return parse_address(socket, source="$ADB_SERVER_SOCKET")
     host = environ.get("ANDROID_ADB_SERVER_ADDRESS", "").strip()
@@ -69,9 +71,10 @@ def configured_address(setting: str, environ: Mapping[str, str]) -> ServerAddres
         return None
     number = _port(port, port, "$ANDROID_ADB_SERVER_PORT") if port else DEFAULT_PORT
     if not host:
-        return ServerAddress(port=number)
-    named = parse_address(f"[{host}]" if ":" in host and not host.startswith("[") else host)
-    return ServerAddress(host=named.host, port=number)
+        return ServerAddress(port=number, named_by="$ANDROID_ADB_SERVER_PORT")
+    source = "$ANDROID_ADB_SERVER_ADDRESS"
+    named = parse_address(f"[{host}]" if ":" in host and not host.startswith("[") else host, source=source)
+    return ServerAddress(host=named.host, port=number, named_by=source)
 
 
 def _port(digits: str, text: str, source: str) -> int:

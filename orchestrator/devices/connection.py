@@ -40,9 +40,10 @@ class Connection:
             self._socket = _connect(address, max(0.001, deadline.remaining_s))
         except (OSError, UnicodeError) as error:
             raise AdbUnavailableError(
-                f"no adb server answers at {address}: {error}",
+                f"no adb server answers at {address}{_named(address)}: {error}",
                 hint=(
-                    "start it (adb start-server), or leave the address out so that benchfarm starts one of its own"
+                    f"start it (adb {_option(address)} start-server), or unset {address.named_by or 'its address'} "
+                    "so that benchfarm starts one of its own"
                     if address.is_local
                     else f"start it there: adb -a -P {address.port} nodaemon server"
                 ),
@@ -185,6 +186,14 @@ class Connection:
 
     def _lost(self, reason: str) -> LinkLostError:
         return LinkLostError(f"{self.what}: the link was lost ({reason})", serial=self.serial)
+
+
+def _named(address: ServerAddress) -> str:
+    return f", which {address.named_by} names" if address.named_by else ""
+
+
+def _option(address: ServerAddress) -> str:
+    return f"-L localfilesystem:{address.path}" if address.path else f"-P {address.port}"
 
 
 def _connect(address: ServerAddress, timeout_s: float) -> socket.socket:

@@ -68,9 +68,12 @@ class Overview(QueueDatabase):
 
     @told
     def hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts: name, benchfarm_version, protocol (of the messages it reads at most), silent_s."""
+        """Return the hosts: name, benchfarm_version, protocol (of the messages it reads at most), silent_s.
+
+        Of each also ``note``: what it says is wrong with it, empty for nothing.
+        """
         return self.rows(
-            "SELECT name, benchfarm_version, protocol, extract(epoch FROM now() - seen_at)::float AS silent_s"
+            "SELECT name, benchfarm_version, protocol, note, extract(epoch FROM now() - seen_at)::float AS silent_s"
             " FROM farm_hosts ORDER BY name"
         )
 

@@ -183,12 +183,14 @@ class FarmQueue(Overview):
             forget_worker(connection, worker_id)
 
     @told
-    def beat(self, host: str, worker_id: int) -> Beat:
-        """Say that a worker lives, and learn what others want of it."""
+    def beat(self, host: str, worker_id: int, *, ails: str = "") -> Beat:
+        """Say that a worker lives, and what is wrong with its host if anything; learn what others want of it."""
         alive = self.rows(
             "WITH beat AS (UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %s RETURNING id)"
-            " UPDATE farm_hosts SET seen_at = now() FROM beat WHERE name = %s AND worker_id = beat.id RETURNING name",
+            " UPDATE farm_hosts SET seen_at = now(), note = %s FROM beat"
+            " WHERE name = %s AND worker_id = beat.id RETURNING name",
             worker_id,
+            ails,
             host,
         )
         jobs = self.rows(

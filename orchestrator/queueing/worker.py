@@ -37,14 +37,24 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What came of a look at a host's phones."""
+
+    #: None when it couldn't look.
+    phones: Mapping[str, Announced] | None
+    #: What is wrong with the host, empty for nothing.
+    ails: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
     """What a worker can't do itself."""
 
     #: Does what is open of a job until it is done or the event is set; raises nothing.
     run: Callable[[Claimed, threading.Event], Ended]
     #: Looks at this host's phones, given what is known of them and which of them work and mustn't be disturbed; raises
-    #: nothing, None when it couldn't look.
-    look: Callable[[Mapping[str, Announced], Collection[str]], Mapping[str, Announced] | None]
+    #: nothing.
+    look: Callable[[Mapping[str, Announced], Collection[str]], Look]
     #: Tells people.
     say: Callable[[str], None]
 
@@ -94,6 +104,8 @@ class Worker:
         self._phones: Mapping[str, Announced] = {}
         #: The phones as they were when they were last really looked at.
         self._known: Mapping[str, Announced] = {}
+        #: What was wrong with this host at the last look.
+        self._ails = ""
         self._holds: Mapping[str, str] = {}
         self._heard = 0.0
         #: Since when there was no long time in which this host didn't hear of the others.
@@ -171,7 +183,7 @@ class Worker:
         return self._dead_after_s if has_listened else None
 
     def _beat(self) -> bool:
-        beat = self._queue.beat(self._host, self._worker_id)
+        beat = self._queue.beat(self._host, self._worker_id, ails=self._ails)
         if not beat.is_ours:
             # Another worker has taken the name (this host slept, say): what ran here may run elsewhere by now.
             self._disown(set(self._running))
@@ -246,7 +258,10 @@ class Worker:
     def _watch_phones(self) -> None:
         while not self._stopped.is_set():
             busy = list(self._running)
-            found = self._hands.look(self._known, busy)
+            look = self._hands.look(self._known, busy)
+            if look.ails and look.ails != self._ails:
+                self._say(look.ails)
+            self._ails, found = look.ails, look.phones
             if found is None:
                 found = {serial: replace(phone, unusable=_UNSEEN) for serial, phone in self._known.items()}
             else:
@@ -344,7 +359,7 @@ class Worker:
     def _live_on(self) -> None:
         """Say that this host lives yet: putting phones back may take longer than the others wait."""
         try:
-            beat = self._queue.beat(self._host, self._worker_id)
+            beat = self._queue.beat(self._host, self._worker_id, ails=self._ails)
         except StoreError as error:
             self._out_of_touch(error)
             return

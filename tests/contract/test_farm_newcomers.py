@@ -17,7 +17,7 @@ from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.newcomers import Added, Newcomers
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.submissions import Submission
-from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Worker
+from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Look, Worker
 from orchestrator.records.identity import Serial
 
 if TYPE_CHECKING:
@@ -344,7 +344,7 @@ def test_a_worker_hands_the_job_of_a_phone_that_it_can_not_get_to_another_phone(
             return Ended(status="again", note="it isn't attached", is_phone=True)
         return Ended(status="succeeded", note="2 stored")
 
-    hands = Hands(run=run, look=lambda known, busy: phones, say=said.append)
+    hands = Hands(run=run, look=lambda known, busy: Look(phones=phones), say=said.append)
     worker = Worker(
         queue,
         hands,

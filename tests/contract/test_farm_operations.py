@@ -14,12 +14,12 @@ import psycopg
 import pytest
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import doctor, farm, farm_doctor, serving
+from orchestrator.cli import devices, doctor, farm, farm_doctor, serving
 from orchestrator.cli.farm_phones import choose_phones
 from orchestrator.cli.gauges import Numbers
 from orchestrator.config.farm_documents import dump
 from orchestrator.devices.journal import Change
-from orchestrator.errors import NoDeviceError, UsageError
+from orchestrator.errors import NoDeviceError, PlanError, UsageError
 from orchestrator.queueing.gauges import Gauges
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, FarmQueue
@@ -321,6 +321,23 @@ def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) ->
     assert (result.exit_code, found(result, "problem"), found(result, "warning")) == (0, {}, {})
 
 
+def test_a_host_that_says_what_is_wrong_with_it_is_a_problem_and_one_without_phones_is_told(
+    queue: FarmQueue, settings: Settings
+) -> None:
+    from orchestrator import __version__
+
+    ails = "its phones can't be looked at: no adb server answers at 127.0.0.1:5999"
+    worker_id = queue.register("one", benchfarm_version=__version__)
+    queue.register("two", benchfarm_version=__version__)
+    queue.beat("one", worker_id, ails=ails)
+    result = farm_doctor.doctor(settings, host_too=False)
+    assert found(result, "problem")["hosts"] == [f"one: {ails}"]
+    assert found(result, "warning")["hosts"] == ["two has announced no phone"]
+    assert ails in farm.status(settings, "").text
+    queue.beat("one", worker_id)
+    assert ails not in farm.status(settings, "").text
+
+
 class OtherClock(FarmQueue):
     """A queue whose database has another time, and takes its time to say so."""
 
@@ -397,6 +414,29 @@ def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(samples, tm
     steps = {item.check: item.next_step for item in result.data["findings"]}  # type: ignore[index]
     assert steps["journals"] == "benchfarm restore CHANGED"
     assert "benchfarm device release KEPT-OUT" in steps["quarantine"]
+
+
+def test_an_adb_server_that_is_named_and_does_not_answer_is_a_problem(tmp_path: Path) -> None:
+    with Farm(Settings.from_environment({"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}, home=tmp_path)) as opened:
+        result = doctor.shown(doctor.of_host(opened))
+    (text,) = found(result, "problem")["adb"]
+    assert text.startswith("no adb server answers at 127.0.0.1:1, which $BENCHFARM_ADB_SERVER names: ")
+    (step,) = (item.next_step for item in result.data["findings"] if item.check == "adb")  # type: ignore[index]
+    assert "adb -P 1 start-server" in step
+    assert "unset $BENCHFARM_ADB_SERVER" in step
+    # Nobody looked: nothing is said of phones.
+    assert not [item for item in result.data["findings"] if item.check == "phones"]  # type: ignore[index]
+
+
+def test_faults_of_what_phones_are_for_are_a_problem_with_their_place(tmp_path: Path) -> None:
+    (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
+    settings = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
+    with Farm(settings) as opened:
+        (text,) = found(doctor.shown(doctor.of_host(opened)), "problem")["devices.yaml"]
+    assert "devices.yaml:2:" in text
+    assert "tag: unknown key" in text
+    with pytest.raises(PlanError, match="unknown key"):
+        devices.list_attached(settings)
 
 
 def test_a_store_that_can_t_be_opened_is_one_problem_among_other_checks(tmp_path: Path) -> None:

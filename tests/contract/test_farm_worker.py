@@ -19,12 +19,12 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.farm_job import run_job
 from orchestrator.cli.farm_working import work
 from orchestrator.devices.journal import Change
-from orchestrator.errors import StoreError, UsageError
+from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, Beat, Claimed, FarmQueue
-from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Worker
+from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Look, Worker
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
 from tests.conftest import poll_until
@@ -72,8 +72,8 @@ def worker(
     host_id: str = "",
     dead_after_s: float = 3600.0,
 ) -> Worker:
-    def phones(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
-        return PHONES
+    def phones(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
+        return Look(phones=PHONES)
 
     hands = Hands(run=run, look=look or phones, say=(said if said is not None else []).append)  # type: ignore[arg-type]
     return Worker(
@@ -246,11 +246,11 @@ class LosingTouch(FarmQueue):
         #: After what silence each look took others for dead.
         self.silences: list[float | None] = []
 
-    def beat(self, host: str, worker_id: int) -> Beat:
+    def beat(self, host: str, worker_id: int, *, ails: str = "") -> Beat:
         if self.is_away:
             self.refused += 1
             raise StoreError("the database is away")
-        return super().beat(host, worker_id)
+        return super().beat(host, worker_id, ails=ails)
 
     def reap(self, *, dead_after_s: float | None) -> list[int]:
         self.silences.append(dead_after_s)
@@ -287,8 +287,45 @@ def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_
     assert told.value.hint == "--every 1 at the most, or a longer --dead-after"
 
 
+def test_a_worker_whose_devices_file_has_a_fault_is_refused(opened_url: str, tmp_path: Path) -> None:
+    (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
+    settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
+    with pytest.raises(PlanError, match=r"devices\.yaml:2:\d+: devices\.A\.tag: unknown key"):
+        work(settings, host="one", dead_after_s=60.0, look_s=None, until_empty=True, idle_look_s=0.0)
+
+
+def test_what_is_wrong_with_a_host_is_told_once_and_to_all_until_it_is_mended(queue: FarmQueue, job: int) -> None:
+    away, fault = "its phones can't be looked at: no adb server answers", "devices.yaml:2: unknown key"
+    said: list[str] = []
+    looks = [
+        Look(phones=None, ails=away),
+        Look(phones=None, ails=away),
+        Look(phones=PHONES, ails=fault),
+        Look(phones=PHONES),
+    ]
+    due, told = threading.Semaphore(0), list[str]()
+
+    def look(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
+        assert due.acquire(timeout=60)
+        return looks.pop(0) if len(looks) > 1 else looks[0]
+
+    def note() -> str:
+        return "".join(row["note"] for row in queue.hosts())
+
+    with working(queue, worker(queue, stop_when_cancelled, said, look=look)):
+        for looked, expected in ((1, away), (2, fault), (100, "")):
+            for _ in range(looked):
+                due.release()
+            until(lambda wanted=expected: bool(queue.hosts()) and note() == wanted)
+            told.append(note())
+        queue.hold("host:one", "drain")
+        queue.cancel("night")
+    assert told == [away, fault, ""]
+    assert [line for line in said if line in {away, fault}] == [away, fault]
+
+
 def test_phones_that_cannot_be_looked_at_are_not_announced(queue: FarmQueue, job: int) -> None:
-    made = worker(queue, stop_when_cancelled, look=lambda known, busy: None)
+    made = worker(queue, stop_when_cancelled, look=lambda known, busy: Look(phones=None, ails="no adb server answers"))
     assert made.run(until_empty=True) == 0
     assert [row["status"] for row in queue.jobs()] == ["waits"]
 
@@ -341,11 +378,11 @@ def test_a_worker_that_is_stopped_twice_still_waits_for_its_phones(
     made = worker(queue, run, said)
     beat, stops = queue.beat, [KeyboardInterrupt, KeyboardInterrupt]
 
-    def interrupted(host: str, worker_id: int) -> object:
+    def interrupted(host: str, worker_id: int, *, ails: str = "") -> object:
         # As a signal would, in the thread that works: once while it works, once while it stops.
         if begun.is_set() and stops:
             raise stops.pop()
-        return beat(host, worker_id)
+        return beat(host, worker_id, ails=ails)
 
     monkeypatch.setattr(queue, "beat", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -364,12 +401,12 @@ def test_what_is_known_of_phones_outlives_a_look_that_failed_and_busy_ones_are_n
     # Seen, not looked at, the working one gone, back, and back still.
     plays = [PHONES, None, {"B": PHONES["B"]}, PHONES, PHONES]
 
-    def look(known: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced] | None:
+    def look(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
         if looks:
             # The queue says that it runs before the worker itself knows.
             assert begun.wait(60)
         looks.append((known, busy))
-        return plays[min(len(looks), len(plays)) - 1]
+        return Look(phones=plays[min(len(looks), len(plays)) - 1])
 
     def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
         begun.set()
@@ -419,7 +456,7 @@ def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_tha
         return run_job(settings, Contents(queue, tmp_path), claimed, "one", cancelled)
 
     both = {serial: Announced(facts="{}") for serial in plans}
-    assert worker(queue, run, look=lambda known, busy: both).run(until_empty=True) == 1
+    assert worker(queue, run, look=lambda known, busy: Look(phones=both)).run(until_empty=True) == 1
     jobs = {row["serial"]: (row["status"], row["tries"], row["note"]) for row in queue.jobs()}
     assert jobs["A"][:2] == ("waits", 0)
     assert "asks for zoom, which this benchfarm doesn't know (install the submitter's benchfarm" in jobs["A"][2]

@@ -148,7 +148,7 @@ def test_a_store_that_was_named_to_be_read_and_is_not_there_is_missed_and_not_ma
         (("log", "1a2b3c"), 2, "'1a2b3c' in {store}"),
         (("store", "backup", "{folder}/copy.sqlite"), 2, "nothing is stored yet in {store}"),
         (("store", "prune", "--keep-raw", "9d", "--compact"), 0, "0 runs"),
-        (("doctor",), 0, "nothing is stored yet in {store}"),
+        (("doctor",), 1, "nothing is stored yet in {store}"),
         (("regressions",), 1, "nothing was looked at: no series in {store}"),
         (("regressions", "--fail-on", "never"), 0, "nothing was looked at: no series in {store}"),
     ],

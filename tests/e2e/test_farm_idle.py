@@ -66,6 +66,31 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back(lab: Lab, database: Dat
     poll_until(lambda: states() == {hung: "", well: ""}, "it is back", PATIENCE_S)
 
 
+def test_a_fault_of_the_devices_file_is_told_once_and_what_it_said_before_counts(
+    lab: Lab, database: Database, worker: Path
+) -> None:
+    inventory, serial = lab.cli.home / "devices.yaml", lab.serials[0]
+
+    def told() -> tuple[set[str], list[str], str]:
+        status = lab.cli("farm", "status", "--json", BENCHFARM_STORE=database.url).ok().json
+        phones = status["phones"]
+        pools = [pool for phone in phones if phone["serial"] == serial for pool in phone["labels"]["pools"]]
+        return {phone["unusable"] for phone in phones}, pools, "".join(host["note"] for host in status["hosts"])
+
+    inventory.write_text(f"devices:\n  {serial}: {{pools: [nightly]}}\n")
+    try:
+        poll_until(lambda: told() == ({""}, ["nightly"], ""), "the pool is announced", PATIENCE_S)
+        inventory.write_text(f"devices:\n  {serial}: {{pool: [release]}}\n")
+        poll_until(lambda: bool(told()[2]), "the fault is told", PATIENCE_S)
+        unusable, pools, note = told()
+        assert (unusable, pools) == ({""}, ["nightly"])
+        assert f"{inventory}:2:" in note
+        assert worker.read_text().count(f"{inventory}:2:") == 1
+    finally:
+        inventory.unlink()
+    poll_until(lambda: told() == ({""}, [], ""), "it is mended", PATIENCE_S)
+
+
 def test_a_phone_that_another_host_measures_is_not_asked_whether_it_answers(
     lab: Lab, database: Database, worker: Path
 ) -> None:

@@ -1,0 +1,29 @@
+"""What phones are for, as a file says that is changed while it is read."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.inventory import KeptInventory
+from orchestrator.errors import PlanError
+
+
+def test_what_an_inventory_said_counts_while_the_file_has_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "devices.yaml"
+    kept = KeptInventory(path)
+    assert (dict(kept.read()), kept.fault) == ({}, "")
+    path.write_text("devices: {A: {pools: [nightly]}}")
+    assert [labels.pools for labels in kept.read().values()] == [("nightly",)]
+    path.write_text("devices: {A: {pool: [release]}}")
+    assert [labels.pools for labels in kept.read().values()] == [("nightly",)]
+    assert f"{path}:1:" in kept.fault
+    path.write_text("devices: {A: {pools: [release]}}")
+    assert [labels.pools for labels in kept.read().values()] == [("release",)]
+    assert kept.fault == ""
+
+
+def test_an_inventory_that_has_a_fault_at_first_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "devices.yaml"
+    path.write_text("devices: {A: {pool: [release]}}")
+    with pytest.raises(PlanError, match="unknown key"):
+        KeptInventory(path)
