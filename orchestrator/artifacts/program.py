@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from orchestrator.artifacts import apk, elf
 from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.workload import ToolName
+
+#: Flags and words of every benchmark program of TFLite and LiteRT: one of them stands in the file of each.
+_WORDS: Final = (b"Inference timings in us", b"num_threads", b"warmup_runs", b"graph file name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,18 @@ def inspect_program(path: Path) -> ProgramFacts:
         f"{str(path)!r} is neither an ELF program nor an APK",
         hint="was a web page downloaded instead of the file?" if head.lstrip()[:1] == b"<" else "",
     )
+
+
+def shows_benchmark(path: Path) -> bool:
+    """Whether an executable has a word of the benchmark programs in it; raises ArtifactError when it can't be read.
+
+    One that is packed, or starts another, has none.
+    """
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return any(content.find(word) >= 0 for word in _WORDS)
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{str(path)!r} can't be read: {error}", hint="check the path") from error
 
 
 def check_against(spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path, *, abi: str = "") -> None:

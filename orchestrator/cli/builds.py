@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,7 +122,9 @@ def add(settings: Settings, file: Path, name: str, libraries: Sequence[Path] = (
     """Take a program and its libraries into the cache; raises ArtifactError for what isn't what it should be."""
     with Farm(settings) as farm:
         build = farm.library.add(file, name=name, libraries=libraries, release=release)
-    return CommandResult(text="\n".join(_build_lines(build)), data=build)
+    is_shown = _shows_benchmark(build)
+    lines = _build_lines(build) + _doubted(build, is_shown=is_shown)
+    return CommandResult(text="\n".join(lines), data=dataclasses.asdict(build) | {"shows_benchmark": is_shown})
 
 
 def pin(settings: Settings, wanted: str) -> CommandResult:
@@ -151,7 +154,8 @@ def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
     assert build.path is not None, "what is resolved has a file"
     facts = inspect_program(build.path)
     spec = next((item for item in specs if item.name == build.name and item.abi in build.abi.split(",")), None)
-    lines = [*_build_lines(build), *_told_by_file(facts, spec)]
+    is_shown = _shows_benchmark(build)
+    lines = [*_build_lines(build), *_doubted(build, is_shown=is_shown), *_told_by_file(facts, spec)]
     if release is not None:
         lines.append(f"  release: {_titled(release)}")
         lines += [f"  from: {file.url}" for file in release.files if file.url]
@@ -167,6 +171,7 @@ def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
             "needed": facts.needed,
             "debuggable": facts.debuggable,
             "signers": facts.signers,
+            "shows_benchmark": is_shown,
         },
     )
 
@@ -231,6 +236,24 @@ def _told(result: Fetched) -> list[str]:
     if result.absent:
         lines.append(f"  not there, and not needed always: {', '.join(result.absent)}")
     return [one_line(line) for line in lines]
+
+
+def _shows_benchmark(build: Build) -> bool:
+    """Whether nothing speaks against a build being a benchmark program; an APK is known by its package."""
+    from orchestrator.artifacts.program import shows_benchmark
+
+    if build.is_virtual or build.tool is ToolName.APK or build.path is None:
+        return True
+    return shows_benchmark(build.path)
+
+
+def _doubted(build: Build, *, is_shown: bool) -> list[str]:
+    """Return what is to be said of a file that may be another program than a benchmark."""
+    if is_shown:
+        return []
+    looked_for = "nothing in the file is of a benchmark program (no --num_threads, no --warmup_runs)"
+    instead = f"benchfarm builds add FILE --name {build.name} puts another in this one's place"
+    return [f"  LOOK: {looked_for}; {instead}"]
 
 
 def _build_lines(build: Build) -> list[str]:
