@@ -19,6 +19,7 @@ _BYTES_PER_MB: Final = 1_000_000
 _LEAST_SHARE: Final = 0.02
 #: Beside "other types", as many as the charts have colours.
 _MOST_TYPES: Final = 7
+_OTHER_TYPES: Final = "other types"
 _START_PARTS: Final = ("initialisation", "first inference", "steady inference")
 _MEMORY_PARTS: Final = ("after initialisation", "overall", "peak")
 
@@ -52,7 +53,8 @@ def _who(row: ResultRow) -> ChartRow:
 
 
 def _place_label(row: ResultRow) -> str:
-    return visible(f"{row.device.title}, {row.configuration}")
+    """Return what a bar is of, in two lines."""
+    return f"{visible(row.device.title)}\n{visible(row.configuration)}"
 
 
 def _case(row: ResultRow, order: int) -> ChartRow:
@@ -136,24 +138,31 @@ def _operators(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
         for order, row in enumerate(drawn):
             times: dict[tuple[str, Place], float] = defaultdict(float)
             for kind in row.profiles[-1].by_type():
-                times[kind.node_type if kind.node_type in named else "other types", kind.place] += kind.mean_us
+                times[kind.node_type if kind.node_type in named else _OTHER_TYPES, kind.place] += kind.mean_us
             found += [
                 _who(row)
-                | {"profile": _place_label(row), "order": order, "type": visible(name), "where": place.value}
-                | {"time": _ms(time_us)}
+                | {"profile": _place_label(row), "order": order, "type": visible(name), "type_order": named[name]}
+                | {"where": place.value, "time": _ms(time_us)}
                 for (name, place), time_us in times.items()
             ]
     return found
 
 
-def _named_types(profiles: Iterable[Profile]) -> frozenset[str]:
-    """Return the types that a chart of these profiles names: what takes most of any, no more than there are colours."""
+def _named_types(profiles: Iterable[Profile]) -> Mapping[str, int]:
+    """Return the types that a chart of these profiles names, and their order: no more than there are colours.
+
+    What takes most of any profile comes first, then all others together, then what is no operator.
+    """
     shares: dict[str, float] = defaultdict(float)
+    outside = set()
     for profile in profiles:
         for kind in profile.by_type():
             shares[kind.node_type] = max(shares[kind.node_type], kind.share)
-    most = sorted(shares, key=lambda name: -shares[name])[:_MOST_TYPES]
-    return frozenset(name for name in most if shares[name] >= _LEAST_SHARE)
+            if kind.place is Place.OUTSIDE:
+                outside.add(kind.node_type)
+    most = sorted((name for name in shares if name not in outside), key=lambda name: -shares[name])
+    named = [name for name in most[: _MOST_TYPES - len(outside)] if shares[name] >= _LEAST_SHARE]
+    return {name: order for order, name in enumerate([*named, _OTHER_TYPES, *outside])}
 
 
 def _parts(

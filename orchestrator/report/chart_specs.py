@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +18,9 @@ from orchestrator.report.kept_text import kept_text
 #: Pixels of one line, and the least height of a chart; the page's script has the same.
 _STEP: Final = 14
 _LEAST_HEIGHT: Final = 70
+_TEXT_LINE: Final = 15
+#: A long label is put into lines of so many characters; the page, which may be narrow, has its own number.
+LABEL_CHARS: Final = 56
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,8 @@ class ChartSpec:
 @cache
 def chart_specs(cache_folder: Path | None = None) -> tuple[ChartSpec, ...]:
     """Return all charts, in the page's order; with a folder, they are kept there for the next report."""
-    source = hashlib.sha256(Path(__file__).with_name("charts.py").read_bytes()).hexdigest()[:16]
+    files = (Path(__file__).with_name("charts.py"), Path(__file__))
+    source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     kept = kept_text(cache_folder, f"charts-{version('altair')}-{source}.json", is_whole=_is_whole, make=_made)
     return tuple(ChartSpec(**{**fields, "needs": tuple(fields["needs"])}) for fields in json.loads(kept))
 
@@ -59,7 +64,20 @@ def drawn_height(chart: ChartSpec, rows: Sequence[Mapping[str, object]]) -> int 
     lines = chart.spec["usermeta"]["lines"]
     if not lines:
         return None
-    count = 1
-    for field in lines:
-        count *= max(1, len({row[field] for row in rows}))
-    return max(_LEAST_HEIGHT, count * _STEP)
+    labels, *others = ({row[field] for row in rows} for field in lines)
+    step = _STEP
+    for values in others:
+        step *= max(1, len(values))
+    return max(_LEAST_HEIGHT, max(1, len(labels)) * max(step, _TEXT_LINE * label_lines(chart, rows)))
+
+
+def label_lines(chart: ChartSpec, rows: Sequence[Mapping[str, object]]) -> int:
+    """Return how many lines the longest label has, of a chart whose height follows its rows."""
+    labels = {str(row[field]) for field in chart.spec["usermeta"]["lines"][:1] for row in rows}
+    pattern = label_pattern(str(LABEL_CHARS), "\n")
+    return max((len(re.findall(pattern, label)) for label in labels), default=1)
+
+
+def label_pattern(chars: str, line_end: str) -> str:
+    """Return the regular expression of a label's lines: broken between words, or within one that is too long."""
+    return f"(.{{1,{chars}}})(?: +|{line_end}|$)|(.{{{chars}}})"

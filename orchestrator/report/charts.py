@@ -1,7 +1,9 @@
 """The charts of a report as Vega-Lite specifications, without their data; the page and the pictures draw the same ones.
 
 Every chart reads the data set ``rows`` (report/chart_rows.py). What the page may change is named in the specification's
-``usermeta``: ``measure`` is the channel with the figure that can be relative and logarithmic.
+``usermeta``: ``measure`` is the channel with the figure that can be relative and logarithmic. Its parameters say how
+labels are put into lines: ``label_chars`` and ``legend_chars`` how long a line beside an axis or in a legend may be,
+``label_lines`` how many lines the longest label has.
 """
 
 from __future__ import annotations
@@ -11,12 +13,23 @@ from typing import Any, Final, Literal
 
 import altair as alt
 
-from orchestrator.report.chart_specs import ChartSpec
+from orchestrator.report.chart_specs import LABEL_CHARS, ChartSpec, label_pattern
 
 #: Okabe and Ito's colours, which people with any kind of colour vision tell apart; the black of the eight is a grey
 #: here, so that it is seen on dark ground too.
 PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B3A125", "#8A8F98")
 _SHAPES: Final = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
+
+
+#: What tells two configurations apart often stands at the end of a label: it is put into lines and not cut.
+_LINES: Final = "trim(replace(datum.label, regexp('{}', 'g'), '$1$2\\n'))"
+_LABEL_LINES: Final = _LINES.format(label_pattern("' + label_chars + '", "\\n"))
+_LEGEND_LINES: Final = _LINES.format(label_pattern("' + legend_chars + '", "\\n"))
+#: Lines begin at their tick: what stands in the middle of it has half of the lines that there may be above.
+_ABOVE: Final = f"pad('', floor((label_lines - length(split({_LABEL_LINES}, '\\n'))) / 2), '\\n')"
+_LINE_HALF: Final = 7
+#: Of a line, in pixels.
+_LABEL_LIMIT: Final = 400
 
 
 def make_charts() -> tuple[ChartSpec, ...]:
@@ -41,9 +54,8 @@ def _data() -> alt.NamedData:
 
 
 def _device_colour() -> alt.Color:
-    return alt.Color(
-        "device:N", title=None, scale=alt.Scale(range=list(PALETTE)), legend=alt.Legend(orient="top", columns=3)
-    )
+    legend = alt.Legend(orient="top", columns=2, labelExpr=f"split({_LEGEND_LINES}, '\\n')", labelLimit=_LABEL_LIMIT)
+    return alt.Color("device:N", title=None, scale=alt.Scale(range=list(PALETTE)), legend=legend)
 
 
 def _finish(
@@ -64,7 +76,9 @@ def _finish(
     # The page brings its own colours, light or dark, and says itself which Vega-Lite it has.
     for name in ("config", "$schema"):
         spec.pop(name, None)
-    return spec | {"usermeta": {"measure": measure, "lines": list(lines)}}
+    values = {"label_chars": LABEL_CHARS, "legend_chars": LABEL_CHARS, "label_lines": 1}
+    params = [{"name": name, "value": value} for name, value in values.items()]
+    return spec | {"params": params, "usermeta": {"measure": measure, "lines": list(lines)}}
 
 
 def _x(field: str, title: str, *, zero: bool = True) -> alt.X:
@@ -75,12 +89,25 @@ def _y(field: str, title: str, *, zero: bool = True, padding: int = 0) -> alt.Y:
     return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type="linear", zero=zero, padding=padding))
 
 
+def _names(field: str) -> alt.Y:
+    return alt.Y(
+        f"{field}:N",
+        title=None,
+        sort=alt.EncodingSortField("order", op="min"),
+        axis=alt.Axis(
+            labelExpr=f"split({_ABOVE} + {_LABEL_LINES}, '\\n')",
+            labelLimit=_LABEL_LIMIT,
+            labelOffset=alt.ExprRef(f"-(label_lines - 1) * {_LINE_HALF}"),
+        ),
+    )
+
+
 _CASE_TOOLTIP: Final = ["model:N", "device:N", "configuration:N"]
 
 
 def _latency() -> ChartSpec:
     base = alt.Chart(_data()).encode(
-        y=alt.Y("configuration:N", title=None, sort=alt.EncodingSortField("order", op="min")),
+        y=_names("configuration"),
         yOffset=alt.YOffset("device:N"),
         color=_device_colour(),
         tooltip=[*_CASE_TOOLTIP, alt.Tooltip("value:Q", format=".4g"), "low:Q", "high:Q", "delegate_truth:N"],
@@ -148,7 +175,7 @@ def _efficiency() -> ChartSpec:
 
 def _delegates() -> ChartSpec:
     base = alt.Chart(_data()).encode(
-        y=alt.Y("configuration:N", title=None, sort=alt.EncodingSortField("order", op="min")),
+        y=_names("configuration"),
         yOffset=alt.YOffset("device:N"),
         tooltip=[*_CASE_TOOLTIP, alt.Tooltip("speed_up:Q", format=".2f"), "delegate_truth:N", "fallen_off:N"],
     )
@@ -225,26 +252,26 @@ def _pareto(name: str, x: Literal["size", "latency"], y: Literal["latency", "acc
 def _operators() -> ChartSpec:
     chart = (
         alt.Chart(_data())
-        .mark_bar()
+        .mark_bar(height=12)
         .encode(
-            y=alt.Y("profile:N", title=None, sort=alt.EncodingSortField("order", op="min")),
-            x=alt.X("sum(time):Q", title="time of one inference in ms, by type of operator"),
+            y=_names("profile"),
+            x=alt.X("sum(time):Q", title="ms of one inference"),
             color=alt.Color(
                 "type:N",
                 title=None,
                 scale=alt.Scale(range=list(PALETTE)),
-                sort=alt.EncodingSortField("time", op="sum", order="descending"),
+                sort=alt.EncodingSortField("type_order", op="min"),
                 legend=alt.Legend(orient="top", columns=4, labelLimit=220),
             ),
-            order=alt.Order("sum(time):Q", sort="descending"),
+            order=alt.Order("min(type_order):Q"),
             tooltip=["profile:N", "type:N", "where:N", alt.Tooltip("sum(time):Q", format=".4g")],
         )
     )
     return ChartSpec(
         name="operators",
         title="Where the time goes",
-        description="Time of one profiled inference by type of operator; what a delegate ran is one part. Types below "
-        "2 % of a profile are put together.",
+        description="Time of one profiled inference by type of operator; a partition that a delegate ran whole is one "
+        "part. Types below 2 % of each profile, and those beyond the largest, are put together.",
         dataset="operators",
         by="model",
         spec=_finish(chart, lines=("profile",)),
@@ -256,7 +283,7 @@ def _grouped_bars(name: str, title: str, description: str, dataset: str, unit: s
         alt.Chart(_data())
         .mark_bar()
         .encode(
-            y=alt.Y("place:N", title=None, sort=alt.EncodingSortField("order", op="min")),
+            y=_names("place"),
             yOffset=alt.YOffset("part:N", sort=alt.EncodingSortField("part_order", op="min")),
             x=_x("amount", unit),
             color=alt.Color(

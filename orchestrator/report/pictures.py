@@ -14,7 +14,7 @@ import vl_convert
 
 from orchestrator.errors import HostStorageError
 from orchestrator.report.chart_rows import ChartRow, chart_rows
-from orchestrator.report.chart_specs import ChartSpec, chart_specs, drawn_height
+from orchestrator.report.chart_specs import ChartSpec, chart_specs, drawn_height, label_lines
 from orchestrator.report.data import ReportData
 from orchestrator.report.kept_text import kept_text
 from orchestrator.report.packing import pack_bytes
@@ -104,6 +104,10 @@ def _whole(chart: ChartSpec, value: str, rows: Sequence[ChartRow]) -> Mapping[st
         "width": _PICTURE_WIDTH,
         "background": "white",
         "datasets": {"rows": list(rows)},
+        "params": [
+            param | ({"value": label_lines(chart, rows)} if param["name"] == "label_lines" else {})
+            for param in chart.spec["params"]
+        ],
         **({"height": height} if (height := drawn_height(chart, rows)) is not None else {}),
     }
 

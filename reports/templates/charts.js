@@ -1,7 +1,7 @@
 /* Charts: Vega is unfolded and run when the first of them comes into view, and never before. */
 (function () {
   var make = report.element;
-  var MANY_MARKS = 1500, STEP = 14, LEAST_HEIGHT = 70, MANY_DEVICES = 12, MOST_GROUPS = 24;
+  var MANY_MARKS = 1500, STEP = 14, TEXT_LINE = 15, LEAST_HEIGHT = 70, MANY_DEVICES = 12, MOST_GROUPS = 24;
   var runtime = null;
   var drawn = [];
 
@@ -37,7 +37,6 @@
     return {
       aria: false, background: null, font: font,
       axis: { labelColor: text, titleColor: quiet, gridColor: line, domainColor: quiet, tickColor: quiet, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 320 },
-      axisY: { labelLimit: innerWidth < 700 ? Math.max(110, innerWidth * 0.42) : Math.min(320, innerWidth / 3.5) },
       legend: { labelColor: text, titleColor: quiet, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 260, symbolLimit: 60, columns: innerWidth < 700 ? 1 : undefined },
       text: { color: text }, rule: { color: quiet }, view: { stroke: line }
     };
@@ -63,6 +62,16 @@
       Object.keys(value).forEach(function (name) { walk(value[name], visit); });
     }
   }
+  /* How wide a label beside an axis may be, in pixels and in characters of a line. */
+  function labelWidth() { return innerWidth < 700 ? Math.max(110, innerWidth * 0.42) : Math.min(320, innerWidth / 3.5); }
+  function labelChars() { return Math.floor(labelWidth() / 6.8); }
+  /* A legend begins where the drawing does, right of the labels. */
+  function legendChars() { return innerWidth < 700 ? Math.max(12, Math.floor((innerWidth - 60 - labelWidth()) / 8)) : labelChars(); }
+  /* The most lines that a label has; the specification breaks labels in the same way. */
+  function labelLines(rows, field) {
+    var chars = labelChars(), pattern = new RegExp("(.{1," + chars + "})(?: +|\n|$)|(.{" + chars + "})", "g");
+    return Math.max.apply(null, Array.from(new Set(rows.map(function (row) { return row[field]; })), function (label) { return (label.match(pattern) || [""]).length; }));
+  }
   function adapted(chart, isLog, isRelative) {
     var spec = JSON.parse(JSON.stringify(chart.spec)), measure = spec.usermeta.measure;
     delete spec.usermeta;
@@ -72,6 +81,7 @@
       if (isLog) { channel.scale = { type: "log" }; }
       if (isRelative) { channel.title = "latency as a multiple of the baseline's"; }
     });
+    walk(spec, function (part) { if (part.labelExpr) { part.labelLimit = labelWidth() * 1.25; } });
     if (innerWidth < 700) {
       walk(spec, function (part) { if (part.legend && part.legend.columns) { part.legend.columns = 1; } });
     }
@@ -163,13 +173,16 @@
         note = devices + " devices" + (lines.length ? ", without intervals" : "") + ": point at a mark for its name.";
       }
       var isLog = self.isLog || (self.chart.dataset === "cases" && comparison.state.scale === "log");
-      var spec = adapted(self.chart, isLog, self.isRelative());
+      var spec = adapted(self.chart, isLog, self.isRelative()), most = lines.length ? labelLines(rows, lines[0]) : 1;
+      var known = { label_chars: labelChars(), legend_chars: legendChars(), label_lines: most };
+      spec.params.forEach(function (param) { param.value = known[param.name]; });
       spec.data = { values: rows };
       if (isCrowd && lines[0] === "configuration") {
         spec = crowded(spec);
-        spec.height = Math.max(LEAST_HEIGHT, 2 * STEP * distinct(rows, "configuration"));
+        spec.height = Math.max(LEAST_HEIGHT, Math.max(2 * STEP, TEXT_LINE * most) * distinct(rows, "configuration"));
       } else if (lines.length) {
-        spec.height = Math.max(LEAST_HEIGHT, STEP * lines.reduce(function (count, name) { return count * Math.max(1, distinct(rows, name)); }, 1));
+        var marks = lines.slice(1).reduce(function (count, name) { return count * Math.max(1, distinct(rows, name)); }, 1);
+        spec.height = Math.max(LEAST_HEIGHT, Math.max(STEP * marks, TEXT_LINE * most) * distinct(rows, lines[0]));
       } else if (isCrowd) {
         walk(spec, function (part) { if (part.color && part.color.field === "device") { part.color.legend = null; } });
       }

@@ -329,6 +329,29 @@ def test_every_chart_is_drawn_within_its_frame(open_report, viewport):
         assert inner <= outer, name
 
 
+#: The texts of one kind in a chart, and by how much each is outside of the chart's frame.
+TEXTS = """(figure, role) => Array.from(figure.querySelectorAll(`svg .role-${role} text`), text => {
+  const lines = Array.from(text.querySelectorAll("tspan"), line => line.textContent);
+  const [inner, outer] = [text.getBoundingClientRect(), figure.getBoundingClientRect()];
+  return [lines.join(" ") || text.textContent, Math.max(outer.left - inner.left, inner.right - outer.right)];
+})"""
+
+
+@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("name", ["rich", "wide"])
+def test_charts_tell_configurations_and_devices_apart(open_report, viewport, name):
+    page = open_report(name, viewport)
+    for drawn in ("latency", "operators", "starts", "delegates"):
+        figure = chart(page, drawn)
+        shown = {role: figure.evaluate(TEXTS, role) for role in ("axis-label", "legend-label", "axis-title")}
+        # The axis of the figures has numbers.
+        labels = [text for text, _ in shown["axis-label"] if not re.fullmatch(r"[\d.,\s]+", text)]
+        legend = [text for text, _ in shown["legend-label"]]
+        assert len(set(labels)) == len(labels) > 0, drawn
+        assert len(set(legend)) == len(legend) <= 8, drawn
+        assert not [text for texts in shown.values() for text, outside in texts if "…" in text or outside > 0], drawn
+
+
 def test_charts_wait_until_they_are_seen(open_report):
     page = open_report("large")
     assert page.evaluate("typeof window.vegaEmbed") == "undefined" or page.locator(".chart.drawn").count() <= 1
