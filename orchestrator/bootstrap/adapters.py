@@ -39,14 +39,17 @@ class Adapters:
         *,
         store: Store | None = None,
         makes_store: bool = True,
+        needs_store: bool = True,
         inventory: KeptInventory | None = None,
     ) -> None:
         """Make nothing yet. A ``store`` that is lent stays open: each opens connections to the database of its own.
 
-        Without ``makes_store`` a store that isn't there isn't made: one that was named is missed, the default is empty.
+        Without ``makes_store`` a store that isn't there isn't made: the default one counts as empty, one that was named
+        is missed, unless it isn't needed (``needs_store``).
         """
         self.settings = settings
         self._makes_store = makes_store
+        self._needs_store = needs_store
         self._inventory = inventory
         self._lent_store = store
         self._store: Store | None = store
@@ -77,9 +80,12 @@ class Adapters:
             try:
                 self._store = open_store(self.settings.store, makes_new=self._makes_store)
             except StoreMissingError:
-                if not self.settings.is_default_store:
+                if self.settings.is_default_store:
+                    self._store = MemoryStore(self.settings.store)
+                elif self._needs_store:
                     raise
-                self._store = MemoryStore(self.settings.store)
+                else:
+                    self._store = MemoryStore()
         return self._store
 
     def open_store_ahead(self) -> None:

@@ -50,6 +50,7 @@ class Farm(Adapters):
         known: KnownPhones | None = None,
         store: Store | None = None,
         makes_store: bool = True,
+        needs_store: bool = True,
         inventory: KeptInventory | None = None,
     ) -> None:
         """``known``: phones that aren't asked who they are while their connection lasts, for whoever looks often.
@@ -57,9 +58,9 @@ class Farm(Adapters):
         ``inventory``: one that outlives faults of its file, for whoever goes on for long.
 
         ``store``: one that others use too, instead of its own. ``makes_store``: whether one is made where there is
-        none; who only reads doesn't.
+        none; who only reads doesn't. ``needs_store``: whether it is an error then that the one named isn't there.
         """
-        super().__init__(settings, store=store, makes_store=makes_store, inventory=inventory)
+        super().__init__(settings, store=store, makes_store=makes_store, needs_store=needs_store, inventory=inventory)
         self._known = known
         self.cancelled = threading.Event()
         #: Told how far a push is: serial number, file, bytes sent, bytes in all.

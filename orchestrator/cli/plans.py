@@ -25,7 +25,7 @@ def show(settings: Settings, path: Path) -> CommandResult:
 
     plan = load_plan(path, home=settings.data_folder)
     models, named = identify(plan), host_files(plan)
-    with Farm(settings, makes_store=False) as farm:
+    with Farm(settings, makes_store=False, needs_store=False) as farm:
         devices = farm.open_devices(plan.devices, despite_use=True)
         expansion, _ = expansion_of(farm, plan, devices, models, named)
         expansion, time = nights.as_it_would_be(farm, plan, expansion, sentinel=wants_sentinel(plan, expansion))

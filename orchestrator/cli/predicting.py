@@ -47,7 +47,7 @@ def with_devices(settings: Settings, path: Path, *, delegate: str, serial: str) 
             f"nothing is known of which operators {delegate!r} takes", hint=f"choose of {', '.join(DELEGATES)}"
         )
     graph, model = open_graph(path), identify_model(path)
-    with Farm(settings, makes_store=False) as farm:
+    with Farm(settings, makes_store=False, needs_store=False) as farm:
         known = _known(farm, serial)
     virtual = known.is_virtual
     words = learn(known.seen, known.graphs, delegate, model_sha256=model.sha256, serial=serial, virtual=virtual)

@@ -164,6 +164,14 @@ def test_a_home_without_a_store_is_no_fault_says_where_it_was_looked_for_and_sta
     assert not (tmp_path / "copy.sqlite").exists()
 
 
+def test_what_goes_without_a_store_makes_none_and_misses_none(cli: Cli, tmp_path: Path, model: Path) -> None:
+    path, plan = tmp_path / "later.sqlite", tmp_path / "plan.yaml"
+    plan.write_text(f"models: [{model}]\ndevices: {{host: true}}\nmatrix: {{delegates: [cpu]}}\n")
+    cli("--store", path, "plan", "show", plan).ok()
+    cli("--store", path, "models", "inspect", model, "--delegate", "gpu").ok()
+    assert not path.exists()
+
+
 def test_doctor_tells_of_a_store_that_is_missed(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "wrong.sqlite"
     said = cli("--store", path, "doctor").ended_with(1).stdout
