@@ -387,11 +387,17 @@ class BuildLibrary:
         has = sorted({f"{build.tool} for {build.abi}" for build in others})
         if has:
             message += f" (there is {', '.join(has)})"
+        elif not name and (stand_ins := self._stand_ins(tool, wanted)):
+            are = "are stand-ins" if len(stand_ins) > 1 else "is a stand-in"
+            message += f" ({' and '.join(stand_ins)} {are}, which only virtual phones run, by name)"
         elif base and not specs:
             known = sorted({spec.name for spec in self.specs if spec.tool is tool} | {b.name for b in self.list()})
             message += f"; known are {', '.join(known)}" if known else ""
         hint = fitting[0].how_to_get if fitting else f"benchfarm builds add FILE --name {base or 'NAME'}"
         return ArtifactError(message, hint=hint)
+
+    def _stand_ins(self, tool: ToolName, wanted: frozenset[str]) -> list[str]:
+        return sorted({b.name for b in self.list() if b.is_virtual and b.tool is tool and fits(b.abi, wanted)})
 
     def _build(self, name: str, facts: ProgramFacts, sha256: str, path: Path, tool: ToolName | None = None) -> Build:
         if tool is None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.releases import Release
 
 _PROGRAM_PROBLEM = ArtifactError.exit_code
+#: In place of "in use", for what no device is given unless a plan names it.
+_STAND_IN = "only for virtual phones, by name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ def list_builds(settings: Settings, *, everything: bool = False) -> CommandResul
             for abi in {abi for release in known for abi in release.abis}
         }
     tools = {build.name: build.tool.value for build in builds} | {spec.name: spec.tool.value for spec in specs}
+    stand_ins = {build.sha256 for build in builds if build.is_virtual}
     rows = []
     shown: set[str] = set()
     for name, known in histories.items():
@@ -55,7 +58,8 @@ def list_builds(settings: Settings, *, everything: bool = False) -> CommandResul
             used_for = [abi for abi in release.abis if _is(pins.get((name, abi)), release)]
             shown.add(release.program.sha256)
             if used_for or everything:
-                state = "in use" if used_for else "kept"
+                is_stand_in = release.program.sha256 in stand_ins
+                state = (_STAND_IN if is_stand_in else "in use") if used_for else "kept"
                 rows.append((name, tools.get(name, ""), ", ".join(release.abis), *_cells(release), state))
     rows += [
         (build.name, build.tool.value, build.abi, build.sha256[:12], "", "", "", "kept")
@@ -75,6 +79,7 @@ def list_builds(settings: Settings, *, everything: bool = False) -> CommandResul
         {
             "release": release,
             "release_id": release.release_id,
+            "is_virtual": release.program.sha256 in stand_ins,
             "in_use_for": [abi for abi in release.abis if _is(pins.get((name, abi)), release)],
         }
         for name, known in histories.items()
@@ -251,7 +256,7 @@ def _doubted(build: Build, *, is_shown: bool) -> list[str]:
     """Return what is to be said of a file that may be another program than a benchmark."""
     if is_shown:
         return []
-    looked_for = "nothing in the file is of a benchmark program (no --num_threads, no --warmup_runs)"
+    looked_for = "nothing in the file is of a benchmark program (no num_threads, no warmup_runs)"
     instead = f"benchfarm builds add FILE --name {build.name} puts another in this one's place"
     return [f"  LOOK: {looked_for}; {instead}"]
 

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.virtual.samples import benchmark_apk, benchmark_elf
 from tests.samples.command import Cli, Done
 from tests.unit.artifacts.file_server import FileServer, file_server
+from tests.unit.artifacts.sample_files import elf
 
 PLACE = "/files.example/latest"
 
@@ -73,7 +74,7 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
     states = [
         line.split("  ")[-1].strip() for line in table.splitlines() if line.startswith("prog ") and "latest" in line
     ]
-    assert sorted(states) == ["in use", "kept", "kept"]
+    assert sorted(states) == ["kept", "kept", "only for virtual phones, by name"]
     assert declared("builds", "verify", "--json").ok().json == {"checked": 3, "damaged": []}
 
 
@@ -144,3 +145,29 @@ def test_added_apk_is_shown_with_what_is_in_it(cli: Cli, tmp_path: Path) -> None
     assert found["activities"] == ["org.tensorflow.lite.benchmark.BenchmarkModelActivity"]
     release = json.loads((cli.home / "cache" / "builds" / "releases" / "benchmark_model_apk.json").read_text())
     assert release["pinned"].keys() == {"arm64-v8a"}
+
+
+def test_a_program_that_shows_nothing_of_a_benchmark_is_doubted(cli: Cli, tmp_path: Path) -> None:
+    other, benchmark, stand_in = tmp_path / "other", tmp_path / "benchmark", tmp_path / "benchmark_model"
+    other.write_bytes(elf(machine=62, is_program=True))
+    benchmark.write_bytes(elf(machine=62, is_program=True) + b"\0Inference timings in us: Init: \0")
+    stand_in.write_bytes(program("1"))
+    doubt = "nothing in the file is of a benchmark program"
+    for path, is_doubted in ((other, True), (benchmark, False), (stand_in, False)):
+        assert (doubt in cli("builds", "add", path).ok().stdout) is is_doubted
+        assert cli("builds", "add", path, "--json").ok().json["shows_benchmark"] is not is_doubted
+    found = cli("builds", "which", "native", "--build", "other", "--abi", "x86_64", "--json").ok().json
+    assert found["shows_benchmark"] is False
+
+
+def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(cli: Cli, tmp_path: Path) -> None:
+    for name in ("base", "slow"):
+        (tmp_path / name).write_bytes(program(name))
+        cli("builds", "add", tmp_path / name).ok()
+    listed = [line for line in cli("builds", "list").ok().stdout.splitlines() if line.startswith(("base ", "slow "))]
+    assert [line.split("  ")[-1].strip() for line in listed] == ["only for virtual phones, by name"] * 2
+    releases = cli("builds", "list", "--json").ok().json["releases"]
+    assert [(item["is_virtual"], item["in_use_for"]) for item in releases] == [(True, ["arm64-v8a"])] * 2
+    done = cli("builds", "which", "native")
+    assert done.exit_code == 4
+    assert "is on this computer (base and slow are stand-ins, which only virtual phones run, by name)" in done.stderr
