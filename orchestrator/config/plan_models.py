@@ -121,7 +121,10 @@ def models_of(sections: Iterable[ModelSection], faults: Faults, pins: Mapping[Pa
             if known is not None and section.name and known.name != section.name:
                 faults.add(("models", number), f"{str(path)!r} is named twice, as {known.name!r} and {name!r}")
             elif other != path.resolve():
-                message = f"{str(path)!r} and {str(other)!r} would both be called {name!r}; give one a name of its own"
+                message = (
+                    f"{str(path)!r} and {str(other)!r} would both be called {name!r}; rename one, or give it another "
+                    "name in a plan: {path: FILE, name: NAME}"
+                )
                 faults.add(("models", number), message)
             else:
                 sha256 = section.sha256 or (known.sha256 if known else None) or pins.get(path.resolve())

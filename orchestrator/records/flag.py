@@ -81,11 +81,11 @@ ENABLING_FLAGS: Final[Mapping[str, str]] = {
 
 #: Flags of the benchmark programs that follow from a plan's own keys, and can't be set beside them.
 _OWNERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "models sets it": ("graph",),
-    "matrix.threads sets it": ("num_threads",),
-    "matrix.delegates sets it": ("use_gpu", "use_nnapi", "use_hexagon", "use_coreml"),
-    "settings sets it": ("num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs"),
-    "passes says what each invocation is for": (
+    "naming the model sets it": ("graph",),
+    "matrix.threads or --threads sets it": ("num_threads",),
+    "matrix.delegates or --delegate sets it": ("use_gpu", "use_nnapi", "use_hexagon", "use_coreml"),
+    "a plan's settings set it": ("num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs"),
+    "passes or --pass says what each invocation is for": (
         "enable_op_profiling", "op_profiling_output_mode", "op_profiling_output_file", "profiling_output_csv_file",
         "report_peak_memory_footprint",
     ),

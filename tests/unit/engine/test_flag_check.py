@@ -65,13 +65,16 @@ def test_all_faults_are_told_at_once_and_each_once(book: HelpFlagBook) -> None:
 
 
 def test_the_nearest_flag_that_a_plan_sets_itself_comes_with_its_key(book: HelpFlagBook) -> None:
-    assert "did you mean --num_runs? (settings sets it)" in str(refused(book, "cpu", {"num_run": "5"}))
+    assert "did you mean --num_runs? (a plan's settings set it)" in str(refused(book, "cpu", {"num_run": "5"}))
 
 
 def test_a_flag_without_effect_anywhere_in_the_plan_is_refused(book: HelpFlagBook) -> None:
     error = refused(book, "cpu,xnnpack", {"nnapi_accelerator_name": "x"})
     assert len(error.faults) == 1
-    assert "--nnapi_accelerator_name does nothing without --use_nnapi=true (matrix.delegates sets it)" in str(error)
+    assert (
+        "--nnapi_accelerator_name does nothing without --use_nnapi=true (matrix.delegates or --delegate sets it)"
+        in str(error)
+    )
 
 
 def test_a_flag_with_effect_on_one_delegate_skips_the_others_with_a_reason(book: HelpFlagBook) -> None:
