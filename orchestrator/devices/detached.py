@@ -58,7 +58,12 @@ _WAKE: Final = (
     "s=; [ -s waiter ] && read s <waiter; "
     '[ -n "$s" ] && read n </proc/$s/comm && case $n in sleep|sh) kill $s;; esac 2>/dev/null'
 )
-_WRAPPER: Final = f"echo $$ >pid.tmp; mv pid.tmp pid; {SAMPLED_RUN}echo $r >rc.tmp; mv rc.tmp rc; {_WAKE}"
+#: Who kills a run writes this mark before it reads the run's number, which is written before the mark is looked for: a
+#: run that is just beginning is seen, or sees that it isn't wanted any more.
+_STOP: Final = "stop"
+_WRAPPER: Final = (
+    f"echo $$ >pid.tmp; mv pid.tmp pid; [ ! -e {_STOP} ] || exit 1; {SAMPLED_RUN}echo $r >rc.tmp; mv rc.tmp rc; {_WAKE}"
+)
 #: Waits in the run's folder ``d``, ``t`` seconds at most, by one sleeping process that the run's end wakes: while a
 #: program measures, nothing looks. The sleeper's number is written before the exit code is looked for, and read after
 #: that was written: one of the two sides sees the other. A shell that is left by its link takes its sleeper along.
@@ -223,9 +228,12 @@ class DetachedRuns:
         """Kill runs with all their processes and make sure of it; raises DeviceCommandError when one stays."""
         known: set[int] = set()
         alive: list[int] = []
+        named = " ".join(map(quote, folders))
+        mark = f'for d in {named}; do mkdir -p "$d" && : >"$d"/{_STOP}; done 2>/dev/null'
         for _ in range(8):
             pids = " ".join(f"$(cat {quote(folder)}/pid 2>/dev/null)" for folder in folders)
-            told, _, table = self._link.must(f"echo {pids}; {LIST_COMMAND}", what="looking for a run").partition("\n")
+            look = f"{mark}; echo {pids}; {LIST_COMMAND}"
+            told, _, table = self._link.must(look, what="looking for a run").partition("\n")
             processes = self._processes(table)
             ours = {p.pid for p in processes if any(f"{LABEL}{folder}" in p.command for folder in folders)}
             recorded = {int(pid) for pid in told.split() if pid.isdigit()}

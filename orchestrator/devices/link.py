@@ -23,6 +23,7 @@ from orchestrator.errors import (
     AdbUnavailableError,
     DeviceChangedError,
     DeviceCommandError,
+    InterruptedByUserError,
     LinkLostError,
     TransferError,
     UsageError,
@@ -116,6 +117,9 @@ class PhoneLink:
         """Run a command line; see run_shell for the errors. Old phones are served in their own way."""
         if "\0" in command:
             raise UsageError("a command line can't hold a NUL")
+        if cancelled is not None and cancelled.is_set():
+            # What a phone has once been sent it does, whether or not anybody waits for it.
+            raise InterruptedByUserError
         deadline = Deadline(timeout_s, self.clock)
         what = what or f"shell {_short(command)}"
         is_legacy = self.is_legacy

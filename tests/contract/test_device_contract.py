@@ -201,6 +201,17 @@ def test_a_cancelled_run_is_killed_with_all_its_processes(
     assert not is_running(watcher, f"sleep {mark}")
 
 
+def test_a_run_that_is_cancelled_before_it_begins_never_does(body: Body, run_id: RunId) -> None:
+    mark = f"6{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
+    cancelled = threading.Event()
+    cancelled.set()
+    result = body.device.run_detached(f"sleep {mark}", run_id=run_id, timeout_s=120, cancelled=cancelled)
+    assert (result.exit_code, result.timed_out) == (None, False)
+    # One that is sent later has begun and ended by now.
+    body.device.run_detached("sleep 1", run_id=RunId(f"{run_id}-later"), timeout_s=60)
+    assert not is_running(body, f"sleep {mark}")
+
+
 def test_a_run_id_is_used_once(device: Device, run_id: RunId) -> None:
     device.run_detached("true", run_id=run_id, timeout_s=30)
     with pytest.raises(DeviceCommandError):

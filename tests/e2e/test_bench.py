@@ -155,16 +155,29 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(lab: Lab, plan_
     assert lab.cli("run", "--resume", "--json").ok().json["left"] == 0
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_one_phone_is_put_back_however_the_command_is_stopped(lab: Lab, model: Path, stop: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("stop", "runs"),
+    [
+        (signal.SIGINT, True),
+        (signal.SIGTERM, True),
+        (signal.SIGHUP, True),
+        (signal.SIGINT, False),
+        (signal.SIGTERM, False),
+    ],
+)
+def test_one_phone_is_put_back_however_the_command_is_stopped(
+    lab: Lab, model: Path, stop: signal.Signals, runs: bool
+) -> None:
+    """Also when the program is only about to be started."""
     original = stay_on(lab, lab.serials[0])
     process = lab.cli.start("bench", model, "-s", lab.serials[0], "--min-secs", "600", "--max-secs", "900")
     assert process.stderr is not None
     for line in process.stderr:
         if "virtual benchmark_model" in line:
             break
-    poll_until(lambda: lab.shell(lab.serials[0], "pidof virtual_benchmark_model"), "the program runs")
-    assert stay_on(lab, lab.serials[0]) != original
+    poll_until(lambda: stay_on(lab, lab.serials[0]) != original, "the phone is kept awake")
+    if runs:
+        poll_until(lambda: lab.shell(lab.serials[0], "pidof virtual_benchmark_model"), "the program runs")
     process.send_signal(stop)
     _, rest = process.communicate(timeout=300)
     assert process.returncode == 130, rest
