@@ -96,10 +96,7 @@ invocations: many
         ("models: .\n", "is a folder; for all models in it write ./*.tflite"),
         ("models: nothing*.tflite\n", "no file matches"),
         ("models: {path: '*.tflite', name: x}\n", "name and sha256 are for one model, but the path means 2 files"),
-        (
-            "models: [a.tflite, sub/a.tflite]\n",
-            "would both be called 'a'; rename one, or give it",
-        ),
+        ("models: [a.tflite, sub/a.tflite]\n", "would both be called 'a'; rename one, or give it"),
         ("models: [{path: a.tflite, name: x}, {path: a.tflite, name: y}]\n", "is named twice, as 'x' and 'y'"),
         ("models: {path: a.tflite, sha256: xyz}\n", "'xyz' isn't a sha256"),
         ("models: a.tflite\nmatrix: [gpu]\n", "matrix: must be keys and values"),
@@ -227,7 +224,7 @@ def test_faults_of_options_name_the_option(folder):
         "did you mean 'num_runs'",
     ):
         assert part in text
-    with pytest.raises(PlanError, match="--flag: the flag use_gpu can't be set here: .*--delegate sets it"):
+    with pytest.raises(PlanError, match=r"--flag: the flag use_gpu can't be set here: .*--delegate sets it"):
         plan_from_options(models=[folder / "a.tflite"], flags=["use_gpu=true"])
     with pytest.raises(PlanError, match=r"model: .* would both be called 'a'; rename one"):
         plan_from_options(models=[folder / "a.tflite", folder / "sub" / "a.tflite"])
