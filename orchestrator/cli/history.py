@@ -117,7 +117,8 @@ def annotate(settings: Settings, selection: str, night: str, text: str) -> Comma
     _check(selection)
     if not text.strip():
         raise UsageError("the annotation says nothing", hint="write what is expected, for example 'driver 502'")
-    with Farm(settings) as farm:
+    # In a store of another name nobody would find it.
+    with Farm(settings, makes_store=settings.is_default_store) as farm:
         first = night_meant(night, farm, "the date")
         fitting = sum(fits(selection, key, words) for key, words in describe_series(farm.store).items())
         kept = Annotation(

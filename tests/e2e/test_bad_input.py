@@ -105,7 +105,7 @@ def test_a_store_that_is_no_store_is_left_as_it_is(cli: Cli, tmp_path: Path) -> 
     assert path.read_bytes() == b"this is not a database" * 100
 
 
-#: Commands that read what is stored.
+#: Commands that are about what is stored.
 READERS = (
     ("campaigns",),
     ("runs",),
@@ -113,6 +113,7 @@ READERS = (
     ("report",),
     ("regressions",),
     ("annotate", "list"),
+    ("annotate", "add", "delegate=gpu", "2026-03-09", "driver 502"),
     ("compare",),
     ("table",),
     ("site", "--out", "{folder}/site"),
