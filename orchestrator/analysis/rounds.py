@@ -18,7 +18,7 @@ from orchestrator.analysis.figures import figure_us
 from orchestrator.analysis.stopping import Saved, decide, saved
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.night import OUT_OF_TIME
+from orchestrator.records.night import GIVEN_UP, OUT_OF_TIME
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Case, Pass, ToolName
@@ -45,6 +45,8 @@ class StopReason(enum.StrEnum):
     MOST = "most"
     #: It would have got more if there had been time.
     BUDGET = "budget"
+    #: Somebody gave up what was left of its campaign.
+    GIVEN_UP = "given-up"
     #: It has no figure of its own that more invocations could make more certain.
     FAILED = "failed"
     #: The plan says how many.
@@ -83,6 +85,8 @@ class CaseStanding:
                 return f"still {after}, the most that the plan gives"
             case StopReason.BUDGET:
                 return f"still {after}, the budget is spent"
+            case StopReason.GIVEN_UP:
+                return f"{after}, then its campaign was given up" if after else "its campaign was given up"
             case StopReason.FAILED:
                 return "no more after its failure"
             case StopReason.FIXED:
@@ -266,6 +270,8 @@ def _reason(
         return StopReason.FIXED
     if runs[-1].reason_code == OUT_OF_TIME:
         return StopReason.BUDGET
+    if runs[-1].reason_code == GIVEN_UP:
+        return StopReason.GIVEN_UP
     last = runs[-FAILURES_MAX:]
     codes = {run.reason_code for run in last}
     failed = len(last) == FAILURES_MAX and len(codes) == 1 and all(run.outcome is Outcome.FAILED for run in last)

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from orchestrator.analysis.sustained import SustainedCurve, sustained
-from orchestrator.records.night import OUT_OF_TIME
+from orchestrator.records.night import NOT_BEGUN
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
@@ -48,8 +48,8 @@ class Attempt:
 
     def is_over(self, sustained_s: float) -> bool:
         """Whether nothing further belongs to it."""
-        is_out_of_time = bool(self.runs) and self.runs[-1].reason_code == OUT_OF_TIME
-        return bool(self.runs) and (is_out_of_time or self.elapsed_s >= sustained_s or self.has_failed)
+        was_left_out = bool(self.runs) and self.runs[-1].reason_code in NOT_BEGUN
+        return bool(self.runs) and (was_left_out or self.elapsed_s >= sustained_s or self.has_failed)
 
 
 def attempts(runs: Sequence[RunRecord]) -> tuple[Attempt, ...]:

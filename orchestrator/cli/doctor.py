@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.farm_beside import owners_of
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.cli.retention import file_of
 from orchestrator.engine.importing import end_cut_off
@@ -259,13 +260,21 @@ def _campaigns(farm: Farm) -> list[Finding]:
     progress = farm.store.progress(only_open=True)
     busy = bool(farm.lease.live_holders())
     found = []
-    for campaign in farm.store.campaigns(only_open=True):
-        if campaign.status is CampaignStatus.RUNNING and (busy or file_of(farm.settings) is None):
+    known_open = farm.store.campaigns(only_open=True)
+    owners = owners_of(farm.settings, [item.campaign_id for item in known_open])
+    for campaign in known_open:
+        owner = owners.get(campaign.campaign_id)
+        if owner is not None and owner.is_open:
+            # The farm's workers go on with it.
+            continue
+        if owner is None and campaign.status is CampaignStatus.RUNNING and (busy or file_of(farm.settings) is None):
             # Another process of this host, or another host, may be at it.
             continue
         stored, planned = progress.get(campaign.campaign_id, (0, 0))
         text = f"{campaign.campaign_id} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
-        found.append(warning("campaigns", text, f"benchfarm run --resume --campaign {campaign.campaign_id}"))
+        name = campaign.campaign_id
+        step = f"'benchfarm run --resume --campaign {name}' goes on with it, 'benchfarm close {name}' gives it up"
+        found.append(warning("campaigns", text, step))
     most = 10
     further = (
         [warning("campaigns", f"{len(found) - most} more are open", "benchfarm status")] if len(found) > most else []

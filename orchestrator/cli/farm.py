@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import nights
+from orchestrator.cli.closing import close_cancelled
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.farm_yields import shortcomings
 from orchestrator.cli.result import CommandResult, one_line, table
@@ -136,8 +137,11 @@ def _job_note(job: Mapping[str, Any]) -> str:
 
 
 def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> CommandResult:
-    """Cancel a submission, or some phones' part of it: what waits at once, what runs once its phone is put back."""
-    with FarmQueue(settings.store) as queue:
+    """Cancel a submission, or some phones' part of it: what waits at once, what runs once its phone is put back.
+
+    What is left of their campaigns is given up, of what waits at once, of what runs by its worker.
+    """
+    with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         jobs = queue.jobs(submission)
         if not jobs:
             raise UsageError(f"there is no submission {submission!r}", hint="'benchfarm farm status' lists all")
@@ -145,11 +149,16 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> Comma
         if unknown:
             raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
         stopped = queue.cancel(submission, list(serials) or None)
+        over = [job["campaign_id"] for job in jobs if stopped.get(job["job_id"], "doing") != "doing"]
+        closed = close_cancelled(farm, map(CampaignId, over))
     waiting, running, given_up = (list(stopped.values()).count(status) for status in ("todo", "doing", "failed"))
     text = f"{submission}: {waiting} jobs cancelled, {running} are being stopped"
     if given_up:
         text += f"; nothing stands in any more for {given_up} that failed"
-    return CommandResult(text=text, data={"submission": submission, "jobs": sorted(stopped), "running": running})
+    if closed:
+        text += f"; what was left of {closed} that had begun is given up"
+    data = {"submission": submission, "jobs": sorted(stopped), "running": running, "closed": closed}
+    return CommandResult(text=text, data=data)
 
 
 def clean(settings: Settings, *, older_than: str, is_trial: bool) -> CommandResult:

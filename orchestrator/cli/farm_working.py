@@ -14,6 +14,7 @@ from typing import Final, TextIO, cast
 from orchestrator import __version__
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
+from orchestrator.cli.closing import close_cancelled
 from orchestrator.cli.farm_host import host_id
 from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.cli.farm_job import Shared, inputs_folder, run_job
@@ -90,7 +91,10 @@ def work(
         def look(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
             return _look(settings, known, busy, shared, idle, Elsewhere(queue, host))
 
-        hands = Hands(run=run, look=look, say=lambda text: say(f"farm: {text}"))
+        def give_up(claimed: Claimed) -> None:
+            _give_up(settings, store, claimed, hands.say)
+
+        hands = Hands(run=run, look=look, give_up=give_up, say=lambda text: say(f"farm: {text}"))
         newcomers = Newcomers(queue, partial(meant, store))
         worker = Worker(
             own_queue,
@@ -168,6 +172,17 @@ def _numbers_served(
 def contents_of(settings: Settings, queue: FarmQueue) -> Contents:
     """Return the farm's contents as this host sees them; raises UsageError for a wrong $BENCHFARM_ARTIFACTS."""
     return Contents(queue, settings.cache_folder / "farm-files", place=settings.artifacts)
+
+
+def _give_up(settings: Settings, store: Store, claimed: Claimed, say: Callable[[str], None]) -> None:
+    """Close the campaign of a job that was cancelled; it can be closed later too."""
+    try:
+        campaign_id = claimed.read().campaign_id
+        with Farm(settings, store=store) as farm:
+            close_cancelled(farm, [campaign_id])
+    except BenchfarmError as error:
+        text = f"job {claimed.job_id}: its campaign stays open, 'benchfarm close' ends it: {error}"
+        say(one_line(text))
 
 
 def _clean_copies(settings: Settings, contents: Contents) -> Sequence[str]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from orchestrator.bootstrap import Farm, Settings, litert_build
 from orchestrator.cli.board import Shown, read_boards
 from orchestrator.cli.devices import put_back
+from orchestrator.cli.farm_beside import owners_of
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.joining import again
 from orchestrator.cli.log_lines import tell
@@ -52,7 +53,7 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
             return resume_pairs(farm, campaign)
         works = open_works(campaign, map(slim, farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
         busy = {serial for serial, work in works.items() if work.invocations}
-        _put_back_left(farm, works.keys() - busy)
+        put_back_left(farm, works.keys() - busy)
         cases = [item.case for work in works.values() for item in work.invocations] + [
             item.case for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial in busy
         ]
@@ -61,7 +62,7 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
         return measure(farm, campaign, models, builds, devices, out, again(farm, campaign, devices))
 
 
-def _put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
+def put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
     """Put back those phones that a killed process left changed; nothing is open on them, so nobody else would."""
     for item in put_back(farm, sorted(set(serials) & set(farm.conditioner.unrestored()))):
         # Whoever uses a busy one now puts it back.
@@ -73,12 +74,17 @@ def _put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
 def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign:
     """Return the newest open campaign that measures what a plan asks for, and say which; raises UsageError for none.
 
-    Those that are run now are left to whoever does. A search and a trace are left to whoever names them: they answered
-    somebody who was waiting.
+    Those that are run now are left to whoever does, and the farm's jobs to its workers. A search and a trace are left
+    to whoever names them: they answered somebody who was waiting.
     """
-    others, running = [], []
+    others, running, queued = [], [], []
     end_cut_off(farm.store, farm.clock.now())
-    for known in farm.store.campaigns(only_open=True):
+    known_open = farm.store.campaigns(only_open=True)
+    owners = owners_of(farm.settings, [item.campaign_id for item in known_open])
+    for known in known_open:
+        if known.campaign_id in owners and owners[known.campaign_id].is_open:
+            queued.append(known.campaign_id)
+            continue
         if shown := boards.get(known.campaign_id):
             running.append(f"{known.campaign_id} by {runner_here(shown)}")
             continue
@@ -101,6 +107,7 @@ def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign:
             return campaign
         others.append(f"{campaign.campaign_id} ({kind})")
     named = f"; run now: {', '.join(running)}" if running else ""
+    named += f"; left to the farm's workers: {', '.join(queued)}" if queued else ""
     named += f"; open, but resumed by name only: {', '.join(others)}" if others else ""
     way = "'benchfarm run --resume --campaign ID' goes on with one" if others else "'benchfarm campaigns' lists them"
     raise UsageError(f"there is no campaign that could be resumed in {farm.store.name}{named}", hint=way)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
+from orchestrator.cli.farm_beside import queue_beside
 from orchestrator.cli.log_lines import tell
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.site import TITLE, campaign_html, first_night, gather, report_marks
@@ -22,7 +23,6 @@ from orchestrator.report import site_pages
 from orchestrator.report.site import Site, SiteCampaign
 
 if TYPE_CHECKING:
-    from orchestrator.queueing.database import QueueDatabase
     from orchestrator.serve.app import ServedPage
 
 #: Seconds for which the pages stay as they are, and how many times as long as gathering them took.
@@ -143,15 +143,3 @@ def run(settings: Settings, request: ServeRequest) -> CommandResult:
         with suppress(KeyboardInterrupt):
             web.serve(web.make_app(pages, access=access, more={"metrics": lambda: page(numbers.families())}), listening)
     return CommandResult(text="", data={"url": url})
-
-
-def queue_beside(settings: Settings, stack: ExitStack) -> QueueDatabase | None:
-    """Return the queue in the store's database; None without the packages, or where there is none to be read."""
-    if not settings.store.startswith(("postgresql", "postgres")):
-        return None
-    try:
-        from orchestrator.queueing.database import QueueDatabase
-    except ImportError:
-        return None
-    queue = stack.enter_context(QueueDatabase(settings.store, is_guest=True))
-    return queue if queue.is_there() else None

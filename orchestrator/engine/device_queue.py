@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.events import RoundAdded
 from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.night import time_left
 from orchestrator.engine.roster import Roster
-from orchestrator.engine.rounds import OpenWork, done_count, open_work, slim
+from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
 from orchestrator.engine.sentinel import Sentinel
 from orchestrator.engine.shares import Shares
 from orchestrator.engine.sustained import run_sustained
@@ -94,7 +93,7 @@ class DeviceQueue:
         self._time.keep_for(())
         for marker in self._time.by_importance(markers):
             if lacking := self._time.lacks(marker):
-                self._runner.leave_out(self._following(marker), lacking)
+                self._runner.leave_out(following(marker, self._runs), lacking)
                 continue
             self._between()
             run_sustained(self._runner, marker, self._runs, sustained_s=self._workload.campaign.terms.sustained_s)
@@ -129,12 +128,6 @@ class DeviceQueue:
     def _learn(self, run: RunRecord) -> None:
         self._runs.append(slim(run))
         self._time.learn(run)
-
-    def _following(self, marker: Invocation) -> Invocation:
-        """Return the invocation that a sustained measurement would go on with."""
-        own = [run for run in self._runs if run.case.case_key == marker.case.case_key]
-        numbers = [run.invocation for run in own if run.run_pass is Pass.SUSTAINED]
-        return replace(marker, number=max(numbers, default=marker.number - 1) + 1)
 
     def _between(self) -> None:
         if self._sentinel is not None and not self._time.is_over:

@@ -14,7 +14,7 @@ from orchestrator.ports import SessionTool, Tool
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.night import OUT_OF_TIME
+from orchestrator.records.night import NOT_BEGUN
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Case, Pass, ToolName
 
@@ -96,6 +96,13 @@ def open_works(campaign: Campaign, runs: Iterable[RunRecord], tools: Mapping[Too
     }
 
 
+def following(marker: Invocation, runs: Iterable[RunRecord]) -> Invocation:
+    """Return the invocation that a sustained measurement would go on with; ``runs`` are the device's."""
+    own = [run for run in runs if run.case.case_key == marker.case.case_key]
+    numbers = [run.invocation for run in own if run.run_pass is Pass.SUSTAINED]
+    return replace(marker, number=max(numbers, default=marker.number - 1) + 1)
+
+
 def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
     """Return what a case has in common with others that one process measures; empty when it is run alone."""
     tool = tools[case.tool]
@@ -156,8 +163,8 @@ def _open_sustained(
 def _open_sentinel(mine: Sequence[Invocation], runs: Sequence[RunRecord]) -> tuple[Invocation, ...]:
     marks = [item for item in mine if item.run_pass is Pass.SENTINEL]
     aside = [run for run in runs if run.run_pass is not Pass.SENTINEL and run.outcome is not Outcome.UNFIT]
-    # What there was no time for has nothing that could be bracketed.
-    others = [run.started_at for run in aside if run.reason_code != OUT_OF_TIME]
+    # What wasn't begun has nothing that could be bracketed.
+    others = [run.started_at for run in aside if run.reason_code not in NOT_BEGUN]
     if aside and not others:
         return ()
     whole = [check.ended_at for check in checks(runs) if check.is_whole]

@@ -55,6 +55,8 @@ class Hands:
     #: Looks at this host's phones, given what is known of them and which of them work and mustn't be disturbed; raises
     #: nothing.
     look: Callable[[Mapping[str, Announced], Collection[str]], Look]
+    #: Gives up what is left of a job that somebody cancelled, once it has stopped; raises nothing.
+    give_up: Callable[[Claimed], None]
     #: Tells people.
     say: Callable[[str], None]
 
@@ -63,6 +65,8 @@ class Hands:
 class _Running:
     claimed: Claimed
     cancelled: threading.Event = field(default_factory=threading.Event)
+    #: Somebody cancelled the job, for good.
+    called_off: bool = False
     #: The job isn't ours any more: others may have it, and its end is theirs to tell.
     disowned: bool = False
     ended: Ended | None = None
@@ -200,6 +204,7 @@ class Worker:
         self._disown({serial for serial, job in self._running.items() if job.claimed.job_id not in beat.held})
         for job in self._running.values():
             if job.claimed.job_id in beat.cancelled:
+                job.called_off = True
                 job.cancelled.set()
         # Claimed by this thread alone, so none is on its way: it isn't known here, and would keep its phone for ever.
         for job_id in beat.held - {job.claimed.job_id for job in self._running.values()}:
@@ -311,7 +316,10 @@ class Worker:
         self._say(f"job {claimed.job_id}: begins on {serial}")
 
         def work() -> None:
-            running.ended = self._hands.run(claimed, running.cancelled)
+            ended = self._hands.run(claimed, running.cancelled)
+            if ended.status == "aborted" and running.called_off and not running.disowned:
+                self._hands.give_up(claimed)
+            running.ended = ended
             self._woken.set()
 
         self._running[serial] = running
@@ -341,7 +349,8 @@ class Worker:
             self._live_on()
         try:
             for serial, job in list(self._running.items()):
-                if job.ended is not None and job.ended.status == "aborted" and not job.disowned:
+                is_stopped = job.ended is not None and job.ended.status == "aborted" and not job.called_off
+                if is_stopped and not job.disowned:
                     self._queue.put_back(
                         self._worker_id,
                         job.claimed.job_id,

@@ -14,6 +14,10 @@ from orchestrator.records.workload import Case, Pass
 
 #: The code of what wasn't measured because the time was over.
 OUT_OF_TIME: Final = "out-of-time"
+#: The code of what wasn't measured because somebody gave up what was left of its campaign.
+GIVEN_UP: Final = "given-up"
+#: Nothing was begun, and nothing will be: that says nothing of the case.
+NOT_BEGUN: Final = frozenset({OUT_OF_TIME, GIVEN_UP})
 _DAY_MIN: Final = 24 * 60
 
 

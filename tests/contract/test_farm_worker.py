@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -71,11 +72,16 @@ def worker(
     *,
     host_id: str = "",
     dead_after_s: float = 3600.0,
+    given_up: list[str] | None = None,
 ) -> Worker:
     def phones(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
         return Look(phones=PHONES)
 
-    hands = Hands(run=run, look=look or phones, say=(said if said is not None else []).append)  # type: ignore[arg-type]
+    def give_up(claimed: Claimed) -> None:
+        (given_up if given_up is not None else []).append(claimed.read().campaign_id)
+
+    tell = (said if said is not None else []).append
+    hands = Hands(run=run, look=look or phones, give_up=give_up, say=tell)  # type: ignore[arg-type]
     return Worker(
         queue, hands, host="one", benchfarm_version="1", dead_after_s=dead_after_s, look_s=0.05, host_id=host_id
     )
@@ -142,12 +148,28 @@ def test_a_phone_that_fails_again_and_again_costs_the_job(queue: FarmQueue, job:
     assert [(row["status"], row["note"]) for row in queue.jobs()] == [("failed", "lost")]
 
 
-def test_a_cancelled_job_is_stopped_and_a_drained_worker_ends(queue: FarmQueue, job: int) -> None:
-    with working(queue, worker(queue, stop_when_cancelled)):
+def test_a_cancelled_job_is_stopped_and_given_up_and_a_drained_worker_ends(queue: FarmQueue, job: int) -> None:
+    given_up: list[str] = []
+    with working(queue, worker(queue, stop_when_cancelled, given_up=given_up)):
         until(lambda: queue.jobs()[0]["status"] == "runs")
         queue.hold("host:one", "drain")
         queue.cancel("night")
     assert [row["status"] for row in queue.jobs()] == ["cancelled"]
+    assert given_up == ["night-A"]
+
+
+def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_given_up(queue: FarmQueue, job: int) -> None:
+    given_up: list[str] = []
+
+    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
+        # As Ctrl-C arrives: in the thread that works.
+        signal.raise_signal(signal.SIGINT)
+        return stop_when_cancelled(claimed, cancelled)
+
+    with pytest.raises(KeyboardInterrupt):
+        worker(queue, run, given_up=given_up).run(until_empty=False)
+    assert [(row["status"], row["note"]) for row in queue.jobs()] == [("waits", "one was stopped")]
+    assert given_up == []
 
 
 def test_a_job_that_went_to_another_host_is_stopped_and_not_told_of(queue: FarmQueue, job: int) -> None:

@@ -153,6 +153,19 @@ def _run(
         show(lambda settings: resuming.resume(settings, campaign, out), as_json=as_json)
 
 
+@app.command("close")
+def _close(
+    campaigns: Annotated[
+        list[str], typer.Argument(metavar="CAMPAIGN...", help="Open campaigns: their ids or the beginnings of those.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Give up what is left of campaigns that were interrupted; what was measured stays."""
+    from orchestrator.cli import closing
+
+    show(lambda settings: closing.close(settings, campaigns), as_json=as_json)
+
+
 @plan_app.command("show")
 def _planshow(
     plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")],

@@ -1,0 +1,193 @@
+"""``benchfarm close``, and cancelled jobs: what is left of a campaign is given up, what was measured stays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from orchestrator.analysis.rounds import standings
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli import closing, doctor, farm, resuming
+from orchestrator.cli.board import PublishedBoard
+from orchestrator.engine.closing import close_campaign
+from orchestrator.engine.events import CampaignStarted
+from orchestrator.engine.rounds import open_works
+from orchestrator.errors import UsageError
+from orchestrator.ports import Store
+from orchestrator.queueing.messages import PhoneJob
+from orchestrator.queueing.queue import FarmQueue
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
+from orchestrator.records.identity import RunId, Serial
+from orchestrator.records.plan import StoppingRule
+from orchestrator.records.run import Outcome
+from orchestrator.records.workload import Pass
+from tests.contract.conftest import Samples
+
+if TYPE_CHECKING:
+    from tests.samples.postgresql import Cluster
+
+NIGHT = "night"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
+
+
+@pytest.fixture
+def shared(postgresql: Cluster, postgresql_template: str, tmp_path: Path) -> Settings:
+    """Of a store on PostgreSQL."""
+    url = postgresql.url(postgresql.create(postgresql_template))
+    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
+
+
+def interrupted(store: Store, samples: Samples, name: str = "cut", **changes: object) -> Campaign:
+    """Store a campaign that was interrupted after its first run."""
+    begun = samples.begin(store, samples.campaign(name, **({"status": CampaignStatus.INTERRUPTED} | changes)))
+    store.append_run(samples.run(campaign_id=begun.campaign_id))
+    return begun
+
+
+def test_a_closed_campaign_is_finished_and_says_what_was_given_up(settings: Settings, samples: Samples) -> None:
+    with Farm(settings) as opened:
+        interrupted(opened.store, samples)
+    with Farm(settings) as opened:
+        (advice,) = [item for item in doctor.of_host(opened) if item.check == "campaigns"]
+    assert "'benchfarm close cut' gives it up" in advice.next_step
+    result = closing.close(settings, ["cut", "newest"])
+    assert result.text == "cut (nightly): closed; 7 invocations that were left are given up"
+    assert result.data == [{"campaign_id": "cut", "given_up": 7}]
+    with Farm(settings) as opened:
+        campaign, runs = opened.store.campaign(samples.campaign("cut").campaign_id), list(opened.store.runs())
+        assert campaign is not None
+        assert (campaign.status, campaign.finished_at is None) == (CampaignStatus.FINISHED, False)
+        assert not any(work.invocations for work in open_works(campaign, runs, opened.tools).values())
+        (advice,) = [item for item in doctor.of_host(opened) if item.check == "campaigns"]
+    assert advice.level == "ok"
+    ended = Counter((run.outcome, run.reason_code) for run in runs)
+    assert ended == {(Outcome.COMPLETED, ""): 1, (Outcome.SKIPPED, "given-up"): 7}
+    # What was measured is as it was.
+    assert {run.run_id for run in runs if run.report is not None} == {"cut-timing-0"}
+    for command in (lambda: closing.close(settings, ["cut"]), lambda: resuming.resume(settings, "cut", None)):
+        with pytest.raises(UsageError, match="no campaign that could be resumed 'cut'"):
+            command()
+
+
+def test_rounds_that_would_be_added_and_curves_that_are_cut_are_given_up_too(store: Store, samples: Samples) -> None:
+    timing, curve = samples.case(), samples.case(threads=1)
+    planned = (
+        Invocation(case=timing, run_pass=Pass.TIMING, number=0),
+        Invocation(case=timing, run_pass=Pass.TIMING, number=1),
+        Invocation(case=curve, run_pass=Pass.SUSTAINED, number=0),
+    )
+    terms = Terms(stopping=StoppingRule(first=2, half_width=0.001, most=40), sustained_s=600.0)
+    campaign = interrupted(store, samples, invocations=planned, terms=terms)
+    rough = replace(samples.run(1, campaign_id=campaign.campaign_id), report=samples.report(9000.0))
+    cut = samples.run(campaign_id=campaign.campaign_id, case=curve, run_pass=Pass.SUSTAINED, run_id=RunId("curve"))
+    store.append_run(rough)
+    store.append_run(cut)
+    with Farm(Settings.from_environment({}, home=Path("/nonexistent")), store=store) as opened:
+        works = open_works(campaign, store.runs(), opened.tools)
+        assert [(len(work.added), len(work.sustained)) for work in works.values()] == [(1, 1)]
+        assert close_campaign(campaign, store, opened.tools, opened.clock) == 2
+        assert not any(work.invocations for work in open_works(campaign, store.runs(), opened.tools).values())
+    given_up = {(run.run_pass, run.invocation) for run in store.runs() if run.reason_code == "given-up"}
+    assert given_up == {(Pass.TIMING, 2), (Pass.SUSTAINED, 1)}
+    assert standings(campaign, store.runs())[timing.case_key].text.endswith("after 2, then its campaign was given up")
+
+
+def test_a_campaign_that_a_process_runs_is_not_closed_nor_any_other_that_was_named(
+    settings: Settings, samples: Samples
+) -> None:
+    with Farm(settings) as opened:
+        interrupted(opened.store, samples)
+        running = interrupted(opened.store, samples, "now", status=CampaignStatus.RUNNING)
+        board = PublishedBoard(_Deaf(), opened.board_folder)
+    board.on_event(CampaignStarted(campaign=running, devices=(), stored={}, left={}, total=8, done=1))
+    try:
+        with pytest.raises(UsageError, match=r"campaign now \(nightly\) is run by process"):
+            closing.close(settings, ["cut", "now"])
+    finally:
+        board.close()
+    with Farm(settings) as opened:
+        assert len(opened.store.campaigns(only_open=True)) == 2
+    assert closing.close(settings, ["cut", "now"]).exit_code == 0
+
+
+def test_what_another_computer_runs_is_closed_there(shared: Settings, samples: Samples) -> None:
+    with Farm(shared) as opened:
+        interrupted(opened.store, samples, "there", status=CampaignStatus.RUNNING, host="elsewhere (Linux)")
+    with pytest.raises(UsageError, match="run by elsewhere") as caught:
+        closing.close(shared, ["there"])
+    assert caught.value.hint == "close it on that computer"
+
+
+class _Deaf:
+    def on_event(self, event: object) -> None:
+        """Note nothing."""
+
+
+@pytest.fixture
+def submitted(shared: Settings, samples: Samples) -> Callable[[FarmQueue], list[PhoneJob]]:
+    """Submits jobs of two phones that had begun, on a host that is gone."""
+
+    def submit(queue: FarmQueue) -> list[PhoneJob]:
+        jobs = [PhoneJob(submission=NIGHT, serial=Serial(serial), plan="{}") for serial in ("A", "B")]
+        queue.submit(jobs, plan_name="p", priority=0)
+        with Farm(shared) as opened:
+            for job in jobs:
+                name = str(job.campaign_id)
+                interrupted(opened.store, samples, name, status=CampaignStatus.RUNNING, host="rack-1")
+        return jobs
+
+    return submit
+
+
+def open_ones(settings: Settings) -> set[str]:
+    with Farm(settings) as opened:
+        return {str(item.campaign_id) for item in opened.store.campaigns(only_open=True)}
+
+
+def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
+    shared: Settings, samples: Samples, submitted: Callable[[FarmQueue], list[PhoneJob]]
+) -> None:
+    with FarmQueue(shared.store) as queue:
+        jobs = submitted(queue)
+        with Farm(shared) as opened:
+            for job in jobs:
+                opened.store.set_status(job.campaign_id, CampaignStatus.INTERRUPTED, None)
+            assert [item.level for item in doctor.of_host(opened) if item.check == "campaigns"] == ["ok"]
+        with pytest.raises(UsageError, match="left to the farm's workers: night-"):
+            resuming.resume(shared, "", None)
+        with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
+            closing.close(shared, ["night-B"])
+        assert "benchfarm farm cancel night --phone B" in caught.value.hint
+        # One that failed is anybody's again, whatever computer began it.
+        worker = queue.register("two", benchfarm_version="1")
+        claimed = queue.claim("two", worker, ["B"])
+        assert claimed is not None
+        queue.finish(worker, claimed.job_id, "failed", "the phone gave up")
+        with Farm(shared) as opened:
+            opened.store.set_status(jobs[1].campaign_id, CampaignStatus.RUNNING, None)
+            (advice,) = [item for item in doctor.of_host(opened) if item.check == "campaigns"]
+    assert "close night-B'" in advice.next_step
+    assert closing.close(shared, ["night-B"]).exit_code == 0
+    assert open_ones(shared) == {"night-A"}
+
+
+def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_worker(
+    shared: Settings, submitted: Callable[[FarmQueue], list[PhoneJob]]
+) -> None:
+    with FarmQueue(shared.store) as queue:
+        submitted(queue)
+        worker = queue.register("two", benchfarm_version="1")
+        assert queue.claim("two", worker, ["A"]) is not None
+        result = farm.cancel(shared, NIGHT, [])
+    said = "night: 1 jobs cancelled, 1 are being stopped; what was left of 1 that had begun is given up"
+    assert result.text == said
+    assert open_ones(shared) == {"night-A"}
