@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -11,7 +11,6 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -33,6 +32,21 @@ from orchestrator.config.plan_words import (
 from orchestrator.records.night import parse_timezone
 from orchestrator.records.plan import FitLimits, Order, PushLimits, Quiet, RunSettings, Screen, Sharding, StoppingRule
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
+
+
+def _no_sentinel(value: object) -> object:
+    if value == Pass.SENTINEL:
+        raise ValueError(
+            "'sentinel' is no pass over the plan's models; write 'sentinel: true' beside 'passes', or --sentinel"
+        )
+    return value
+
+
+#: What a plan may ask for; the reference workload is asked for by a key of its own.
+PlanPass = Annotated[
+    Literal[Pass.TIMING, Pass.MEMORY, Pass.PROFILE, Pass.COLD, Pass.SUSTAINED, Pass.PARITY, Pass.TRACE],
+    BeforeValidator(_no_sentinel),
+]
 
 
 class MatrixSection(Section):
@@ -172,7 +186,7 @@ class PlanSection(Section):
     devices: DevicesSection = DevicesSection()
     settings: SettingsSection = SettingsSection()
     limits: LimitsSection = LimitsSection()
-    passes: Annotated[OneOrMany[tuple[Pass, ...]], Field(min_length=1), AfterValidator(unique)] = (Pass.TIMING,)
+    passes: Annotated[OneOrMany[tuple[PlanPass, ...]], Field(min_length=1), AfterValidator(unique)] = (Pass.TIMING,)
     invocations: Annotated[InvocationsSection, _CountOrBounds()] = InvocationsSection()
     precision: Annotated[Percent, Field(ge=0.1, lt=100)] = 100 * StoppingRule().half_width
     budget: Annotated[Seconds, Field(ge=0, le=604_800)] | None = None
@@ -191,13 +205,6 @@ class PlanSection(Section):
     builds: dict[ToolName, Text] = Field(default_factory=dict)
     shard: Sharding = Sharding.NONE
     pushes: PushesSection = PushesSection()
-
-    @field_validator("passes")
-    @classmethod
-    def _no_sentinel(cls, passes: tuple[Pass, ...]) -> tuple[Pass, ...]:
-        if Pass.SENTINEL in passes:
-            raise ValueError("'sentinel' is no pass over the plan's models; write 'sentinel: true' beside 'passes'")
-        return passes
 
     @model_validator(mode="after")
     def _keys_fit(self) -> PlanSection:

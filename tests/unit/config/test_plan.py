@@ -276,6 +276,11 @@ def test_keys_that_contradict_each_other_are_told(folder, text, said):
     assert said in fault
 
 
+def test_no_pass_is_offered_that_would_be_refused(folder):
+    (fault,) = faults_of(folder, "models: a.tflite\npasses: [foo]\n")
+    assert fault.endswith(f"isn't one of {', '.join(item for item in Pass if item is not Pass.SENTINEL)}")
+
+
 def test_options_mean_the_same_as_the_plans_keys(folder):
     plan = plan_from_options(
         models=[folder / "a.tflite"], invocations="6-20", precision="1%", budget="10m", passes=["timing,sustained"],
