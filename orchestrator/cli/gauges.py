@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -21,41 +23,52 @@ if TYPE_CHECKING:
 
 #: Runs are counted of the campaigns begun in so many hours.
 HOURS: Final = 24
+#: So long a source may take. Prometheus waits 10 s by default for all, and takes an answer that comes later for none.
+_ANSWER_S: Final = 5.0
 
 
 class Numbers:
-    """Reads everything anew each time that it is asked; what can't be read is told as such, and the rest stays."""
+    """Reads everything anew each time that it is asked; what can't be read is told as such, and the rest stays.
 
-    def __init__(self, farm: Farm, queue: QueueDatabase | None, *, is_of_host: bool = False) -> None:
-        """``is_of_host``: of this host and process alone; what hosts share is counted in one place, not by each."""
+    May be used by several threads.
+    """
+
+    def __init__(
+        self, farm: Farm, queue: QueueDatabase | None, *, is_of_host: bool = False, answer_s: float = _ANSWER_S
+    ) -> None:
+        """``is_of_host``: of this host and process alone; what hosts share is counted in one place, not by each.
+
+        ``answer_s`` is how long all that may hang is waited for.
+        """
         self._farm = farm
         self._queue = queue
-        self._is_of_host = is_of_host
+        self._answer_s = answer_s
+        self._far = {} if is_of_host else {"store": _Source("store", self._of_store)}
+        if queue is not None:
+            self._far["queue"] = _Source("queue", self._of_queue)
 
     def families(self) -> list[Family]:
         """Return all numbers."""
         begin_s = time.monotonic()
         found = [Family(name="benchfarm_info", about="Version.", labels=("version",), samples=[((__version__,), 1.0)])]
         up: list[tuple[tuple[str, ...], float]] = []
-        for name, read in self._sources().items():
+        awaited = {name: source.begin() for name, source in self._far.items()}
+
+        def of(name: str) -> list[Family]:
+            left_s = begin_s + self._answer_s - time.monotonic()
+            return awaited[name].result(timeout=max(0.0, left_s)) if name in awaited else self._of_host()
+
+        for name in ("host", *awaited):
             try:
-                found += read()
+                found += of(name)
                 up.append(((name,), 1.0))
-            except BenchfarmError:
+            except (BenchfarmError, TimeoutError):
                 up.append(((name,), 0.0))
         found.append(
             Family(name="benchfarm_up", about="1 when a source could be read.", labels=("source",), samples=up)
         )
         took_s = time.monotonic() - begin_s
         return [*found, _single("benchfarm_scrape_seconds", "What reading all this took.", took_s)]
-
-    def _sources(self) -> Mapping[str, Callable[[], list[Family]]]:
-        sources: dict[str, Callable[[], list[Family]]] = {"host": self._of_host}
-        if not self._is_of_host:
-            sources["store"] = self._of_store
-        if self._queue is not None:
-            sources["queue"] = self._of_queue
-        return sources
 
     def _of_store(self) -> list[Family]:
         farm = self._farm
@@ -173,6 +186,31 @@ class Numbers:
                 samples=[((row["name"],), row["missed"]) for row in numbers.schedules],
             ),
         ]
+
+
+class _Source:
+    """What is read in a thread of its own, because it may hang; as long as it does, it isn't asked again."""
+
+    def __init__(self, name: str, read: Callable[[], list[Family]]) -> None:
+        self._name = name
+        self._read = read
+        self._lock = threading.Lock()
+        self._reading: Future[list[Family]] | None = None
+
+    def begin(self) -> Future[list[Family]]:
+        """Begin to read it, unless that goes on."""
+        with self._lock:
+            if self._reading is None or self._reading.done():
+                self._reading = Future()
+                name = f"numbers of the {self._name}"
+                threading.Thread(target=self._work, args=(self._reading,), name=name, daemon=True).start()
+            return self._reading
+
+    def _work(self, reading: Future[list[Family]]) -> None:
+        try:
+            reading.set_result(self._read())
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            reading.set_exception(error)
 
 
 #: The states of a phone; of one that several hosts have, the first counts.

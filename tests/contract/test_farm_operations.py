@@ -30,6 +30,7 @@ from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
 from orchestrator.serve.metrics import render
+from tests.conftest import poll_until
 from tests.samples.distant_times import half_a_day_away
 
 if TYPE_CHECKING:
@@ -98,6 +99,32 @@ def test_a_workers_numbers_are_of_its_host_alone(queue: FarmQueue, settings: Set
     assert "benchfarm_host_quarantined_phones 0.0" in text
     # What all hosts share would be asked for, and alarmed about, by each of them.
     assert not {word for word in ("benchfarm_queue", "benchfarm_phones", "benchfarm_campaigns") if word in text}
+
+
+def test_a_source_that_hangs_is_told_as_not_read_and_is_not_asked_again_before_it_answers(
+    queue: FarmQueue, settings: Settings
+) -> None:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with (
+        Farm(settings) as opened,
+        # Without a limit it would end by this one.
+        psycopg.connect(settings.store, options="-c idle_in_transaction_session_timeout=60s") as holder,
+        psycopg.connect(settings.store, autocommit=True) as looker,
+    ):
+        numbers = Numbers(opened, queue, answer_s=0.1)
+
+        def told() -> str:
+            return render(numbers.families()).decode()
+
+        with holder.transaction():
+            holder.execute("LOCK TABLE benchfarm_queue.farm_hosts, benchfarm_queue.farm_phones")
+            for _ in range(3):
+                text = told()
+                assert 'benchfarm_up{source="queue"} 0.0' in text
+                assert 'benchfarm_up{source="host"} 1.0' in text
+                assert "benchfarm_queue_lag_seconds" not in text
+            poll_until(lambda: looker.execute(waiting).fetchone() == (1,), "it waits for the lock", 60)
+        poll_until(lambda: 'benchfarm_up{source="queue"} 1.0' in told(), "the queue answers again", 60)
 
 
 def states(settings: Settings, *, silent: str = "") -> dict[tuple[str, str], str]:
