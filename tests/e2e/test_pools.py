@@ -92,6 +92,14 @@ def test_the_plan_tells_which_phones_it_takes_and_why_not_the_others(lab: Lab, m
         (lab.cli.home / "devices.yaml").unlink()
 
 
+def test_a_plan_shows_phones_of_one_name_with_their_serials(
+    lab: Lab, model: Path, tmp_path: Path, late: Callable[[], None]
+) -> None:
+    late()
+    shown = lab.cli("plan", "show", write(tmp_path, model, "profiles: pixel-3")).ok().stdout
+    assert {serial: shown.count(f"Google Pixel 3 (virtual) ({serial})  ") for serial in (A, LATE)} == {A: 2, LATE: 2}
+
+
 def test_bench_takes_so_many_of_the_phones_that_fit(lab: Lab, model: Path) -> None:
     words = ("bench", model, "-d", "xnnpack", "-t", "1", "-n", "1", "--min-secs", "0.2", "--where", "virtual")
     done = lab.cli(*words, "--any", "1", "--one-of-each", "profile", "--json").ok()
