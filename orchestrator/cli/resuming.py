@@ -35,13 +35,19 @@ _Known = TypeVar("_Known", Model, Build)
 def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
     """Go on with a campaign that was cut off.
 
-    Raises UsageError when there is none, when a process is at it now, or when its files have gone.
+    When none is named and none is open, nothing is left, and all is well.
+
+    Raises UsageError when the one that is named isn't open, when those that are open are others' to go on with, when a
+    process is at it now, or when its files have gone.
     """
     if out is not None:
         check_writable(out)
     with Farm(settings, makes_store=False) as farm:
         boards = read_boards(farm.board_folder)
         campaign = find_campaign(farm.store, prefix, only_open=True) if prefix else _newest_open(farm, boards)
+        if campaign is None:
+            text = f"nothing is left to go on with in {farm.store.name}"
+            return CommandResult(text=text, data={"campaign_id": None})
         if shown := boards.get(campaign.campaign_id):
             raise UsageError(
                 f"campaign {campaign.campaign_id} ({campaign.name}) is run by {runner_here(shown)} now",
@@ -71,15 +77,17 @@ def put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
             tell(farm.settings.log_format, "resume", text, level="warning", device=item.name)
 
 
-def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign:
-    """Return the newest open campaign that measures what a plan asks for, and say which; raises UsageError for none.
+def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign | None:
+    """Return the newest open campaign that measures what a plan asks for, and say which; None when nothing is open.
 
     Those that are run now are left to whoever does, and the farm's jobs to its workers. A search and a trace are left
-    to whoever names them: they answered somebody who was waiting.
+    to whoever names them: they answered somebody who was waiting. Raises UsageError when nothing else is open.
     """
     others, running, queued = [], [], []
     end_cut_off(farm.store, farm.clock.now())
     known_open = farm.store.campaigns(only_open=True)
+    if not known_open:
+        return None
     owners = owners_of(farm.settings, [item.campaign_id for item in known_open])
     for known in known_open:
         if known.campaign_id in owners and owners[known.campaign_id].is_open:
