@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.doctor import Finding, of_host, ok, problem, run_checks, shown, warning
+from orchestrator.cli.farm_phones import of_several
 from orchestrator.cli.farm_yields import shortcomings, worst_text
 from orchestrator.cli.result import CommandResult
 from orchestrator.ports import Store
@@ -35,7 +36,7 @@ def doctor(settings: Settings, *, host_too: bool) -> CommandResult:
             ("results", lambda: _results(farm.store, queue.jobs())),
             ("clock", lambda: _clock(queue)),
             ("hosts", lambda: _hosts(queue.hosts(), {phone["host"] for phone in numbers.phones})),
-            ("phones", lambda: _phones(numbers)),
+            ("phones", lambda: _phones(numbers, of_several(queue.phones()))),
             ("holds", lambda: _holds(queue.holds())),
             ("schedules", lambda: _schedules(numbers)),
         )
@@ -107,8 +108,9 @@ def _hosts(hosts: Sequence[dict[str, Any]], with_phones: Collection[str]) -> lis
     return [*([ok("hosts", f"{len(alive)} alive: {', '.join(alive)}")] if alive else []), *found]
 
 
-def _phones(numbers: QueueNumbers) -> list[Finding]:
+def _phones(numbers: QueueNumbers, several: Mapping[str, str]) -> list[Finding]:
     usable = {row["serial"] for row in numbers.phones if not row["unusable"] and row["state"] != "silent"}
+    usable -= several.keys()
     found = [
         problem(
             "phones", f"{phone['serial']} at {phone['host']}: {phone['unusable']}", f"look at it at {phone['host']}"
@@ -116,13 +118,13 @@ def _phones(numbers: QueueNumbers) -> list[Finding]:
         for phone in numbers.phones
         if phone["unusable"] and phone["serial"] not in usable
     ]
+    step = "none of them is measured: unplug all but one, or give them serial numbers of their own"
+    found += [problem("phones", f"{serial}: {reason}", step) for serial, reason in sorted(several.items())]
     hosts = Counter(phone["serial"] for phone in numbers.phones)
-    twice = sorted(serial for serial, count in hosts.items() if count > 1)
+    twice = sorted(serial for serial, count in hosts.items() if count > 1 and serial not in several)
     if twice:
         text = f"announced by several hosts: {', '.join(twice)}"
-        found.append(
-            warning("phones", text, "two phones with one serial number, or one adb server that two hosts use?")
-        )
+        found.append(warning("phones", text, "a phone that was moved, or one adb server that two hosts use?"))
     if not usable:
         return [*found, problem("phones", "no phone can be used", "benchfarm farm status")]
     return [ok("phones", f"{len(usable)} usable"), *found]

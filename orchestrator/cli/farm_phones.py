@@ -80,7 +80,7 @@ def usable(
     ):
         best.setdefault(row["serial"], row)
     out = {}
-    several = _of_several(rows)
+    several = of_several(rows)
     for serial, row in sorted(best.items()):
         if serial in several:
             out[serial] = several[serial]
@@ -93,7 +93,7 @@ def usable(
     return {serial: row for serial, row in sorted(best.items()) if serial not in out}, out
 
 
-def _of_several(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def of_several(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the serial numbers under which hosts see different phones now, with the reason."""
     seen: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in rows:

@@ -365,6 +365,20 @@ def test_a_host_that_says_what_is_wrong_with_it_is_a_problem_and_one_without_pho
     assert ails not in farm.status(settings, "").text
 
 
+def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(queue: FarmQueue, settings: Settings) -> None:
+    for host, model in (("one", "Pixel 3"), ("two", "Pixel 4")):
+        queue.register(host, benchfarm_version="1")
+        facts = DeviceFacts(serial=Serial("0123"), kind=DeviceKind.ANDROID, is_virtual=True, model=model)
+        queue.announce(host, {"0123": Announced(facts=dump(facts))})
+    result = farm_doctor.doctor(settings, host_too=False)
+    same, none = found(result, "problem")["phones"]
+    assert same.startswith("0123: several phones have this serial number: a ")
+    assert "Pixel 3 (virtual) at one" in same
+    assert "Pixel 4 (virtual) at two" in same
+    assert none == "no phone can be used"
+    assert "phones" not in found(result, "warning")
+
+
 class OtherClock(FarmQueue):
     """A queue whose database has another time, and takes its time to say so."""
 
