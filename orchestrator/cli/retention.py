@@ -60,7 +60,7 @@ def backup(settings: Settings, out: Path) -> CommandResult:
     """Copy a store that may be in use, whole and checked.
 
     Raises:
-        UsageError: the store isn't a file, or there is none, or the copy's name is taken.
+        UsageError: the store isn't a file, or there is none, or the copy's name is taken or its folder isn't there.
         StoreError, HostStorageError: it can't be copied; no part of a copy is left.
     """
     path = file_of(settings)
@@ -71,6 +71,8 @@ def backup(settings: Settings, out: Path) -> CommandResult:
         )
     if out.exists():
         raise UsageError(f"{out} is there already", hint="name another file")
+    if not out.absolute().parent.is_dir():
+        raise UsageError(f"{out}: the copy's folder isn't there", hint="make it, or mount what lies there")
     from orchestrator.store.sqlite_file import copy_to
 
     with Farm(settings, makes_store=False) as farm:

@@ -8,7 +8,7 @@ import sqlite3
 import stat
 import struct
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -130,8 +130,10 @@ def copy_to(path: Path, copy: Path) -> Path:
     """
     unfinished = copy.with_name(f"{copy.name}.unfinished")
     try:
-        with told(str(path), path=path):
-            unfinished.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
+        # Before SQLite opens it, which would say the same of a place where nothing can be as of a store.
+        unfinished.touch()
+        with told(str(path), path=copy):
             with closing(_connect(path, 30.0)) as source, closing(sqlite3.connect(unfinished)) as target:
                 source.backup(target)
                 damage = target.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -140,10 +142,19 @@ def copy_to(path: Path, copy: Path) -> Path:
             with unfinished.open("rb+") as file:
                 os.fsync(file.fileno())
             unfinished.rename(copy)
-    except OSError as error:
-        raise StoreError(f"{copy}: the copy of the store failed: {error}") from error
+    except (HostStorageError, OSError) as error:
+        kept = "the store itself is as it was"
+        if isinstance(error, HostStorageError) or error.errno == errno.ENOSPC:
+            raise HostStorageError(
+                f"{copy}: no space left for a copy of {path}", hint=f"free some there; {kept}"
+            ) from error
+        raise StoreError(
+            f"{copy}: the copy of {path} can't be written: {error.strerror or error}",
+            hint=f"check the path and its permissions; {kept}",
+        ) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
     return copy
 
 

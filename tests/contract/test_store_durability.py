@@ -26,6 +26,7 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.store.opening import open_store
+from orchestrator.store.sqlite_file import copy_to
 from tests.samples.places import REPO
 
 APPEND_UNTIL_A_STATEMENT = """
@@ -109,6 +110,19 @@ store.close()
 reopened = open_store(disk / "runs.sqlite")
 assert list(reopened.runs(with_attachments=True)) == [*kept, new]
 print("kept", len(kept))
+"""
+
+COPY_TO_A_SMALL_DISK = """
+import sys
+from pathlib import Path
+from orchestrator.errors import HostStorageError
+from orchestrator.store.sqlite_file import copy_to
+
+disk = Path(sys.argv[2])
+try:
+    copy_to(Path(sys.argv[1]), disk / "copy.sqlite")
+except HostStorageError as error:
+    print(f"{error} | {list(disk.iterdir())}", end="")
 """
 
 
@@ -276,6 +290,34 @@ def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path, samples) -> Non
 
     assert process.returncode == 0, said.decode()
     assert told.startswith(b"kept")
+
+
+@pytest.mark.parametrize("place", ["missing/copy.sqlite", "file/copy.sqlite"])
+def test_a_copy_that_cannot_be_made_blames_the_place_of_the_copy(path: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError) as told:
+        copy_to(path, tmp_path / place)
+    assert str(told.value).startswith(f"{tmp_path / place}: the copy of {path} can't be written: ")
+    assert "check the path" in told.value.hint
+
+
+def test_a_copy_for_which_there_is_no_space_blames_its_own_disk_and_leaves_nothing(path: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    namespace = ("unshare", "--map-root-user", "--mount")
+    mounted = ("sh", "-c", 'mount -t tmpfs -o size=64k tmpfs "$0" && exec "$@"', str(disk))
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*namespace, *mounted, "true"], capture_output=True).returncode
+    ):
+        pytest.skip("no small disk can be mounted here")
+
+    process = child(COPY_TO_A_SMALL_DISK, str(path), str(disk), before=(*namespace, *mounted))
+    told, said = process.communicate(timeout=120)
+
+    assert process.returncode == 0, said.decode()
+    assert told.decode() == f"{disk}/copy.sqlite: no space left for a copy of {path} | []"
+    check_whole(path)
 
 
 @pytest.fixture

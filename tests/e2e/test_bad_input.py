@@ -165,6 +165,12 @@ def test_a_home_without_a_store_is_no_fault_says_where_it_was_looked_for_and_sta
     assert not (tmp_path / "copy.sqlite").exists()
 
 
+def test_a_copy_into_a_folder_that_is_not_there_blames_the_copy(cli: Cli, tmp_path: Path) -> None:
+    copy = tmp_path / "unmounted" / "copy.sqlite"
+    expect(cli("store", "backup", copy), 2, str(copy), "the copy's folder isn't there")
+    assert not copy.parent.exists()
+
+
 def test_what_goes_without_a_store_makes_none_and_misses_none(cli: Cli, tmp_path: Path, model: Path) -> None:
     path, plan = tmp_path / "later.sqlite", tmp_path / "plan.yaml"
     plan.write_text(f"models: [{model}]\ndevices: {{host: true}}\nmatrix: {{delegates: [cpu]}}\n")
