@@ -102,6 +102,18 @@ def test_charts_never_show_a_figure_that_isnt_the_delegates() -> None:
     assert "operators" not in sets
 
 
+def test_pictures_have_room_for_labels_of_several_lines() -> None:
+    flags = tuple((f"a_flag_with_a_long_name_{number}", "true") for number in range(6))
+    runs = [record for number in (1, 2) for record in series(case(threads=number, flags=flags), 9_000)]
+    pictures = {
+        picture.stem.split("-")[0]: picture.spec for picture in pictures_of(build_report_data(**lab_of(runs).inputs()))
+    }
+    lines = {param["name"]: param["value"] for param in pictures["starts"]["params"]}["label_lines"]
+    # The device, and the configuration of more than 200 characters in lines of 56 at the most.
+    assert lines >= 5
+    assert pictures["starts"]["height"] >= 2 * lines * 14
+
+
 def test_pictures_have_safe_names_and_say_virtual(tmp_path: Path) -> None:
     data = build_report_data(**hostile_lab().inputs())
     stems = [picture.stem for picture in pictures_of(data)]
