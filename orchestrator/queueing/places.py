@@ -6,7 +6,7 @@ import functools
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -116,6 +116,11 @@ class FolderPlace:
     def _path(self, sha256: str) -> str:
         return f"{self._root}/{sha256[:2]}/{sha256}"
 
+    def _see_root(self) -> None:
+        """Raise FileNotFoundError for a share that isn't mounted: it has no files, and none are made in its place."""
+        if self._has_folders:
+            self._files.info(self._root)
+
     @contextmanager
     def _told(self) -> Iterator[None]:
         try:
@@ -153,6 +158,7 @@ class FolderPlace:
         draft = f"{kept}.{secrets.token_hex(4)}{_DRAFT}"
         with self._told():
             if self._has_folders:
+                self._see_root()
                 self._files.makedirs(kept.rpartition("/")[0], exist_ok=True)
             try:
                 with path.open("rb") as file, self._files.open(draft, "wb") as out:
@@ -174,9 +180,7 @@ class FolderPlace:
                 # Opened, not asked whether it exists: drivers deny that too when they can't reach the place.
                 file = self._files.open(self._path(sha256), "rb")
             except FileNotFoundError:
-                if self._has_folders:
-                    # A share that isn't mounted has no files either.
-                    self._files.info(self._root)
+                self._see_root()
                 return
         try:
             while True:
@@ -190,8 +194,11 @@ class FolderPlace:
 
     def remove(self, sha256: str) -> None:
         """See Place."""
-        with self._told(), suppress(FileNotFoundError):
-            self._files.rm_file(self._path(sha256))
+        with self._told():
+            try:
+                self._files.rm_file(self._path(sha256))
+            except FileNotFoundError:
+                self._see_root()
 
     def remove_drafts(self, *, older_than_s: float, is_trial: bool) -> list[int]:
         """See Place."""

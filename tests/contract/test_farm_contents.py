@@ -61,7 +61,9 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture(params=["database", "folder"])
 def host(request: pytest.FixtureRequest, queue: FarmQueue, tmp_path: Path) -> Callable[[str], Contents]:
     """Return a host of the farm by its name; all of them have the same place."""
-    place = "" if request.param == "database" else (tmp_path / "shared").as_uri()
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    place = "" if request.param == "database" else shared.as_uri()
     return lambda name: Contents(queue, tmp_path / name, place=place)
 
 
@@ -113,6 +115,7 @@ def test_a_file_that_changed_meanwhile_is_not_kept(host: Callable[[str], Content
 
 
 def test_a_host_without_the_submitters_place_is_told_of_it(queue: FarmQueue, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
     place = (tmp_path / "shared").as_uri()
     Contents(queue, tmp_path / "one", place=place).keep(source, SHA256)
     with pytest.raises(StoreError, match="it was put into file://") as told:
@@ -260,6 +263,7 @@ def test_cleaning_takes_what_no_job_needs_and_nothing_else(
 
 def test_what_was_taken_away_before_a_place_failed_stays_taken_away(queue: FarmQueue, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
+    shared.mkdir()
     contents = Contents(queue, tmp_path / "one", place=shared.as_uri())
     for number in range(130):
         (tmp_path / "small").write_bytes(b"%d" % number)
@@ -423,8 +427,28 @@ def test_a_place_that_is_not_reached_is_told_so_and_not_that_the_file_is_missing
     assert queue.rows("SELECT 1 FROM farm_files")
 
 
+def test_a_share_that_is_not_mounted_is_never_made_on_the_own_disk(
+    queue: FarmQueue, source: Path, tmp_path: Path
+) -> None:
+    share = tmp_path / "mount" / "share"
+    contents = Contents(queue, tmp_path / "one", place=share.as_uri())
+    with pytest.raises(StoreError, match="No such file") as caught:
+        contents.keep(source, SHA256)
+    assert "BENCHFARM_ARTIFACTS" in caught.value.hint
+    assert not share.parent.exists()
+    # The folder is all that it takes.
+    share.mkdir(parents=True)
+    assert contents.keep(source, SHA256)
+    old(queue)
+    share.rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="No such file"):
+        contents.clean(older_than_s=0)
+    assert queue.rows("SELECT 1 FROM farm_files")
+
+
 def test_a_share_that_is_not_mounted_is_told_so(queue: FarmQueue, source: Path, tmp_path: Path) -> None:
     share = tmp_path / "share"
+    share.mkdir()
     Contents(queue, tmp_path / "one", place=share.as_uri()).keep(source, SHA256)
     share.rename(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="No such file") as caught:
