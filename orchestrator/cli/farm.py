@@ -9,6 +9,7 @@ from typing import Any, Final
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import nights
 from orchestrator.cli.closing import close_cancelled
+from orchestrator.cli.farm_phones import away_text
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.farm_yields import shortcomings
 from orchestrator.cli.result import CommandResult, one_line, table
@@ -35,6 +36,7 @@ def status(settings: Settings, submission: str) -> CommandResult:
     """
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         hosts, phones, jobs, holds = queue.hosts(), queue.phones(), queue.jobs(submission), queue.holds()
+        away = queue.away()
         cut = _cut(farm, jobs) if submission else {}
         lacking = shortcomings(farm.store, jobs) if submission else {}
     if submission and not jobs:
@@ -51,7 +53,9 @@ def status(settings: Settings, submission: str) -> CommandResult:
             [(h["name"], h["state"], h["benchfarm_version"], h["reads"], h["note"]) for h in hosts],
         )
     ]
-    lines += ["", table(("phone", "host", "state"), [(p["serial"], p["host"], _phone_state(p, holds)) for p in phones])]
+    told = [(p["serial"], p["host"], _phone_state(p, holds)) for p in phones]
+    told += [(row["serial"], "", away_text(row)) for row in away]
+    lines += ["", table(("phone", "host", "state"), told)]
     open_jobs = [job for job in jobs if submission or job["status"] in {"waits", "runs", "failed", "replaced"}]
     rows = [
         (str(j["job_id"]), j["submission"], j["serial"], _job_state(j), str(j["priority"]), j["host"], _job_note(j))
@@ -70,6 +74,7 @@ def status(settings: Settings, submission: str) -> CommandResult:
         data={
             "hosts": hosts,
             "phones": phones,
+            "away": [{key: row[key] for key in ("serial", "host", "seen_at")} for row in away],
             "jobs": jobs,
             "holds": holds,
             "no_time_for": cut,
@@ -209,14 +214,23 @@ def release(settings: Settings, scopes: Sequence[str]) -> CommandResult:
 
 
 def forget(settings: Settings, scopes: Sequence[str]) -> CommandResult:
-    """Take hosts out of the farm that are gone for good (``host:NAME``); raises UsageError for one that lives."""
+    """Take hosts and phones out of the farm that are gone for good (``host:NAME``, ``phone:SERIAL``).
+
+    Raises UsageError for a host that lives, and a phone that a host announces.
+    """
     named = dict.fromkeys(scopes)
     for scope in named:
-        if not scope.startswith("host:"):
-            raise UsageError(f"{scope!r} names no host", hint="write host:NAME")
+        if not scope.startswith(("host:", "phone:")):
+            raise UsageError(f"{scope!r} names neither a host nor a phone", hint="write host:NAME or phone:SERIAL")
+    hosts = [scope for scope in named if scope.startswith("host:")]
     with FarmQueue(settings.store) as queue:
-        gone = {scope: queue.forget_host(scope.removeprefix("host:")) for scope in named}
-    return CommandResult(text="\n".join(_forgotten(scope, what) for scope, what in gone.items()), data={"hosts": gone})
+        gone = {scope: queue.forget_host(scope.removeprefix("host:")) for scope in hosts}
+        phones = {
+            scope: queue.forget_phone(scope.removeprefix("phone:")) for scope in named if scope.startswith("phone:")
+        }
+    lines = [_forgotten(scope, what) for scope, what in gone.items()]
+    lines += [f"{scope}: forgotten" + (f", with its {held}" if held else "") for scope, held in phones.items()]
+    return CommandResult(text="\n".join(map(one_line, lines)), data={"hosts": gone, "phones": list(phones)})
 
 
 def _forgotten(scope: str, what: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.doctor import Finding, of_host, ok, problem, run_checks, shown, warning
-from orchestrator.cli.farm_phones import of_several
+from orchestrator.cli.farm_phones import away_text, of_several
 from orchestrator.cli.farm_yields import shortcomings, worst_text
 from orchestrator.cli.result import CommandResult
 from orchestrator.ports import Store
@@ -37,6 +37,7 @@ def doctor(settings: Settings, *, host_too: bool) -> CommandResult:
             ("clock", lambda: _clock(queue)),
             ("hosts", lambda: _hosts(queue.hosts(), {phone["host"] for phone in numbers.phones})),
             ("phones", lambda: _phones(numbers, of_several(queue.phones()))),
+            ("away", lambda: _away(queue.away())),
             ("holds", lambda: _holds(queue.holds())),
             ("schedules", lambda: _schedules(numbers)),
         )
@@ -128,6 +129,18 @@ def _phones(numbers: QueueNumbers, several: Mapping[str, str]) -> list[Finding]:
     if not usable:
         return [*found, problem("phones", "no phone can be used", "benchfarm farm status")]
     return [ok("phones", f"{len(usable)} usable"), *found]
+
+
+def _away(rows: Sequence[dict[str, Any]]) -> list[Finding]:
+    """Tell of phones that a host had lately: one that went while it had no job is missed by nobody else."""
+    return [
+        warning(
+            "away",
+            f"{row['serial']} is {away_text(row)}",
+            f"plug it in, or start its host's worker; gone for good: 'benchfarm farm forget phone:{row['serial']}'",
+        )
+        for row in rows
+    ] or [ok("away", "no phone of the last days is missing")]
 
 
 def _holds(holds: dict[str, str]) -> list[Finding]:

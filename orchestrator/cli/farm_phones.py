@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from typing import Any, Final
 
 from orchestrator.bootstrap import Farm
 from orchestrator.config.farm_documents import read_facts, read_labels
 from orchestrator.errors import NoDeviceError
-from orchestrator.planning.selection import choose
+from orchestrator.planning.selection import choose, misfit
 from orchestrator.predicates import Labels
 from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.messages import PROTOCOL
@@ -35,6 +36,7 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
     facts, labels = facts_and_labels(announced, farm.inventory)
     named = [item for item in facts if not wanted.serials or item.serial in wanted.serials]
     left_out = {name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials}
+    left_out |= away_meant(queue, wanted, farm.inventory)
     choice = choose(wanted, named, labels)
     left_out |= {str(serial): reason for serial, reason in {**choice.unfit, **choice.spare}.items()}
     if not choice.chosen:
@@ -46,6 +48,27 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
     if choice.lacking:
         left_out["plan"] = choice.lacking
     return [item for item in named if item.serial in choice.chosen], left_out
+
+
+def away_meant(queue: FarmQueue, wanted: DeviceSelection, inventory: Mapping[Serial, Labels]) -> dict[str, str]:
+    """Return the phones that are away and that a plan means by what they were last, with since when.
+
+    None when any few of several are wanted. Raises PlanError for what can't be read.
+    """
+    if wanted.most is not None or wanted.one_of_each:
+        return {}
+    rows = {row["serial"]: row for row in queue.away()}
+    facts, labels = facts_and_labels(rows, inventory)
+    return {
+        str(item.serial): away_text(rows[item.serial])
+        for item in facts
+        if (not wanted.serials or item.serial in wanted.serials) and not misfit(wanted, item, labels.get(item.serial))
+    }
+
+
+def away_text(row: Mapping[str, Any]) -> str:
+    """Return since when a phone is away, and where it was last."""
+    return f"away since {row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC, seen last at {row['host']}"
 
 
 def facts_and_labels(

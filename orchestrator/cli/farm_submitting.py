@@ -12,7 +12,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.beginning import identify
 from orchestrator.cli.farm_newcomers import kept_for_newcomers
 from orchestrator.cli.farm_parcel import by_phone_and_kind, jobs_for, keep_all, pack
-from orchestrator.cli.farm_phones import choose_phones
+from orchestrator.cli.farm_phones import away_meant, choose_phones
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.config.farm_documents import dump
@@ -28,7 +28,7 @@ from orchestrator.records.workload import Model
 def submit(settings: Settings, path: Path, *, priority: int, name: str) -> CommandResult:
     """Queue a plan for every announced phone that fits it, all that it names by content; all of it or nothing.
 
-    The exit code is 1 when the plan names a phone that has no job.
+    The exit code is 1 when the plan names a phone that has no job, or means one that is away.
 
     Raises:
         PlanError: the plan is wrong, or asks for what only one host can do.
@@ -42,6 +42,7 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
     submission = name or f"{re.sub('[^A-Za-z0-9._-]', '_', plan.name)[:40] or 'plan'}-{secrets.token_hex(4)}"
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         chosen, left_out = choose_phones(farm, queue, plan.devices)
+        away = away_meant(queue, plan.devices, farm.inventory)
         contents = contents_of(settings, queue)
         packed = pack(farm, plan, chosen, contents.place)
         parcels = by_phone_and_kind(packed, chosen, models)
@@ -79,9 +80,12 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
             "uploaded": uploaded,
             "opens_at": opens_at,
             "left_out": left_out,
+            "away": away,
             "without_program": packed.missing,
         },
-        exit_code=int(any(serial in left_out for serial in plan.devices.serials) and plan.devices.most is None),
+        exit_code=int(
+            bool(away) or (any(serial in left_out for serial in plan.devices.serials) and plan.devices.most is None)
+        ),
     )
 
 

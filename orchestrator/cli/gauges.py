@@ -156,6 +156,12 @@ class Numbers:
                 samples=[((state,), counted.get(state, 0)) for state in _ORDER],
             ),
             Family(
+                name="benchfarm_phone_seen_timestamp_seconds",
+                about="When a phone was among those of a live host last; time() minus it is how long it is away.",
+                labels=("serial",),
+                samples=[((row["serial"],), row["seen_at"].timestamp()) for row in numbers.seen],
+            ),
+            Family(
                 name="benchfarm_host_silent_seconds",
                 about="Since a host was last heard.",
                 labels=("host",),

@@ -19,6 +19,8 @@ class QueueNumbers:
     lag_s: float
     #: serial, host, unusable (a reason), state (queueing.overview).
     phones: list[dict[str, Any]]
+    #: serial, seen_at: when a host that announces a phone was heard last, or until when one announced it.
+    seen: list[dict[str, Any]]
     #: name, silent_s.
     hosts: list[dict[str, Any]]
     #: name, paused, next_at, missed (times since the last one that was submitted and the last pause; 0 while it is
@@ -53,6 +55,11 @@ class Gauges:
             lag_s=lag[0]["lag_s"],
             phones=rows(
                 f"SELECT p.serial, p.host, p.unusable, {PHONE_STATE} AS state{PHONES} ORDER BY p.serial, p.host"
+            ),
+            seen=rows(
+                "SELECT serial, max(seen_at) AS seen_at FROM (SELECT serial, seen_at FROM farm_sightings UNION ALL"
+                " SELECT p.serial, h.seen_at FROM farm_phones p JOIN farm_hosts h ON h.name = p.host) s"
+                " GROUP BY serial ORDER BY serial"
             ),
             hosts=rows(
                 "SELECT name, extract(epoch FROM now() - seen_at)::float AS silent_s FROM farm_hosts ORDER BY name"

@@ -43,6 +43,10 @@ _OPEN_AND_NEWEST: Final = (
 )
 
 
+#: What was seen longer ago was taken away on purpose, as likely as not.
+_AWAY_DAYS: Final = 7
+
+
 class Overview(QueueDatabase):
     """What people see of the queue, and the holds that they put on parts of it."""
 
@@ -88,6 +92,19 @@ class Overview(QueueDatabase):
             "SELECT p.serial, p.host, p.facts, p.labels, p.unusable, h.protocol, r.job,"  # noqa: S608 - ours
             f" {PHONE_STATE} AS state, extract(epoch FROM now() - h.seen_at)::float AS silent_s{PHONES}"
             " ORDER BY p.serial, p.host"
+        )
+
+    @told
+    def away(self) -> list[dict[str, Any]]:
+        """Return the phones that a host announced within the last days and none does now: serial, host (the last one).
+
+        Of each also seen_at (until when it was announced), and facts and labels as they were then.
+        """
+        return self.rows(
+            "SELECT s.serial, s.host, s.facts, s.labels, s.seen_at FROM farm_sightings s"
+            " WHERE s.seen_at > now() - make_interval(days => %s)"
+            " AND NOT EXISTS (SELECT 1 FROM farm_phones p WHERE p.serial = s.serial) ORDER BY s.serial",
+            _AWAY_DAYS,
         )
 
     @told
@@ -145,10 +162,32 @@ class Overview(QueueDatabase):
                     f"host {name} was heard within the last {format_duration(HOST_SILENT_S)}",
                     hint=f"end its worker first: 'benchfarm farm drain host:{name}'",
                 )
+            # Its phones aren't missed: they went with it.
+            connection.execute("DELETE FROM farm_sightings WHERE host = %s", (name,))
             hold = connection.execute(
                 "DELETE FROM farm_holds WHERE scope = %s RETURNING kind", (f"host:{name}",)
             ).fetchone()
         return {"phones": [row[0] for row in phones], "jobs": jobs, "hold": hold[0] if hold else ""}
+
+    @told
+    def forget_phone(self, serial: str) -> str:
+        """Take a phone out of the farm that is away for good; return what it was held by, empty for nothing.
+
+        Raises UsageError for one that isn't known, or that a host announces.
+        """
+        with self.brief() as connection:
+            host = connection.execute("SELECT host FROM farm_phones WHERE serial = %s", (serial,)).fetchone()
+            if host is not None:
+                raise UsageError(
+                    f"phone {serial} is announced by {host[0]}", hint="unplug it, or 'benchfarm farm pause' it"
+                )
+            gone = connection.execute("DELETE FROM farm_sightings WHERE serial = %s RETURNING 1", (serial,)).fetchone()
+            if gone is None:
+                raise UsageError(f"there is no phone {serial!r}", hint="'benchfarm farm status' lists them")
+            hold = connection.execute(
+                "DELETE FROM farm_holds WHERE scope = %s RETURNING kind", (f"phone:{serial}",)
+            ).fetchone()
+        return hold[0] if hold else ""
 
     @told
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:

@@ -92,8 +92,30 @@ ALTER TABLE farm_phones ADD COLUMN facts_md5 text GENERATED ALWAYS AS (md5(facts
 """
 #: When a schedule went on after a pause: what went wrong before it is nobody's concern any more.
 _FIFTH: Final = "ALTER TABLE farm_schedules ADD COLUMN went_on_at timestamptz;"
+#: Phones that were taken out of the list, as they were last: unplugged, or their host's worker has ended. Noted by the
+#: database itself, so that it holds whatever takes them out, and of whatever version that is.
+_SIXTH: Final = """
+CREATE TABLE farm_sightings (
+    serial text PRIMARY KEY,
+    host text NOT NULL,
+    facts text NOT NULL,
+    labels text NOT NULL,
+    seen_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE FUNCTION farm_note_sighting() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.facts <> '' THEN
+        INSERT INTO benchfarm_queue.farm_sightings (serial, host, facts, labels)
+        VALUES (OLD.serial, OLD.host, OLD.facts, OLD.labels)
+        ON CONFLICT (serial) DO UPDATE SET host = excluded.host, facts = excluded.facts,
+        labels = excluded.labels, seen_at = now();
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER farm_phones_sighting AFTER DELETE ON farm_phones FOR EACH ROW EXECUTE FUNCTION farm_note_sighting();
+"""
 #: What makes the tables of each version out of those of the one before.
-_STEPS: Final = (_FIRST, _SECOND + SCHEDULES, SUBMISSIONS, _FOURTH, _FIFTH)
+_STEPS: Final = (_FIRST, _SECOND + SCHEDULES, SUBMISSIONS, _FOURTH, _FIFTH, _SIXTH)
 #: The version of the tables.
 VERSION: Final = len(_STEPS)
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import devices, doctor, farm, farm_doctor, serving
-from orchestrator.cli.farm_phones import choose_phones
+from orchestrator.cli.farm_phones import away_meant, choose_phones
 from orchestrator.cli.gauges import Numbers
 from orchestrator.config.farm_documents import dump
 from orchestrator.devices.journal import Change
@@ -177,14 +177,17 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 minute'")
     queue.register("two", benchfarm_version=__version__)
     queue.announce("two", {"B": Announced(facts="{}")})
-    for wrong, told in (("host:three", "there is no host 'three'"), ("one", "names no host")):
+    for wrong, told in (("host:three", "there is no host 'three'"), ("one", "names neither a host nor a phone")):
         with pytest.raises(UsageError, match=told):
             farm.forget(settings, [wrong])
     result = farm.forget(settings, ["host:one"])
     assert (
         result.text == "host:one: forgotten, with phones A, B, C, D and its drain; jobs that wait for another host: 1"
     )
-    assert result.data == {"hosts": {"host:one": {"phones": ["A", "B", "C", "D"], "jobs": [1], "hold": "drain"}}}
+    assert result.data == {
+        "hosts": {"host:one": {"phones": ["A", "B", "C", "D"], "jobs": [1], "hold": "drain"}},
+        "phones": [],
+    }
     assert [row["name"] for row in queue.hosts()] == ["two"]
     assert queue.holds() == {"phone:C": "pause"}
     assert queue.reap(dead_after_s=3600) == [1]
@@ -507,3 +510,87 @@ def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_fr
     with Farm(settings) as here:
         chosen, left_out = choose_phones(here, queue, wanted)
     assert ([facts.serial for facts in chosen], left_out) == (["C"], ails)
+
+
+def virtual_facts(serial: str, **changes: object) -> DeviceFacts:
+    return DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True, **changes)  # type: ignore[arg-type]
+
+
+def away_farm(queue: FarmQueue) -> None:
+    """A is there, B was unplugged, the worker of C's host has ended, and of U nobody ever knew who it is."""
+    nightly = '{"pools": ["nightly"]}'
+    phones = {
+        serial: Announced(facts=dump(virtual_facts(serial)), labels=labels)
+        for serial, labels in (("A", nightly), ("B", nightly), ("C", ""))
+    }
+    queue.register("one", benchfarm_version="1")
+    queue.announce("one", {"A": phones["A"], "B": phones["B"], "U": Announced(facts="", unusable="unauthorized")})
+    queue.announce("one", {"A": phones["A"]})
+    other = queue.register("two", benchfarm_version="1")
+    queue.announce("two", {"C": phones["C"]})
+    queue.unregister("two", other)
+
+
+def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_long_gone(
+    queue: FarmQueue, settings: Settings
+) -> None:
+    away_farm(queue)
+    (seen_at,) = {f"{row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC" for row in queue.away()}
+    told = {serial: f"away since {seen_at}, seen last at {host}" for serial, host in (("B", "one"), ("C", "two"))}
+    result = farm.status(settings, "")
+    lines = [line.split(None, 1) for line in result.text.splitlines() if "away since" in line]
+    assert dict(lines) == told  # type: ignore[comparison-overlap]
+    assert [(row["serial"], row["host"]) for row in result.data["away"]] == [("B", "one"), ("C", "two")]  # type: ignore[index]
+    assert found(farm_doctor.doctor(settings, host_too=False), "warning")["away"] == [
+        f"{serial} is {text}" for serial, text in told.items()
+    ]
+    queue.announce("one", {serial: Announced(facts=dump(virtual_facts(serial))) for serial in ("A", "B")})
+    assert [row["serial"] for row in queue.away()] == ["C"]
+    queue.rows("UPDATE farm_sightings SET seen_at = now() - interval '8 days'")
+    assert queue.away() == []
+    assert found(farm_doctor.doctor(settings, host_too=False), "ok")["away"] == ["no phone of the last days is missing"]
+    numbers = dict(line.rsplit(" ", 1) for line in metrics(settings, queue).splitlines() if not line.startswith("#"))
+    ages = {serial: numbers[f'benchfarm_phone_seen_timestamp_seconds{{serial="{serial}"}}'] for serial in "ABC"}
+    assert float(ages["A"]) == float(ages["B"])
+    assert 7.9 * 86400 < float(ages["A"]) - float(ages["C"]) < 8.1 * 86400
+
+
+def metrics(settings: Settings, queue: FarmQueue) -> str:
+    with Farm(settings) as opened:
+        return render(Numbers(opened, queue).families()).decode()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "missed"),
+    [
+        (DeviceSelection(), {"B", "C"}),
+        (DeviceSelection(pools=("nightly",)), {"B"}),
+        (DeviceSelection(serials=(Serial("A"), Serial("C"))), {"C"}),
+        (DeviceSelection(most=1), set()),
+    ],
+    ids=["all", "pool", "named", "any"],
+)
+def test_a_plan_that_means_a_phone_which_is_away_says_so(
+    queue: FarmQueue, settings: Settings, wanted: DeviceSelection, missed: set[str]
+) -> None:
+    away_farm(queue)
+    with Farm(settings) as here:
+        chosen, left_out = choose_phones(here, queue, wanted)
+        away = away_meant(queue, wanted, here.inventory)
+    assert [facts.serial for facts in chosen] == ["A"]
+    assert away.keys() == missed
+    assert {serial: left_out[serial] for serial in missed} == away
+    assert all(text.startswith("away since ") for text in away.values())
+
+
+def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not(
+    queue: FarmQueue, settings: Settings
+) -> None:
+    away_farm(queue)
+    queue.hold("phone:B", "pause")
+    for scope, reason in (("phone:A", "phone A is announced by one"), ("phone:Z", "there is no phone 'Z'")):
+        with pytest.raises(UsageError, match=reason):
+            farm.forget(settings, [scope])
+    result = farm.forget(settings, ["phone:B", "phone:C"])
+    assert result.text == "phone:B: forgotten, with its pause\nphone:C: forgotten"
+    assert (queue.away(), queue.holds()) == ([], {})

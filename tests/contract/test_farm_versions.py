@@ -184,6 +184,9 @@ def test_a_submission_of_tables_of_version_3_goes_on_and_its_worker_too(postgres
         claimed = queue.claim("new", worker, ["A", "B"])
         assert claimed is not None
         assert claimed.read().serial == "A"
+        # A phone that it has no more is known to be away.
+        as_before(url_3, "DELETE FROM farm_phones WHERE host = 'old' AND serial = 'C' RETURNING serial")
+        assert [(row["serial"], row["host"]) for row in queue.away()] == [("C", "old")]
 
 
 def test_a_worker_that_knows_tables_of_version_2_goes_on_and_does_jobs_of_newer_submissions(url_2: str) -> None:

@@ -154,14 +154,16 @@ def _go_on(scopes: _Scopes = None, as_json: Json = False) -> None:
 
 @_farm.command("forget")
 def _forget(
-    hosts: Annotated[list[str], typer.Argument(metavar="HOST...", help="host:NAME of hosts that are gone for good.")],
+    scopes: Annotated[
+        list[str], typer.Argument(metavar="SCOPE...", help="host:NAME or phone:SERIAL of what is gone for good.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Take hosts out of the farm that are gone for good, with the phones that they announced."""
+    """Take hosts, with the phones that they announced, and phones that are away out of the farm for good."""
     _require_packages()
     from orchestrator.cli import farm
 
-    show(lambda settings: farm.forget(settings, hosts), as_json=as_json)
+    show(lambda settings: farm.forget(settings, scopes), as_json=as_json)
 
 
 @_farm.command("clean")
