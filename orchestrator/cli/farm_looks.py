@@ -9,6 +9,8 @@ from typing import Final
 
 from orchestrator.cli.result import one_line
 from orchestrator.errors import BenchfarmError
+from orchestrator.queueing.schedule import Line
+from orchestrator.queueing.worker import Say
 
 #: So often a worker looks.
 _EVERY_S: Final = 5.0
@@ -17,7 +19,7 @@ _END_S: Final = 10.0
 
 @contextmanager
 def looked_for(
-    what: str, look: Callable[[], Sequence[str]], say: Callable[[str], None], *, every_s: float = _EVERY_S
+    what: str, look: Callable[[], Sequence[str | Line]], say: Say, *, every_s: float = _EVERY_S
 ) -> Iterator[None]:
     """Look again and again while the context lasts, in a thread of its own: a slow database holds up no heartbeat.
 
@@ -27,17 +29,17 @@ def looked_for(
     stopped = threading.Event()
 
     def looks() -> None:
-        said: Sequence[str] = ()
+        said: Sequence[Line] = ()
         while not stopped.is_set():
             try:
-                lines = [one_line(line) for line in look()]
+                lines = [item if isinstance(item, Line) else Line(item) for item in look()]
             except BenchfarmError as error:
-                lines = [one_line(f"{what}: {error}")]
+                lines = [Line(f"{what}: {error}", level="error")]
             except Exception as error:  # noqa: BLE001 - the next look may go better
-                lines = [one_line(f"{what}: {type(error).__name__}: {error}")]
+                lines = [Line(f"{what}: {type(error).__name__}: {error}", level="error")]
             for line in lines:
                 if line not in said:
-                    say(line)
+                    say(one_line(line.text), level=line.level, schedule=line.schedule)
             said = lines
             stopped.wait(every_s)
 

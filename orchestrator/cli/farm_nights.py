@@ -16,7 +16,7 @@ from orchestrator.config.inventory import KeptInventory
 from orchestrator.engine.night import bounded
 from orchestrator.ports import Store
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.schedule import Schedule, Schedules
+from orchestrator.queueing.schedule import Line, Schedule, Schedules
 
 
 def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submission: str, moment: datetime) -> str:
@@ -49,7 +49,7 @@ def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submissio
 
 def make_due(
     settings: Settings, queue: FarmQueue, store: Store, *, host: str, inventory: KeptInventory | None = None
-) -> list[str]:
+) -> list[Line]:
     """Submit what is due now; return a line about each for people."""
     with Farm(settings, store=store, inventory=inventory) as farm:
         return list(

@@ -30,7 +30,7 @@ from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
-from orchestrator.queueing.worker import Ended, Hands, Look, Worker
+from orchestrator.queueing.worker import Ended, Hands, Look, Say, Worker
 from orchestrator.records.identity import Serial
 
 #: At the most, to the queue, of all that a worker does beside its main work.
@@ -70,6 +70,10 @@ def work(
         # Its own: whatever the jobs fetch meanwhile, this host is heard.
         own_queue = stack.enter_context(FarmQueue(settings.store, connections=1))
         say = partial(tell, settings.log_format, "worker", host=host)
+
+        def told(text: str, /, *, level: str = "info", **keys: object) -> None:
+            say(f"farm: {text}", level=level, **keys)
+
         # One for all: jobs with connections of their own, on fifty hosts, are more than a database takes.
         opened = stack.enter_context(Farm(settings))
         store, inventory = opened.store, KeptInventory(opened.inventory_file)
@@ -79,7 +83,7 @@ def work(
 
         asked = KnownPhones()
         shared = Shared(asked=asked, store=store, inventory=inventory)
-        idle = IdlePhones(asked, every_s=idle_look_s, say=lambda text: say(f"farm: {text}"))
+        idle = IdlePhones(asked, every_s=idle_look_s, say=told)
 
         def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
             ended = run_job(settings, contents, claimed, host, cancelled, shared)
@@ -89,12 +93,12 @@ def work(
             return ended
 
         def look(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
-            return _look(settings, known, busy, shared, idle, Elsewhere(queue, host))
+            return _look(settings, known, busy, shared, idle, Elsewhere(queue, host), told)
 
         def give_up(claimed: Claimed) -> None:
             _give_up(settings, store, claimed, hands.say)
 
-        hands = Hands(run=run, look=look, give_up=give_up, say=lambda text: say(f"farm: {text}"))
+        hands = Hands(run=run, look=look, give_up=give_up, say=told)
         newcomers = Newcomers(queue, partial(meant, store))
         worker = Worker(
             own_queue,
@@ -174,7 +178,7 @@ def contents_of(settings: Settings, queue: FarmQueue) -> Contents:
     return Contents(queue, settings.cache_folder / "farm-files", place=settings.artifacts)
 
 
-def _give_up(settings: Settings, store: Store, claimed: Claimed, say: Callable[[str], None]) -> None:
+def _give_up(settings: Settings, store: Store, claimed: Claimed, say: Say) -> None:
     """Close the campaign of a job that was cancelled; it can be closed later too."""
     try:
         campaign_id = claimed.read().campaign_id
@@ -182,7 +186,7 @@ def _give_up(settings: Settings, store: Store, claimed: Claimed, say: Callable[[
             close_cancelled(farm, [campaign_id])
     except BenchfarmError as error:
         text = f"job {claimed.job_id}: its campaign stays open, 'benchfarm close' ends it: {error}"
-        say(one_line(text))
+        say(one_line(text), level="error", job=claimed.job_id, serial=claimed.serial)
 
 
 def _clean_copies(settings: Settings, contents: Contents) -> Sequence[str]:
@@ -222,6 +226,7 @@ def _look(
     shared: Shared,
     idle: IdlePhones,
     others: Elsewhere,
+    say: Say,
 ) -> Look:
     """Return this host's phones by serial number; facts are probed when a phone comes, and when it comes back.
 
@@ -240,7 +245,7 @@ def _look(
             for attached in phones:
                 # One that never said who it is goes by its server's name for it, which over USB is its serial number.
                 serial = attached.seen.serial or attached.seen.address
-                phone = _announced(farm, attached, Serial(serial), known.get(serial), busy, others)
+                phone = _announced(farm, attached, Serial(serial), known.get(serial), busy, others, say)
                 if not (serial in found and phone.unusable):
                     found[serial] = phone
             away = idle.wake(
@@ -269,7 +274,13 @@ def _fault_told(inventory: KeptInventory | None) -> str:
 
 
 def _announced(
-    farm: Farm, attached: Attached, serial: Serial, known: Announced | None, busy: Collection[str], others: Elsewhere
+    farm: Farm,
+    attached: Attached,
+    serial: Serial,
+    known: Announced | None,
+    busy: Collection[str],
+    others: Elsewhere,
+    say: Say,
 ) -> Announced:
     """Return what is told of a phone; one of which nothing is known can't be used, for a reason."""
     unusable = "" if attached.seen.usable else attached.seen.reason
@@ -286,7 +297,7 @@ def _announced(
                 # One phone that doesn't answer mustn't hide the others.
                 unusable = one_line(str(error))
                 if known is None or known.unusable != unusable:
-                    _say(farm.settings, f"{serial} can't be looked at: {error}")
+                    say(one_line(f"{serial} can't be looked at: {error}"), level="error", serial=serial)
         elif not facts:
             unusable = f"in use by {user}"
     return Announced(facts=facts, unusable=unusable, labels=_labels(farm, serial))
@@ -295,7 +306,3 @@ def _announced(
 def _labels(farm: Farm, serial: Serial) -> str:
     labels = farm.inventory.get(serial)
     return json.dumps(labels_of(labels)) if labels is not None else ""
-
-
-def _say(settings: Settings, text: str) -> None:
-    tell(settings.log_format, "worker", f"farm: {text}")

@@ -18,6 +18,7 @@ from orchestrator.queueing.schema import SCHEMA, make_tables
 
 # Each error that matters is raised too, and told once, in the form that logs have here.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
+logging.getLogger("psycopg").propagate = False
 #: Seconds.
 _CONNECT_S: Final = 5
 #: How long a connection is waited for, and tried to be had.

@@ -90,6 +90,15 @@ class Schedule:
 Submit = Callable[[Schedule, str, datetime], str]
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What became of a schedule, for people; ``level`` is for logs that programs read."""
+
+    text: str
+    level: str = "info"
+    schedule: str = ""
+
+
 class Schedules:
     """The schedules of a farm."""
 
@@ -180,14 +189,14 @@ class Schedules:
         return rows
 
     @told
-    def make_due(self, submit: Submit, *, host: str) -> list[str]:
+    def make_due(self, submit: Submit, *, host: str) -> list[Line]:
         """Submit what is due, and tell of what was missed; return a line about each for people.
 
         Every worker may ask at any time: a schedule is looked at by one of them, under a lock on its row. What
         ``submit`` does must be done once by its name, because a worker may die after it and before the end of this.
         One that this host can't read, in a time zone that it doesn't know, is left to others.
         """
-        lines: list[str] = []
+        lines: list[Line] = []
         for name in [row["name"] for row in self._database.rows("SELECT name FROM farm_schedules WHERE NOT paused")]:
             with self._database.connection() as connection, connection.transaction():
                 row = _locked(connection, name, skip=True)
@@ -196,7 +205,7 @@ class Schedules:
                 try:
                     schedule = _schedule_of(row)
                 except UsageError as error:
-                    lines.append(f"schedule {name} can't be read here: {error}")
+                    lines.append(Line(f"schedule {name} can't be read here: {error}", level="error", schedule=name))
                     continue
                 # It comes in the connection's own time zone, and submissions are named by it.
                 lines += self._make(connection, schedule, row["next_at"].astimezone(UTC), submit, host)
@@ -204,7 +213,7 @@ class Schedules:
 
     def _make(
         self, connection: psycopg.Connection[Any], schedule: Schedule, next_at: datetime, submit: Submit, host: str
-    ) -> list[str]:
+    ) -> list[Line]:
         now = database_time(connection)
         due = _due(schedule.cron, next_at, now)
         if not due:
@@ -222,7 +231,8 @@ class Schedules:
                 if late_s < schedule.grace_s / 2:
                     # Phones may be announced yet; should nobody come to try it again, this is the reason.
                     self._tell(connection, schedule.name, newest, "failed", "", host, str(error))
-                    return [*lines, f"schedule {schedule.name}: {error}; tried again"]
+                    text = f"schedule {schedule.name}: {error}; tried again"
+                    return [*lines, Line(text, level="warning", schedule=schedule.name)]
                 outcome, note = "failed", str(error)
         elif newest in tried:
             outcome, note = "failed", tried[newest]
@@ -235,11 +245,13 @@ class Schedules:
             "UPDATE farm_schedules SET next_at = %s, paused = %s WHERE name = %s",
             (following[0] if following else now + _AHEAD, not following, schedule.name),
         )
-        return [*lines, f"schedule {schedule.name}, {newest:%Y-%m-%d %H:%M} UTC: {outcome}: {note}"]
+        text = f"schedule {schedule.name}, {newest:%Y-%m-%d %H:%M} UTC: {outcome}: {note}"
+        level = "info" if outcome == "submitted" else "error"
+        return [*lines, Line(text, level=level, schedule=schedule.name)]
 
     def _mend(
         self, connection: psycopg.Connection[Any], schedule: Schedule, next_at: datetime, now: datetime
-    ) -> list[str]:
+    ) -> list[Line]:
         """Put a schedule right whose next time is too far away: the database's clock was ahead for a while."""
         following = schedule.cron.after(now)
         while following and self._is_told(connection, schedule.name, following[0]):
@@ -247,9 +259,8 @@ class Schedules:
         if not following or following[0] >= next_at:
             return []
         connection.execute("UPDATE farm_schedules SET next_at = %s WHERE name = %s", (following[0], schedule.name))
-        return [
-            f"schedule {schedule.name}: the database's clock was ahead; due again {following[0]:%Y-%m-%d %H:%M} UTC"
-        ]
+        text = f"schedule {schedule.name}: the database's clock was ahead; due again {following[0]:%Y-%m-%d %H:%M} UTC"
+        return [Line(text, level="warning", schedule=schedule.name)]
 
     def _miss(
         self,
@@ -258,7 +269,7 @@ class Schedules:
         times: Sequence[datetime],
         tried: Mapping[datetime, str],
         host: str,
-    ) -> list[str]:
+    ) -> list[Line]:
         missed = [moment for moment in times if moment not in tried]
         further = f"; so were {len(missed) - _LISTED} before it" if len(missed) > _LISTED else ""
         for number, moment in enumerate(reversed(missed[-_LISTED:])):
@@ -269,7 +280,8 @@ class Schedules:
             for moment in times
             if moment in tried
         ]
-        return [*lines, *([f"schedule {schedule.name}: {len(missed)} times were missed"] if missed else [])]
+        lines += [f"schedule {schedule.name}: {len(missed)} times were missed"] if missed else []
+        return [Line(text, level="error", schedule=schedule.name) for text in lines]
 
     def _tried(self, connection: psycopg.Connection[Any], name: str, since: datetime) -> dict[datetime, str]:
         """Return the times that were tried and couldn't be submitted, with the reason."""

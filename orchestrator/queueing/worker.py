@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC
-from typing import Final
+from typing import Final, Protocol
 
 from orchestrator.errors import BenchfarmError, StoreError, UsageError
 from orchestrator.queueing.newcomers import Newcomers
@@ -21,6 +21,8 @@ _AGAIN_S: Final = 5.0
 _AGAIN_MOST_S: Final = 300.0
 #: A host's clock may be set while a job waits for its time.
 _LATER_MOST_S: Final = 1800.0
+#: How bad it is that a delivery ended so, where the job doesn't fail by it.
+_LEVELS: Final = {"again": "warning", "failed": "error"}
 _UNSEEN: Final = "its host can't look at its phones now"
 
 
@@ -46,6 +48,14 @@ class Look:
     ails: str = ""
 
 
+class Say(Protocol):
+    """Tells people; ``level`` and further keys are for logs that programs read."""
+
+    def __call__(self, text: str, /, *, level: str = "info", **keys: object) -> None:
+        """Tell of something that happened."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
     """What a worker can't do itself."""
@@ -57,8 +67,7 @@ class Hands:
     look: Callable[[Mapping[str, Announced], Collection[str]], Look]
     #: Gives up what is left of a job that somebody cancelled, once it has stopped; raises nothing.
     give_up: Callable[[Claimed], None]
-    #: Tells people.
-    say: Callable[[str], None]
+    say: Say
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,7 +156,9 @@ class Worker:
                 )
             if first is None:
                 first = other
-                self._say(f"another worker has the name {self._host}; waiting whether it is heard again")
+                self._say(
+                    f"another worker has the name {self._host}; waiting whether it is heard again", level="warning"
+                )
             self._woken.wait(self._look_s)
             self._woken.clear()
         self._worker_id = self._queue.register(self._host, benchfarm_version=self._version, host_id=self._host_id)
@@ -160,7 +171,7 @@ class Worker:
             if not self._beat():
                 return False
             for job_id in self._queue.reap(dead_after_s=self._silence_s()):
-                self._say(f"job {job_id}: its host died; it waits for another one")
+                self._say(f"job {job_id}: its host died; it waits for another one", level="warning", job=job_id)
             self._tell_ended()
             if self._has_looked:
                 # Not before: a worker that is started again would take its phones out of the list for a moment.
@@ -210,19 +221,20 @@ class Worker:
         for job_id in beat.held - {job.claimed.job_id for job in self._running.values()}:
             note = "the claim's answer was lost"
             if self._queue.put_back(self._worker_id, job_id, delay_s=0.0, note=note, is_try=False):
-                self._say(f"job {job_id}: {note}; it waits again")
+                self._say(f"job {job_id}: {note}; it waits again", level="warning", job=job_id)
         return True
 
     def _disown(self, serials: set[Serial]) -> None:
         for serial in serials:
             job = self._running[serial]
             if not job.disowned and job.ended is None:
-                self._say(f"job {job.claimed.job_id} isn't this host's any more; it is stopped here")
+                text = f"job {job.claimed.job_id} isn't this host's any more; it is stopped here"
+                self._say(text, level="warning", **_about(job.claimed))
                 job.disowned = True
                 job.cancelled.set()
 
     def _out_of_touch(self, error: StoreError) -> None:
-        self._say(f"{error}; trying again")
+        self._say(f"{error}; trying again", level="error")
         if time.monotonic() - self._heard > self._dead_after_s * 0.8:
             self._disown(set(self._running))
 
@@ -258,14 +270,16 @@ class Worker:
             status = "failed" if ended.status == "again" else ended.status
             is_kept = self._queue.finish(self._worker_id, claimed.job_id, status, ended.note)
             text, self._done = status, self._done + is_kept
-        self._say(f"job {claimed.job_id}: {text if is_kept else 'told already'}: {ended.note}")
+        level = _LEVELS.get(ended.status, "info") if text != "failed" else "error"
+        said = f"job {claimed.job_id}: {text if is_kept else 'told already'}: {ended.note}"
+        self._say(said, level=level, **_about(claimed))
 
     def _watch_phones(self) -> None:
         while not self._stopped.is_set():
             busy = list(self._running)
             look = self._hands.look(self._known, busy)
             if look.ails and look.ails != self._ails:
-                self._say(look.ails)
+                self._say(look.ails, level="error")
             self._ails, found = look.ails, look.phones
             if found is None:
                 found = {serial: replace(phone, unusable=_UNSEEN) for serial, phone in self._known.items()}
@@ -313,7 +327,7 @@ class Worker:
     def _begin(self, claimed: Claimed) -> None:
         running = _Running(claimed=claimed)
         serial = claimed.serial
-        self._say(f"job {claimed.job_id}: begins on {serial}")
+        self._say(f"job {claimed.job_id}: begins on {serial}", level="info", **_about(claimed))
 
         def work() -> None:
             ended = self._hands.run(claimed, running.cancelled)
@@ -363,7 +377,7 @@ class Worker:
                 del self._running[serial]
             self._queue.unregister(self._host, self._worker_id)
         except BenchfarmError as error:
-            self._say(str(error))
+            self._say(str(error), level="error")
 
     def _live_on(self) -> None:
         """Say that this host lives yet: putting phones back may take longer than the others wait."""
@@ -375,5 +389,13 @@ class Worker:
         held = beat.held if beat.is_ours else frozenset()
         self._disown({serial for serial, job in self._running.items() if job.claimed.job_id not in held})
 
-    def _say(self, text: str) -> None:
-        self._hands.say(text)
+    def _say(self, text: str, *, level: str = "info", **keys: object) -> None:
+        self._hands.say(text, level=level, **keys)
+
+
+def _about(claimed: Claimed) -> dict[str, object]:
+    """Return what logs tell a job by: its number, its phone, and its campaign when it can be read."""
+    try:
+        return {"job": claimed.job_id, "serial": claimed.serial, "campaign_id": claimed.read().campaign_id}
+    except UsageError:
+        return {"job": claimed.job_id, "serial": claimed.serial}

@@ -344,7 +344,12 @@ def test_a_worker_hands_the_job_of_a_phone_that_it_can_not_get_to_another_phone(
             return Ended(status="again", note="it isn't attached", is_phone=True)
         return Ended(status="succeeded", note="2 stored")
 
-    hands = Hands(run=run, look=lambda known, busy: Look(phones=phones), give_up=lambda claimed: None, say=said.append)
+    hands = Hands(
+        run=run,
+        look=lambda known, busy: Look(phones=phones),
+        give_up=lambda claimed: None,
+        say=lambda text, **about: said.append(text),
+    )
     worker = Worker(
         queue,
         hands,

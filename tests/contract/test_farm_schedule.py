@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.gauges import Gauges
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+from orchestrator.queueing.schedule import Cron, Line, Schedule, Schedules
 from tests.samples.distant_times import half_a_day_away, half_an_hour_ago
 from tests.samples.places import MODELS
 
@@ -54,6 +54,10 @@ def let_be_due(url: str, late: str = "1 second") -> None:
         connection.execute(
             "UPDATE benchfarm_queue.farm_schedules SET next_at = date_trunc('second', now()) - %s::interval", (late,)
         )
+
+
+def texts(lines: Sequence[Line]) -> list[str]:
+    return [line.text for line in lines]
 
 
 def outcomes(schedules: Schedules) -> list[str]:
@@ -93,7 +97,7 @@ def test_a_submissions_name_is_the_same_whatever_time_zone_a_connection_has(url:
     with FarmQueue(url) as queue:
         Schedules(queue).put(schedule(), [], replace=False)
         let_be_due(url)
-        (line,) = Schedules(queue).make_due(submissions, host="one")
+        (line,) = texts(Schedules(queue).make_due(submissions, host="one"))
         (row,) = Schedules(queue).listed()
         due = row["ticks"][0]["tick_at"].astimezone(UTC)
     assert submissions.names == [f"nightly-{due:%Y%m%dT%H%MZ}"]
@@ -108,7 +112,7 @@ def test_times_without_a_worker_are_told_as_missed_and_not_made_up_for(schedules
             "UPDATE benchfarm_queue.farm_schedules SET next_at = %s, grace_s = 3601", (last - timedelta(hours=5),)
         )
     submissions = Submissions()
-    lines = schedules.make_due(submissions, host="one")
+    lines = texts(schedules.make_due(submissions, host="one"))
     assert len(submissions.names) == 1
     assert outcomes(schedules) == ["submitted", *["missed"] * 5]
     assert "5 times were missed" in lines[0]
@@ -119,7 +123,7 @@ def test_a_time_beyond_its_grace_is_missed(schedules: Schedules, url: str) -> No
     schedules.put(schedule(), [], replace=False)
     let_be_due(url, "2 hours")
     submissions = Submissions()
-    (line,) = schedules.make_due(submissions, host="one")
+    (line,) = texts(schedules.make_due(submissions, host="one"))
     assert "missed: no worker looked until" in line
     assert (submissions.names, outcomes(schedules)) == ([], ["missed"])
 
@@ -134,12 +138,14 @@ def test_a_time_without_phones_is_tried_again_and_fails_when_half_its_grace_is_o
 
     let_be_due(url, "10 minutes")
     (line,) = schedules.make_due(nobody, host="one")
-    assert line.endswith("tried again")
+    assert line.text.endswith("tried again")
+    assert (line.level, line.schedule) == ("warning", "nightly")
     assert outcomes(schedules) == []
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE benchfarm_queue.farm_schedules SET grace_s = 900")
     (line,) = schedules.make_due(nobody, host="one")
-    assert "failed: no phone" in line
+    assert "failed: no phone" in line.text
+    assert (line.level, line.schedule) == ("error", "nightly")
     assert outcomes(schedules) == ["failed"]
 
 
@@ -151,7 +157,7 @@ def test_a_time_that_was_tried_and_then_overtaken_keeps_its_reason(schedules: Sc
         raise NoDeviceError(reason)
 
     let_be_due(url, "9 minutes")
-    assert schedules.make_due(nobody, host="one")[0].endswith("tried again")
+    assert schedules.make_due(nobody, host="one")[0].text.endswith("tried again")
     # It isn't over, so it is neither listed nor counted.
     assert outcomes(schedules) == []
     assert [row["missed"] for row in Gauges(schedules._database).read().schedules] == [0]
@@ -159,7 +165,7 @@ def test_a_time_that_was_tried_and_then_overtaken_keeps_its_reason(schedules: Sc
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE benchfarm_queue.farm_schedules SET cron = '*/5 * * * *'")
     submissions = Submissions()
-    lines = schedules.make_due(submissions, host="two")
+    lines = texts(schedules.make_due(submissions, host="two"))
     (row,) = schedules.listed()
     told = {tick["tick_at"]: (tick["outcome"], tick["note"]) for tick in row["ticks"]}
     assert told[tried] == ("failed", reason)
@@ -177,7 +183,7 @@ def test_a_time_that_was_tried_until_its_grace_was_over_keeps_its_reason(schedul
     schedules.make_due(nobody, host="one")
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE benchfarm_queue.farm_schedules SET grace_s = 60")
-    (line,) = schedules.make_due(nobody, host="one")
+    (line,) = texts(schedules.make_due(nobody, host="one"))
     assert line.endswith("failed: no phone fits")
 
 
@@ -189,14 +195,14 @@ def test_a_schedule_that_this_host_cannot_read_stops_no_other(schedules: Schedul
         # As it looks to a host whose time zones are older.
         connection.execute("UPDATE benchfarm_queue.farm_schedules SET timezone = 'Mars/Olympus' WHERE name = 'b'")
     submissions = Submissions()
-    lines = schedules.make_due(submissions, host="one")
+    lines = texts(schedules.make_due(submissions, host="one"))
     assert [name[0] for name in submissions.names] == ["a", "c"]
     (line,) = [line for line in lines if line.startswith("schedule b")]
     assert "can't be read here" in line
     assert "Mars/Olympus" in line
     assert [row["name"] for row in schedules.listed()] == ["a", "b", "c"]
     assert schedules.pause("b", paused=True)
-    assert not [line for line in schedules.make_due(submissions, host="one") if line.startswith("schedule b")]
+    assert not [line for line in schedules.make_due(submissions, host="one") if line.text.startswith("schedule b")]
 
 
 def test_a_worker_that_dies_while_it_submits_leaves_the_time_to_another(schedules: Schedules, url: str) -> None:
@@ -274,7 +280,7 @@ def test_a_clock_that_was_ahead_neither_stops_a_schedule_nor_repeats_a_time(sche
     with psycopg.connect(url) as connection:
         # As left behind by a clock that was a year ahead and is right again.
         connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = now() + interval '1 year'")
-    (line,) = schedules.make_due(submissions, host="one")
+    (line,) = texts(schedules.make_due(submissions, host="one"))
     assert "clock was ahead" in line
     (row,) = schedules.listed()
     assert row["next_at"] <= datetime.now(UTC) + timedelta(hours=1)

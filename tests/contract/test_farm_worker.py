@@ -73,6 +73,7 @@ def worker(
     host_id: str = "",
     dead_after_s: float = 3600.0,
     given_up: list[str] | None = None,
+    told: list[dict[str, object]] | None = None,
 ) -> Worker:
     def phones(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
         return Look(phones=PHONES)
@@ -80,7 +81,12 @@ def worker(
     def give_up(claimed: Claimed) -> None:
         (given_up if given_up is not None else []).append(claimed.read().campaign_id)
 
-    tell = (said if said is not None else []).append
+    def tell(text: str, /, *, level: str = "info", **keys: object) -> None:
+        if said is not None:
+            said.append(text)
+        if told is not None:
+            told.append({"text": text, "level": level, **keys})
+
     hands = Hands(run=run, look=look or phones, give_up=give_up, say=tell)  # type: ignore[arg-type]
     return Worker(
         queue, hands, host="one", benchfarm_version="1", dead_after_s=dead_after_s, look_s=0.05, host_id=host_id
@@ -307,6 +313,22 @@ def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_
             idle_look_s=0.0,
         )
     assert told.value.hint == "--every 1 at the most, or a longer --dead-after"
+
+
+def test_what_goes_wrong_with_a_job_is_told_as_that_with_its_phone_and_campaign(queue: FarmQueue, job: int) -> None:
+    told: list[dict[str, object]] = []
+    ends = [Ended(status="again", note="the phone is busy"), Ended(status="failed", note="no such model")]
+
+    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
+        return ends.pop(0)
+
+    for _ in range(2):
+        worker(queue, run, told=told).run(until_empty=True)
+        queue.rows("UPDATE procrastinate_jobs SET scheduled_at = now() - interval '1 hour' WHERE status = 'todo'")
+    of_job = [line for line in told if "job" in line]
+    about = {"job": job, "serial": "A", "campaign_id": "night-A"}
+    assert [line["level"] for line in of_job] == ["info", "warning", "info", "error"]
+    assert all(about.items() <= line.items() for line in of_job)
 
 
 def test_a_worker_whose_devices_file_has_a_fault_is_refused(opened_url: str, tmp_path: Path) -> None:

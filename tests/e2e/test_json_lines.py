@@ -52,8 +52,7 @@ def test_what_is_refused_is_one_line(cli: Cli, words: list[str], exit_code: int,
         check=False,
     )  # fmt: skip
     assert done.returncode == exit_code, done.stderr
-    # A library may have warned of it before.
-    *_, line = lines_of(done.stderr)
+    (line,) = lines_of(done.stderr)
     assert (line["event"], line["level"], line["exit_code"]) == ("error", "error", exit_code)
     assert told in line["text"]
     assert line["code"]
