@@ -5,6 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
+
+#: What a benchmark program announces as it goes.
+IN_A_RUN: Final = ("start", "init", "delegate", "warmup", "run", "results")
+#: While which service sends its output, or a program prints.
+PRINTING: Final = ("shell", "exec", "abb", "program")
+#: At which so many bytes of a file pass.
+OF_FILES: Final = ("push", "pull")
+#: What is announced to everything on a phone; ``open`` is for all of its kind.
+ANNOUNCED: Final = (
+    "connect", "open", "open:shell", "open:exec", "open:sync", "open:abb", *OF_FILES, "push:done", "list", *IN_A_RUN,
+)  # fmt: skip
+#: Every moment.
+MOMENTS: Final = (*ANNOUNCED, *PRINTING)
 
 FaultArg = str | float
 
@@ -52,6 +66,10 @@ class FaultNote:
     lasting: bool = False
     #: The moment that is meant when none is given.
     moment: str = ""
+    #: The moments that it can wait for.
+    moments: tuple[str, ...] = ANNOUNCED
+    #: Whether it can wait until a number of bytes has passed.
+    counts_bytes: bool = True
     #: True for what happens some time after its moment, wherever there is an occasion.
     lingers: bool = False
 
@@ -85,64 +103,90 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
     FaultKind.OUTPUT_CUT: FaultNote(
         summary="Output ends after 'bytes' bytes: a service's (moments 'shell', 'exec', 'abb') is closed without exit "
         "code while the connection stays; of a program's stdout (moment 'program', counted from its init) the rest "
-        "is lost."
+        "is lost.",
+        moments=PRINTING,
     ),
     FaultKind.BIT_FLIP: FaultNote(
         summary="One bit of a pushed (moment 'push') or pulled (moment 'pull') file is turned over at byte 'bytes'; "
-        "sizes stay right and nobody is told."
+        "sizes stay right and nobody is told.",
+        moments=OF_FILES,
     ),
     FaultKind.NO_SPACE: FaultNote(
         summary="Writing files fails with 'No space left on device' once 'bytes' more bytes are written "
         "(0: at once); the subject is the path.",
         lasting=True,
+        moments=(),
     ),
     FaultKind.PERMISSION_DENIED: FaultNote(
         summary="Opening, listing, changing or executing the subject path fails with 'Permission denied'.",
         lasting=True,
+        moments=(),
+        counts_bytes=False,
     ),
     FaultKind.SEGV: FaultNote(
         summary="A benchmark program dies of SIGSEGV at the moment (default: run), with its last words in logcat.",
         moment="run",
+        moments=IN_A_RUN,
+        counts_bytes=False,
     ),
     FaultKind.LOW_MEMORY: FaultNote(
         summary="The low memory killer ends a benchmark program with SIGKILL at the moment (default: run).",
         moment="run",
+        moments=IN_A_RUN,
+        counts_bytes=False,
     ),
     FaultKind.PROGRAM_HANG: FaultNote(
         summary="A benchmark program stops at the moment (default: run) and does nothing until it is killed.",
         moment="run",
+        moments=IN_A_RUN,
+        counts_bytes=False,
     ),
     FaultKind.SELINUX_DENIAL: FaultNote(
         summary="SELinux denies a benchmark program the subject path: opening it fails with 'Permission denied', and "
         "the log has the denial.",
         lasting=True,
+        moments=(),
+        counts_bytes=False,
     ),
     FaultKind.NOT_RESPONDING: FaultNote(
         summary="The benchmark app doesn't respond (ANR) at the moment (default: run): the log says so, and Android "
         "ends it after 'seconds' phone seconds (0: never).",
         moment="run",
         args={"seconds": 5.0},
+        moments=IN_A_RUN,
+        counts_bytes=False,
     ),
     FaultKind.DELEGATE_MISSING: FaultNote(
-        summary="The delegate (subject) isn't on the phone: its library or driver can't be opened."
+        summary="The delegate (subject) isn't on the phone: its library or driver can't be opened.",
+        moments=("delegate",),
+        counts_bytes=False,
     ),
     FaultKind.DELEGATE_PARTIAL: FaultNote(
-        summary="The delegate (subject) takes only 'share' of the nodes it would take.", args={"share": 0.5}
+        summary="The delegate (subject) takes only 'share' of the nodes it would take.",
+        args={"share": 0.5},
+        moments=("delegate",),
+        counts_bytes=False,
     ),
     FaultKind.DELEGATE_FAILING: FaultNote(
-        summary="The delegate (subject) is there but fails while it is applied to the model."
+        summary="The delegate (subject) is there but fails while it is applied to the model.",
+        moments=("delegate",),
+        counts_bytes=False,
     ),
     FaultKind.DELEGATE_WRONG: FaultNote(
         summary="The delegate (subject) takes its nodes but computes wrong numbers: the outputs that the program "
-        "writes are far from those of the CPU."
+        "writes are far from those of the CPU.",
+        moments=("delegate",),
+        counts_bytes=False,
     ),
     FaultKind.LOG_GARBAGE: FaultNote(
         summary="Bytes that are no UTF-8 come into logcat before the next message.",
         lingers=True,
+        counts_bytes=False,
     ),
     FaultKind.LOG_UTF8: FaultNote(
         summary="Bytes of 4-byte UTF-8 (emoji) come into logcat before the next message.",
         lingers=True,
+        counts_bytes=False,
     ),
     FaultKind.CLOCK_JUMP: FaultNote(
         summary="The phone's wall clock jumps by 'seconds' (negative: back); uptime doesn't.", args={"seconds": 3600.0}

@@ -18,23 +18,29 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Final
 
 from orchestrator.errors import UsageError
-from orchestrator.virtual.fault_kinds import FAULT_NOTES, FaultArg, FaultKind, describe
+from orchestrator.virtual.fault_kinds import (
+    FAULT_NOTES,
+    MOMENTS,
+    OF_FILES,
+    PRINTING,
+    FaultArg,
+    FaultKind,
+    FaultNote,
+    describe,
+)
 
-__all__ = ["FAULT_NOTES", "Fault", "FaultKind", "FaultTable", "describe", "parse_fault"]
+__all__ = ["FAULT_NOTES", "MOMENTS", "Fault", "FaultKind", "FaultTable", "describe", "parse_fault"]
 
-
-#: Every moment that some part announces, and ``open`` for all of its kind.
-MOMENTS = (
-    "connect", "open", "open:shell", "open:exec", "open:sync", "open:abb", "shell", "exec", "abb", "push", "push:done",
-    "pull", "list", "program", "start", "init", "delegate", "warmup", "run", "results",
-)  # fmt: skip
+#: Subjects of faults that count the link's bytes: to the phone, and from it.
+_DIRECTIONS: Final = ("up", "down")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault that was asked for. Raises UsageError for a setting that its kind doesn't have."""
+    """One fault that was asked for. Raises UsageError for a setting that its kind doesn't have, or never comes to."""
 
     kind: FaultKind
     #: The moment that it waits for; "" is any moment, or at once for what concerns the whole phone.
@@ -50,15 +56,29 @@ class Fault:
     fault_id: int = 0
 
     def __post_init__(self) -> None:
-        known = FAULT_NOTES[self.kind].args
+        note = FAULT_NOTES[self.kind]
         for name in self.args:
-            if name not in known:
-                listed = ", ".join(known) or "none"
+            if name not in note.args:
+                listed = ", ".join(note.args) or "none"
                 raise UsageError(f"fault {self.kind} has no setting {name!r}; its settings: {listed}")
         if self.at_bytes is not None and self.at_bytes < 0:
             raise UsageError(f"fault {self.kind}: bytes must be 0 or more, not {self.at_bytes}")
         if self.times is not None and self.times < 0:
             raise UsageError(f"fault {self.kind}: times must be 0 (until removed) or more, not {self.times}")
+        self._check_occasion(note)
+
+    def _check_occasion(self, note: FaultNote) -> None:
+        """Raise UsageError for what nothing on a phone ever comes to."""
+        if self.moment and self.moment not in note.moments:
+            has = f"its moments: {', '.join(note.moments)}" if note.moments else "it waits for none"
+            raise UsageError(f"fault {self.kind} meets no moment {self.moment!r}; {has}")
+        if self.at_bytes is not None and not note.counts_bytes:
+            raise UsageError(f"fault {self.kind} counts no bytes: leave 'bytes' out")
+        if self.at_bytes and self.moment and self.moment not in (*OF_FILES, *PRINTING):
+            counting = ", ".join(name for name in (*OF_FILES, *PRINTING) if name in note.moments)
+            raise UsageError(f"fault {self.kind}: no bytes pass at {self.moment!r}; they do at {counting}")
+        if self.moment and self.subject in _DIRECTIONS:
+            raise UsageError(f"fault {self.kind}: subject {self.subject!r} is the link's, which goes without a moment")
 
     @property
     def times_left(self) -> int:
@@ -99,7 +119,7 @@ class Fault:
 
 
 def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
-    """Read a fault as people write it: ``parse_fault("cut", ["moment=push", "bytes=65536", "subject=up"])``.
+    """Read a fault as people write it: ``parse_fault("cut", ["moment=push", "bytes=65536"])``.
 
     Raises UsageError naming what can't be used.
     """
@@ -117,8 +137,6 @@ def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
         name: _whole(kind, name, given.pop(name)) for name in ("bytes", "times") if name in given
     }
     moment, subject = given.pop("moment", ""), given.pop("subject", "")
-    if moment and moment not in MOMENTS:
-        raise UsageError(f"fault {kind}: there is no moment {moment!r}; there are: {', '.join(MOMENTS)}")
     notes = FAULT_NOTES[known].args
     args: dict[str, FaultArg] = {}
     for name, text in given.items():

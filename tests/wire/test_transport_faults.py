@@ -192,10 +192,10 @@ def test_fault_fires_as_often_as_it_was_asked_for():
 
 def test_fault_waits_for_its_moment_and_subject():
     table = FaultTable()
-    table.add(parse_fault("delegate-failing", ["moment=init", "subject=g*"]))
+    table.add(parse_fault("delegate-failing", ["moment=delegate", "subject=g*"]))
     assert table.take(FaultKind.DELEGATE_FAILING, "run", subject="gpu") is None
-    assert table.take(FaultKind.DELEGATE_FAILING, "init", subject="nnapi") is None
-    assert table.take(FaultKind.DELEGATE_FAILING, "init", subject="gpu") is not None
+    assert table.take(FaultKind.DELEGATE_FAILING, "delegate", subject="nnapi") is None
+    assert table.take(FaultKind.DELEGATE_FAILING, "delegate", subject="gpu") is not None
 
 
 def test_byte_count_stops_at_the_very_byte():
@@ -234,7 +234,13 @@ def test_every_kind_is_described_and_survives_json():
     for kind in FaultKind:
         assert kind in FAULT_NOTES
         assert f"{kind}" in text
-        fault = Fault(kind=kind, moment="run", subject="s", times=3, args=dict(FAULT_NOTES[kind].args))
+        fault = Fault(
+            kind=kind,
+            moment="".join(FAULT_NOTES[kind].moments[:1]),
+            subject="s",
+            times=3,
+            args=dict(FAULT_NOTES[kind].args),
+        )
         assert Fault.from_json(fault.to_json()) == fault
 
 
@@ -255,6 +261,16 @@ def test_settings_in_json_may_stand_beside_the_kind():
         ("cut", ["times=-1"], "times"),
         ("cut", ["colour=red"], "colour"),
         ("slow", ["bytes_per_s=fast"], "number"),
+        ("output-cut", ["moment=results"], "meets no moment 'results'; its moments: shell, exec, abb, program"),
+        ("output-cut", ["moment=nope"], "meets no moment 'nope'"),
+        ("cut", ["moment=shell"], "meets no moment 'shell'; its moments: connect, open"),
+        ("segv", ["moment=push"], "its moments: start, init"),
+        ("bit-flip", ["moment=list"], "its moments: push, pull"),
+        ("delegate-wrong", ["moment=run"], "its moments: delegate"),
+        ("no-space", ["moment=push"], "it waits for none"),
+        ("segv", ["bytes=10"], "counts no bytes"),
+        ("reboot", ["moment=run", "bytes=10"], "no bytes pass at 'run'; they do at push, pull"),
+        ("cut", ["moment=push", "bytes=9", "subject=up"], "'up' is the link's, which goes without a moment"),
     ],
 )
 def test_fault_that_cannot_be_is_refused_with_the_word_that_is_wrong(kind, settings, word):
