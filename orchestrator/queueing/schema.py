@@ -93,7 +93,8 @@ ALTER TABLE farm_phones ADD COLUMN facts_md5 text GENERATED ALWAYS AS (md5(facts
 #: When a schedule went on after a pause: what went wrong before it is nobody's concern any more.
 _FIFTH: Final = "ALTER TABLE farm_schedules ADD COLUMN went_on_at timestamptz;"
 #: Phones that were taken out of the list, as they were last: unplugged, or their host's worker has ended. Noted by the
-#: database itself, so that it holds whatever takes them out, and of whatever version that is.
+#: database itself, so that it holds whatever takes them out, and of whatever version that is; in one order, so that
+#: hosts that have the same phones don't wait for each other.
 _SIXTH: Final = """
 CREATE TABLE farm_sightings (
     serial text PRIMARY KEY,
@@ -104,15 +105,14 @@ CREATE TABLE farm_sightings (
 );
 CREATE FUNCTION farm_note_sighting() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF OLD.facts <> '' THEN
-        INSERT INTO benchfarm_queue.farm_sightings (serial, host, facts, labels)
-        VALUES (OLD.serial, OLD.host, OLD.facts, OLD.labels)
-        ON CONFLICT (serial) DO UPDATE SET host = excluded.host, facts = excluded.facts,
-        labels = excluded.labels, seen_at = now();
-    END IF;
+    INSERT INTO benchfarm_queue.farm_sightings (serial, host, facts, labels)
+    SELECT DISTINCT ON (serial) serial, host, facts, labels FROM gone WHERE facts <> '' ORDER BY serial, host
+    ON CONFLICT (serial) DO UPDATE SET host = excluded.host, facts = excluded.facts,
+    labels = excluded.labels, seen_at = now();
     RETURN NULL;
 END $$;
-CREATE TRIGGER farm_phones_sighting AFTER DELETE ON farm_phones FOR EACH ROW EXECUTE FUNCTION farm_note_sighting();
+CREATE TRIGGER farm_phones_sighting AFTER DELETE ON farm_phones REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION farm_note_sighting();
 """
 #: What makes the tables of each version out of those of the one before.
 _STEPS: Final = (_FIRST, _SECOND + SCHEDULES, SUBMISSIONS, _FOURTH, _FIFTH, _SIXTH)
