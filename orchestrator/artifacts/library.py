@@ -396,7 +396,7 @@ class BuildLibrary:
         hint = fitting[0].how_to_get if fitting else f"benchfarm builds add FILE --name {base or 'NAME'}"
         return ArtifactError(message, hint=hint)
 
-    def _stand_ins(self, tool: ToolName, wanted: frozenset[str]) -> list[str]:
+    def _stand_ins(self, tool: ToolName, wanted: frozenset[str]) -> Sequence[str]:
         return sorted({b.name for b in self.list() if b.is_virtual and b.tool is tool and fits(b.abi, wanted)})
 
     def _build(self, name: str, facts: ProgramFacts, sha256: str, path: Path, tool: ToolName | None = None) -> Build:
