@@ -28,6 +28,15 @@ class Listening:
     token: str = ""
     token_file: Path | None = None
     allowed_hosts: tuple[str, ...] = ()
+    #: The command's option for the port.
+    port_option: str = "--port"
+    #: Whether the command has ``--token``.
+    takes_token: bool = True
+
+    @property
+    def made_up(self) -> str:
+        """How a token is made up that nobody guesses."""
+        return "'--token new' makes one up" if self.takes_token else "'openssl rand -hex 16' makes one up"
 
 
 def require_packages(command: str) -> None:
@@ -64,7 +73,7 @@ def token_of(settings: Settings, listening: Listening) -> str:
     if token and (len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable()):
         raise UsageError(
             f"a token must have {_LEAST_TOKEN} letters or more, and nothing but ASCII",
-            hint="'--token new' makes one up",
+            hint=listening.made_up,
         )
     return token
 
@@ -78,7 +87,7 @@ def access_of(settings: Settings, listening: Listening) -> Access:
     if not is_local and not token:
         raise UsageError(
             f"{listening.host} can be reached by other computers: that needs a token",
-            hint="--token-file FILE, $BENCHFARM_TOKEN, or '--token new' to make one up and be told; "
+            hint=f"--token-file FILE or $BENCHFARM_TOKEN; {listening.made_up}; "
             "on 127.0.0.1 only this computer can connect",
         )
     return web.Access(

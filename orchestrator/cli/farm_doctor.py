@@ -13,6 +13,7 @@ from orchestrator.cli.doctor import Finding, of_host, ok, problem, run_checks, s
 from orchestrator.cli.farm_phones import away_text, of_several
 from orchestrator.cli.farm_yields import shortcomings, worst_text
 from orchestrator.cli.result import CommandResult
+from orchestrator.errors import StoreError
 from orchestrator.ports import Store
 from orchestrator.queueing.absence import HOST_SILENT_S
 from orchestrator.queueing.gauges import Gauges, QueueNumbers
@@ -28,8 +29,18 @@ _CLOCK_MOST_S: Final = 30.0
 
 
 def doctor(settings: Settings, *, host_too: bool) -> CommandResult:
-    """Check the queue and what hosts say of themselves; with ``host_too`` this host as well."""
-    with Farm(settings) as farm, FarmQueue(settings.store) as queue:
+    """Check the queue and what hosts say of themselves; with ``host_too`` this host as well, also without a queue."""
+    with Farm(settings) as farm:
+        try:
+            found = _of_farm(farm, settings)
+        except StoreError as error:
+            found = [problem("queue", str(error), error.hint or "mend that, then ask again")]
+        return shown([*found, *(of_host(farm) if host_too else [])])
+
+
+def _of_farm(farm: Farm, settings: Settings) -> list[Finding]:
+    """Return what the checks of the farm found; raises StoreError when its queue can't be asked."""
+    with FarmQueue(settings.store) as queue:
         numbers = Gauges(queue).read()
         checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]] = (
             ("queue", lambda: _queue(numbers, queue.jobs(), queue.failures(within_s=_FAILED_S))),
@@ -41,8 +52,7 @@ def doctor(settings: Settings, *, host_too: bool) -> CommandResult:
             ("holds", lambda: _holds(queue.holds())),
             ("schedules", lambda: _schedules(numbers)),
         )
-        found = run_checks(checks)
-        return shown([*found, *(of_host(farm) if host_too else [])])
+        return run_checks(checks)
 
 
 def _queue(numbers: QueueNumbers, jobs: Sequence[dict[str, Any]], failures: Sequence[dict[str, Any]]) -> list[Finding]:

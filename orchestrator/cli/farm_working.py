@@ -164,8 +164,10 @@ def _numbers_served(
     from orchestrator.serve import app as web
     from orchestrator.serve.metrics import page
 
+    listening = replace(listening, port_option="--metrics-port", takes_token=False)
     access = access_of(settings, listening)
-    with Farm(settings, store=store) as farm, web.listen(listening.host, listening.port) as opened:
+    where = listening.host, listening.port
+    with Farm(settings, store=store) as farm, web.listen(*where, option=listening.port_option) as opened:
         numbers = Numbers(farm, None, is_of_host=True)
         app = web.make_app(web.NoPages(), access=access, more={"metrics": lambda: page(numbers.families())})
         with web.answering(app, opened):

@@ -28,6 +28,7 @@ _FROZEN: Final = "60s"
 #: The same where others want the rows at once, and how long is waited for one there: longer than a frozen host has it.
 _FROZEN_BRIEF: Final = "2s"
 _LOCKED_BRIEF: Final = "4s"
+_AWAY: Final = "look whether the database runs, and can be reached from here as --store or $BENCHFARM_STORE names it"
 _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
 _Self = TypeVar("_Self")
@@ -46,7 +47,8 @@ def told(work: Callable[Concatenate[_Self, _Given], _Returned]) -> Callable[Conc
             ) from error
         except (psycopg.Error, psycopg_pool.PoolTimeout, exceptions.ConnectorException) as error:
             cause = error.__cause__ or error
-            raise StoreError(f"the farm's queue: {str(cause).strip()}") from error
+            is_away = isinstance(error, psycopg.OperationalError | psycopg_pool.PoolTimeout)
+            raise StoreError(f"the farm's queue: {str(cause).strip()}", hint=_AWAY if is_away else "") from error
 
     return tell
 

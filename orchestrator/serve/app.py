@@ -197,15 +197,15 @@ def _unknown() -> Response:
     )
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket, port 0 being any that is free; raises UsageError."""
+def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
+    """Return a listening socket, port 0 being any that is free; raises UsageError, which names the port's option."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"can't listen on {host} port {port}: {getattr(error, 'strerror', None) or error}",
-            hint="choose another --port, or 0 for any that is free",
+            hint=f"choose another {option}, or 0 for any that is free",
         ) from error
 
 

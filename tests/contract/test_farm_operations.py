@@ -382,6 +382,17 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(queue: Far
     assert "phones" not in found(result, "warning")
 
 
+def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks_of_this_host(tmp_path: Path) -> None:
+    url = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"
+    known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
+    result = farm_doctor.doctor(known, host_too=True)
+    assert result.exit_code == 1
+    assert "connection failed" in found(result, "problem")["queue"][0]
+    assert {"disk", "quarantine"} <= found(result, "ok").keys()
+    steps = [item.next_step for item in result.data["findings"] if item.check == "queue"]  # type: ignore[index]
+    assert "$BENCHFARM_STORE" in steps[0]
+
+
 class OtherClock(FarmQueue):
     """A queue whose database has another time, and takes its time to say so."""
 

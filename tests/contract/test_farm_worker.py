@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.access import Listening
 from orchestrator.cli.farm_job import run_job
 from orchestrator.cli.farm_working import work
 from orchestrator.devices.journal import Change
@@ -329,6 +331,22 @@ def test_what_goes_wrong_with_a_job_is_told_as_that_with_its_phone_and_campaign(
     about = {"job": job, "serial": "A", "campaign_id": "night-A"}
     assert [line["level"] for line in of_job] == ["info", "warning", "info", "error"]
     assert all(about.items() <= line.items() for line in of_job)
+
+
+@pytest.mark.parametrize(
+    ("host", "wanted", "not_wanted"),
+    [("127.0.0.1", "another --metrics-port", "--port,"), ("", "openssl", "--token new")],
+)
+def test_what_a_worker_cannot_serve_is_refused_by_its_own_options(
+    opened_url: str, tmp_path: Path, host: str, wanted: str, not_wanted: str
+) -> None:
+    settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        metrics = Listening(host=host or "192.0.2.1", port=taken.getsockname()[1])
+        with pytest.raises(UsageError) as told:
+            work(settings, host="one", dead_after_s=60, look_s=None, until_empty=True, idle_look_s=0, metrics=metrics)
+    assert wanted in told.value.hint
+    assert not_wanted not in told.value.hint
 
 
 def test_a_worker_whose_devices_file_has_a_fault_is_refused(opened_url: str, tmp_path: Path) -> None:
