@@ -255,7 +255,7 @@ class Farm(Adapters):
     ) -> list[tuple[Device, DeviceFacts]]:
         # This computer alone needs no server for phones, and none is started for it.
         attached = self.attached(serials=selection.serials, start_server=required)
-        attached = [self._kept_out(item) for item in attached]
+        attached = [self.kept_out(item) for item in attached]
         # "Any 2 of these four" wants two, not each of them.
         names_each = bool(selection.serials) and selection.most is None
         if not names_each and not despite_use:
@@ -319,7 +319,7 @@ class Farm(Adapters):
         seen = replace(item.seen, usable=False, reason=f"in use by {holder}", advice="wait until it is done")
         return replace(item, seen=seen)
 
-    def _kept_out(self, item: Attached) -> Attached:
+    def kept_out(self, item: Attached) -> Attached:
         """Return the phone as one that can't be used when it is in quarantine."""
         reason = self.quarantine.reason(Serial(item.seen.serial)) if item.seen.usable else ""
         if not reason:

@@ -29,13 +29,14 @@ def list_attached(settings: Settings) -> CommandResult:
         usable = [item for item in attached if item.seen.usable]
         opened = _all_at_once(lambda item: _facts(farm, item), usable)
         facts = {item.seen.address: known for item, known in zip(usable, opened, strict=True)}
+        # What is known of them is shown all the same.
+        judged = [farm.kept_out(item) for item in attached]
     rows, data, notes = [], [], []
-    for item in attached:
+    for item in judged:
         seen, known = item.seen, facts.get(item.seen.address)
-        problem = seen.reason if known is None or isinstance(known, str) else ""
-        if isinstance(known, str):
-            problem = known
         found = known if isinstance(known, DeviceFacts) else None
+        is_ready = found is not None and seen.usable
+        problem = "" if is_ready else known if isinstance(known, str) else seen.reason
         rows.append(
             (
                 found.serial if found else seen.serial or seen.address,
@@ -43,7 +44,7 @@ def list_attached(settings: Settings) -> CommandResult:
                 f"Android {found.os_version}" if found else "",
                 found.soc if found else "",
                 found.profile if found else "",
-                "ready" if found else seen.state,
+                "ready" if is_ready else "kept out" if found else seen.state,
             )
         )
         if problem:
@@ -53,7 +54,7 @@ def list_attached(settings: Settings) -> CommandResult:
                 "serial": found.serial if found else seen.serial,
                 "address": seen.address,
                 "state": seen.state,
-                "usable": found is not None,
+                "usable": is_ready,
                 "reason": problem,
                 "hint": seen.advice,
                 "facts": found,

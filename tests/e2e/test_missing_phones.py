@@ -25,6 +25,20 @@ def kept_out(lab: Lab) -> Iterator[str]:
         farm.quarantine.release(Serial(B))
 
 
+def test_a_phone_in_quarantine_is_listed_with_the_reason_and_not_as_ready(lab: Lab, kept_out: str) -> None:
+    listed = {item["serial"]: item for item in lab.cli("devices", "--json").ok().json}
+    told = listed[kept_out]
+    assert (told["usable"], told["reason"].startswith(AILS)) == (False, True)
+    assert told["hint"] == f"look at it, then 'benchfarm device release {kept_out}'"
+    assert told["facts"]["serial"] == kept_out
+    assert (listed[A]["usable"], listed[A]["reason"]) == (True, "")
+    shown = lab.cli("devices").ok().stdout.splitlines()
+    states = {line.split()[0]: line for line in shown}
+    assert states[kept_out].endswith("kept out")
+    assert states[A].endswith("ready")
+    assert AILS in shown[-1]
+
+
 def test_a_plan_that_names_phones_measures_those_that_there_are_and_tells_of_the_others(
     lab: Lab, model: Path, tmp_path: Path, kept_out: str
 ) -> None:
