@@ -350,6 +350,14 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     assert changes(host) == before[host.serial]
     assert not list((host.cli.home / "state" / "journals").glob("*.json*"))
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
+    # Nobody is to go on with it.
+    (left,) = [item for item in host("campaigns") if item["campaign_id"] == job["campaign_id"]]
+    assert left["status"] == "finished"
+    farm.until_announced(farm.one)
+    wanted = plan_file((farm.one.serial, host.serial), invocations=1)
+    missing = farm.one.cli("farm", "submit", wanted, "--name", f"{name}-one", **farm.one.environ()).ended_with(1)
+    assert re.search(rf"^{host.serial}: not meant: away since .* UTC, seen last at two$", missing.stdout, re.M)
+    farm.one("farm", "cancel", f"{name}-one")
     host("farm", "go-on", "host:two")
     farm.until_announced(host)
     farm.until_ended(usual)
