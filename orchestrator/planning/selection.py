@@ -66,8 +66,8 @@ def missed(
 ) -> dict[str, str]:
     """Return the phones that a selection means and that can't be measured on, with the reason.
 
-    Of those that aren't there at all, the ones that it names, or that are what it wants by the inventory and by what was seen of them last.
-    None when any few of several are wanted: Choice.lacking tells of that.
+    Of those that aren't there at all, the ones that it names, or that are what it wants by the inventory and by what
+    was seen of them last. None when any few of several are wanted: Choice.lacking tells of that.
 
     Args:
         selection: What is meant.
