@@ -101,5 +101,7 @@ def table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, right: t
 
 
 def one_line(text: str) -> str:
-    """Return text that can't break a table or drive a terminal: control characters are shown as escapes."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    """Return text that can't break a table or drive a terminal: its lines as one, control characters as escapes."""
+    first, *further = text.split("\n")
+    joined = "; ".join([first, *(line.strip() for line in further if line.strip())])
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in joined)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.result import Streamed, json_pieces, to_json
+from orchestrator.cli.result import Streamed, json_pieces, one_line, table, to_json
 
 
 class Colour(enum.Enum):
@@ -84,3 +84,11 @@ def test_a_list_made_while_it_is_written_is_never_there_as_a_whole() -> None:
         tracemalloc.stop()
     assert size > 10_000_000
     assert peak < size / 20
+
+
+def test_what_has_several_lines_is_told_on_one_and_drives_no_terminal() -> None:
+    assert (
+        one_line("no phone fits\n  A: gone\n\n\tB: \x1b[31mhot\rer\n") == "no phone fits; A: gone; B: \\x1b[31mhot\\rer"
+    )
+    assert one_line("  a case") == "  a case"
+    assert table(("note",), [("one\ntwo",)]).splitlines() == ["note", "one; two"]
