@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.farm_idle import IdlePhones
+from orchestrator.cli.farm_job import Shared
 from orchestrator.cli.farm_working import Elsewhere
 from orchestrator.cli.farm_working import _look as look_at_phones
 from orchestrator.clock import Deadline
@@ -208,10 +209,13 @@ def look(bench: Bench, connect: Callable[[], FarmQueue], tmp_path: Path) -> Call
         {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
     )
     asked, others = KnownPhones(), Elsewhere(connect(), "here")
-    idle = IdlePhones(asked, every_s=0.0, say=lambda text: None)
+    shared, idle = Shared(asked=asked), IdlePhones(asked, every_s=0.0, say=lambda text: None)
+
+    def unsaid(text: str, /, *, level: str = "", **keys: object) -> None:
+        pass
 
     def look(known: Mapping[str, Announced], busy: Collection[str] = ()) -> Mapping[str, Announced]:
-        found = look_at_phones(here, known, busy, asked, idle, others)
+        found = look_at_phones(here, known, busy, shared, idle, others, unsaid).phones
         assert found is not None
         return found
 
