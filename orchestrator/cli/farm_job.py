@@ -37,7 +37,7 @@ from orchestrator.queueing.queue import Claimed
 from orchestrator.queueing.worker import Ended
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.identity import Serial
 from orchestrator.records.parcel import Parcel
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.workload import Pass
@@ -176,8 +176,9 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
     cases = [item.case for work in works.values() for item in work.invocations]
     if not cases:
         farm.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, farm.clock.now())
-        note = "everything was stored already" if campaign.invocations else "there was no time for any of its cases"
-        return Ended(status="succeeded", note="; ".join([note, *_shortcomings(farm.store, campaign.campaign_id)]))
+        if not campaign.invocations:
+            return Ended(status="succeeded", note="there was no time for any of its cases")
+        return _done(farm.store, campaign, "everything was stored already")
     cases += [item.case for item in campaign.invocations if item.run_pass is Pass.SENTINEL]
     models, builds, devices = reopen(farm, campaign, cases)
     services, workload = equipment(farm, campaign, models, builds)
@@ -188,12 +189,12 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
         reasons = "; ".join(result.lost.values()) or "the phone gave up"
         note = one_line(f"{result.stored} stored, {result.left} left: {reasons}")
         return Ended(status="again", note=note, is_phone=True)
-    note = f"{result.stored} stored"
-    return Ended(status="succeeded", note="; ".join([note, *_shortcomings(farm.store, campaign.campaign_id)]))
+    return _done(farm.store, campaign, f"{result.stored} stored")
 
 
-def _shortcomings(store: Store, campaign_id: CampaignId) -> list[str]:
-    """Return what a campaign that is over has no results of, for people."""
-    given = store.yields([campaign_id]).get(campaign_id)
-    cut = nights.told(nights.stored_left_out(store, [campaign_id]).get(campaign_id, []))
-    return [text for text in (given.text if given is not None else "", cut) if text]
+def _done(store: Store, campaign: Campaign, note: str) -> Ended:
+    """Return how a job ended that did all it could, with what its campaign has no results of."""
+    given = store.yields([campaign.campaign_id]).get(campaign.campaign_id)
+    cut = nights.told(nights.stored_left_out(store, [campaign.campaign_id]).get(campaign.campaign_id, []))
+    lacking = [text for text in (given.text if given is not None else "", cut) if text]
+    return Ended(status="succeeded", note="; ".join([note, *lacking]))

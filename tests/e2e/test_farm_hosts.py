@@ -266,13 +266,14 @@ def meaning(path: Path, devices: str) -> Path:
 def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
-    farm.until_announced(farm.one)
+    farm.until_announced(*farm.hosts)
     farm.two.rest()
     # Else its job might be over before the other host has come.
     farm.one("farm", "pause", f"phone:{farm.one.serial}")
     plan = meaning(plan_file((), invocations=1), "where: virtual")
-    sent = farm.one("farm", "submit", plan, "--name", name)
+    sent = farm.one.cli("farm", "submit", plan, "--name", name, "--json", **farm.one.environ()).ended_with(1).json
     assert [job["serial"] for job in sent["jobs"]] == [farm.one.serial]
+    assert farm.two.serial in sent["away"]
     plan.unlink()
     farm.until_announced(farm.two)
     farm.until(lambda: len(farm.jobs(name)) > 1)

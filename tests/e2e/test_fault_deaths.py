@@ -13,10 +13,12 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from orchestrator.store.opening import open_store
 from tests.conftest import c_compiler, poll_until
 from tests.e2e.conftest import Lab
 from tests.samples.faulty_lab import (
@@ -206,7 +208,7 @@ def test_a_full_disk_stops_a_campaign_with_what_was_stored_and_a_resume_finishes
     plan = plan_of(model, tmp_path, cases=3)
     # Of its own, so that what other tests stored makes no room.
     store = {"BENCHFARM_STORE": str(tmp_path / "store.sqlite")}
-    lab.cli("campaigns", **store).ok()
+    open_store(tmp_path / "store.sqlite").close()
     limit = (tmp_path / "store.sqlite").stat().st_size + 400_000
 
     def limited() -> None:
@@ -248,7 +250,7 @@ def test_a_store_whose_disk_fills_up_or_is_made_read_only_loses_nothing(
     plan = plan_of(model, tmp_path, cases=8)
     benchfarm, disk = shlex.quote(str(BENCHFARM)), shlex.quote(str(small_disk))
     script = f"""
-        {benchfarm} campaigns >&2
+        {shlex.join([sys.executable, "-c", "from orchestrator.store.opening import open_store as o; o('runs.sqlite')"])}
         # A file that leaves 600 kB: enough for the campaign, not for all of its runs.
         head -c $(($(df --output=avail -B1 . | tail -n 1) - 600000)) /dev/zero > filler
         {benchfarm} run {shlex.quote(str(plan))} >&2
