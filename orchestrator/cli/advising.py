@@ -11,7 +11,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import write_file
 from orchestrator.cli.reports import load_accuracy, report_data
 from orchestrator.cli.result import CommandResult, to_json
-from orchestrator.cli.stored import find_campaigns
+from orchestrator.cli.stored import named_campaigns
 from orchestrator.errors import UsageError
 from orchestrator.records.advice import AdviceReport
 
@@ -40,7 +40,7 @@ def advise(settings: Settings, request: AdviseRequest) -> CommandResult:
 
     known = load_accuracy(request.accuracy) if request.accuracy is not None else {}
     with Farm(settings, makes_store=False) as farm:
-        chosen = [item for word in request.campaigns or ("",) for item in find_campaigns(farm.store, word)]
+        chosen = named_campaigns(farm.store, request.campaigns or ("",))
         data = report_data(farm, chosen, accuracy=known)
     advice = advice_of(data, inferences=request.inferences)
     if request.fleet:

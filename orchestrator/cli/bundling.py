@@ -12,7 +12,7 @@ from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.files import write_file
 from orchestrator.cli.reports import report_data
 from orchestrator.cli.result import CommandResult
-from orchestrator.cli.stored import find_campaigns
+from orchestrator.cli.stored import named_campaigns
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import RunId
@@ -45,7 +45,7 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
     if FORMATS[request.form] and request.out.is_file():
         raise UsageError(f"{request.out}: is a file; {request.form} is written to a folder")
     with Farm(settings, makes_store=False) as farm:
-        chosen = [item for word in request.campaigns or ("",) for item in find_campaigns(farm.store, word)]
+        chosen = named_campaigns(farm.store, request.campaigns or ("",))
         if request.form == "bundle":
             return _bundle(farm, chosen, request)
         written = _protos(farm, chosen, request) if request.form == "proto" else _results(farm, chosen, request)

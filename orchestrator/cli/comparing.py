@@ -14,7 +14,7 @@ from orchestrator.cli.compared_pages import comparison_html, default_path
 from orchestrator.cli.files import check_writable, write_file
 from orchestrator.cli.result import CommandResult, to_json
 from orchestrator.cli.shares import share_of
-from orchestrator.cli.stored import find_campaigns
+from orchestrator.cli.stored import find_campaigns, named_campaigns
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
@@ -214,7 +214,7 @@ def _within_campaigns(farm: Farm, request: CompareRequest, rule: Rule) -> Compar
         )
     before, after = (_selector(farm, rule.axis, word) for word in request.sides)
     if request.campaigns:
-        campaigns = [item for word in request.campaigns for item in find_campaigns(farm.store, word)]
+        campaigns = named_campaigns(farm.store, request.campaigns)
         chosen = [campaigns, campaigns]
     else:
         chosen = _campaigns_with(farm.store, before, after, request)

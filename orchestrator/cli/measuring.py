@@ -251,8 +251,8 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
     lacking = farm.choice.lacking if farm.choice is not None else ""
     lines += [lacking] if lacking else []
-    came = {item.case.serial for item in campaign.invocations} if campaign.terms.joins else farm.missing.keys()
-    missing = {serial: why for serial, why in farm.missing.items() if serial not in came}
+    came = {item.case.serial for item in campaign.invocations}
+    missing = {serial: why for serial, why in farm.missing.items() if campaign.terms.joins and serial not in came}
     lines += [one_line(f"{serial}: not measured: {why}") for serial, why in missing.items()]
     if result.savings is not None and result.savings.text:
         lines.append(result.savings.text)

@@ -13,7 +13,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import write_file
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.shares import percent_of
-from orchestrator.cli.stored import find_campaigns
+from orchestrator.cli.stored import named_campaigns
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import RunRecord
@@ -49,7 +49,7 @@ def render(
         raise UsageError(f"there is no report format {form!r}", hint=f"choose one of {', '.join(FORMATS)}")
     known = load_accuracy(accuracy) if accuracy is not None else {}
     with Farm(settings, makes_store=False) as farm:
-        chosen = [item for word in prefixes or ("",) for item in find_campaigns(farm.store, word)]
+        chosen = named_campaigns(farm.store, prefixes or ("",))
         data = report_data(farm, chosen, published=published, accuracy=known)
     named = {"campaigns": [item.campaign_id for item in chosen]}
     drawn = _write_pictures(data, pictures) if pictures is not None else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
@@ -96,7 +96,7 @@ def reparse(settings: Settings, prefixes: tuple[str, ...]) -> CommandResult:
     from orchestrator.engine.review import reparse as read_again
 
     with Farm(settings, makes_store=False) as farm:
-        chosen = tuple(item.campaign_id for prefix in prefixes for item in find_campaigns(farm.store, prefix))
+        chosen = tuple(campaign.campaign_id for campaign in named_campaigns(farm.store, prefixes))
         review = read_again(farm.store, farm.tools, campaign_ids=chosen)
     text = f"{review.reviewed} runs read again, {len(review.changed)} changed"
     if review.pruned:
@@ -131,6 +131,11 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
         return _with_its_submission(store, find_campaign(store, word))
     jobs = [] if store.campaign(CampaignId(word)) is not None else _jobs_of(store, word)
     return jobs or [find_campaign(store, word)]
+
+
+def named_campaigns(store: Store, words: Iterable[str]) -> list[Campaign]:
+    """Return the campaigns that some words mean, one after the other; raises UsageError (find_campaigns)."""
+    return [campaign for word in words for campaign in find_campaigns(store, word)]
 
 
 def _with_its_submission(store: Store, campaign: Campaign) -> list[Campaign]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import write_file
 from orchestrator.cli.result import CommandResult
-from orchestrator.cli.stored import find_campaigns
+from orchestrator.cli.stored import named_campaigns
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
     from orchestrator.analysis.case_result import judge_case
     from orchestrator.report.guide_table import MeasuredCase, device_matches
 
-    chosen = [item for word in request.campaigns for item in find_campaigns(farm.store, word)] or [
+    chosen = named_campaigns(farm.store, request.campaigns) or [
         campaign for campaign in farm.store.campaigns() if campaign.terms.pairing is None
     ]
     facts = farm.store.devices()
