@@ -263,8 +263,10 @@ class DetachedRuns:
                 f"mkdir -p {quote(self.folder)}\n"
                 'if mkdir "$d"; then\n'
                 f' cd "$d" && cat /proc/sys/kernel/random/boot_id >boot && echo $k >token || exit 1\n{sampler}'
-                " n=$(command -v nohup); s=$(command -v setsid)\n"
-                f' {{ exec $n $s sh -c {quote(_WRAPPER)} "{LABEL}$d" "$x" '
+                # Never what `command -v` printed: mksh has an alias for nohup. An ignored signal stays ignored.
+                " s=; command -v setsid >/dev/null && s=setsid\n"
+                f" {{ trap '' HUP; exec $s sh -c {quote(_WRAPPER)} "
+                f'"{LABEL}$d" "$x" '
                 ">/dev/null 2>&1 </dev/null; } &\n"
                 'elif [ "$(cat "$d/token" 2>/dev/null)" != $k ]; then\n'
                 f' [ ! -d "$d" ] || [ -s "$d/token" ] || echo {_HALF}\n'
