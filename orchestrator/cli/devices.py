@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from orchestrator.bootstrap import Attached, Farm, Settings
+from orchestrator.cli.checking import unchecked_hint
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.devices.discovery import PHONES_AT_ONCE
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceBusyError, DeviceError, UsageError
@@ -49,6 +50,8 @@ def list_attached(settings: Settings) -> CommandResult:
         )
         if problem:
             notes.append(f"{seen.address}: {problem}{f' ({seen.advice})' if seen.advice else ''}")
+        elif found and (offer := unchecked_hint(settings, found)):
+            notes.append(offer)
         data.append(
             {
                 "serial": found.serial if found else seen.serial,

@@ -11,6 +11,7 @@ from orchestrator.cli import nights
 from orchestrator.cli.beginning import begin, identify, prepare
 from orchestrator.cli.board import PublishedBoard
 from orchestrator.cli.campaigns import new_campaign_id
+from orchestrator.cli.checking import unchecked_hint
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import host_files
 from orchestrator.cli.joining import PluggedIn
@@ -142,6 +143,8 @@ def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
         farm.open_store_ahead()
         # A night is for the phones that there are; whoever names phones on the command line means these.
         devices = farm.open_devices(plan.devices, despite_losses=plan.devices.joins)
+        for hint in filter(None, (unchecked_hint(settings, known) for _, known in devices)):
+            tell(settings.log_format, "hint", hint)
         beginning = prepare(farm, plan, devices, models, named)
         if not beginning.expansion.cases:
             raise UsageError("there is no time for any of the cases", hint="allow more, or plan less")

@@ -90,6 +90,11 @@ class AdbDevice:
         """The adb server that reaches it."""
         return self._link.server
 
+    @property
+    def clock(self) -> Clock:
+        """What its deadlines go by."""
+        return self._link.clock
+
     def take_lane(self, lane: Lane) -> None:
         """Mind the files and measurements of the phones that share this one's way to the computer."""
         self._link.lane = lane

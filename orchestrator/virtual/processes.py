@@ -67,6 +67,8 @@ class Process:
     ) -> None:  # fmt: skip
         self.pid = pid
         self.ppid = ppid
+        #: The process group: its parent's, unless it leads one (``setsid``, a shell of adbd's).
+        self.pgid = pid
         self.argv = tuple(argv)
         self.uid = uid
         self.started_s = started_s
@@ -207,6 +209,7 @@ class ProcessTable:
                 affinity=parent.affinity if parent else self.all_cpus, group=group, is_shell=is_shell,
             )  # fmt: skip
             if parent is not None:
+                process.pgid = parent.pgid
                 process.nice = parent.nice
                 process.ignored = set(parent.ignored)
                 process.oom_score_adj = parent.oom_score_adj

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,27 @@ Serial = Annotated[str, typer.Argument(help="Serial number of the phone.")]
 Invocations = Annotated[int, typer.Option("--invocations", "-n", min=4, max=1000, help="Of each side of a trial.")]
 Wait = Annotated[float, typer.Option("--wait", min=0.0, help="Seconds to wait for the phone to be fit.")]
 MinSecs = Annotated[float, typer.Option("--min-secs", min=0.05, help="Seconds that one invocation measures.")]
+
+
+@device_app.command("check")
+def _check(
+    serials: Annotated[
+        list[str] | None, typer.Option("--serial", "-s", help="Serial number (default: all attached phones).")
+    ] = None,
+    apk: Annotated[Path | None, typer.Option("--apk", help="An app to install and remove again.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where the report is written.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Try everything that benchfarm relies on, on the phone itself, in under a minute.
+
+    Example: benchfarm device check -s 0A1B2C3D
+
+    Prints what works, what works another way and what is missing, with what that costs. The phone is left as it was.
+    One file, without the phone's serial number, is written to attach to a bug report. Exit code 3 when a check fails.
+    """
+    from orchestrator.cli import checking
+
+    show(lambda settings: checking.check(settings, split(serials), apk=apk, out=out), as_json=as_json)
 
 
 @device_app.command("tune")

@@ -30,6 +30,7 @@ def _fields(call: Invocation) -> Mapping[str, _Field]:
     return {
         "USER": ("USER", -12, lambda p: user_name(p.uid)), "UID": ("UID", 5, lambda p: str(p.uid)),
         "PID": ("PID", 5, lambda p: str(p.pid)), "PPID": ("PPID", 5, lambda p: str(p.ppid)),
+        "PGID": ("PGID", 5, lambda p: str(p.pgid)),
         "TID": ("TID", 5, lambda p: str(p.pid)), "VSZ": ("VSZ", 7, lambda p: str(p.rss_bytes // 256)),
         "RSS": ("RSS", 6, lambda p: str(p.rss_bytes // 1024)), "WCHAN": ("WCHAN", -10, lambda p: "0"),
         "ADDR": ("ADDR", 10, lambda p: "0"), "S": ("S", 1, lambda p: p.state), "STAT": ("STAT", -4, lambda p: p.state),

@@ -89,6 +89,7 @@ def setsid(call: Invocation) -> int:
     options = read_options(call, "cdw", stop_early=True)
     need_args(call, options, 1)
     call.process.ignored.add(1)
+    call.process.pgid = call.process.pid
     return call.become(options.args)
 
 

@@ -103,16 +103,23 @@ def _kill_one(shell: Shell, name: str, signal: int) -> int:
     if job is None and not digits.isdigit():
         shell.complain(f"kill: {name}: arguments must be jobs or process IDs")
         return 1
-    process = job or shell.system.processes.find(int(digits))
-    if process is None or process.done.is_set():
+    table = shell.system.processes
+    if job is None and name.startswith("-"):
+        found = [row for row in table.live() if row.pgid == int(digits)]
+    else:
+        process = job or table.find(int(digits))
+        found = [] if process is None else [process]
+    found = [process for process in found if not process.done.is_set()]
+    if not found:
         shell.complain(f"kill: {name}: No such process")
         return 1
-    if shell.uid not in {0, process.uid}:
-        shell.complain(f"kill: {name}: Operation not permitted")
-        return 1
-    shell.system.processes.kill(process, signal)
+    allowed = [process for process in found if shell.uid in {0, process.uid}]
+    for process in allowed:
+        table.kill(process, signal)
     shell.check_signals()
-    return 0
+    if not allowed:
+        shell.complain(f"kill: {name}: Operation not permitted")
+    return int(not allowed)
 
 
 def jobs_builtin(shell: Shell, args: Sequence[str]) -> int:

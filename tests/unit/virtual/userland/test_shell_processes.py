@@ -273,3 +273,12 @@ def test_x86_program_runs_for_real_only_where_it_was_allowed(make_phone, tmp_pat
     until(lambda: bold.out("pidof catx"))
     bold.run("kill -9 $(pidof catx)")
     assert call.join() == 137
+
+
+def test_a_process_group_is_shown_and_killed_as_one(phone):
+    phone.call("setsid sh -c 'sleep 61 & sleep 62; true' >/dev/null 2>&1 </dev/null &").join()
+    until(lambda: phone.out("ps -A -o ARGS | grep -c '^sleep 6[12]'").strip() == "2")
+    (group,) = {line.split()[0] for line in phone.out("ps -A -o PGID,ARGS").splitlines() if " sleep 6" in line}
+    assert phone.run(f"kill -9 -- -{group}")[0] == 0
+    until(lambda: "sleep 6" not in phone.out("ps -A -o ARGS"))
+    assert phone.run(f"kill -9 -- -{group}")[0] == 1

@@ -1,0 +1,128 @@
+"""``benchfarm device check``: everything that benchfarm relies on, tried on attached phones."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator import __version__
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.files import check_writable, write_file
+from orchestrator.cli.result import CommandResult, one_line, table, to_json
+from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.checking import CheckResult, PhoneCheck, check_phone
+from orchestrator.errors import DeviceError, UsageError
+from orchestrator.ports import Device
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.plan import DeviceSelection
+
+#: Facts that a bug report needs. Serial numbers stay out of it.
+_TOLD_PROPERTIES = re.compile(r"ro\.(build|product|soc|board|hardware|vendor\.build|boot\.hardware)\b")
+
+
+def check(settings: Settings, serials: Sequence[str], *, apk: Path | None, out: Path | None) -> CommandResult:
+    """Check the named phones, or all that are attached and free; raises UsageError, DeviceError kinds.
+
+    Exit code 3 when a check fails on one of them; what works another way or is missing isn't a failure.
+    """
+    app = None
+    if apk is not None:
+        from orchestrator.artifacts.apk import inspect_apk
+
+        app = (inspect_apk(apk).package, apk)
+    if out is not None and len(serials) != 1:
+        raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
+    results, texts, failed = [], [], False
+    with Farm(settings, makes_store=False) as farm:
+        for device, facts in farm.open_devices(DeviceSelection(serials=tuple(serials))):
+            if not isinstance(device, AdbDevice):
+                raise UsageError("only phones are checked", hint="benchfarm doctor checks this computer")
+            path = out or _file(settings, facts.serial)
+            check_writable(path)
+            with farm.lease.acquire(facts.serial):
+                checks = list(check_phone(device, farm.conditioner, app=app))
+            report = _report(device, facts, checks)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, to_json(report) + "\n")
+            failed = failed or any(item.result is CheckResult.FAILS for item in checks)
+            results.append({"serial": facts.serial, "file": path, "is_virtual": facts.is_virtual, "checks": checks})
+            texts.append(_text(facts, checks, path))
+    return CommandResult(
+        text="\n\n".join(texts), data={"phones": results}, exit_code=DeviceError.exit_code if failed else 0
+    )
+
+
+def _file(settings: Settings, serial: str) -> Path:
+    """Return where the last check of a phone is kept."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", serial).lstrip(".")[:80] or "phone"
+    return settings.data_folder / "checks" / f"{name}.json"
+
+
+def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
+    """Return an offer to check a phone that wasn't checked since its last system update; empty when it was.
+
+    A virtual phone needs none, nor does this computer.
+    """
+    if facts.is_virtual or facts.kind is not DeviceKind.ANDROID:
+        return ""
+    try:
+        kept = json.loads(_file(settings, facts.serial).read_text("utf-8"))
+        if kept["phone"]["fingerprint"] == facts.fingerprint:
+            return ""
+    except (OSError, ValueError, TypeError, KeyError):
+        pass
+    return f"{facts.serial} was never checked with its system: benchfarm device check -s {facts.serial}"
+
+
+def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) -> dict[str, object]:
+    """Return what goes into the file: no serial number, no settings, no log."""
+    assert isinstance(device, AdbDevice)
+    text = to_json(
+        {
+            "benchfarm": __version__,
+            "host": f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
+            "adb_server": device.server.version(),
+            "phone": {
+                "title": facts.title,
+                "is_virtual": facts.is_virtual,
+                "fingerprint": facts.fingerprint,
+                "soc": facts.soc,
+                "abis": facts.abis,
+                "gpu": facts.gpu,
+                "gpu_driver": facts.gpu_driver,
+                "is_rooted": facts.is_rooted,
+                "has_one_stream": device.is_legacy,
+                "properties": {name: value for name, value in facts.properties.items() if _TOLD_PROPERTIES.match(name)},
+            },
+            "checks": list(checks),
+        }
+    )
+    for name in {str(facts.serial), device.transport}:
+        text = text.replace(json.dumps(name, ensure_ascii=False)[1:-1], "SERIAL")
+    report = json.loads(text)
+    assert isinstance(report, dict)
+    return report
+
+
+def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
+    order = (CheckResult.FAILS, CheckResult.MISSING, CheckResult.ANOTHER_WAY)
+    rows = [
+        (item.name, item.result.value, item.cost or item.seen)
+        for result in order
+        for item in checks
+        if item.result is result
+    ]
+    works = [item for item in checks if item.result is CheckResult.WORKS]
+    seen = {item.name: item.seen for item in works}
+    took_s = sum(item.took_s for item in checks)
+    lines = [one_line(f"{facts.serial} ({facts.title}): {len(checks)} checks in {took_s:.0f} s, {len(works)} work")]
+    lines += [
+        one_line(f"  {name}: {seen[name]}") for name in ("end of a run", "push and pull", "quiet mode") if name in seen
+    ]
+    if rows:
+        lines.append(table(("check", "result", "what it costs"), rows))
+    lines.append(f"to attach to a bug report: {path}")
+    return "\n".join(lines)

@@ -1,0 +1,66 @@
+"""``benchfarm device check`` by the installed command: what it finds, what it leaves, what it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.e2e.conftest import Lab
+
+#: What a check could leave behind, as the phone itself tells it.
+LEFT = (
+    "for n in global secure system; do settings list $n; done; ps -A -o PPID,ARGS | grep -e sleep -e benchfarm; "
+    "ls -R /data/local/tmp/benchfarm | grep -v owner"
+)
+
+
+def results(lab: Lab, *words: object, exit_code: int = 0) -> dict[str, str]:
+    done = lab.cli("device", "check", "-s", lab.serials[0], *words, "--json").ended_with(exit_code)
+    (phone,) = done.json["phones"]
+    return {item["name"]: item["result"] for item in phone["checks"]}
+
+
+def test_a_sound_phone_is_left_as_it_was_and_its_report_names_no_serial_number(lab: Lab, tmp_path: Path) -> None:
+    serial = lab.serials[0]
+    results(lab)  # makes the folders that stay
+    before = lab.shell(serial, LEFT)
+    found = results(lab, "--out", tmp_path / "check.json")
+    assert "fails" not in found.values(), found
+    for name in (
+        "shell",
+        "ps",
+        "sha256sum",
+        "detached run",
+        "deadline",
+        "programs left behind",
+        "push and pull",
+        "log",
+    ):
+        assert found[name] == "works", (name, found)
+    assert lab.shell(serial, LEFT) == before
+    report = (tmp_path / "check.json").read_text("utf-8")
+    assert serial not in report
+    assert json.loads(report)["phone"]["is_virtual"] is True
+    assert {item["name"] for item in json.loads(report)["checks"]} == set(found)
+
+
+def test_what_a_phone_refuses_is_told_with_what_it_costs_and_the_other_checks_are_made(lab: Lab) -> None:
+    lab.fault(lab.serials[0], "permission-denied", "subject=/proc/stat")
+    found = results(lab)
+    assert found["/proc/stat"] == "missing"
+    assert found["detached run"] == "works"
+    text = lab.cli("device", "check", "-s", lab.serials[0]).ok().stdout
+    assert "the load of other processes is unknown" in text
+
+
+def test_a_phone_on_which_nothing_can_be_written_fails_its_check(lab: Lab) -> None:
+    lab.fault(lab.serials[0], "no-space", "subject=/data/local/tmp/*", "bytes=4096")
+    found = results(lab, exit_code=3)
+    assert found["push and pull"] == "fails"
+    assert found["shell"] == "works"
+
+
+def test_only_phones_are_checked_and_one_file_is_for_one_phone(lab: Lab, tmp_path: Path) -> None:
+    assert "-s SERIAL" in lab.cli("device", "check", "--out", tmp_path / "x.json").ended_with(2).said
+    assert "benchfarm doctor" in lab.cli("device", "check", "-s", "host").ended_with(2).said
+    assert not (tmp_path / "x.json").exists()
