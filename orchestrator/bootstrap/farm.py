@@ -113,9 +113,9 @@ class Farm(Adapters):
     def traffic(self) -> HubTraffic:
         """Who may push and who may measure on this computer's hubs, among all homes; raises UsageError."""
         from orchestrator.devices.hub_folder import hub_folder
-        from orchestrator.devices.traffic import traffic_in
+        from orchestrator.devices.traffic import HubTraffic
 
-        return traffic_in(hub_folder(self.settings.hubs, self.settings.state_folder / "hubs"))
+        return HubTraffic(hub_folder(self.settings.hubs, self.settings.state_folder / "hubs"))
 
     def lab_server(self) -> AdbServer | None:
         """The adb server of the virtual lab, None when no lab is up."""

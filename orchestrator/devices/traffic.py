@@ -1,50 +1,54 @@
-"""Files on their way to phones beside phones that measure: never on one USB hub at the same time, unless allowed.
+"""Turns on USB hubs: no file goes to a phone while another phone of its hub measures, unless the plan allows it.
 
-Phones of one hub share its way to the computer, so a file for one of them slows and disturbs what another one tells
-while it measures. Each hub has turns: all measurements together, then all pushes that waited for their end, then all
-measurements that waited for those. What begins to wait is in the next turn, so none waits for more than one turn of
-each kind, however many phones there are. Nothing that waits holds anything that others wait for.
+Phones of one hub share its way to the computer, so a file for one of them disturbs what another one measures. Turns and
+limits hold among all threads and processes that use one folder, by locks on its files, which the kernel ends with their
+process:
 
-Among processes of one computer turns and limits hold by locks on files of a folder (hub_folder.py, hub_locks.py): a
-process has the hub for its measurements or for its pushes, and begins no more of them when another process waits. A
-process that gave no sign of life for five minutes isn't waited for: turns keep runs from being disturbed, they don't
-hold up the night.
+- ``HUB.measures`` and ``HUB.pushes``: each measurement or push has a shared lock on its own kind's file. It begins only
+  when nobody has one on the other's.
+- ``HUB.gate``: who waits for that keeps the gate, and whoever comes later waits behind it, so none waits for ever.
+- ``HUB.push-N`` and ``host.push-N``: the places for pushes to one hub, and from this computer.
+
+A push has its turn before it waits for its places: it keeps its hub's measurements waiting for as long as other pushes
+take, and never the pushes of other hubs for as long as a measurement takes. Turns keep runs from being disturbed; they
+don't stop a campaign: who has waited for a quarter of an hour goes on without, and says so. The same holds for a folder
+that can't be written.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import math
+import fcntl
+import hashlib
+import os
 import re
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Final
 
-from orchestrator.devices.hub_locks import MEASURES, PUSHES, HubLocks
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.records.plan import PushLimits
 from orchestrator.units import format_duration
 
-#: How often one who waits looks whether all was cancelled.
-_LOOK_S: Final = 0.2
-#: So often a hub's measurements may go on over a push that the computer's other pushes leave no place for.
-_PASSED_OVER_MAX: Final = 3
-#: After so long without a sign of life another process (a stopped one, say) isn't waited for any more. Those that live
-#: are, however long their runs and pushes take.
-_SILENT_S: Final = 300.0
-#: So many signs of life a process gives in that time.
-_SIGNS: Final = 10
-#: So long somebody has waited when it is said for which processes.
-_TOLD_S: Final = 60.0
+_MEASURES: Final = "measures"
+_PUSHES: Final = "pushes"
+_OTHER: Final = {_MEASURES: _PUSHES, _PUSHES: _MEASURES}
+#: How often a lock that somebody has is tried again.
+_POLL_S: Final = 0.05
+#: After so long a wait is reported.
+_REPORT_S: Final = 60.0
+#: Longer than any invocation but those of sustained runs: who has a turn for so long was stopped.
+_PATIENCE_S: Final = 900.0
+#: In place of a lock that can't be had.
+_UNLOCKED: Final = -1
+_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def _not_told(text: str) -> None:
-    """Take a note that nobody wants to have."""
+def _not_reported(text: str) -> None:
+    """Drop a note."""
 
 
 def hub_of(usb: str) -> str:
@@ -57,83 +61,64 @@ def hub_of(usb: str) -> str:
     return found[1] if found else ""
 
 
-@dataclass(slots=True, eq=False)
-class _Ticket:
-    number: int
+@dataclass(slots=True, kw_only=True)
+class _Wait:
+    """The patience of one that waits for locks: one after the other, all in one span of time."""
+
     hub: str
-    limits: PushLimits | None = None
-    is_in: bool = False
-    #: Among all processes' pushes.
-    places: list[int] = field(default_factory=list)
+    cancelled: threading.Event | None
+    on_note: Callable[[str], None]
+    report_s: float
+    patience_s: float
+    begun_s: float = field(default_factory=time.monotonic)
+    is_reported: bool = False
 
-
-@dataclass(slots=True)
-class _Hub:
-    name: str
-    #: Whether measurements and pushes take turns there.
-    has_turns: bool
-    measuring: int = 0
-    pushing: int = 0
-    wants_to_measure: list[_Ticket] = field(default_factory=list)
-    wants_to_push: list[_Ticket] = field(default_factory=list)
-    #: Pushes of the present turn that haven't begun yet, because of the limits.
-    turn: list[_Ticket] = field(default_factory=list)
-    passed_over: int = 0
-    pushed_last: bool = False
-
-    @property
-    def oldest(self) -> int:
-        """The number of the push that has waited longest; a high one for none."""
-        return min((ticket.number for ticket in (*self.turn, *self.wants_to_push)), default=1 << 62)
-
-    @property
-    def is_idle(self) -> bool:
-        return not (self.measuring or self.pushing or self.wants_to_measure or self.wants_to_push or self.turn)
+    def until(self, try_lock: Callable[[], int | None]) -> int:
+        """Return the lock once it is free, none after too long; raises InterruptedByUserError when cancelled."""
+        while (lock := try_lock()) is None:
+            if self.cancelled is not None and self.cancelled.is_set():
+                raise InterruptedByUserError
+            waited_s = time.monotonic() - self.begun_s
+            if waited_s >= self.patience_s:
+                self.on_note(
+                    f"goes on without its turn on hub {self.hub or 'of this computer'}: another process has kept it "
+                    f"for {format_duration(self.patience_s)}; 'benchfarm status' lists what runs"
+                )
+                return _UNLOCKED
+            if waited_s >= self.report_s and not self.is_reported:
+                self.is_reported = True
+                self.on_note(f"waits for its turn on hub {self.hub or 'of this computer'}: another phone has it")
+            time.sleep(_POLL_S) if self.cancelled is None else self.cancelled.wait(_POLL_S)
+        return lock
 
 
 class HubTraffic:
-    """Who may push and who may measure, for all phones of a process, beside others that use the same folder."""
+    """Who may push and who may measure, among all that use the same folder."""
 
-    def __init__(self, folder: Path | None = None, *, silent_s: float = _SILENT_S, told_s: float = _TOLD_S) -> None:
-        """Without a folder other processes aren't looked at.
-
-        ``silent_s``: when a process without a sign of life isn't waited for any more; ``told_s``: how long somebody
-        has waited when it is told for which processes.
-        """
-        self._locks = HubLocks(folder, silent_s=silent_s)
-        self._silent_s = silent_s
-        self._told_s = told_s
-        self._gives_signs = False
-        #: Whether other processes keep anybody of this one from beginning.
-        self._is_held_up = False
-        self._changed = threading.Condition()
-        self._hubs: dict[str, _Hub] = {}
-        self._numbers = itertools.count()
-        #: Files on their way from this computer.
-        self._pushing = 0
+    def __init__(
+        self, folder: Path | None = None, *, report_s: float = _REPORT_S, patience_s: float = _PATIENCE_S
+    ) -> None:
+        """Without a folder nobody waits; ``report_s`` and ``patience_s``: seconds of waiting (see the module)."""
+        self._folder = folder
+        self._report_s = report_s
+        self._patience_s = patience_s
 
     @contextlib.contextmanager
     def measuring(
-        self, hub: str, *, cancelled: threading.Event | None = None, on_note: Callable[[str], None] = _not_told
+        self,
+        hub: str,
+        *,
+        cancelled: threading.Event | None = None,
+        on_note: Callable[[str], None] = _not_reported,
     ) -> Generator[None]:
         """Keep files off a hub while the context lasts; raises InterruptedByUserError when cancelled while waiting.
 
-        ``on_note`` hears which processes are waited for, after a while, and which aren't any more.
+        ``on_note`` hears that the turn is waited for, after a while, or wasn't had.
         """
-        if not hub:
+        with contextlib.ExitStack() as held:
+            if hub:
+                self._take_turn(held, hub, _MEASURES, self._wait(hub, cancelled, on_note))
             yield
-            return
-        with self._changed:
-            ticket = _Ticket(number=next(self._numbers), hub=hub)
-            self._hub(hub, has_turns=True).wants_to_measure.append(ticket)
-        try:
-            self._wait(ticket, cancelled, on_note)
-            yield
-        finally:
-            with self._changed:
-                if not self._withdraw(ticket):
-                    self._hubs[hub].measuring -= 1
-                self._settle()
 
     @contextlib.contextmanager
     def pushing(
@@ -142,198 +127,83 @@ class HubTraffic:
         limits: PushLimits,
         *,
         cancelled: threading.Event | None = None,
-        on_note: Callable[[str], None] = _not_told,
+        on_note: Callable[[str], None] = _not_reported,
     ) -> Generator[None]:
-        """Send one file while the context lasts; waits for the hub's measurements, then within the limits.
+        """Send one file while the context lasts; waits for the hub's measurements, then for a place.
 
         Raises InterruptedByUserError when cancelled while waiting. ``on_note``: see `measuring`.
         """
-        # Where both are allowed at once the hub's turns don't matter, its number of pushes does.
-        name = f"{hub} beside" if hub and limits.beside_measurements else hub
-        with self._changed:
-            ticket = _Ticket(number=next(self._numbers), hub=name, limits=limits)
-            self._hub(name, has_turns=bool(hub) and name == hub).wants_to_push.append(ticket)
-        try:
-            self._wait(ticket, cancelled, on_note)
+        wait = self._wait(hub, cancelled, on_note)
+        with contextlib.ExitStack() as held:
+            if hub and not limits.beside_measurements:
+                self._take_turn(held, hub, _PUSHES, wait)
+            if hub:
+                self._take_place(held, _file_of(hub), limits.per_hub, wait)
+            self._take_place(held, "host", limits.per_host, wait)
             yield
-        finally:
-            with self._changed:
-                if not self._withdraw(ticket):
-                    self._hubs[name].pushing -= 1
-                    self._pushing -= 1
-                    self._locks.free(ticket.places)
-                self._settle()
 
-    def _hub(self, name: str, *, has_turns: bool) -> _Hub:
-        return self._hubs.setdefault(name, _Hub(name=name, has_turns=has_turns))
+    def _wait(self, hub: str, cancelled: threading.Event | None, on_note: Callable[[str], None]) -> _Wait:
+        return _Wait(
+            hub=hub, cancelled=cancelled, on_note=on_note, report_s=self._report_s, patience_s=self._patience_s
+        )
 
-    def _wait(self, ticket: _Ticket, cancelled: threading.Event | None, on_note: Callable[[str], None]) -> None:
-        told_s = time.monotonic() + self._told_s
-        with self._changed:
-            self._settle()
-        while True:
-            with self._changed:
-                if ticket.is_in:
-                    silent = self._locks.take_passed_over(ticket.hub)
-                    break
-                if cancelled is not None and cancelled.is_set():
-                    raise InterruptedByUserError
-                if not self._changed.wait(_LOOK_S) and self._is_held_up:
-                    self._settle()
-                others = self._locks.waited_for(ticket.hub) if self._is_held_up and not ticket.is_in else ()
-            if others and time.monotonic() >= told_s:
-                told_s = math.inf
-                on_note(
-                    f"waits for its turn on its hub: {_processes(others)} measures, sends files or waits to; after "
-                    f"{format_duration(self._silent_s)} without a sign of life it isn't waited for any more"
-                )
-        if silent:
-            on_note(
-                f"goes on without its turn on its hub: {_processes(silent)} has the turn and gave no sign of life for "
-                f"{format_duration(self._silent_s)}; is it stopped?"
-            )
+    def _take_turn(self, held: contextlib.ExitStack, hub: str, kind: str, wait: _Wait) -> None:
+        name = _file_of(hub)
+        with contextlib.ExitStack() as passing:
+            passing.callback(_close, wait.until(lambda: self._lock(f"{name}.gate", fcntl.LOCK_EX)))
+            passing.callback(_close, wait.until(lambda: self._lock(f"{name}.{_OTHER[kind]}", fcntl.LOCK_EX)))
+            # Only who has the gate takes this one for itself.
+            own = self._lock(f"{name}.{kind}", fcntl.LOCK_SH)
+            held.callback(_close, _UNLOCKED if own is None else own)
 
-    def _give_signs(self) -> None:
-        """Show other processes that this one lives, as long as they may have to wait for it."""
-        while True:
-            time.sleep(self._silent_s / _SIGNS)
-            with self._changed:
-                if not self._locks.renew():
-                    self._gives_signs = False
-                    return
+    def _take_place(self, held: contextlib.ExitStack, name: str, places: int, wait: _Wait) -> None:
+        def any_place() -> int | None:
+            tried = (self._lock(f"{name}.push-{place}", fcntl.LOCK_EX) for place in range(places))
+            return next((lock for lock in tried if lock is not None), None)
 
-    def _withdraw(self, ticket: _Ticket) -> bool:
-        """Forget one who waits; False for one who was let in."""
-        if ticket.is_in:
-            return False
-        for hub in self._hubs.values():
-            for queue in (hub.wants_to_measure, hub.wants_to_push, hub.turn):
-                if ticket in queue:
-                    queue.remove(ticket)
-        return True
+        held.callback(_close, wait.until(any_place))
 
-    def _settle(self) -> None:
-        """Let in everybody who may go on now."""
-        self._is_held_up = False
-        # The push that waited longest has the first claim to a place.
-        for name, hub in sorted(self._hubs.items(), key=lambda item: item[1].oldest):
-            # Those whose phones share nothing that is known keep to the computer's limit only.
-            if not name:
-                hub.turn += hub.wants_to_push
-                hub.wants_to_push.clear()
-            if not (hub.measuring or hub.pushing):
-                self._locks.leave_room(name)
-            self._settle_hub(hub, shares=bool(name))
-            if hub.is_idle:
-                self._locks.leave(name)
-                del self._hubs[name]
-        if self._locks.are_held and not self._gives_signs:
-            self._gives_signs = True
-            threading.Thread(target=self._give_signs, name="hub locks", daemon=True).start()
-        self._changed.notify_all()
-
-    def _settle_hub(self, hub: _Hub, *, shares: bool) -> None:
-        self._begin_pushes(hub, shares=shares)
-        if hub.pushing or (hub.turn and not self._is_passed_over(hub)):
-            if not hub.wants_to_measure:
-                self._begin_turn(hub, shares=shares)
-            return
-        if hub.turn:
-            hub.wants_to_push[:0] = hub.turn
-            hub.turn.clear()
-        if hub.measuring:
-            # Who comes while a push waits is in the next turn.
-            if not hub.wants_to_push:
-                self._begin_measurements(hub)
-            return
-        if hub.wants_to_push and not (hub.wants_to_measure and hub.pushed_last):
-            if self._is_passed_over(hub):
-                if self._begin_measurements(hub):
-                    hub.passed_over += 1
-                return
-            self._begin_turn(hub, shares=shares)
-            return
-        self._begin_measurements(hub)
-
-    def _begin_turn(self, hub: _Hub, *, shares: bool) -> None:
-        hub.turn += hub.wants_to_push
-        hub.wants_to_push.clear()
-        self._begin_pushes(hub, shares=shares)
-
-    def _is_passed_over(self, hub: _Hub) -> bool:
-        """Whether a hub's measurements go before its pushes, which have no place: it needn't stand still for those."""
-        if not hub.wants_to_measure or hub.passed_over >= _PASSED_OVER_MAX:
-            return False
-        first = (*hub.turn, *hub.wants_to_push)[0]
-        assert first.limits is not None, "pushes have limits"
-        if self._is_full(first):
-            return True
-        places = self._locks.places([("", first.limits.per_host)])
-        if places is None:
-            self._is_held_up = True
-            return True
-        self._locks.free(places)
-        return False
-
-    def _is_full(self, ticket: _Ticket) -> bool:
-        return ticket.limits is not None and self._pushing >= ticket.limits.per_host
-
-    def _begin_pushes(self, hub: _Hub, *, shares: bool) -> None:
-        for ticket in list(hub.turn):
-            assert ticket.limits is not None, "pushes have limits"
-            if self._is_full(ticket):
-                # Others may use the hub meanwhile.
-                self._locks.leave_gate(hub.name)
-                continue
-            if shares and hub.pushing >= ticket.limits.per_hub:
-                continue
-            if not self._is_let_push(hub, ticket, ticket.limits):
-                self._is_held_up = True
-                continue
-            hub.turn.remove(ticket)
-            hub.passed_over, hub.pushed_last = 0, True
-            hub.pushing += 1
-            self._pushing += 1
-            ticket.is_in = True
-
-    def _is_let_push(self, hub: _Hub, ticket: _Ticket, limits: PushLimits) -> bool:
-        """Whether no other process keeps a push from beginning; it has its places then."""
-        if hub.has_turns and hub.pushing and self._locks.is_awaited(hub.name):
-            return False
-        wanted = [("", limits.per_host), *([(hub.name, limits.per_hub)] if hub.name else [])]
-        places = self._locks.places(wanted)
-        if places is None:
-            self._locks.leave_gate(hub.name)
-            return False
-        if hub.has_turns and not self._locks.enter(hub.name, PUSHES):
-            self._locks.free(places)
-            return False
-        ticket.places = places
-        return True
-
-    def _begin_measurements(self, hub: _Hub) -> bool:
-        """Let in all that want to measure; False when there are none or other processes keep them from it."""
-        if not hub.wants_to_measure:
-            return False
-        if (hub.measuring and self._locks.is_awaited(hub.name)) or not self._locks.enter(hub.name, MEASURES):
-            self._is_held_up = True
-            return False
-        for ticket in hub.wants_to_measure:
-            ticket.is_in = True
-        hub.measuring += len(hub.wants_to_measure)
-        hub.pushed_last = False
-        hub.wants_to_measure.clear()
-        return True
+    def _lock(self, name: str, kind: int) -> int | None:
+        """Return a lock on a file, None when somebody has it."""
+        if self._folder is None:
+            return _UNLOCKED
+        try:
+            lock = _open(self._folder / name)
+        except OSError:
+            return _UNLOCKED
+        try:
+            fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        except OSError:
+            os.close(lock)
+            return _UNLOCKED
+        return lock
 
 
-def _processes(pids: Sequence[int]) -> str:
-    return f"process {', '.join(map(str, pids))}"
+def _file_of(hub: str) -> str:
+    return hashlib.sha256(hub.encode()).hexdigest()[:24]
 
 
-@cache
-def traffic_in(folder: Path) -> HubTraffic:
-    """Return the traffic of the processes that share a folder: all phones share their computer's way to them."""
-    return HubTraffic(folder)
+def _close(lock: int) -> None:
+    if lock != _UNLOCKED:
+        os.close(lock)
+
+
+def _open(path: Path) -> int:
+    """Return the file, made where there is none for all who may write to its folder; never what a link leads to."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(path, _FLAGS)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        made = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, _FLAGS)
+    # As the folder says, whatever this process keeps from others otherwise.
+    if others := path.parent.stat().st_mode & 0o022:
+        os.fchmod(made, 0o600 | others | others << 1)
+    return made
 
 
 #: Of phones that are looked at and not measured.
@@ -350,11 +220,11 @@ class Lane:
         *,
         traffic: HubTraffic = _TRAFFIC,
         cancelled: threading.Event | None = None,
-        on_note: Callable[[str], None] = _not_told,
+        on_note: Callable[[str], None] = _not_reported,
     ) -> None:
         """``hub`` is with whom the phone shares its way to the computer; empty when that isn't known.
 
-        ``on_note`` hears which other processes are waited for.
+        ``on_note`` hears of turns that are waited for.
         """
         self.hub = hub
         self._limits = limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.devices.hub_folder import hub_folder
-from orchestrator.devices.hub_locks import MEASURES, PUSHES, HubLocks
-from orchestrator.errors import UsageError
+from orchestrator.devices.traffic import HubTraffic
+from orchestrator.errors import InterruptedByUserError, UsageError
+from orchestrator.records.plan import PushLimits
 
 
 @pytest.fixture
@@ -34,13 +36,13 @@ def test_all_homes_of_a_user_have_one_folder_that_is_closed_to_others(tmp_path: 
 def test_the_phones_of_two_homes_take_turns(tmp_path: Path) -> None:
     environ = {"BENCHFARM_HUBS": str(tmp_path / "hubs")}
     homes = [Settings.from_environment(environ, home=tmp_path / name) for name in ("one", "two")]
-    with Farm(homes[0]) as one, Farm(homes[1]) as two:
-        assert one.traffic is two.traffic
-    first, second = (HubLocks(Path(environ["BENCHFARM_HUBS"]), silent_s=300.0) for _ in homes)
-    assert first.enter("hub", MEASURES)
-    assert not second.enter("hub", PUSHES)
-    second.leave("hub")
-    first.leave("hub")
+    cancelled = threading.Event()
+    cancelled.set()
+    with Farm(homes[0]) as one, Farm(homes[1]) as two, one.traffic.measuring("hub"):
+        with two.traffic.measuring("hub", cancelled=cancelled):
+            pass
+        with pytest.raises(InterruptedByUserError), two.traffic.pushing("hub", PushLimits(), cancelled=cancelled):
+            pass
 
 
 @pytest.mark.parametrize("laid", ["link", "file", "open to others", "no room"])
@@ -67,15 +69,15 @@ def test_another_users_folder_is_not_used(tmp_path: Path) -> None:
 
 def test_a_link_in_the_place_of_a_lock_leads_nowhere(tmp_path: Path) -> None:
     folder, theirs = tmp_path / "hubs", tmp_path / "theirs"
-    locks = HubLocks(folder, silent_s=300.0)
-    assert locks.enter("hub", MEASURES)
-    locks.leave("hub")
+    traffic = HubTraffic(folder)
+    with traffic.measuring("hub"):
+        pass
     theirs.write_text("what somebody wrote")
     for path in list(folder.iterdir()):
         path.unlink()
         path.symlink_to(theirs)
-    assert locks.enter("hub", MEASURES)
-    locks.leave("hub")
+    with traffic.measuring("hub"):
+        pass
     assert theirs.read_text() == "what somebody wrote"
 
 
@@ -86,10 +88,8 @@ def test_the_locks_are_open_to_those_to_whom_the_folder_is(
     folder = tmp_path / "hubs"
     folder.mkdir()
     folder.chmod(folder_mode)
-    locks = HubLocks(folder, silent_s=300.0)
-    assert locks.enter("hub", PUSHES)
-    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {file_mode}
-    locks.leave("hub")
+    with HubTraffic(folder).pushing("hub", PushLimits()):
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {file_mode}
 
 
 @pytest.mark.parametrize(("configured", "told"), [("hubs", "must begin with /"), ("/dev/null/hubs", "Not a directory")])
