@@ -1,7 +1,7 @@
-"""The reference for parity: inputs from a seed or given, and what LiteRT's builtin kernels make of them here.
+"""The references for parity: inputs from a seed or given, and what each of LiteRT's kernels here makes of them.
 
-The kernels are those without XNNPACK, with one thread, in a process of its own. What they gave is kept by the contents
-of model and inputs and the runtime's version, because they are slow.
+The kernels are the builtin ones, XNNPACK and the plain reference kernels, with one thread, each in a process of its
+own. What they gave is kept by the contents of model and inputs and the runtime's version, because they are slow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -25,9 +25,10 @@ from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.records.parity import (
     BASIS_FILE,
     CONTRAST_FILE,
-    REFERENCE_FILE,
+    Kernels,
     ParityBasis,
     ParityInput,
+    reference_file,
 )
 from orchestrator.records.run import Attachment
 from orchestrator.records.workload import Model
@@ -36,6 +37,8 @@ SEED: Final = 20
 #: Of the inputs that show whether the outputs depend on them.
 _OTHER_SEED: Final = 21
 _TIMEOUT_S: Final = 900.0
+#: The plain kernels are some 40 times as slow as the others, and one reference among three.
+_PLAIN_TIMEOUT_S: Final = 60.0
 #: Larger inputs aren't made: something is wrong with such a shape.
 _INPUT_BYTES_MAX: Final = 1 << 30
 _FLOATS: Final = ("float16", "float32", "float64")
@@ -61,8 +64,10 @@ class HostReference:
         origin, ours = self._inputs(model, wanted, Path(given) if given else None)
         others = [self._kept(_values(tensor, _OTHER_SEED, place)) for place, tensor in enumerate(wanted)]
         folder = self._computed(model, [_shape(tensor) for tensor in wanted], ours, others)
+        found = [kernels for kernels in Kernels if (folder / f"{kernels}-0").is_file()]
         described = {
-            "reference": f"LiteRT {_runtime()}, builtin kernels without XNNPACK, one thread",
+            "runtime": f"LiteRT {_runtime()}",
+            "references": found,
             "inputs": origin,
             "input_sha256": [path.name for path in ours],
             "outputs": json.loads((folder / "done.json").read_text("utf-8")),
@@ -74,8 +79,8 @@ class HostReference:
             ),
             attachments=(
                 Attachment(name=BASIS_FILE, data=json.dumps(described, sort_keys=True).encode()),
-                Attachment(name=REFERENCE_FILE, data=(folder / "outputs-0").read_bytes()),
-                Attachment(name=CONTRAST_FILE, data=(folder / "outputs-1").read_bytes()),
+                *(Attachment(name=reference_file(it), data=(folder / f"{it}-0").read_bytes()) for it in found),
+                Attachment(name=CONTRAST_FILE, data=(folder / f"{Kernels.BUILTIN}-1").read_bytes()),
             ),
         )
 
@@ -108,19 +113,25 @@ class HostReference:
     def _computed(
         self, model: Model, shapes: Sequence[tuple[int, ...]], ours: Sequence[Path], others: Sequence[Path]
     ) -> Path:
-        """Return the folder with the outputs of both sets of inputs; computes what isn't kept yet."""
+        """Return the folder with each kernels' outputs for our inputs, and the builtin ones' for the others.
+
+        Computes what isn't kept yet. Raises ModelError where the builtin kernels can't compute the model; the other
+        kernels, which end the process on some models, are left out then.
+        """
         sets = [[str(path) for path in ours], [str(path) for path in others]]
         names = [[path.name for path in ours], [path.name for path in others]]
-        key = hashlib.sha256(json.dumps([model.sha256, names, shapes, _runtime()]).encode()).hexdigest()[:40]
+        key = hashlib.sha256(json.dumps([model.sha256, names, shapes, _runtime(), *Kernels]).encode()).hexdigest()[:40]
         kept = self._folder / "outputs" / key
         if (kept / "done.json").is_file():
             return kept
         kept.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=kept.parent))
         try:
-            job = {"model": str(model.path), "shapes": shapes, "sets": sets}
-            (draft / "job.json").write_text(json.dumps(job), "utf-8")
-            _run(model, draft)
+            job = {"model": str(model.path), "shapes": shapes}
+            _run(model, draft, {**job, "sets": sets, "kernels": Kernels.BUILTIN}, _TIMEOUT_S)
+            for kernels, timeout_s in ((Kernels.XNNPACK, _TIMEOUT_S), (Kernels.PLAIN, _PLAIN_TIMEOUT_S)):
+                with contextlib.suppress(ModelError):
+                    _run(model, draft, {**job, "sets": sets[:1], "kernels": kernels}, timeout_s)
             with contextlib.suppress(OSError):
                 # Another phone's thread may have been quicker with the same.
                 draft.rename(kept)
@@ -179,13 +190,15 @@ def _values(tensor: TensorFacts, seed: int, place: int) -> bytes:
     return (draws % np.uint64(_PLACES_MAX)).astype(kind).tobytes()
 
 
-def _run(model: Model, folder: Path) -> None:
+def _run(model: Model, folder: Path, job: Mapping[str, object], timeout_s: float) -> None:
+    """Have one kind of kernels compute the outputs, which are then in ``folder``; raises ModelError."""
+    (folder / "job.json").write_text(json.dumps(job), "utf-8")
     command = [sys.executable, "-m", "orchestrator.models.reference_run", str(folder)]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as error:
-        raise ModelError(f"{model.name}: the reference took over {_TIMEOUT_S:g} s on this computer") from error
-    if done.returncode or not (folder / "done.json").is_file():
+        raise ModelError(f"{model.name}: the reference took over {timeout_s:g} s on this computer") from error
+    if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         raise ModelError(f"{model.name}: the reference can't compute it ({how}): {said[-1] if said else 'no message'}")

@@ -1,7 +1,7 @@
-"""A process of its own that computes a model's outputs with the reference kernels: some models end the runtime.
+"""A process of its own that computes a model's outputs with one kind of kernels: some models end the runtime.
 
-Its folder holds ``model.tflite`` and ``job.json`` with the inputs' shapes and the sets of input files; it leaves the
-outputs of each set as ``outputs-<set>`` and ``done.json``, which describes them.
+Its folder holds ``job.json`` with the model's path, the kernels, the inputs' shapes and the sets of input files; it
+leaves the outputs of each set as ``<kernels>-<set>`` and ``done.json``, which describes them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ def compute(folder: Path) -> None:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     job = json.loads((folder / "job.json").read_text("utf-8"))
+    # XNNPACK is the runtime's default delegate.
+    resolver = {
+        "builtin": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        "xnnpack": OpResolverType.BUILTIN,
+        "plain": OpResolverType.BUILTIN_REF,
+    }[job["kernels"]]
     outputs: list[dict[str, Any]] = []
     for number, files in enumerate(job["sets"]):
         # A new one for each set: nothing may be left of the set before in a model that keeps a state.
-        interpreter = Interpreter(
-            model_path=job["model"],
-            num_threads=1,
-            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        )
+        interpreter = Interpreter(model_path=job["model"], num_threads=1, experimental_op_resolver_type=resolver)
         for detail, shape in zip(interpreter.get_input_details(), job["shapes"], strict=True):
             interpreter.resize_tensor_input(detail["index"], shape)
         interpreter.allocate_tensors()
@@ -47,7 +49,9 @@ def compute(folder: Path) -> None:
                 }
             )
             parts.append(np.ascontiguousarray(values).tobytes())
-        (folder / f"outputs-{number}").write_bytes(b"".join(parts))
+        draft = folder / "draft"
+        draft.write_bytes(b"".join(parts))
+        draft.rename(folder / f"{job['kernels']}-{number}")
     (folder / "done.json").write_text(json.dumps(outputs), "utf-8")
 
 

@@ -12,10 +12,25 @@ from orchestrator.records.run import Attachment
 
 #: What a program writes its outputs to, and the attachment's name.
 OUTPUTS_FILE: Final = "outputs.bin"
-#: Attachments that stand beside a run's outputs: what they are to be, of which tensors, and for other inputs.
-REFERENCE_FILE: Final = "parity-reference.bin"
+#: Attachments that stand beside a run's outputs: outputs for other inputs, and which tensors and references there are.
 CONTRAST_FILE: Final = "parity-contrast.bin"
 BASIS_FILE: Final = "parity.json"
+
+
+class Kernels(enum.StrEnum):
+    """Implementations of the operators that the runtime of this computer has; each gives a reference."""
+
+    #: The builtin kernels as they are optimised for this computer, without a delegate.
+    BUILTIN = "builtin"
+    #: The runtime's own XNNPACK delegate.
+    XNNPACK = "xnnpack"
+    #: The plain reference kernels.
+    PLAIN = "plain"
+
+
+def reference_file(kernels: Kernels) -> str:
+    """Return the name of the attachment with the outputs of these kernels."""
+    return f"parity-{kernels}.bin"
 
 
 class ParityVerdict(enum.StrEnum):
@@ -90,9 +105,13 @@ class TensorParity:
     #: Largest and mean absolute difference, in the tensor's own values (steps for integers).
     max_error: float
     mean_error: float
-    #: Largest difference as a share of the reference's largest magnitude; of integers, in steps.
+    #: Largest difference: of floats as a share of the reference's largest magnitude, of quantised integers in steps,
+    #: of other integers and truth values the share of places that differ.
     error: float
+    #: Up to which error the outputs are the same.
     threshold: float
+    #: The largest error between any two references, in the same unit; None with a single one.
+    kernel_distance: float | None
     #: Length of the difference / length of the reference.
     relative_l2: float
     #: None where one side is all zero.
@@ -102,6 +121,8 @@ class TensorParity:
     #: How many of the five largest are the same, as a share; None with fewer than ten in a row.
     top5: float | None
     verdict: ParityVerdict
+    #: Whether its values are equal or not, and not near or far.
+    is_discrete: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +133,7 @@ class Parity:
     #: A sentence.
     reason: str
     tensors: tuple[TensorParity, ...] = field(default=())
-    #: What the reference is: runtime, version, kernels.
+    #: What the nearest reference is: runtime, version, kernels.
     reference: str = ""
     #: ``seed 20`` or ``given``.
     inputs: str = ""

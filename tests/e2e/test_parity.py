@@ -30,7 +30,7 @@ def test_fast_and_wrong_is_rejected_and_never_the_best(lab: Lab, model: Path, tm
     assert extra["xnnpack"]["parity_error"] < extra["xnnpack"]["parity_threshold"] == 1e-4
     assert "wrong-outputs" in {finding["code"] for finding in runs["gpu"]["verdict"]["findings"]}
     shown = lab.cli("report", done.json["campaign_id"], "--format", "text").ok().stdout
-    assert "rejected" in shown
+    assert "---  rejected: wrong-outputs" in shown
     assert "wrong-outputs" in page.read_text("utf-8")
     words = ("compare", "cpu", "gpu", "--by", "delegate", "--campaign", done.json["campaign_id"])
     assert "wrong-outputs" in lab.cli(*words, "--fail-on", "never").ok().stdout
@@ -39,7 +39,9 @@ def test_fast_and_wrong_is_rejected_and_never_the_best(lab: Lab, model: Path, tm
 def test_stored_outputs_are_compared_again_by_reparse(lab: Lab) -> None:
     done = lab.cli("bench", INT8, "-s", lab.serials[0], "-d", "xnnpack", "-t", "1", "--pass", "parity", "--json").ok()
     run = parity_runs(lab, done.json["campaign_id"])["xnnpack"]
-    assert (run["report"]["extra"]["parity"], run["report"]["extra"]["parity_threshold"]) == ("same", 2.0)
+    extra = run["report"]["extra"]
+    # What the runtime's own kernels differ by here is more than the threshold of the type.
+    assert (extra["parity"], extra["parity_threshold"]) == ("same", max(2.0, extra["parity_kernel_distance"]))
     again = lab.cli("reparse", done.json["campaign_id"], "--json").ok().json
     assert (again["reviewed"], again["changed"]) == (1, [])
 

@@ -11,10 +11,18 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseStatus, judge_case
 from orchestrator.analysis.parity import parity_of, with_parity
-from orchestrator.records.parity import BASIS_FILE, CONTRAST_FILE, OUTPUTS_FILE, REFERENCE_FILE, ParityVerdict
+from orchestrator.records.parity import (
+    BASIS_FILE,
+    CONTRAST_FILE,
+    OUTPUTS_FILE,
+    Kernels,
+    ParityVerdict,
+    reference_file,
+)
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName, Pass
+from tests.samples.places import DATA
 from tests.samples.sample_lab import case, run, series
 
 RANDOM = np.random.default_rng(3)
@@ -26,17 +34,19 @@ CPU = case(delegate=DelegateName.CPU)
 GPU = case(delegate=DelegateName.GPU)
 
 
-def raw(reference, contrast, found: bytes) -> RawOutput:
-    scale = 0.0 if reference.dtype.kind == "f" else 0.01
-    described = {
-        "reference": "LiteRT",
-        "inputs": "seed 20",
-        "outputs": [{"name": "y", "dtype": str(reference.dtype), "shape": reference.shape, "scale": scale}],
-    }
+def raw(reference, contrast, found: bytes, *, scale: float = 0.01, **others) -> RawOutput:
+    """What is kept with a run; ``others`` are the outputs of further kernels."""
+    described = {"name": "y", "dtype": str(reference.dtype), "shape": reference.shape}
+    described["scale"] = 0.0 if reference.dtype.kind == "f" else scale
+    return kept([described], {"builtin": reference.tobytes(), **others}, contrast.tobytes(), found)
+
+
+def kept(outputs, references: dict[str, bytes], contrast: bytes, found: bytes) -> RawOutput:
+    described = {"runtime": "LiteRT 2", "references": [*references], "inputs": "seed 20", "outputs": outputs}
     parts = {
         BASIS_FILE: json.dumps(described).encode(),
-        REFERENCE_FILE: reference.tobytes(),
-        CONTRAST_FILE: contrast.tobytes(),
+        **{reference_file(Kernels(name)): data for name, data in references.items()},
+        CONTRAST_FILE: contrast,
         OUTPUTS_FILE: found,
     }
     return RawOutput(
@@ -83,6 +93,80 @@ def test_quantised_integers_may_differ_by_two_steps(steps, expected):
 @pytest.mark.parametrize("found", [FLOATS * -3, np.flip(FLOATS), np.full_like(FLOATS, np.nan)])
 def test_other_numbers_are_wrong_at_any_precision(found):
     assert verdict(FLOATS, OTHER_FLOATS, found, GPU) is ParityVerdict.WRONG
+
+
+RECORDED = json.loads((DATA / "parity" / "texturenet_int8.json").read_text("utf-8"))
+
+
+def recorded(found: bytes, delegate: DelegateName, *kernels: str):
+    """Compare outputs with what was recorded of the sample model; ``kernels`` are the references there are."""
+    references = {name: bytes.fromhex(RECORDED[name]) for name in kernels or ("builtin", "xnnpack", "plain")}
+    output = kept(RECORDED["outputs"], references, bytes.fromhex(RECORDED["other_inputs"]), found)
+    return parity_of(output, case(delegate=delegate))
+
+
+def moved(steps: int) -> bytes:
+    """XNNPACK's outputs with one value so many steps away."""
+    values = np.frombuffer(bytes.fromhex(RECORDED["xnnpack"]), np.int8).copy()
+    values[7] -= steps
+    return values.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("found", "delegate", "expected", "nearest", "error"),
+    [
+        (bytes.fromhex(RECORDED["device_xnnpack"]), DelegateName.XNNPACK, ParityVerdict.SAME, "XNNPACK", 0),
+        (bytes.fromhex(RECORDED["device_cpu"]), DelegateName.CPU, ParityVerdict.SAME, "builtin kernels", 0),
+        # Without a delegate there is no XNNPACK; what it gives is still what correct kernels give.
+        (bytes.fromhex(RECORDED["xnnpack"]), DelegateName.CPU, ParityVerdict.SAME, "builtin kernels", 10),
+        # An accelerator may round as any of them.
+        (bytes.fromhex(RECORDED["plain"]), DelegateName.NNAPI, ParityVerdict.SAME, "plain reference kernels", 0),
+        (moved(11), DelegateName.XNNPACK, ParityVerdict.SAME, "XNNPACK", 11),
+        (moved(14), DelegateName.XNNPACK, ParityVerdict.DRIFT, "XNNPACK", 14),
+        (moved(60), DelegateName.XNNPACK, ParityVerdict.WRONG, "XNNPACK", 60),
+        (bytes.fromhex(RECORDED["other_inputs"]), DelegateName.XNNPACK, ParityVerdict.WRONG, "", None),
+        (bytes.fromhex(RECORDED["builtin"])[::-1], DelegateName.GPU, ParityVerdict.WRONG, "", None),
+    ],
+)
+def test_outputs_are_held_against_the_nearest_kernels_that_the_delegate_may_run(
+    found, delegate, expected, nearest, error
+):
+    parity = recorded(found, delegate)
+    (tensor,) = parity.tensors
+    assert (parity.verdict, tensor.kernel_distance, tensor.threshold) == (expected, 11.0, 11.0)
+    assert nearest in parity.reference
+    assert error is None or tensor.error == error
+    assert "correct kernels differ by up to 11" in parity.reason
+
+
+def test_a_single_reference_leaves_the_threshold_of_the_type():
+    parity = recorded(bytes.fromhex(RECORDED["device_xnnpack"]), DelegateName.XNNPACK, "builtin")
+    (tensor,) = parity.tensors
+    assert (tensor.error, tensor.threshold, tensor.kernel_distance) == (10.0, 2.0, None)
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"), [(0, ParityVerdict.SAME), (3, ParityVerdict.DRIFT), (40, ParityVerdict.WRONG)]
+)
+def test_indexes_are_judged_by_the_places_that_differ_and_not_by_how_far(places, expected):
+    ours, others = (RANDOM.integers(0, 1000, (1, 400)).astype(np.int64) for _ in range(2))
+    found = ours.copy()
+    found[0, :places] += 700
+    parity = parity_of(raw(ours, others, found.tobytes(), scale=0.0), CPU)
+    assert (parity.verdict, parity.tensors[0].error) == (expected, places / 400)
+
+
+def test_kernels_that_do_not_agree_on_anything_prove_nothing():
+    far = (FLOATS * np.float32(-1)).tobytes()
+    parity = parity_of(raw(FLOATS, OTHER_FLOATS, FLOATS.tobytes(), xnnpack=far), CPU)
+    assert parity.verdict is ParityVerdict.DEGENERATE
+
+
+def test_a_reference_without_numbers_loosens_nothing():
+    nothing = np.full_like(FLOATS, np.nan).tobytes()
+    found = FLOATS + np.float32(0.1)
+    parity = parity_of(raw(FLOATS, OTHER_FLOATS, found.tobytes(), xnnpack=nothing), CPU)
+    assert (parity.verdict, parity.tensors[0].kernel_distance) == (ParityVerdict.WRONG, None)
 
 
 def test_outputs_that_do_not_depend_on_inputs_prove_nothing_even_where_they_agree():

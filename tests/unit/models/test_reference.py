@@ -1,4 +1,4 @@
-"""Models without a reference for their outputs are told, each with its reason, before anything is run."""
+"""Each of the runtime's kernels gives a reference; models without one are told, each with its reason."""
 
 import flatbuffers
 import pytest
@@ -7,6 +7,7 @@ from ai_edge_litert import schema_py_generated as schema
 from orchestrator.errors import ModelError
 from orchestrator.models.inspect import identify_model
 from orchestrator.models.parity import HostReference
+from tests.samples.places import MODELS
 
 
 def written(path, *, code: str = "RELU", custom: bytes = b"", kind: str = "FLOAT32", name: bytes = b"x"):
@@ -43,3 +44,16 @@ def test_model_without_a_reference_says_why(made, reason, tmp_path):
     with pytest.raises(ModelError, match=reason):
         HostReference(tmp_path / "kept").basis(model)
     assert not (tmp_path / "kept").exists()
+
+
+def test_each_of_the_runtimes_kernels_gives_a_reference(tmp_path):
+    model = identify_model(MODELS / "texturenet_0.25_256_int8.tflite")
+    reference = HostReference(tmp_path / "kept")
+    kept = {item.name: item.data for item in reference.basis(model).attachments}
+    assert {name for name in kept if name.endswith(".bin")} == {
+        "parity-builtin.bin", "parity-xnnpack.bin", "parity-plain.bin", "parity-contrast.bin",
+    }  # fmt: skip
+    # XNNPACK rounds int8 otherwise: a reference of one kind of kernels would be wrong for the other.
+    assert kept["parity-builtin.bin"] != kept["parity-xnnpack.bin"]
+    assert kept["parity-builtin.bin"] != kept["parity-contrast.bin"]
+    assert {item.name: item.data for item in reference.basis(model).attachments} == kept

@@ -13,7 +13,8 @@ from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import BestMark
-from orchestrator.report.tables import render_text_table
+from orchestrator.report.render import render_html
+from orchestrator.report.tables import flat_record, render_text_table
 from tests.samples.sample_lab import (
     CAMPAIGN,
     CPU_ROWS,
@@ -215,6 +216,22 @@ def test_a_suspect_figure_without_findings_of_its_own_says_what_else_is_the_matt
     rare = data_of(*series(case(), 1_000, count=2), *failed)
     found = [data.headline.warnings[0].split(":")[0] for data in (drifting, rare)]
     assert found == ["1 case suspect (outputs drift)", "1 case suspect (2 of 6 invocations usable)"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shown", "kept_as_evidence"),
+    [
+        (ParityVerdict.SAME, r" 1\.00 .* trusted", False),
+        (ParityVerdict.DRIFT, r" 1\.00 .* suspect", False),
+        (ParityVerdict.WRONG, r" ---  rejected: wrong-outputs", True),
+    ],
+)
+def test_a_figure_stays_in_the_table_unless_its_outputs_are_wrong(verdict, shown, kept_as_evidence):
+    data = data_of(*series(case(), 1_000), parity(case(), verdict, 0.02))
+    (row,) = data.results
+    assert re.search(rf"^ .*xnnpack, 4 threads, native .*{shown}$", render_text_table(data), re.MULTILINE)
+    assert (flat_record(row)["not_a_result_us"] == 1_000) is kept_as_evidence
+    assert ("<del>1.00 ms</del> (rejected)" in render_html(data, title="t")) is kept_as_evidence
 
 
 def test_text_table_tells_what_other_passes_came_to_and_what_was_left_out():
