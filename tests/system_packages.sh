@@ -5,6 +5,9 @@ command -v adb >/dev/null || missing="$missing adb"
 command -v chromium >/dev/null || missing="$missing chromium"
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
 command -v cc >/dev/null || missing="$missing gcc libc6-dev"
+for shell in dash mksh busybox toybox; do
+    command -v $shell >/dev/null || missing="$missing $shell"
+done
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing for the tests:$missing"

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "orchestrator"
 #: What each part may import of the rest of benchfarm (itself always).
 FOUNDATION = {"errors", "units", "quantities", "clock"}
 RECORDS = FOUNDATION | {"records"}
-PORTS = RECORDS | {"ports", "files"}
+PORTS = RECORDS | {"ports", "files", "scripts"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": set(),
     "errors": set(),
@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "predicates": RECORDS,
     "analysis": RECORDS,
     "resources": {"errors"},
+    "scripts": {"errors"},
     "config": PORTS | {"resources", "predicates"},
     "devices": PORTS,
     "artifacts": PORTS,

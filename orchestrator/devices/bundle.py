@@ -7,32 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchestrator.devices.link import hash_of
-from orchestrator.devices.shell import quote
+from orchestrator.scripts import call
 
 _SIZE: Final = re.compile(r"\s*(\d+)\s+(\S+)")
 _HASH: Final = re.compile(r"([0-9a-f]{32}|[0-9a-f]{64})\s+\*?(\S+)")
 
 
 class FileBundle:
-    """Files by name, read where a script stands: the files on its standard output, what they are on standard error.
-
-    Three processes for all of them: what a phone spends on its own reading is taken from its next measurement.
-    """
+    """Files by name, read by a script where it stands: see bundle.sh."""
 
     def __init__(self, names: Sequence[str], *, limit_bytes: int) -> None:
         """``names`` are without white space; nothing comes of files that have more than ``limit_bytes`` together."""
         self.names = tuple(names)
-        words = " ".join(map(quote, self.names))
-        self.script = (
-            f'set --; for f in {words}; do [ ! -f "$f" ] || set -- "$@" "$f"; done\n'
-            "if [ $# != 0 ]; then\n"
-            ' h=$(wc -c "$@"); echo "$h" >&2\n'
-            ' { if command -v sha256sum >/dev/null; then sha256sum "$@"; else md5sum "$@"; fi; } >&2\n'
-            # The last number is the sum, or the only file's size.
-            " t=${h% *}; t=${t##*[!0-9]}\n"
-            f' [ "$t" -gt {limit_bytes} ] || cat "$@"\n'
-            "fi"
-        )
+        self.script = call("bundle", limit_bytes, *self.names)
 
     def cut(self, output: bytes, notes: str) -> Mapping[str, bytes] | None:
         """Return the files that are there, by name; None when sizes or checksums don't agree, or no file was told.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import secrets
 import threading
@@ -14,9 +15,8 @@ from orchestrator.clock import Deadline
 from orchestrator.devices.bundle import FileBundle
 from orchestrator.devices.failures import writing_failure
 from orchestrator.devices.link import PhoneLink
-from orchestrator.devices.processes import LIST_COMMAND, PhoneProcess, family, parse_processes
+from orchestrator.devices.processes import PhoneProcess, family, parse_processes
 from orchestrator.devices.run_folder import folder_name
-from orchestrator.devices.sampler import SAMPLED_RUN, SAMPLER_SCRIPT, SCRIPT_FILE
 from orchestrator.devices.shell import quote
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -30,6 +30,7 @@ from orchestrator.errors import (
 )
 from orchestrator.ports import ProcessResult
 from orchestrator.records.identity import RunId
+from orchestrator.scripts import call, text
 
 _T = TypeVar("_T")
 #: In front of a run's folder in its wrapper's command line, so that strays are told from other processes.
@@ -40,6 +41,8 @@ _BUNDLE_BYTES: Final = 256 << 10
 #: One wait on the phone lasts no longer than that, so that a link that died without a word is noticed, and a run whose
 #: shell was killed.
 _LONGEST_WAIT_S: Final = 5.0
+#: The phone sleeps in steps of that: what a wake-up costs that doesn't come.
+WAIT_STEP_S: Final = 0.5
 #: What a round trip may take beside the wait itself.
 _ANSWER_S: Final = 15.0
 #: A phone that is busy takes its time for the first step of a run's shell.
@@ -53,39 +56,6 @@ _GONE_PAUSE_S: Final = 1.0
 #: After the run's own deadline: for getting the phone back and stopping what runs there.
 _CLEANUP_S: Final = 30.0
 
-#: Ends the ``sleep`` of who waits for the run's end, just begun perhaps; a stranger who got its number is left alone.
-_WAKE: Final = (
-    "s=; [ -s waiter ] && read s <waiter; "
-    '[ -n "$s" ] && read n </proc/$s/comm && case $n in sleep|sh) kill $s;; esac 2>/dev/null'
-)
-#: Who kills a run writes this mark before it reads the run's number, which is written before the mark is looked for: a
-#: run that is just beginning is seen, or sees that it isn't wanted any more.
-_STOP: Final = "stop"
-_WRAPPER: Final = (
-    f"echo $$ >pid.tmp; mv pid.tmp pid; [ ! -e {_STOP} ] || exit 1; {SAMPLED_RUN}echo $r >rc.tmp; mv rc.tmp rc; {_WAKE}"
-)
-#: Waits in the run's folder ``d``, ``t`` seconds at most, by one sleeping process that the run's end wakes: while a
-#: program measures, nothing looks. The sleeper's number is written before the exit code is looked for, and read after
-#: that was written: one of the two sides sees the other. A shell that is left by its link takes its sleeper along.
-_WAIT: Final = (
-    'cd "$d" || exit 1\n'
-    "s=; trap '[ -z \"$s\" ] || kill $s; rm -f waiter; exit 1' HUP TERM\n"
-    "p=; [ -s pid ] && read p <pid\n"
-    'if [ ! -f rc ] && { [ -z "$p" ] || [ -d /proc/$p ]; }; then\n'
-    " sleep $t </dev/null >/dev/null 2>&1 & s=$!; echo $s >waiter\n"
-    " if [ -f rc ]; then kill $s; else\n"
-    # A sleep that takes whole seconds only must not make us spin.
-    "  wait $s; c=$?; [ $c = 0 ] || [ $c -gt 128 ] || sleep 1\n"
-    " fi; s=; rm -f waiter\n"
-    "fi 2>/dev/null\n"
-    # The exit code appears before its writer ends: one who looks for the process first can't miss both.
-    'a=; p=; [ -s pid ] && read p <pid; [ -n "$p" ] && [ -d /proc/$p ] && a=1\n'
-    'if [ -f rc ]; then read r <rc; echo done $r; elif [ -n "$a" ]; then echo running\n'
-    'elif [ -z "$p" ]; then echo begins; else echo gone; fi\n'
-    "b=; read b <boot; echo $b; cat /proc/sys/kernel/random/boot_id\n"
-    "[ -f rc ] || exit 0\n"
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
@@ -96,6 +66,8 @@ class _Look:
 
     word: str
     exit_code: int | None = None
+    #: The program has ended, and what ran beside it hasn't.
+    has_rest: bool = False
     #: Whether the phone was booted anew since the run began.
     rebooted: bool = False
     #: What lies in the folder after the end, if it came whole.
@@ -107,7 +79,7 @@ class DetachedRuns:
 
     def __init__(self, link: PhoneLink, folder: str, *, sampling: bool = True) -> None:
         self._link = link
-        self._sampler = SAMPLER_SCRIPT if sampling else ""
+        self._is_sampling = sampling
         self.folder = folder
         #: Folders of runs that have certainly ended.
         self._ended: set[str] = set()
@@ -145,14 +117,17 @@ class DetachedRuns:
         was_cancelled = cancelled is not None and cancelled.is_set()
         if look.word in {"running", "begins"}:
             self._insist(lambda: self.kill([folder]))
+            self._ended.add(folder)
         elif look.word == "gone":
             self._check_writing(folder, what="the run's output")
-            raise DeviceCommandError(
-                f"the run in {folder} ended without an exit code: its shell was killed",
-                serial=self._link.serial,
-                hint="the phone may be short of memory",
-            )
-        self._ended.add(folder)
+            raise self._why_gone(folder)
+        elif look.has_rest:
+            # Its figure is whole; what can't be ended goes with the folder's removal, or with the next kill_strays.
+            with contextlib.suppress(DeviceError):
+                self.kill([folder])
+                self._ended.add(folder)
+        else:
+            self._ended.add(folder)
         found = dict(look.files if look.files is not None else self._read(folder, bundle.names))
         return ProcessResult(
             exit_code=look.exit_code,
@@ -170,11 +145,29 @@ class DetachedRuns:
 
     def _check_writing(self, folder: str, *, what: str) -> None:
         """Raise what keeps a run's folder from being written: a run fails in many ways then, few of which say so."""
-        probe = f"cd {quote(folder)} 2>/dev/null || cd {quote(self.folder)} && echo x >probe && rm probe"
+        probe = call("probe_writing", folder, self.folder)
         result = self._insist(lambda: self._link.shell(probe, what="writing on the phone"))
         said = (result.stderr or result.stdout).decode("utf-8", "replace")
         if result.exit_code != 0 and (error := writing_failure(said, serial=self._link.serial, what=what)) is not None:
             raise error
+
+    def _why_gone(self, folder: str) -> DeviceCommandError:
+        """Return the error for a run whose shell ended without an exit code, with what the phone tells of it."""
+        told = self._insist(lambda: self._link.shell(call("why_gone", folder), what="asking why a run ended")).text
+        said = "; ".join(re.findall(r"^shell: (.*\S)", told, re.M))
+        logged = "; ".join(re.findall(r"^log: (.*\S)", told, re.M))
+        what = f"the run in {folder} ended without an exit code"
+        if logged:
+            return DeviceCommandError(
+                f"{what}: its shell was killed: {logged[-400:]}",
+                serial=self._link.serial,
+                hint="the phone is short of memory: close apps, or use a smaller model",
+            )
+        return DeviceCommandError(
+            f"{what}: " + (f"its shell said: {said[-400:]}" if said else "nothing on the phone says why"),
+            serial=self._link.serial,
+            hint="look into the phone's log: adb logcat",
+        )
 
     def discard(self, run_id: RunId) -> None:
         """Remove a run's folder, with the next command if nothing can run there any more.
@@ -194,11 +187,7 @@ class DetachedRuns:
     @property
     def stray_look(self) -> str:
         """What tells `end_strays` of the runs that there are, and of all processes if there are any; it exits."""
-        return (
-            f"cd {quote(self.folder)} 2>/dev/null || exit 0\n"
-            'n=; for d in *; do [ -d "$d" ] && n=1 && echo "run $d $(cat "$d/pid" 2>/dev/null)"; done\n'
-            f'[ -z "$n" ] || {{ echo; {LIST_COMMAND}; }}'
-        )
+        return call("strays", self.folder) + call("processes")
 
     def kill_strays(self) -> Sequence[str]:
         """Kill every run of ours that is still alive, remove all runs' folders, and return what was killed."""
@@ -228,11 +217,8 @@ class DetachedRuns:
         """Kill runs with all their processes and make sure of it; raises DeviceCommandError when one stays."""
         known: set[int] = set()
         alive: list[int] = []
-        named = " ".join(map(quote, folders))
-        mark = f'for d in {named}; do mkdir -p "$d" && : >"$d"/{_STOP}; done 2>/dev/null'
+        look = call("forbid", *folders) + call("processes")
         for _ in range(8):
-            pids = " ".join(f"$(cat {quote(folder)}/pid 2>/dev/null)" for folder in folders)
-            look = f"{mark}; echo {pids}; {LIST_COMMAND}"
             told, _, table = self._link.must(look, what="looking for a run").partition("\n")
             processes = self._processes(table)
             ours = {p.pid for p in processes if any(f"{LABEL}{folder}" in p.command for folder in folders)}
@@ -254,25 +240,10 @@ class DetachedRuns:
             raise DeviceCommandError(f"the phone's ps can't be read: {table[:200]!r}", serial=self._link.serial)
         return processes
 
-    def _start_script(self, command: str, folder: str) -> tuple[str, str]:
-        """Return what starts the run once, however often it is sent; what is its own stands in the first line."""
-        sampler = f" echo {quote(self._sampler)} >{SCRIPT_FILE} || rm -f {SCRIPT_FILE}\n" if self._sampler else ""
-        return (
-            f"k={secrets.token_hex(8)}; x={quote(command)}; d={quote(folder)}",
-            (
-                f"mkdir -p {quote(self.folder)}\n"
-                'if mkdir "$d"; then\n'
-                f' cd "$d" && cat /proc/sys/kernel/random/boot_id >boot && echo $k >token || exit 1\n{sampler}'
-                # Never what `command -v` printed: mksh has an alias for nohup. An ignored signal stays ignored.
-                " s=; command -v setsid >/dev/null && s=setsid\n"
-                f" {{ trap '' HUP; exec $s sh -c {quote(_WRAPPER)} "
-                f'"{LABEL}$d" "$x" '
-                ">/dev/null 2>&1 </dev/null; } &\n"
-                'elif [ "$(cat "$d/token" 2>/dev/null)" != $k ]; then\n'
-                f' [ ! -d "$d" ] || [ -s "$d/token" ] || echo {_HALF}\n'
-                " exit 1\nfi\n"
-            ),
-        )
+    def _start_script(self, command: str, folder: str) -> str:
+        """Return what starts the run once, however often it is sent."""
+        sampler = text("sampler") if self._is_sampling else ""
+        return call("start", self.folder, folder, secrets.token_hex(8), command, text("run"), sampler)
 
     def _wait(
         self,
@@ -283,7 +254,7 @@ class DetachedRuns:
         cancelled: threading.Event | None,
     ) -> _Look:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
-        start: tuple[str, str] | None = self._start_script(command, folder)
+        start: str | None = self._start_script(command, folder)
         begins: Deadline | None = None
         was_gone = False
         while True:
@@ -315,14 +286,15 @@ class DetachedRuns:
         folder: str,
         bundle: FileBundle,
         *,
-        start: tuple[str, str] | None,
+        start: str | None,
         span_s: float,
         cancelled: threading.Event | None,
     ) -> _Look:
         """Have the phone wait for the end of a run, no longer than ``span_s``, and tell how it is."""
         span_s = min(_LONGEST_WAIT_S, span_s)
-        own, rest = start or (f"d={quote(folder)}", "")
-        script = f"{own}; t={span_s:g}\n{rest}{_WAIT}"
+        step_s = min(WAIT_STEP_S, span_s)
+        steps = math.ceil(span_s / step_s) if step_s else 0
+        script = (start or "") + call("wait", folder, f"{step_s:g}", steps)
         if not self._link.is_legacy:  # it has one stream for everything
             script += bundle.script
         try:
@@ -351,7 +323,9 @@ class DetachedRuns:
         if words[0] != "done" or len(words) < 2:
             return _Look(word=words[0], rebooted=rebooted)
         files = None if self._link.is_legacy else bundle.cut(told[3], result.stderr.decode("utf-8", "replace"))
-        return _Look(word="done", exit_code=int(words[1]), rebooted=rebooted, files=files)
+        return _Look(
+            word="done", exit_code=int(words[1]), has_rest=words[2:] == ["left"], rebooted=rebooted, files=files
+        )
 
     def _through_cuts(
         self,

@@ -14,13 +14,15 @@ from typing import Final
 
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.run_folder import folder_name
-from orchestrator.devices.sampler import SAMPLED_RUN, SAMPLER_SCRIPT, SCRIPT_FILE
 from orchestrator.errors import DeviceCommandError, HostStorageError
 from orchestrator.ports import ProcessResult
 from orchestrator.records.identity import RunId
+from orchestrator.scripts import text
 
 _LOOK_S: Final = 0.05
-_PID_FILE: Final = "pid"
+#: What watches a run has so long to end after the program; then it is killed.
+_REST_S: Final = 2.0
+_LEADER_FILE: Final = "leader"
 
 
 class HostRuns:
@@ -30,7 +32,7 @@ class HostRuns:
         self.folder = folder
         self._clock = clock
         # Without /proc there is nothing to look at.
-        self._sampler = SAMPLER_SCRIPT if sampling and Path("/proc/stat").exists() else ""
+        self._is_sampling = sampling and Path("/proc/stat").exists()
 
     def path(self, run_id: RunId) -> Path:
         """Return a run's folder; raises UsageError for an id that can't be the name of one."""
@@ -51,21 +53,22 @@ class HostRuns:
         begun_s = self._clock.monotonic_s()
         try:
             folder.mkdir(parents=True)
-            if self._sampler:
-                (folder / SCRIPT_FILE).write_text(self._sampler)
+            (folder / "run.sh").write_text(text("run"))
+            if self._is_sampling:
+                (folder / "sampler.sh").write_text(text("sampler"))
         except FileExistsError:
             raise DeviceCommandError(f"there is a run {run_id} already in {folder}") from None
         except OSError as error:
             raise HostStorageError(f"{folder} can't be made: {error}") from error
         with (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
             process = subprocess.Popen(
-                ["/bin/sh", "-c", f"{SAMPLED_RUN}exit $r", "run", command],
+                ["/bin/sh", "run.sh", "run", command],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
                 start_new_session=True,
             )  # fmt: skip
             try:
-                (folder / _PID_FILE).write_text(f"{process.pid} {start_time(process.pid)}")
-                exit_code = self._wait(process, deadline, cancelled)
+                (folder / _LEADER_FILE).write_text(f"{process.pid} {start_time(process.pid)}")
+                exit_code = self._wait(process, folder / "rc", deadline, cancelled)
                 duration_s = self._clock.monotonic_s() - begun_s
             finally:
                 # Also what the command left in the background: nothing may go on using the cores.
@@ -92,7 +95,7 @@ class HostRuns:
         killed: list[str] = []
         for folder in sorted(self.folder.glob("*")):
             with contextlib.suppress(OSError, ValueError):
-                pid, started = (folder / _PID_FILE).read_text().split()
+                pid, started = (folder / _LEADER_FILE).read_text().split()
                 # The start time tells our process from a stranger who got its number later.
                 if started and start_time(int(pid)) == started:
                     kill_group(int(pid))
@@ -101,12 +104,18 @@ class HostRuns:
         return tuple(killed)
 
     def _wait(
-        self, process: subprocess.Popen[bytes], deadline: Deadline, cancelled: threading.Event | None
+        self, process: subprocess.Popen[bytes], told: Path, deadline: Deadline, cancelled: threading.Event | None
     ) -> int | None:
+        """Return the exit code, that in the file ``told`` when only what watches the run goes on; None: not ended."""
+        rest: Deadline | None = None
         while True:
             try:
                 code = process.wait(timeout=min(_LOOK_S, deadline.remaining_s))
             except subprocess.TimeoutExpired:
+                if rest is None and told.exists():
+                    rest = Deadline(_REST_S, self._clock)
+                if rest is not None and rest.expired and (written := told.read_text().strip()).isdigit():
+                    return int(written)
                 if deadline.expired or (cancelled is not None and cancelled.is_set()):
                     return None
             else:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
-
-#: toybox (Android 8 and later) takes -A and -o; older phones' ps lists every process without being asked.
-LIST_COMMAND: Final = "ps -A -o PID,PPID,PGID,ARGS 2>/dev/null || ps -A -o PID,PPID,ARGS 2>/dev/null || ps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

