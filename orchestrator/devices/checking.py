@@ -19,12 +19,12 @@ from typing import Final
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.conditioning import LadderConditioner
-from orchestrator.devices.phone_scripts import script
-from orchestrator.devices.processes import LIST_COMMAND, parse_processes
+from orchestrator.devices.processes import parse_processes
 from orchestrator.devices.shell import quote
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits
+from orchestrator.scripts import call
 
 #: What is sent and read back.
 _FILE_BYTES: Final = 8 << 20
@@ -153,7 +153,7 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
     begun_s = device.clock.monotonic_s()
     try:
         device.shell(f"mkdir -p {quote(device.work_folder)}")
-        told = device.shell(script("tools", device.work_folder), timeout_s=2 * _STEP_TIMEOUT_S).text
+        told = device.shell(call("tools", device.work_folder), timeout_s=2 * _STEP_TIMEOUT_S).text
     except BenchfarmError as error:
         yield PhoneCheck(name="tools", result=CheckResult.FAILS, seen=str(error))
         return
@@ -239,7 +239,7 @@ def _command(device: AdbDevice, name: str, command: str, wanted: str) -> PhoneCh
 
 
 def _processes(device: AdbDevice) -> PhoneCheck:
-    found = parse_processes(device.shell(LIST_COMMAND, timeout_s=_STEP_TIMEOUT_S).text)
+    found = parse_processes(device.shell(call("processes"), timeout_s=_STEP_TIMEOUT_S).text)
     if not any(item.group for item in found):
         if not found:
             return _fails("ps can't be read", "programs left behind can't be found: no run is started")
@@ -306,7 +306,7 @@ def _strays(device: AdbDevice) -> PhoneCheck:
 
 
 def _listed(device: AdbDevice) -> list[str]:
-    table = device.shell(LIST_COMMAND, timeout_s=_STEP_TIMEOUT_S).text
+    table = device.shell(call("processes"), timeout_s=_STEP_TIMEOUT_S).text
     return [item.command.strip() for item in parse_processes(table)]
 
 

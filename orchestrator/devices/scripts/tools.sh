@@ -1,8 +1,7 @@
-# Try the tools that benchfarm uses on a phone, each with the options that benchfarm gives it.
-#
-# $1  a folder that may be written
-#
-# Prints a line for each: NAME works|missing, and the first line that it printed.
+#!/bin/sh
+# Tries the tools that benchfarm uses on a phone, each with the options that benchfarm gives it.
+#   tools FOLDER
+# FOLDER may be written. Prints a line for each: NAME works|missing, and the first line that it printed.
 
 cd "$1" || exit 1
 
@@ -63,8 +62,8 @@ done
 for file in /proc/uptime /proc/stat /proc/meminfo /proc/loadavg /proc/$$/comm /proc/sys/kernel/random/boot_id \
   /sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq /sys/devices/system/cpu/cpufreq/policy0/stats/time_in_state \
   /sys/class/thermal/thermal_zone0/temp /sys/class/power_supply/battery/current_now; do
-  if (read -r line <$file) 2>/dev/null; then
-    read -r line <$file
+  if (read -r line <"$file") 2>/dev/null; then
+    read -r line <"$file"
     echo "$file works $line"
   else
     echo "$file missing"
