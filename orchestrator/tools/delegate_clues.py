@@ -68,7 +68,7 @@ _CREATED: Final = re.compile(
 )
 _PROVIDER_CREATED: Final = re.compile(r"(\w{1,40}) delegate created\.")
 _REPLACING: Final = re.compile(
-    r"Replacing (?P<nodes>\d{1,9})(?: out of (?P<total>\d{1,9}))? node\(s\) with delegate"
+    r"Replacing\s{1,20}(?P<nodes>\d{1,9})(?:\s{1,20}out of\s{1,20}(?P<total>\d{1,9}))?\s{1,20}node\(s\) with delegate"
     r"(?: \((?P<name>[^)]{0,100})\))?(?: node, yielding (?P<partitions>\d{1,9}) partitions"
     r"(?: for (?:subgraph (?P<subgraph>\d{1,9})|the whole graph))?)?",
     re.ASCII,
@@ -78,15 +78,26 @@ _SIMPLE: Final = re.compile(
     r"(?: with (?P<partitions>\d{1,9}) partitions)?",
     re.ASCII,
 )
+#: Programs of 2020 leave out "Explicitly" and say "w/ the delegate"; the oldest say nothing after "delegate".
 _APPLIED: Final = re.compile(
-    r"Explicitly applied (?P<name>\w{1,40}) delegate, and the model graph will be "
-    r"(?:(?P<full>completely) executed by the delegate"
-    r"|partially executed by the delegate w/ (?P<kernels>\d{1,9}) delegate kernels)",
+    r"(?:Explicitly a|A)pplied (?P<name>\w{1,40}) delegate"
+    r"(?:, and the model graph will be (?P<how>completely|partially) executed (?:by|w/|with) the delegate"
+    r"(?: w/ (?P<kernels>\d{1,9}) delegate kernels)?)?\.?[\s*`|]*$",
     re.ASCII,
 )
+_EXTENTS: Final[Mapping[str | None, str]] = {"completely": "full", "partially": "partial", None: "unknown"}
 _NOT_USED: Final = re.compile(
-    r"Though (\w{1,40}) delegate is explicitly applied, the model graph will not be executed by the delegate"
+    r"Though (\w{1,40}) delegate is (?:explicitly )?applied, the model graph will not be executed "
+    r"(?:by|w/|with) the delegate"
 )
+#: The GPU delegate's count of the operators that it takes; the second form is of 2020 and before.
+_GPU_SPLIT: Final = re.compile(
+    r"(?:First )?(?P<gpu>\d{1,9}) operations will run on the GPU, and the remaining (?P<cpu>\d{1,9})\b"
+    r"|(?P<none>No) operations will run on the GPU, and all (?P<all>\d{1,9}) operations will run on the CPU",
+    re.ASCII,
+)
+#: Lines that NNAPI's delegate prints only when it was asked for.
+_NNAPI_ONLY: Final = ("NNAPI SL driver ", "NN API returned error ")
 _FAILED: Final = re.compile(r"Failed to apply (\w{1,40}) delegate\.")
 _TITLE_WORD: Final = re.compile(r"(?<![A-Za-z])(?:cpu|xnnpack|gpu|nnapi|hexagon|npu|coreml)(?![A-Za-z])", re.IGNORECASE)
 _GPU_KERNELS: Final = re.compile(r"Created (\d{1,9}) GPU delegate kernels", re.ASCII)
@@ -114,7 +125,12 @@ _UNAVAILABLE: Final[tuple[tuple[str, str], ...]] = (
     ("Unable to load external delegate", "external"),
     ("GPU accelerator could not be loaded and registered", "gpu"),
     ("NPU accelerator could not be loaded and registered", "npu"),
+    ("Failed to apply compiler plugins", "npu"),
 )
+#: A model with more delegated subgraphs, or a run with more telling lines, doesn't exist; the rest isn't kept.
+_MOST_SHARES: Final = 2000
+_MOST_LINES: Final = 200
+_MOST_OPERATORS: Final = 20_000
 
 
 def family(name: str) -> str:
@@ -143,8 +159,13 @@ class DelegateClues:
     """What the lines of one run say about delegates, collected as they come."""
 
     created: list[str] = field(default_factory=list)
-    shares: list[DelegateShare] = field(default_factory=list)
-    #: Delegate -> "full", "partial" or "none", as printed after it was applied.
+    #: The shares in the order of their lines, each once.
+    shares: dict[DelegateShare, None] = field(default_factory=dict)
+    #: Operators that the GPU delegate counts for itself and for the CPU; the first subgraph's.
+    gpu_split: tuple[int, int] | None = None
+    #: Whether a line of NNAPI's delegate was printed, which is made only when it is asked for.
+    has_nnapi_lines: bool = False
+    #: Delegate -> "full", "partial", "none" or "unknown", as printed after it was applied.
     applied: dict[str, str] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     unavailable: list[str] = field(default_factory=list)
@@ -161,17 +182,30 @@ class DelegateClues:
     refused_cpu: bool = False
     #: Whether the output shows that the run failed, and wasn't merely cut off; set by the reader of the run.
     ended_badly: bool = False
-    lines: list[str] = field(default_factory=list)
+    #: The lines that say something, in order, each once.
+    lines: dict[str, None] = field(default_factory=dict)
     cpu_operators: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def feed(self, text: str, source_file: str = "") -> bool:
         """Read one line; return whether it says something about delegates."""
+        if text.startswith(_NNAPI_ONLY):
+            self.has_nnapi_lines = True
         known = self._read(text)
         if source_file in _NPU_FILES:
             self.uses_npu_runtime = True
-        if known and text not in self.lines and len(self.lines) < 200:
-            self.lines.append(text)
+        if known:
+            self.add_line(text)
         return known
+
+    def add_line(self, text: str) -> None:
+        """Keep a line as evidence, as long as there is room."""
+        if len(self.lines) < _MOST_LINES:
+            self.lines.setdefault(text)
+
+    def add_cpu_operator(self, operator: str, reason: str) -> None:
+        """Keep what the GPU delegate leaves to the CPU, and why."""
+        if len(self.cpu_operators) < _MOST_OPERATORS:
+            self.cpu_operators.setdefault((operator, reason))
 
     def _read(self, text: str) -> bool:
         if ("elegate" in text or "LITERT_" in text) and self._read_delegate_line(text):
@@ -182,8 +216,12 @@ class DelegateClues:
                 return True
         if match := _UNSUPPORTED.match(text):
             self._note(self.unavailable, family(match[1]))
-        elif (accelerators := accelerators_in(text)) is not None:
+        elif text.startswith("NNAPI accel") and (accelerators := accelerators_in(text)) is not None:
             self.accelerators = accelerators
+            self.has_nnapi_lines = True
+        elif match := _GPU_SPLIT.match(text):
+            split = (0, int(match["all"])) if match["none"] else (int(match["gpu"]), int(match["cpu"]))
+            self.gpu_split = self.gpu_split or split
         elif match := _API.match(text):
             self.backend = match[1].lower()
         elif text.startswith(_NO_OPENCL):
@@ -200,7 +238,7 @@ class DelegateClues:
         if match := _REPLACING.match(text) or _SIMPLE.match(text):
             self._add_share(match)
         elif match := _APPLIED.match(text):
-            self.applied[family(match["name"])] = "full" if match["full"] else "partial"
+            self.applied[family(match["name"])] = _EXTENTS[match["how"]]
             if match["kernels"]:
                 self.kernels = int(match["kernels"])
         elif match := _NOT_USED.match(text):
@@ -227,8 +265,8 @@ class DelegateClues:
             partitions=int(groups["partitions"]) if groups["partitions"] else None,
             subgraph=int(groups["subgraph"]) if groups.get("subgraph") else None,
         )
-        if share not in self.shares:
-            self.shares.append(share)
+        if len(self.shares) < _MOST_SHARES:
+            self.shares.setdefault(share)
 
     @staticmethod
     def _note(names: list[str], name: str) -> None:
@@ -264,10 +302,14 @@ def read_request(
     unconsumed: tuple[str, ...],
     clues: DelegateClues,
     title: str = "",
+    is_litert: bool = False,
+    is_elided: bool = False,
 ) -> DelegateRequest:
     """Return what was asked for: from the command line and the echoed parameters, else from what the program tried.
 
     ``title`` is the heading that somebody put over a paste; it is believed only where nothing else says anything.
+    ``is_litert``: the program is LiteRT's, which echoes no delegate and chooses one by itself, so that neither missing
+    parameters nor what ran say what was asked. ``is_elided``: the command line isn't whole.
     """
     wanted: dict[str, None] = {}
     switched_off: set[str] = set()
@@ -301,13 +343,13 @@ def read_request(
     names = sorted(wanted, key=lambda name: order.get(name, len(order)))
     is_old = "Use legacy nnapi" in echoed
     is_explicit = True
-    if not names:
-        names = _tried(clues)
-    if not names and (flags or echoed):
+    if not names and not is_litert:
+        names = _tried(clues, accelerator)
+    if not names and (flags or echoed) and not is_litert and not is_elided:
         names = ["cpu"]
         is_explicit = "xnnpack" in switched_off and not is_verbose
-    if not names and (match := _TITLE_WORD.search(title)):
-        names, is_explicit = [match[0].lower()], False
+    if not names and not flags and len(titles := {word.lower() for word in _TITLE_WORD.findall(title)}) == 1:
+        names, is_explicit = list(titles), False
     return DelegateRequest(
         delegates=tuple(names),
         is_explicit=is_explicit and bool(names),
@@ -318,10 +360,12 @@ def read_request(
     )
 
 
-def _tried(clues: DelegateClues) -> list[str]:
+def _tried(clues: DelegateClues, accelerator: str) -> list[str]:
     named = [*clues.applied, *clues.failed, *(family(share.delegate) for share in clues.shares), *clues.created]
     found = list(dict.fromkeys(name for name in named if name not in {"xnnpack", "flex", "external"}))
     if clues.uses_npu_runtime:
         found = ["npu"]
+    if not found and (accelerator or clues.has_nnapi_lines):
+        found = ["nnapi"]
     explicit = [name for name in clues.applied if name in {"xnnpack", "external"}]
     return found or explicit

@@ -41,6 +41,7 @@ _TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
         "Failed to load",
         "Unable to load",
         "could not be loaded",
+        "compiler plugin",
     ),
     DelegateTruth.WRONG_BACKEND: (
         "Falling back to OpenGL",
@@ -62,6 +63,7 @@ REFERENCE_DEVICE: Final = "nnapi-reference"
 _GPU_BACKENDS: Final[Mapping[str, str]] = {"cl": "opencl", "gl": "opengl", "opengl": "opengl", "webgpu": "webgpu"}
 #: Delegates that come without being asked for: the runtime's own for the CPU, and a build's for TensorFlow's operators.
 _IMPLICIT: Final = frozenset({"xnnpack", "flex"})
+_GPU: Final = frozenset({"gpu", "metal"})
 
 
 def judge_delegate(
@@ -130,7 +132,10 @@ class _Judge:
         self.has_result = has_result
         self.has_started = has_started
         self.is_whole = is_whole
-        self.shares: list[DelegateShare] = list(runtime.shares) if runtime else clues.shares
+        self.shares: list[DelegateShare] = list(runtime.shares) if runtime else list(clues.shares)
+        if clues.gpu_split is not None and not any(family(share.delegate) in _GPU for share in self.shares):
+            on_gpu, on_cpu = clues.gpu_split
+            self.shares.append(DelegateShare(delegate="GPU", delegated_nodes=on_gpu, total_nodes=on_gpu + on_cpu))
 
     def truth_of(self, name: str) -> DelegateTruth:
         """Return what became of one delegate that was asked for."""
@@ -153,11 +158,11 @@ class _Judge:
         return truth
 
     def _truth_in_log(self, name: str) -> DelegateTruth:
-        if name in self.clues.applied and self.has_started:
+        if self._applied_how(name) and self.has_started:
             return DelegateTruth(self.clues.applied[name])
         if not self.has_started and not self.has_result and self._was_tried(name) and self._ended_badly:
             return DelegateTruth.FAILED
-        if name in self.clues.applied:
+        if self._applied_how(name):
             return DelegateTruth(self.clues.applied[name])
         if name in self.request.ignored:
             return DelegateTruth.FLAG_IGNORED
@@ -166,9 +171,20 @@ class _Judge:
             return coverage
         if name in self.clues.unavailable:
             return DelegateTruth.FELL_BACK
+        if name in self.clues.applied:
+            return DelegateTruth.UNKNOWN
+        if self.has_result and self._others:
+            return DelegateTruth.WRONG_BACKEND
+        if self.has_result and self._xnnpack_took_nodes and name != "xnnpack":
+            # The runtime prints such a line for every delegate that takes nodes.
+            return self._absent(name)
         if self.is_whole and self.has_started and name not in self.clues.created:
             return self._absent(name)
         return DelegateTruth.UNKNOWN
+
+    def _applied_how(self, name: str) -> bool:
+        """Whether a line says how much of the model a delegate was applied to."""
+        return self.clues.applied.get(name, DelegateTruth.UNKNOWN) != DelegateTruth.UNKNOWN
 
     @property
     def _ended_badly(self) -> bool:
@@ -181,6 +197,7 @@ class _Judge:
             or name in clues.applied
             or self.main_share(name) is not None
             or (clues.refused_cpu and name in self.request.delegates)
+            or (name == "nnapi" and clues.has_nnapi_lines)
         )
 
     def _absent(self, name: str) -> DelegateTruth:
@@ -269,6 +286,8 @@ class _Judge:
         if truth is DelegateTruth.WRONG_BACKEND:
             if name in {"cpu", "xnnpack"}:
                 return "+".join(self._others) or "xnnpack"
+            if self.main_share(name) is None and name not in self.clues.applied and self._others:
+                return "+".join(self._others)
             return REFERENCE_DEVICE if name == "nnapi" else name
         has_xnnpack = self._has_xnnpack
         if name == "cpu":

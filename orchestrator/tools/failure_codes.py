@@ -50,6 +50,11 @@ FAILURE_CODES: Final = _codes(
         "A shared library lacks a function that the program needs.",
         "Use program and libraries of one release.",
     ),
+    (
+        "device-unreachable",
+        "adb found no phone to start the program on, or wasn't allowed to use it.",
+        "Check the cable, the serial and the USB debugging permission with 'benchfarm doctor'.",
+    ),
     # The command line.
     (
         "mode-not-reached",

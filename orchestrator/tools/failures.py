@@ -43,6 +43,11 @@ RULES: Final[tuple[tuple[int, str, re.Pattern[str]], ...]] = tuple(
         (0, "missing-library", r".*?(error while loading shared libraries: .*)"),
         (0, "activity-missing", r".*?(Activity class \{[^}]*\} does not exist.*)"),
         (0, "install-failed", r".*?\[?(INSTALL_(?:PARSE_)?FAILED_[A-Z_]+)"),
+        (
+            0,
+            "device-unreachable",
+            r"(?:.*?: )?((?:adb|error): (?:device .*not found|device (?:off|unauth).*|no devices.*|more than one.*))",
+        ),
         (0, "mode-not-reached", r"benchfarm: (mode not reached: .*)"),
         (1, "bad-flag", r"(Failed to parse flag .*)"),
         (1, "bad-flag", r"(There are invalid perf options in .*|The 'none' option can not be used .*)"),

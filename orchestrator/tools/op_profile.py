@@ -17,7 +17,8 @@ from orchestrator.units import US_PER_MS
 
 INIT_TITLE: Final = "Profiling Info for Benchmark Initialization:"
 RUN_TITLE: Final = "Operator-wise Profiling Info for Regular Benchmark Runs:"
-_TABLE: Final = re.compile(r"=+ (Run Order|Top by Computation Time|Summary by node type) =+")
+#: The line above each of the three tables.
+TABLE_TITLE: Final = re.compile(r"=+ (Run Order|Top by Computation Time|Summary by node type) =+")
 _BLOCK: Final = re.compile(r"(?:Primary graph|Subgraph) \((?:index: \d+, )?name: (?P<name>.*)\) profile:$")
 _TIMINGS: Final = re.compile(r"(?:Subgraph \(.*\) |Delegate internal: )?Timings \(microseconds\): (?P<stats>.*)$")
 _NODES: Final = re.compile(r"Number of nodes executed: (\d{1,9})$", re.ASCII)
@@ -34,8 +35,13 @@ class OperatorProfile:
     blocks: tuple[ProfileBlock, ...] = ()
 
 
+_MOST_BLOCKS: Final = 10_000
+#: More rows than any model has; the rest of a table isn't kept.
+_MOST_ROWS: Final = 100_000
+
+
 @dataclass(slots=True)
-class _Reader:
+class TableReader:
     """Reads line by line; what stands before the first header row, and a row that doesn't fit, is passed over."""
 
     operators: list[OperatorTime] = field(default_factory=list)
@@ -48,22 +54,28 @@ class _Reader:
     separator: str = "\t"
     nodes_executed: int | None = None
     has_start_column: bool = False
+    #: Rows that were left out because there are too many.
+    left_out: int = 0
+    _run_orders: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of a profile was read."""
+        return not (self.operators or self.types or self.blocks or self.table or self.nodes_executed)
 
     def feed(self, raw: str) -> None:
         """Read one line."""
         text = raw.strip()
         if text.endswith(":") and self._title(text):
             return
-        match = _TABLE.fullmatch(text)
+        match = TABLE_TITLE.fullmatch(text) if text.startswith("=") else None
         if match:
             self.table, self.columns = match[1], ()
             return
-        match = _NODES.match(text)
-        if match:
+        if text.startswith("Number of nodes") and (match := _NODES.match(text)):
             self.nodes_executed = int(match[1])
             return
-        match = _TIMINGS.match(text)
-        if match:
+        if "Timings (" in text and (match := _TIMINGS.match(text)):
             self.end_block(parse_stats(match["stats"]))
             return
         if self.table and text:
@@ -85,6 +97,8 @@ class _Reader:
 
     def end_block(self, timings: LatencySummary | None) -> None:
         """Close the block that is open, with its totals where they were printed."""
+        if len(self.blocks) >= _MOST_BLOCKS:
+            return
         self.blocks.append(
             ProfileBlock(
                 phase=self.phase,
@@ -95,6 +109,12 @@ class _Reader:
             )
         )
         self.table, self.columns, self.nodes_executed, self.has_start_column = "", (), None, False
+
+    def finish(self) -> OperatorProfile:
+        """Return all that was read; a table that was cut off before its totals keeps its rows."""
+        if self.table or self.nodes_executed is not None:
+            self.end_block(None)
+        return OperatorProfile(operators=tuple(self.operators), types=tuple(self.types), blocks=tuple(self.blocks))
 
     def _row(self, raw: str, text: str) -> None:
         if not self.columns:
@@ -137,6 +157,11 @@ class _Reader:
         times_called = _figure(cells, "times called")
         if mean is None or times_called is None or not cells.get("name"):
             return
+        if len(self.operators) >= _MOST_ROWS:
+            self.left_out += 1
+            return
+        run_order = self._run_orders.get((self.phase, self.block), 0)
+        self._run_orders[self.phase, self.block] = run_order + 1
         first = _figure(cells, "first")
         self.operators.append(
             OperatorTime(
@@ -149,7 +174,7 @@ class _Reader:
                 memory_kb=_figure(cells, "mem kb"),
                 phase=self.phase,
                 block=self.block,
-                run_order=sum(1 for o in self.operators if (o.phase, o.block) == (self.phase, self.block)),
+                run_order=run_order,
             )
         )
 
@@ -157,6 +182,9 @@ class _Reader:
         mean, nodes = _figure(cells, "avg ms"), _figure(cells, "count")
         times_called = _figure(cells, "times called")
         if mean is None or nodes is None or times_called is None:
+            return
+        if len(self.types) >= _MOST_ROWS:
+            self.left_out += 1
             return
         self.types.append(
             OperatorTypeTime(
@@ -184,13 +212,10 @@ def parse_tables(lines: Iterable[str]) -> OperatorProfile:
 
     A last row without a line end must not be among the lines: its figures may lack digits.
     """
-    reader = _Reader()
+    reader = TableReader()
     for line in lines:
         reader.feed(line)
-    if reader.table or reader.nodes_executed is not None:
-        # Cut off before its totals: the rows that were read still stand.
-        reader.end_block(None)
-    return OperatorProfile(operators=tuple(reader.operators), types=tuple(reader.types), blocks=tuple(reader.blocks))
+    return reader.finish()
 
 
 def parse_op_profile(data: bytes, kind: str) -> OperatorProfile:

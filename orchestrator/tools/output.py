@@ -185,6 +185,7 @@ def _parse_buffer(buffer: Buffer, source: Source, requested: str = "") -> tuple[
     splitter = RunSplitter()
     for line in _logcat_lines(buffer) if is_large_logcat else _lines(buffer):
         splitter.feed(line)
+    splitter.end()
     transcripts = [transcript for transcript in splitter.transcripts if not transcript.is_empty]
     reports = [build_report(transcript, system=splitter.system, requested=requested) for transcript in transcripts]
     if is_large_logcat and any(report.outcome != "ok" for report in reports):

@@ -12,11 +12,19 @@ from orchestrator.tools.agreement import compare_with_proto, contradictions
 from orchestrator.tools.delegate_clues import family, is_delegate_kernel, read_request
 from orchestrator.tools.delegation import judge_delegate
 from orchestrator.tools.failures import Failure, SystemLog, signal_failure
-from orchestrator.tools.figures import mean_as_printed
-from orchestrator.tools.op_profile import OperatorProfile, parse_tables
+from orchestrator.tools.op_profile import OperatorProfile
 from orchestrator.tools.protos import ResultFigures, RuntimeNodes, parse_op_profile_text
+from orchestrator.tools.run_figures import (
+    assign_summaries,
+    either,
+    first_us,
+    has_result_line,
+    inference_mean,
+    init_us,
+    warmup_mean_us,
+)
 from orchestrator.tools.transcript import Transcript
-from orchestrator.units import US_PER_MS, US_PER_S
+from orchestrator.units import US_PER_MS
 
 #: Names of native processes are cut after 15 letters by the kernel.
 _NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
@@ -54,19 +62,19 @@ def build_report(
 ) -> ToolReport:
     """Return the report of one run; whatever its lines are, something is said about it."""
     ending, files = ending or Ending(), files or Files()
-    warmup, inference = _assign_summaries(transcript)
+    warmup, inference = assign_summaries(transcript)
     disagreements = [*files.faults, *contradictions(transcript, warmup, inference)]
     if transcript.failures.invoke_failure:
         # Failing calls are timed too: their times are of nothing.
         warmup = inference = None
     result, is_log_cut = files.result, False
-    mean = _inference_mean(transcript, inference)
+    mean = inference_mean(transcript, inference)
     if result is not None and result.inference is not None:
         disagreements += compare_with_proto(transcript, inference, mean, result)
-        if not _is_complete(transcript) and not transcript.failures.ended_badly:
+        if not has_result_line(transcript) and not transcript.failures.ended_badly:
             inference, mean = result.inference, result.inference.mean_us
             is_log_cut = not transcript.is_empty
-    is_complete = _is_complete(transcript) or (result is not None and inference is not None and mean is not None)
+    is_complete = has_result_line(transcript) or (result is not None and inference is not None and mean is not None)
     failure = _find_failure(transcript, ending, system, inference, mean, is_complete=is_complete)
     outcome = "ok" if failure is None else failure.outcome
     if outcome in {"failed", "crashed"}:
@@ -75,35 +83,36 @@ def build_report(
     if outcome == "failed":
         mean = None
     delegate, unconsumed = _judge(transcript, files.runtime, has_result=has_result, requested=requested)
-    profile = _in_cycles(files.profile or _profile_in_log(transcript, disagreements), transcript)
+    profile = files.profile or _own_profile(_profile_in_log(transcript, disagreements), transcript, mean, disagreements)
+    profile = _in_cycles(profile, transcript)
     delegate = _delegate_in_profile(delegate, profile, transcript)
     failure = failure or _failed_setup(transcript, delegate)
     return ToolReport(
         outcome=outcome,
         failure_code=failure.code if failure else "",
         failure_reason=failure.reason if failure else "",
-        init_us=_init_us(transcript, result, is_complete=is_complete),
-        first_inference_us=_first_us(transcript, warmup, result),
-        warmup_mean_us=_warmup_mean_us(transcript, warmup),
+        init_us=init_us(transcript, result, is_complete=is_complete),
+        first_inference_us=first_us(transcript, warmup, result),
+        warmup_mean_us=warmup_mean_us(transcript, warmup),
         inference_mean_us=mean,
         warmup=warmup,
         inference=inference,
-        init_memory_mib=_either(
+        init_memory_mib=either(
             transcript.memory.get("init", transcript.banner.get("init_footprint_mb")), result, "init_memory_mib"
         ),
-        overall_memory_mib=_either(
+        overall_memory_mib=either(
             transcript.memory.get("overall", transcript.banner.get("overall_footprint_mb")),
             result,
             "overall_memory_mib",
         ),
-        peak_memory_mib=_either(
+        peak_memory_mib=either(
             transcript.peak_memory_mib
             if transcript.peak_memory_mib is not None
             else transcript.banner.get("peak_memory_mb"),
             result,
             "peak_memory_mib",
         ),
-        model_size_mb=_either(transcript.model_size_mb, result, "model_size_mb"),
+        model_size_mb=either(transcript.model_size_mb, result, "model_size_mb"),
         delegate=delegate,
         echoed=dict(transcript.echoed),
         unconsumed_flags=unconsumed,
@@ -122,99 +131,6 @@ def _failed_setup(transcript: Transcript, delegate: DelegateEvidence) -> Failure
     if delegate.truth is not DelegateTruth.FELL_BACK or best is None or not best[2].startswith(SETUP_CODES):
         return None
     return Failure(code=best[2], reason=best[3], outcome="ok")
-
-
-def _mean(summary: LatencySummary) -> float | None:
-    # A single sample is printed whole, its mean elsewhere with six digits: one run has one mean.
-    return None if summary.mean_us is None else float(mean_as_printed(summary))
-
-
-def _init_us(transcript: Transcript, result: ResultFigures | None, *, is_complete: bool) -> float | None:
-    init = transcript.timings.get("init", _session(transcript, is_complete=is_complete))
-    return init if init is not None else transcript.banner.get("init", result.init_us if result else None)
-
-
-def _first_us(transcript: Transcript, warmup: LatencySummary | None, result: ResultFigures | None) -> float | None:
-    first = transcript.timings.get("first")
-    if first == 0 and warmup is not None and warmup.count == 0:
-        first = None
-    if first is None and warmup is not None:
-        first = warmup.first_us
-    return (
-        first
-        if first is not None
-        else transcript.banner.get("warmup_first", result.first_inference_us if result else None)
-    )
-
-
-def _warmup_mean_us(transcript: Transcript, warmup: LatencySummary | None) -> float | None:
-    if warmup is not None and warmup.count == 0:
-        return None
-    mean = transcript.timings.get("warmup")
-    if mean is not None:
-        return mean
-    return _mean(warmup) if warmup is not None else transcript.banner.get("warmup_avg")
-
-
-def _session(transcript: Transcript, *, is_complete: bool) -> float | None:
-    # The line has six digits: from a second up it isn't the microseconds that the result line would have told.
-    value = transcript.session_us
-    return value if value is not None and (is_complete or value < US_PER_S) else None
-
-
-def _either(value: float | None, result: ResultFigures | None, name: str) -> float | None:
-    if value is not None or result is None:
-        return value
-    other = getattr(result, name)
-    return other if isinstance(other, float) else None
-
-
-def _is_complete(transcript: Transcript) -> bool:
-    return (
-        "inference" in transcript.timings
-        or transcript.short_result_us is not None
-        or "inference_avg" in transcript.banner
-        or transcript.banner_failed
-    )
-
-
-def _assign_summaries(transcript: Transcript) -> tuple[LatencySummary | None, LatencySummary | None]:
-    """Tell warm-up from measurement: by the result line where there is one, else by the lines before each.
-
-    The two statistics lines look the same. A run that was killed has only the first, and a paste may hold only the
-    second, so a single one is taken for nothing unless something says what it is.
-    """
-    stats = transcript.stats
-    if not stats:
-        return None, None
-    if not _is_complete(transcript):
-        if not (transcript.is_loaded or transcript.has_start or transcript.session_us is not None):
-            return None, None
-        warmup = next((summary for summary, phase in stats if phase == 1), None)
-        inference = next((summary for summary, phase in stats if phase == 2), None)
-        return warmup, inference
-    last = stats[-1][0]
-    before = stats[-2][0] if len(stats) > 1 else None
-    if len(stats) > 1 or not transcript.timings:
-        return before, last
-    mean = mean_as_printed(last)
-    printed = {name: f"{value:.6g}" for name, value in transcript.timings.items()}
-    if mean and mean != printed.get("inference") and mean == printed.get("warmup"):
-        return last, None
-    if last.count > 0 and mean and "inference" in transcript.timings and mean != printed["inference"]:
-        return None, None
-    return None, last
-
-
-def _inference_mean(transcript: Transcript, inference: LatencySummary | None) -> float | None:
-    if "inference" in transcript.timings:
-        mean = transcript.timings["inference"]
-        return mean if inference is None or inference.count > 0 else None
-    if transcript.short_result_us is not None:
-        return transcript.short_result_us
-    if inference is not None and inference.count > 0:
-        return _mean(inference)
-    return transcript.banner.get("inference_avg") if not transcript.stats else None
 
 
 def _find_failure(
@@ -307,6 +223,8 @@ def _judge(
         unconsumed=unconsumed,
         clues=transcript.delegates,
         title=transcript.title,
+        is_litert=transcript.is_litert,
+        is_elided=transcript.is_elided,
     )
     if requested:
         request = dataclasses.replace(request, delegates=(requested,), is_explicit=True)
@@ -327,7 +245,32 @@ def _profile_in_log(transcript: Transcript, disagreements: list[str]) -> Operato
             return parse_op_profile_text("\n".join(transcript.profile_proto))
         except OutputParseError as error:
             disagreements.append(f"the operator profile in the log can't be read: {error}")
-    return parse_tables(transcript.profile)
+    return transcript.profile.finish()
+
+
+def _own_profile(
+    profile: OperatorProfile, transcript: Transcript, mean: float | None, disagreements: list[str]
+) -> OperatorProfile:
+    """Return a log's operator tables where their sum can be of the run's inferences; nothing, and why, where not.
+
+    What the operators take is a part of each inference: more can't be, and much less only where little is measured.
+    A run's tables are of as many inferences as its statistics; LiteRT's count the warm-up too.
+    """
+    if transcript.profile.left_out:
+        disagreements.append(f"the operator tables have {transcript.profile.left_out} more rows, which aren't kept")
+    total = next((b.timings for b in profile.blocks if b.phase == "run" and b.block != "delegate" and b.timings), None)
+    if mean is None or total is None or total.mean_us is None:
+        return profile
+    operators = total.mean_us
+    counts = {total.count, *(stats.count for stats, _ in transcript.stats[-1:])}
+    is_more = operators > 1.25 * mean + US_PER_MS
+    is_of_others = operators < mean / 2 and len(counts) > 1 and not transcript.is_litert
+    if not (is_more or is_of_others or operators < mean / 50 - 10 * US_PER_MS):
+        return profile
+    disagreements.append(
+        f"the operator tables are of another run: {operators:.12g} us an inference, the result line says {mean:.12g}"
+    )
+    return OperatorProfile()
 
 
 def _in_cycles(profile: OperatorProfile, transcript: Transcript) -> OperatorProfile:

@@ -6,15 +6,16 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from orchestrator.tools.commands import CommandReader, is_command
+from orchestrator.tools.delegate_clues import ECHO_NAMES
 from orchestrator.tools.failures import SystemLog
 from orchestrator.tools.lines import Line
 from orchestrator.tools.op_profile import INIT_TITLE, RUN_TITLE
 from orchestrator.tools.summary_rows import SummaryRow, parse_row, starts_summary
 from orchestrator.tools.transcript import (
-    STAGE_DONE,
+    ECHO,
     STAGE_ECHO,
     STAGE_LOADED,
-    STAGE_NEW,
     STAGE_RUNNING,
     UNCONSUMED,
     Transcript,
@@ -22,7 +23,8 @@ from orchestrator.tools.transcript import (
 
 _HEADING: Final = re.compile(r"[\u2500\u2501=]{2,}\s+(?P<title>[^\u2500\u2501=].*?)\s*[\u2500\u2501=]{3,}$")
 _TABLE: Final = re.compile(r"=+ (?:Run Order|Top by Computation Time|Summary by node type|BENCHMARK RESULTS) =+")
-_COMMAND: Final = re.compile(r"(?:[!$%>] ?)?[^:]{0,300}?\bbenchmark_\w+(?:\s|\\).*?--(?:graph|model)=")
+#: A heading of Markdown; with a single ``#`` a notebook marks output.
+_MARKDOWN: Final = re.compile(r"\s*#{2,6} +(?P<title>\S.*?)[ #]*$")
 _FIRST_ECHO: Final = "Log parameter values verbosely"
 _OPTIONS: Final = "The list of TFLite runtime options to be benchmarked:"
 _APP_START: Final = "Running TensorFlow Lite benchmark with args:"
@@ -34,6 +36,8 @@ _DELEGATE_START: Final = (
     "Created TensorFlow Lite",
     "Initialized TensorFlow Lite runtime",
     "NNAPI accelerators available",
+    "Attempting to use a delegate that only supports static-sized tensors",
+    "Failed to apply ",
 )
 
 
@@ -51,12 +55,18 @@ class RunSplitter:
     #: Process -> what performance options said of unknown flags, once, before the options' runs.
     _of_all_options: dict[int | None, str] = field(default_factory=dict)
     _in_summary: bool = False
+    _has_percentiles: bool = False
+    _command: CommandReader = field(default_factory=CommandReader)
 
     def feed(self, line: Line) -> None:
         """Deal out one line."""
         if line.is_foreign:
             self._feed_system(line)
             return
+        if self._command.is_open:
+            if not line.severity and self._command.takes(line.text):
+                return
+            self._end_command()
         if line.text.startswith("STARTING!"):
             self._in_summary = False
             self._of_all_options.clear()
@@ -71,15 +81,30 @@ class RunSplitter:
         key = line.pid if line.style == "logcat" else None
         transcript = self._open.get(key)
         if transcript is None or (not self.is_single and self._begins_run(line, transcript)):
-            transcript = Transcript(pid=key)
-            self._open[key] = transcript
-            self.transcripts.append(transcript)
+            transcript = self._begin(key, transcript)
             if line.text.startswith(_FIRST_ECHO) and key in self._of_all_options:
                 transcript.read_unconsumed(self._of_all_options[key])
         elif line.text.startswith(_OPTIONS) and transcript.unconsumed:
             self._of_all_options[key] = f"{UNCONSUMED} {' '.join(transcript.unconsumed)}"
-        self._head(line, transcript)
-        transcript.feed(line)
+        if not self._head(line, transcript):
+            transcript.feed(line)
+
+    def end(self) -> None:
+        """Take what was held back in the hope of more lines."""
+        if self._command.is_open:
+            self._end_command()
+
+    def _begin(self, key: int | None, before: Transcript | None = None) -> Transcript:
+        transcript = Transcript(pid=key)
+        if before is not None and before.is_empty and not before.has_command:
+            # A heading belongs to the command that follows it.
+            transcript.title = before.title
+        self._open[key] = transcript
+        self.transcripts.append(transcript)
+        return transcript
+
+    def _end_command(self) -> None:
+        self._open[None].read_command(self._command.end())
 
     def _remember_nslog(self, text: str) -> None:
         if text and len(self._nslog_texts) < 10_000:
@@ -102,11 +127,11 @@ class RunSplitter:
             return True
         if "count=" not in text and "failed!" not in text:
             return False
-        earlier = [*(row.stats for row in self.rows), *(s for t in self.transcripts[-1:] for s, _ in t.stats)]
-        has_percentiles = any(stats is not None and stats.p95_us is not None for stats in earlier)
+        has_percentiles = self._has_percentiles or any(t.has_percentiles for t in self.transcripts[-1:])
         row = parse_row(text, in_summary=self._in_summary, has_percentiles=has_percentiles)
         if row is None:
             return False
+        self._has_percentiles = self._has_percentiles or (row.stats is not None and row.stats.p95_us is not None)
         self.rows.append(row)
         return True
 
@@ -114,37 +139,51 @@ class RunSplitter:
     def _begins_run(line: Line, transcript: Transcript) -> bool:
         text, stage = line.text, transcript.stage
         has_content = not transcript.is_empty
-        if text.startswith(("STARTING!", _APP_START)):
+        if text.startswith("STARTING!"):
+            return has_content and not transcript.has_only_start
+        if text.startswith(_APP_START):
             return has_content
         if text.startswith(_FIRST_ECHO):
-            return stage >= STAGE_LOADED or _FIRST_ECHO in transcript.echoed
-        if text.startswith(("count=", "Running benchmark")):
-            return stage >= STAGE_DONE or transcript.is_ended
+            return stage >= STAGE_LOADED or transcript.is_over or _FIRST_ECHO in transcript.echoed
+        if text.startswith(("count=", "Running benchmark", *_DELEGATE_START)):
+            return transcript.is_over
         if "nference timings in us" in text or text.startswith("Inference (avg):"):
             return bool(transcript.timings) or transcript.short_result_us is not None
         if text.startswith(("Loaded model ", "The input model file size", "Initialized session in")):
-            return stage >= STAGE_RUNNING or transcript.is_ended
-        if text.startswith(_DELEGATE_START):
-            return stage >= STAGE_DONE or transcript.is_ended
+            return stage >= STAGE_RUNNING or transcript.is_over
         if text.endswith((INIT_TITLE, RUN_TITLE)):
             return False
-        if _is_heading(line) or _is_command(text):
+        if "]" in text and (match := ECHO.match(text)) and match[1] in ECHO_NAMES:
+            # Parameters are told before anything else.
+            return (
+                stage >= STAGE_RUNNING
+                or transcript.is_over
+                or (stage >= STAGE_LOADED and match[1] in transcript.echoed)
+            )
+        if _is_heading(line) or is_command(text):
             return has_content or transcript.has_command
-        return False
+        return _markdown_title(line) != "" and has_content and (transcript.is_over or stage >= STAGE_LOADED)
 
-    def _head(self, line: Line, transcript: Transcript) -> None:
-        if transcript.stage > STAGE_ECHO or line.text.startswith("Log parameter"):
-            return
-        match = _HEADING.match(line.text) if _is_heading(line) else None
-        if match:
-            transcript.title = match["title"]
-        elif _is_command(line.text):
-            transcript.read_command(line.text)
-        elif line.text.startswith(_APP_START):
-            transcript.read_command(line.text.partition(":")[2])
+    def _head(self, line: Line, transcript: Transcript) -> bool:
+        """Take what stands above a run's output; return whether the line is nothing else."""
+        if transcript.stage > STAGE_ECHO or transcript.is_over or line.text.startswith("Log parameter"):
+            return False
+        text = line.text
+        match = _HEADING.match(text) if _is_heading(line) else None
+        title = match["title"] if match else _markdown_title(line)
+        if title and not (transcript.has_command or transcript.echoed):
+            transcript.title = title
+        elif text.startswith(_APP_START):
+            transcript.read_command(text.partition(":")[2])
             transcript.has_start = True
-        elif transcript.stage == STAGE_NEW and transcript.has_command and line.text.startswith("--"):
-            transcript.read_command(line.text)
+        elif is_command(text):
+            transcript.has_command = True
+            if line.style == "console" and not self.is_single:
+                self._command.begin(text)
+            else:
+                transcript.read_command(text)
+            return True
+        return False
 
 
 def _is_heading(line: Line) -> bool:
@@ -156,5 +195,9 @@ def _is_heading(line: Line) -> bool:
     )
 
 
-def _is_command(text: str) -> bool:
-    return "benchmark_" in text and _COMMAND.match(text) is not None
+def _markdown_title(line: Line) -> str:
+    """Return the heading that a line of Markdown is, "" for any other line."""
+    if line.severity or line.style != "console" or "##" not in line.raw:
+        return ""
+    match = _MARKDOWN.match(line.raw)
+    return match["title"] if match else ""

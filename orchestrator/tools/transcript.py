@@ -22,7 +22,7 @@ from orchestrator.tools.figures import (
     to_us,
 )
 from orchestrator.tools.lines import Line
-from orchestrator.tools.op_profile import INIT_TITLE, RUN_TITLE
+from orchestrator.tools.op_profile import INIT_TITLE, RUN_TITLE, TABLE_TITLE, TableReader
 
 #: How far a run has come; a line of an earlier stage after a later one belongs to the next run.
 STAGE_NEW, STAGE_ECHO, STAGE_LOADED, STAGE_DELEGATES, STAGE_READY, STAGE_RUNNING, STAGE_DONE = range(7)
@@ -30,7 +30,7 @@ STAGE_NEW, STAGE_ECHO, STAGE_LOADED, STAGE_DELEGATES, STAGE_READY, STAGE_RUNNING
 #: The program's word on flags that it doesn't know.
 UNCONSUMED: Final = "Unconsumed cmdline flags:"
 
-_ECHO: Final = re.compile(r"([#A-Za-z][^\[\]]{0,120}?) ?: \[(.*)\]$")
+ECHO: Final = re.compile(r"([#A-Za-z][^\[\]]{0,120}?) ?: \[(.*)\]$")
 _SESSION: Final = re.compile(rf"Initialized session in ({NUMBER}) ?ms(?:\.|$)", re.ASCII)
 _MODEL_SIZE: Final = re.compile(rf"The input model file size \(MB\): ({NUMBER})$", re.ASCII)
 _PEAK: Final = re.compile(rf"Overall peak memory footprint \(MB\) via periodic monitoring: ({NUMBER})$", re.ASCII)
@@ -38,7 +38,18 @@ _SHORT_RESULT: Final = re.compile(rf"Inference \(avg\): ({NUMBER}) (us|microseco
 _RPC: Final = re.compile(r"RPC \(execute\) time: (\d{1,18}) us", re.ASCII)
 _OPERATOR_REFUSED: Final = re.compile(r"((?:CUSTOM |DELEGATE )?[A-Z][A-Z0-9_]*[A-Z0-9](?: [\w.:-]+)?): (.+)")
 _FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
-_WRAPPED: Final = ("Explicitly applied ", "Though ")
+_WRAPPED: Final = ("Explicitly applied ", "Applied ", "Though ")
+_WRAPPED_ENDS: Final = ("delegate.", "kernels.", "delegate", "kernels")
+#: The words of the sentences that a narrow terminal wraps: nothing else goes on with one that was begun.
+_GOES_ON: Final = re.compile(
+    r"(?:(?:delegate|is|explicitly|applied|and|the|model|graph|will|be|not|completely|partially|executed|by|with|w/"
+    r"|kernels|\d{1,9})[.,]?(?:\s+|$))+"
+)
+_LONGEST_SENTENCE: Final = 300
+_MOST_NAMES: Final = 2000
+_MOST_PROTO_LINES: Final = 500_000
+#: Statistics lines that are kept; of more than these the first ones and the last ones count.
+_FIRST_STATS, _MOST_STATS = 4, 8
 _PROFILE_ENDS: Final = (
     "STARTING!",
     "Log parameter values",
@@ -46,8 +57,11 @@ _PROFILE_ENDS: Final = (
     "Saving benchmark",
     "====Printing out",
     "The list of TFLite runtime options",
+    "Loaded model ",
+    "Initialized session in",
+    "Running benchmark for",
+    "count=",
 )
-_TABLE_START: Final = "=============================="
 _PROTO_START: Final = re.compile(r"(?:init_profile|runtime_profile|model_name)\b.*[{:]")
 
 
@@ -60,6 +74,9 @@ class Transcript:
     pid: int | None = None
     flags: dict[str, str] = field(default_factory=dict)
     has_command: bool = False
+    #: Whether a part of the command line was left out by whoever wrote it down ("...").
+    is_elided: bool = False
+    is_litert: bool = False
     echoed: dict[str, str] = field(default_factory=dict)
     unconsumed: list[str] = field(default_factory=list)
     stage: int = STAGE_NEW
@@ -70,6 +87,7 @@ class Transcript:
     phases: int = 0
     #: Statistics lines in order, each with the number of "Running benchmark" lines before it.
     stats: list[tuple[LatencySummary, int]] = field(default_factory=list)
+    has_percentiles: bool = False
     timings: dict[str, float] = field(default_factory=dict)
     #: Whether the result line ends inside its last figure.
     is_result_cut: bool = False
@@ -82,7 +100,7 @@ class Transcript:
     banner_failed: bool = False
     delegates: DelegateClues = field(default_factory=DelegateClues)
     failures: FailureClues = field(default_factory=FailureClues)
-    profile: list[str] = field(default_factory=list)
+    profile: TableReader = field(default_factory=TableReader)
     profile_proto: list[str] = field(default_factory=list)
     rpc_us: float | None = None
     is_ended: bool = False
@@ -99,29 +117,43 @@ class Transcript:
             and not self.delegates.lines
             and not self.delegates.uses_npu_runtime
             and not self.failures.is_of_a_benchmark
-            and not self.profile
+            and self.profile.is_empty
+            and not self.profile_proto
             and not self.banner
             and not self.has_start
         )
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run's result, its failure or its operator profile was read: what follows may be another's."""
+        return self.stage >= STAGE_DONE or self.is_ended or not self.profile.is_empty
+
+    @property
+    def has_only_start(self) -> bool:
+        """Whether the program said that it starts, and nothing else."""
+        return self.has_start and self.stage <= STAGE_ECHO and not self.echoed and not self.unconsumed
+
     def read_command(self, command: str) -> None:
         """Take the flags of a command line that stands before the output."""
         self.has_command = True
+        self.is_litert = self.is_litert or "benchmark_litert" in command
+        self.is_elided = self.is_elided or " ..." in command or "\u2026" in command
         for name, value in _FLAG.findall(command):
-            self.flags.setdefault(name, value.strip("\"'"))
+            if len(self.flags) < _MOST_NAMES:
+                self.flags.setdefault(name, value.strip("\"'`"))
 
     def read_unconsumed(self, text: str) -> None:
         """Take the flags that the program says it doesn't know; of delegates' flags its line is evidence."""
-        words = text.partition(":")[2].split()
-        self.unconsumed += [word for word in words if word not in self.unconsumed]
+        words = text.partition(":")[2].split()[:_MOST_NAMES]
+        self.unconsumed = list(dict.fromkeys([*self.unconsumed, *words]))[:_MOST_NAMES]
         if any(word.lstrip("-").partition("=")[0] in ENABLING_FLAGS for word in words):
-            self.delegates.lines.append(text)
+            self.delegates.add_line(text)
 
     def feed(self, line: Line) -> None:
         """Read one line of a benchmark program."""
         text = line.text
         if self._wrapped:
-            text, self._wrapped = f"{self._wrapped} {text}", ""
+            text = self._joined(line)
         if (self._in_profile or self._in_proto) and self._continues_block(line):
             return
         if self._in_refused:
@@ -129,18 +161,25 @@ class Transcript:
             if match and (line.style == "logcat" or line.text == line.raw.strip()):
                 # A node that another delegate has taken already isn't left to the CPU.
                 if not match[1].startswith("DELEGATE"):
-                    self.delegates.cpu_operators.setdefault((match[1], match[2]))
+                    self.delegates.add_cpu_operator(match[1], match[2])
                 return
             self._in_refused = False
         if self.failures.has_seen(text):
             return
-        if text.startswith(_WRAPPED) and not text.endswith(("delegate.", "kernels.", "delegate", "kernels")):
+        if text.startswith(_WRAPPED) and not text.endswith(_WRAPPED_ENDS) and len(text) < _LONGEST_SENTENCE:
             self._wrapped = text
             return
         if not text:
             return
         if not (self._read_figures(line, text) or self._read_setup(line, text)):
             self._read_rest(line, text)
+
+    def _joined(self, line: Line) -> str:
+        """Return the sentence that was begun with what goes on with it; else the line, and the beginning is dropped."""
+        begun, self._wrapped = self._wrapped, ""
+        if line.text == line.raw.strip() and _GOES_ON.fullmatch(line.text):
+            return f"{begun} {line.text}"
+        return line.text
 
     def _continues_block(self, line: Line) -> bool:
         is_new_message = line.style == "console" and line.text != line.raw.strip() and bool(line.severity)
@@ -152,20 +191,26 @@ class Transcript:
             # A name or figure at the end may lack its rest.
             return True
         if self._in_proto:
-            self.profile_proto.append(line.text if is_new_message else line.raw)
+            if len(self.profile_proto) < _MOST_PROTO_LINES:
+                self.profile_proto.append(line.text if is_new_message else line.raw)
         else:
-            self.profile.append(line.text if is_new_message else line.raw)
+            self.profile.feed(line.text if is_new_message else line.raw)
         return True
 
     @staticmethod
     def _starts_block(text: str) -> bool:
-        return text.startswith((INIT_TITLE, RUN_TITLE, _TABLE_START)) or bool(_PROTO_START.match(text))
+        if text.startswith("="):
+            return TABLE_TITLE.fullmatch(text) is not None
+        return text.startswith((INIT_TITLE, RUN_TITLE)) or _PROTO_START.match(text) is not None
 
     def _read_figures(self, line: Line, text: str) -> bool:
         if text.startswith("count="):
-            stats = parse_stats(text, has_percentiles=any(s.p95_us is not None for s, _ in self.stats))
+            stats = parse_stats(text, has_percentiles=self.has_percentiles)
             if stats is not None:
                 self.stats.append((stats, self.phases))
+                self.has_percentiles = self.has_percentiles or stats.p95_us is not None
+                if len(self.stats) > _MOST_STATS:
+                    del self.stats[_FIRST_STATS]
                 self._reach(STAGE_RUNNING)
             return True
         if "nference timings in us" in text:
@@ -214,6 +259,7 @@ class Transcript:
         if entry is not None:
             key, value, runs = entry
             self.banner[key] = value
+            self.is_litert = True
             if runs is not None:
                 self.banner_runs[key] = runs
             self._reach(STAGE_DONE if key == "inference_avg" else STAGE_READY)
@@ -237,6 +283,7 @@ class Transcript:
             self._reach(STAGE_ECHO)
         elif text.startswith("Loaded model ") or line.source_file == "benchmark_litert_model.cc":
             self.is_loaded = True
+            self.is_litert = self.is_litert or bool(line.source_file)
             self._reach(STAGE_LOADED)
         elif match := _SESSION.match(text):
             value = parse_number(match[1])
@@ -260,17 +307,18 @@ class Transcript:
             self.profile_proto.append(text)
         else:
             self._in_profile = True
-            self.profile.append(text)
+            self.profile.feed(text)
 
     def _read_rest(self, line: Line, text: str) -> None:
         if self.delegates.feed(text, line.source_file):
             self._reach(STAGE_DELEGATES)
             self.failures.feed(text, line.severity)
             return
-        if line.severity not in {"E", "F"} and (match := _ECHO.match(text)):
+        if line.severity not in {"E", "F"} and (match := ECHO.match(text)):
             # Many programs print "name: [value]"; one that begins with a name we don't know isn't ours.
             if self.stage > STAGE_NEW or self.has_start or match[1] in ECHO_NAMES:
-                self.echoed.setdefault(match[1], match[2])
+                if len(self.echoed) < _MOST_NAMES:
+                    self.echoed.setdefault(match[1], match[2])
                 self._reach(STAGE_ECHO)
             return
         if self.failures.feed(text, line.severity) and text.startswith(("Benchmarking failed", "Error while running")):

@@ -6,10 +6,14 @@ from tests.samples.places import REPO
 
 SHARED = REPO.parent / "shared"
 WILD = SHARED / "logs" / "wild"
+FRESH = SHARED / "logs" / "fresh"
 GUIDE = SHARED / "seeds" / "performance_measurement.ko.md"
 #: Nobody has to have them, so that their absence fails no test, also where CI is set.
 needs_wild = pytest.mark.skipif(
     not (WILD / "expected.json").exists(), reason="the collection of public outputs, ../shared/logs/wild, isn't here"
+)
+needs_fresh = pytest.mark.skipif(
+    not FRESH.is_dir(), reason="the outputs collected later, ../shared/logs/fresh, aren't here"
 )
 needs_guide = pytest.mark.skipif(
     not GUIDE.exists(), reason=f"the published guide, ../shared/seeds/{GUIDE.name}, isn't here"
