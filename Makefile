@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Two workers: more than the cores of a small machine only makes real servers in tests wait for each other.
 WORKERS ?= 2
+PHONE_TESTS := tests/android tests/contract/test_device_contract.py tests/contract/test_phone_contract.py
 
-.PHONY: install test soak fault-matrix check quickstart format lock benchmarks evidence clean
+.PHONY: install test test-android test-phone soak fault-matrix check quickstart format lock benchmarks evidence clean
 
 install: $(VENV)/installed
 
@@ -23,6 +24,17 @@ $(VENV)/installed: requirements/pinned.txt pyproject.toml
 test: install
 	sh tests/system_packages.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
+
+# The device contract and the real benchmark_model over phones made of Android's own adbd, mksh and toybox (Debian's
+# packages, fetched once), each in namespaces of its own. It takes root with CAP_SYS_ADMIN, else all is skipped.
+test-android: install
+	sh tests/system_packages.sh
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --phone=real $(or $(TESTS),$(PHONE_TESTS))
+
+# The same contract over your own phone: make test-phone SERIAL=... ; DESTRUCTIVE=1 reboots it, too.
+test-phone: install
+	$(BIN)/python -m pytest --force-reruns 0 --phone=cable --serial=$(SERIAL) $(if $(DESTRUCTIVE),--destructive) \
+		$(filter-out tests/android,$(PHONE_TESTS))
 
 # A night of many virtual phones with faults from a seed: what is stored must be as without faults.
 soak: install

@@ -18,17 +18,32 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from orchestrator.virtual.farm import VirtualLab
+    from tests.samples.real_phone import RealPhone
 
 DEBIAN_ADB = Path("/usr/bin/adb")
 PORTS_TRIED = 5
 #: Here tests wait for real servers and browsers, which a busy machine may starve past every deadline.
-AGAINST_SERVERS = ("browser", "contract", "e2e", "wire")
+AGAINST_SERVERS = ("android", "browser", "contract", "e2e", "wire")
 
 # As where CI is set: what passed does so again, however slow this computer is. --hypothesis-profile=default draws anew.
 settings.load_profile("ci")
 # Which night a run belongs to is told by the local date: that is the same one for everybody's tests.
 os.environ["TZ"] = "UTC"
 time.tzset()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Say over which phones the device contract runs: ``make test``, ``make test-android``, ``make test-phone``."""
+    group = parser.getgroup("phones")
+    group.addoption("--phone", choices=("virtual", "real", "cable"), default="virtual")
+    group.addoption("--serial", default="", help="of the phone on a cable")
+    group.addoption("--destructive", action="store_true", help="reboot the phone on a cable, too")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what needs phones of real parts, which only root can have."""
+    is_theirs = collection_path == Path(__file__).parent / "android"
+    return True if is_theirs and config.getoption("--phone") != "real" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -221,6 +236,15 @@ def adb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
 def old_adb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
     """Debian's adb server, some years older."""
     yield from running_server(debian_adb(), tmp_path_factory.mktemp("old-adb") / "home")
+
+
+@pytest.fixture(scope="session")
+def real_phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPhone]:
+    """One phone of real parts that tests share; skipped where this computer can't have one."""
+    from tests.samples.real_phone import RealPhone
+
+    with RealPhone(tmp_path_factory.mktemp("real") / "phone") as phone:
+        yield phone
 
 
 @pytest.fixture

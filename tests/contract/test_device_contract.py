@@ -1,4 +1,4 @@
-"""One suite for the Device port, over this computer and over virtual phones behind both adb servers."""
+"""One suite for the Device port, over this computer and phones: virtual ones, those of real parts, one on a cable."""
 
 import contextlib
 import hashlib
@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.host import HostDevice
-from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import quote
 from orchestrator.errors import DeviceCommandError, DeviceError, DeviceTimeoutError, UsageError
 from orchestrator.ports import Device, PlacedFile, ShellResult
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId
+from tests.samples.phones import BODIES, PhoneBody, body_of
 
 AWKWARD_NAMES = [
     "plain.tflite",
@@ -46,27 +44,32 @@ AWKWARD_NAMES = [
 
 
 @dataclass
-class Body:
-    """A device under test, and how to see its files from outside."""
+class HostBody:
+    """This computer under test."""
 
-    device: Device
-    server: AdbServer | None = None
+    device: HostDevice
 
     def sh(self, command: str) -> ShellResult:
         return self.device.shell(command, timeout_s=30.0)
 
+    def observer(self) -> "HostBody":
+        return HostBody(HostDevice(Path(self.device.work_folder)))
 
-@pytest.fixture(params=["host", "adb36", "adb29"])
+
+Body = HostBody | PhoneBody
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    kind = metafunc.config.getoption("--phone")
+    metafunc.parametrize("body", [*(["host"] if kind == "virtual" else []), *BODIES[kind]], indirect=True)
+
+
+@pytest.fixture
 def body(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Body]:
     if request.param == "host":
-        yield Body(HostDevice(tmp_path / "work"))
-        return
-    process = request.getfixturevalue({"adb36": "adb_server", "adb29": "old_adb_server"}[request.param])
-    phone = request.getfixturevalue("make_lab")(process, time_factor=1.0).add("pixel-3")
-    server = AdbServer(ServerAddress(port=process.port))
-    server.connect_tcp(phone.address)
-    yield Body(AdbDevice(server, phone.address), server)
-    server.disconnect(phone.address)
+        yield HostBody(HostDevice(tmp_path / "work"))
+    else:
+        yield from body_of(request, tmp_path)
 
 
 @pytest.fixture
@@ -192,7 +195,7 @@ def test_a_cancelled_run_is_killed_with_all_its_processes(
         )
     )
     worker.start()
-    watcher = observer(body)
+    watcher = body.observer()
     wait_until(lambda: is_running(watcher, f"sleep {mark}"), "the program runs")
     cancelled.set()
     worker.join(60)
@@ -235,7 +238,7 @@ def test_strays_of_a_crashed_process_are_killed_and_their_folders_removed(
 
     crashed = threading.Thread(target=run)
     crashed.start()
-    watcher = observer(body)
+    watcher = body.observer()
     wait_until(lambda: is_running(watcher, f"sleep {mark}"), "the program runs")
     killed = watcher.device.kill_strays()
     assert len(killed) == 1
@@ -261,7 +264,7 @@ def test_a_file_of_any_name_is_placed_whole_and_can_be_read_back(device: Device,
 
 
 def test_a_placed_file_is_not_sent_again(device: Device, tmp_path: Path) -> None:
-    data = b"model" * 100_000
+    data = uuid.uuid4().bytes * 31_250  # nobody has placed it before
     source = tmp_path / "m.tflite"
     source.write_bytes(data)
     first = device.place(source, kind="models", sha256=sha_of(data), name="m.tflite")
@@ -340,14 +343,6 @@ def test_facts_and_state_are_consistent(device: Device) -> None:
     assert set(facts.big_cores) <= set(cores)
     assert state.uptime_s is not None
     assert device.facts() is facts
-
-
-def observer(body: Body) -> Body:
-    """Return another Device object for the same device, for another thread."""
-    if isinstance(body.device, AdbDevice):
-        assert body.server is not None
-        return Body(AdbDevice(body.server, body.device.transport), body.server)
-    return Body(HostDevice(Path(body.device.work_folder)))
 
 
 def is_running(body: Body, command: str) -> bool:

@@ -1,0 +1,93 @@
+"""What benchfarm quotes arrives whole, through a real adb server, Android's adbd and mksh."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.quiet_steps import put_setting
+from orchestrator.devices.server import AdbServer
+from orchestrator.devices.shell import quote
+from orchestrator.ports import InvocationRequest
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
+from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from orchestrator.tools.apk import ACTIVITY, PACKAGE, start_command
+from tests.samples.real_phone import RealPhone
+
+#: Those without white space are given to the app as values of flags, too.
+AWKWARD = (
+    "plain", "it's", 'double"quote', "''", '""', "$HOME", "$(touch gone)", "${x}", "`id`", "back\\slash", "\\", "\\\\n",
+    "-rf", "--es", "a;b", "a&&b", "a|b", "a>b", "<in", "*", "/data/*", "?", "[a]", "~", "~root", "#hash", "!bang",
+    "%s%n", "{a,b}", "(sub)", "a=b", "ünïcödé-模型-🙂", "\u202e", "\x1b[31m", "\x07", "$'\\n'", "@x", "^", "\u00a0",
+)  # fmt: skip
+#: What no flag of the app may hold and other words can.
+WITH_SPACE = (
+    "",
+    " ",
+    "two  spaces",
+    " both ",
+    "new\nline",
+    "\n",
+    "end\n",
+    "tab\there",
+    "carriage\rreturn",
+    "a\n'b\" $c\\\n",
+)
+
+
+@pytest.fixture
+def device(real_phone: RealPhone, adb_server: object) -> Iterator[AdbDevice]:
+    server = AdbServer(ServerAddress(port=adb_server.port))  # type: ignore[attr-defined]
+    adb_server.connect(real_phone.address)  # type: ignore[attr-defined]
+    yield AdbDevice(server, real_phone.address)
+    server.disconnect(real_phone.address)
+
+
+def test_the_apps_arguments_arrive_as_one_string(device: AdbDevice, real_phone: RealPhone) -> None:
+    flags = tuple((f"flag{number}", word) for number, word in enumerate(AWKWARD) if not re.search(r"\s", word))
+    case = Case(
+        serial=Serial("x"), model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.CPU, threads=1,
+        tool=ToolName.APK, build_sha256=BuildSha("b" * 64), flags=flags,
+    )  # fmt: skip
+    build = Build(name="apk", tool=ToolName.APK, sha256=BuildSha("b" * 64), abi="x86_64", version="", path=Path("/x"))
+    request = InvocationRequest(
+        case=case, run_id=RunId("run-1"), run_pass=Pass.TIMING, build=build, program_path="", timeout_s=60.0,
+        facts=DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=False),
+        model_path="/data/local/tmp/it's a \"model\" $x.tflite".replace(" ", "_"),
+    )  # fmt: skip
+    device.shell(start_command(request))
+    *words, argument = real_phone.calls("am")[-1]
+    assert words == ["start", "-S", "-W", "-n", ACTIVITY, "--es", "args"]
+    given = argument.split(" ")
+    assert {f"--{name}={word}" for name, word in flags} <= set(given)
+    assert f"--graph={request.model_path}" in given
+
+
+@pytest.mark.parametrize("command", ["am start --es args", "pm path", f"run-as {PACKAGE} sh -c", "settings get global"])
+def test_every_word_arrives_as_it_was(device: AdbDevice, real_phone: RealPhone, command: str) -> None:
+    words = [*AWKWARD, *WITH_SPACE]
+    device.shell("\n".join(f"{command} {quote(word)} </dev/null" for word in words))
+    name, *rest = command.split()
+    assert real_phone.calls(name)[-len(words) :] == [[*rest, word] for word in words]
+
+
+def test_a_setting_is_put_back_whatever_it_held(device: AdbDevice, real_phone: RealPhone) -> None:
+    names = [f"name{number}" for number, _ in enumerate(AWKWARD)]
+    device.shell("\n".join(put_setting("global", name, word) for name, word in zip(names, AWKWARD, strict=True)))
+    stored = [(real_phone.folder / "state/settings/global" / name).read_text() for name in names]
+    assert stored == [f"{word}\n" for word in AWKWARD]
+    device.shell("\n".join(put_setting("global", name, "null") for name in names))
+    assert "name0" not in device.shell("settings list global").text
+
+
+def test_a_file_of_an_app_is_read_through_run_as(device: AdbDevice, real_phone: RealPhone) -> None:
+    folder = f"/data/local/tmp/apps/{PACKAGE}"
+    name = 'it\'s a "file" $(id) `x` \\ ünï\nline'
+    device.shell(f"mkdir -p {folder}; cat >{folder}/{quote(name)}", stdin=b"its content")
+    assert device.read_file(name, package=PACKAGE) == b"its content"
+    assert device.read_file("absent", package=PACKAGE) is None
+    assert real_phone.calls("run-as")[-1][:3] == [PACKAGE, "sh", "-c"]

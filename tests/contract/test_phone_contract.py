@@ -1,0 +1,164 @@
+"""What phones do to benchfarm and benchfarm to phones: virtual ones, those of real parts, one on a cable."""
+
+import contextlib
+import hashlib
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.devices.audit import SNAPSHOT_COMMANDS, differences, parse_snapshot
+from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.sections import SectionScript
+from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
+from orchestrator.records.identity import RunId
+from orchestrator.records.plan import FitLimits, Quiet, Screen
+from tests.samples.meanwhile import when
+from tests.samples.phones import BODIES, PhoneBody, body_of
+from tests.samples.places import MODELS
+
+ANY = FitLimits(battery_percent_min=0, battery_heat_c_max=200.0, thermal_status_max=6, wait_s=0.0)
+QUIET = Quiet(airplane=True, no_doze=True, animations_off=True, sync_off=True, fixed_performance=True)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    # The adb server makes no difference here: one is enough for what takes long.
+    metafunc.parametrize("phone", BODIES[metafunc.config.getoption("--phone")][:1], indirect=True)
+
+
+@pytest.fixture
+def phone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PhoneBody]:
+    yield from body_of(request, tmp_path)
+
+
+@pytest.fixture
+def run_id() -> RunId:
+    return RunId(uuid.uuid4().hex)
+
+
+def runs(phone: PhoneBody, run_id: RunId, word: str = "begun") -> Callable[[], bool]:
+    """Whether a run has printed a word, asked by somebody else."""
+    watcher = phone.observer()
+    command = f"grep -q {word} {watcher.device.run_folder(run_id)}/out"
+
+    def look() -> bool:
+        with contextlib.suppress(DeviceError):
+            return watcher.sh(command).exit_code == 0
+        return False
+
+    return look
+
+
+def processes(phone: PhoneBody) -> list[str]:
+    """Return the command lines of the shell user's processes, without those of this question."""
+    listing = phone.sh("ps -A -o USER,ARGS").text.splitlines()
+    rows = [line.split(None, 1) for line in listing]
+    return sorted(row[1] for row in rows if len(row) == 2 and row[0] == "shell" and "ps -A" not in row[1])
+
+
+def snapshot(phone: PhoneBody) -> dict[str, str]:
+    script = SectionScript(SNAPSHOT_COMMANDS)
+    return parse_snapshot(script.split(phone.sh(script.text).text))
+
+
+def model() -> Path:
+    return min(MODELS.glob("*float*.tflite"))
+
+
+def place(phone: PhoneBody, source: Path) -> int:
+    return phone.device.place(
+        source, kind="models", sha256=hashlib.sha256(source.read_bytes()).hexdigest(), name=source.name
+    ).pushed_bytes
+
+
+@pytest.mark.parametrize("what", [("cut",), ("kill-adbd",), ("hang", 2.0)], ids=lambda what: what[0])
+def test_a_run_goes_on_without_its_link_and_ends_with_all_it_printed(
+    phone: PhoneBody, run_id: RunId, what: tuple[object, ...]
+) -> None:
+    if what[0] not in phone.powers:
+        pytest.skip(f"this phone can't be made to {what[0]}")
+    meanwhile = when(runs(phone, run_id), lambda: phone.powers[str(what[0])](*what[1:]))
+    result = phone.device.run_detached("echo begun; sleep 3; echo end; exit 4", run_id=run_id, timeout_s=90)
+    meanwhile.join()
+    assert (result.exit_code, result.stdout, result.timed_out) == (4, b"begun\nend\n", False)
+    assert not phone.device.kill_strays()
+
+
+def test_a_reboot_ends_a_run_and_keeps_its_files(phone: PhoneBody, run_id: RunId) -> None:
+    if "reboot" not in phone.powers:
+        pytest.skip("this phone isn't rebooted unless asked: make test-phone DESTRUCTIVE=1")
+    before = phone.device.facts().boot_id
+    place(phone, model())
+    when(runs(phone, run_id), phone.powers["reboot"])
+    with pytest.raises(BenchfarmError, match=r"booted anew|is gone"):
+        phone.device.run_detached("echo begun; sleep 300", run_id=run_id, timeout_s=330)
+    phone.device.wait_until_ready(timeout_s=180)
+    assert phone.device.state().boot_id not in ("", before)
+    assert phone.device.facts().boot_id != before
+    assert phone.device.kill_strays() == []
+    assert place(phone, model()) == 0
+
+
+def test_a_full_phone_is_named_and_takes_the_file_once_there_is_room(phone: PhoneBody) -> None:
+    phone.do("fill", phone.device)
+    with pytest.raises(DeviceStorageError):
+        place(phone, model())
+    phone.do("empty", phone.device)
+    assert place(phone, model()) == model().stat().st_size
+
+
+@pytest.mark.parametrize("tool", ["setsid", "sha256sum", "nohup", "find"])
+def test_a_run_needs_no_tool_that_some_phones_lack(phone: PhoneBody, run_id: RunId, tool: str) -> None:
+    phone.do("take-away", tool)
+    place(phone, model())
+    result = phone.device.run_detached("echo out; exit 3", run_id=run_id, timeout_s=60)
+    assert (result.exit_code, result.stdout) == (3, b"out\n")
+    assert phone.device.kill_strays() == []
+
+
+def test_a_service_that_hangs_is_given_up_at_its_deadline_and_costs_nothing_else(
+    phone: PhoneBody, run_id: RunId
+) -> None:
+    phone.do("hang-dumpsys")
+    with pytest.raises(DeviceTimeoutError):
+        phone.device.shell("dumpsys battery", timeout_s=1.0)
+    assert phone.device.run_detached("echo out", run_id=run_id, timeout_s=60).stdout == b"out\n"
+
+
+@pytest.mark.parametrize("screen", [Screen.ON, Screen.OFF])
+def test_a_quiet_phone_is_afterwards_as_it_was(phone: PhoneBody, tmp_path: Path, screen: Screen) -> None:
+    before = snapshot(phone)
+    assert len(before) > 5
+    conditioner = LadderConditioner(tmp_path / "journal")
+    wanted = Quiet(**{**{name: getattr(QUIET, name) for name in QUIET.__slots__}, "screen": screen})
+    conditioner.prepare(phone.device, ANY, quiet=wanted)
+    changed = {item.what for item in differences(before, snapshot(phone))}
+    assert changed >= {"state doze deep", "settings global window_animation_scale"}
+    left: list[str] = []
+    conditioner.restore(phone.device, on_note=left.append)
+    assert left == []
+    assert [item.text for item in differences(before, snapshot(phone))] == []
+
+
+def test_nothing_runs_on_and_nothing_lies_about_after_a_run(phone: PhoneBody, run_id: RunId) -> None:
+    phone.device.kill_strays()
+    before = processes(phone)
+    assert phone.device.run_detached("sleep 1 & echo out", run_id=run_id, timeout_s=60).stdout == b"out\n"
+    phone.device.discard_run(run_id)
+    assert phone.sh(f"ls -A {phone.device.work_folder}/runs").stdout == b""
+    phone.device.run_detached("sleep 1", run_id=RunId(f"{run_id}-later"), timeout_s=60)
+    phone.device.kill_strays()
+    assert processes(phone) == before
+
+
+def test_a_log_is_followed_from_now_on(phone: PhoneBody) -> None:
+    phone.sh("log -t benchfarm_old before")
+    mark = uuid.uuid4().hex
+    with phone.device.follow_log() as lines:
+        writer = threading.Thread(target=phone.observer().sh, args=(f"log -t benchfarm 'a \"{mark}\" b'",))
+        writer.start()
+        found = next(line for line in lines if mark.encode() in line)
+        writer.join()
+    assert found.endswith(f'benchfarm: a "{mark}" b'.encode())
