@@ -19,7 +19,7 @@ $(VENV)/installed: requirements/pinned.txt pyproject.toml
 	touch $@
 
 # A file's tests go to one worker, so that what they share is made once.
-# What tests use beside Python packages: Debian's adb (an old server), Chromium, PostgreSQL, a C compiler. Tests that need one that
+# What tests use beside Python packages: Debian's adb (an old server), Chromium, PostgreSQL, a C compiler, mksh, toybox. Tests that need one that
 # is missing are skipped on a laptop and fail where CI is set.
 test: install
 	sh tests/system_packages.sh

@@ -148,7 +148,8 @@ def _set(name: str, value: str) -> str:
 
 def recorder_for(device: Device, request: InvocationRequest, hold: Hold) -> Recorder:
     """Return the phone's tracer; raises DeviceCommandError when it has none."""
-    found = device.shell("command -v perfetto atrace").text.split()
+    # One by one: mksh stops at the first name that it does not know.
+    found = device.shell("for name in perfetto atrace; do command -v $name; done").text.split()
     names = {path.rsplit("/", 1)[-1] for path in found}
     job = _Job(
         device=device,

@@ -193,7 +193,7 @@ class PhoneTree:
             phone_path = place.path
             return HostFileWriter(fd, self.storage, lambda size: self._passing(phone_path, size))
 
-    def make_folders(self, path: str, *, uid: int = SHELL_UID) -> None:
+    def make_folders(self, path: str, *, mode: int = 0o755, uid: int = SHELL_UID) -> None:
         """Create a folder and those above it; one that is there already is left as it is."""
         parts = path.rstrip("/").split("/")
         for count in range(1, len(parts) + 1):
@@ -201,7 +201,7 @@ class PhoneTree:
             if above in {"", ".", ".."}:
                 continue
             try:
-                self.make_folder(above, uid=uid)
+                self.make_folder(above, mode=mode, uid=uid)
             except PhoneFileError as exc:
                 if exc.errno not in {errno.EEXIST, errno.EROFS, errno.EACCES}:
                     raise
@@ -212,7 +212,7 @@ class PhoneTree:
                 if not is_folder:
                     raise file_error(errno.EEXIST if count == len(parts) else errno.ENOTDIR) from exc
 
-    def make_folder(self, path: str, *, mode: int = 0o771, uid: int = SHELL_UID) -> None:
+    def make_folder(self, path: str, *, mode: int = 0o755, uid: int = SHELL_UID) -> None:
         """Create one folder; the one above must exist."""
         with _AS_ON_A_PHONE:
             place = self._find(path.rstrip("/") or "/", uid, follow=False, operation="write")

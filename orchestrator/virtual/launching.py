@@ -130,6 +130,16 @@ def _own_command(system: PhoneSystem, path: str) -> CommandFunction | None:
     return find_command(name, system.props) if folder in COMMAND_FOLDERS else None
 
 
+def _there(system: PhoneSystem, program: str) -> bool:
+    if _own_command(system, program) is not None:
+        return True
+    try:
+        system.files.stat(program)
+    except PhoneFileError:
+        return False
+    return True
+
+
 def _run_script(request: Launch, full: str, head: bytes) -> int:
     from orchestrator.virtual.shell.interpreter import Shell
 
@@ -137,6 +147,8 @@ def _run_script(request: Launch, full: str, head: bytes) -> int:
     if first.startswith(b"#!"):
         interpreter = first[2:].split(None, 1)
         program = interpreter[0].decode("utf-8", "surrogateescape") if interpreter else ""
+        if not _there(request.system, program):
+            raise LaunchFaultError(f"{request.argv[0]}: No such file or directory", 126)
         if program.rsplit("/", 1)[-1] != "sh":
             extra = [interpreter[1].strip().decode("utf-8", "surrogateescape")] if len(interpreter) > 1 else []
             request.argv = [program, *extra, full, *request.argv[1:]]

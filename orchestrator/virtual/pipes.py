@@ -62,15 +62,16 @@ class Pipe:
 
     def write(self, data: bytes, writer: Process | None) -> None:
         """Block while the buffer is full; raise StreamClosedError when nobody reads any more."""
-        if not data:
-            return
-        with self._changed:
-            self._wait(lambda: self._size_bytes < self._limit_bytes or self._read_closed, writer)
-            if self._read_closed:
-                raise StreamClosedError("Broken pipe")
-            self._pieces.append(bytes(data))
-            self._size_bytes += len(data)
-            self._changed.notify_all()
+        for start in range(0, len(data), self._limit_bytes):
+            piece = bytes(data[start : start + self._limit_bytes])
+            with self._changed:
+                # Room for one piece is left over: so who has the last one written needs nobody to read before it ends.
+                self._wait(lambda: self._size_bytes < self._limit_bytes or self._read_closed, writer)
+                if self._read_closed:
+                    raise StreamClosedError("Broken pipe")
+                self._pieces.append(piece)
+                self._size_bytes += len(piece)
+                self._changed.notify_all()
 
     def _wait(self, ready: Ready, waiter: Process | None) -> None:
         if ready():

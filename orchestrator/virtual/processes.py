@@ -76,6 +76,7 @@ class Process:
         self.group: Group = group
         self.is_shell = is_shell
         self.nice = 0
+        self.umask = 0o022
         self.oom_score_adj = -950 if uid == SHELL_UID else 0
         self.stopped = False
         self.rss_bytes = 3 << 20
@@ -211,6 +212,7 @@ class ProcessTable:
             if parent is not None:
                 process.pgid = parent.pgid
                 process.nice = parent.nice
+                process.umask = parent.umask
                 process.ignored = set(parent.ignored)
                 process.oom_score_adj = parent.oom_score_adj
             self._processes[pid] = process

@@ -40,12 +40,13 @@ def mkdir(call: Invocation) -> int:
     """Create folders; -p those above too."""
     options = read_options(call, "pv", "m")
     need_args(call, options, 1)
+    mode = 0o777 & ~call.process.umask
     for path in options.args:
         try:
             if "p" in options:
-                call.system.files.make_folders(call.path(path), uid=call.uid)
+                call.system.files.make_folders(call.path(path), mode=mode, uid=call.uid)
             else:
-                call.system.files.make_folder(call.path(path), uid=call.uid)
+                call.system.files.make_folder(call.path(path), mode=mode, uid=call.uid)
             if "m" in options:
                 call.system.files.change_mode(call.path(path), int(options.last("m"), 8), uid=call.uid)
         except PhoneFileError as exc:
@@ -87,7 +88,7 @@ def rm(call: Invocation) -> int:
                 _trouble(call, f"{path}: {exc}")
             continue
         if stat.S_ISDIR(found.mode) and not {"r", "R"} & options.flags:
-            _trouble(call, f"{path}: is directory")
+            _trouble(call, f"{path}: Is a directory")
             continue
         for inner, _ in tree(call, path.rstrip("/") or "/"):
             try:
@@ -101,6 +102,7 @@ def rm(call: Invocation) -> int:
 
 def _targets(call: Invocation, options: Options) -> list[tuple[str, str]]:
     """Return pairs of source and target for cp, mv, ln."""
+    need_args(call, options, 1)
     need_args(call, options, 2)
     *sources, target = options.args
     if "t" in options:

@@ -33,7 +33,7 @@ def date(call: Invocation) -> int:
     if "d" in options:
         parsed = parse_time(options.last("d"))
         if parsed is None:
-            call.fail(f"bad date '{options.last('d')}'")
+            call.fail(f"bad date {options.last('d')}")
         moment = parsed
     elif "r" in options:
         try:

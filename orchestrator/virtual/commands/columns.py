@@ -171,7 +171,7 @@ def sort(call: Invocation) -> int:
             writer.close()
     else:
         call.out.write(data)
-    return 1 if call.failed else 0
+    return 2 if call.failed else 0
 
 
 def _comparable(key: Sequence[float | str]) -> tuple[tuple[int, float, bytes], ...]:

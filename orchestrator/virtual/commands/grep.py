@@ -44,7 +44,7 @@ def _grep(call: Invocation) -> int:
         found = search.look(path, source) or found
         if found and "q" in options:
             return 0
-    return 0 if found else 2 if call.failed else 1
+    return 2 if call.failed else 0 if found else 1
 
 
 def _grep_expression(call: Invocation, options: Options, pattern: str) -> re.Pattern[str]:
@@ -58,7 +58,8 @@ def _grep_expression(call: Invocation, options: Options, pattern: str) -> re.Pat
     try:
         return re.compile(text, re.IGNORECASE if "i" in options else 0)
     except re.error as exc:
-        raise CommandFaultError(f"bad regex '{pattern}': {exc}", 2) from exc
+        words = "Unmatched ( or \\\\(" if "(" in pattern or ")" in pattern else str(exc)
+        raise CommandFaultError(f"bad regex '{pattern}': {words}", 2) from exc
 
 
 def _grep_inputs(call: Invocation, options: Options, *, recursive: bool) -> Iterator[tuple[str, ByteSource]]:

@@ -24,7 +24,7 @@ def id_(call: Invocation) -> int:
     if options.args:
         found = user_id(options.args[0])
         if found is None:
-            call.fail(f"No user '{options.args[0]}'")
+            call.fail(f"not integer: {options.args[0]}")
         uid = found
     name = user_name(uid)
     if "u" in options or "g" in options:

@@ -321,7 +321,7 @@ def df(call: Invocation) -> int:
                 real = call.system.files.real_path(call.path(path), uid=call.uid)
                 call.system.files.stat(real, uid=call.uid)
             except PhoneFileError as exc:
-                call.complain(f"{path}: {exc}")
+                call.complain(f"'{path}': {exc}")
                 call.failed = True
                 continue
             wanted.append(max((row for row in rows if f"{real}/".startswith(row[3].rstrip("/") + "/")),

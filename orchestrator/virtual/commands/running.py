@@ -22,7 +22,10 @@ def seconds(call: Invocation, text: str) -> float:
     """Return a span of time (``1.5``, ``2m``) in seconds."""
     match = _SPAN.fullmatch(text)
     if match is None:
-        call.fail(f"bad number '{text}'" if text else "Needs 1 argument")
+        code = 125 if call.name == "timeout" else 1
+        if text and re.match(r"[\d.]", text):
+            call.fail(f"Unknown suffix '{text[-1]}'", code)
+        call.fail(f"Not a number '{text}'", code)
     return float(match.group(1)) * _UNITS[match.group(2)]
 
 
@@ -78,7 +81,8 @@ def sh(call: Invocation) -> int:
 def nohup(call: Invocation) -> int:
     """Run a command that a hang-up doesn't end."""
     options = read_options(call, "", stop_early=True)
-    need_args(call, options, 1)
+    if not options.args:
+        call.fail('Needs 1 argument (see "nohup --help")', 125)
     call.process.ignored.add(1)
     return call.become(options.args)
 
@@ -88,7 +92,6 @@ def setsid(call: Invocation) -> int:
     """Run a command in a session of its own."""
     options = read_options(call, "cdw", stop_early=True)
     need_args(call, options, 1)
-    call.process.ignored.add(1)
     call.process.pgid = call.process.pid
     return call.become(options.args)
 
@@ -97,7 +100,8 @@ def setsid(call: Invocation) -> int:
 def timeout(call: Invocation) -> int:
     """End a command by a signal when its time is over (exit code 124)."""
     options = read_options(call, "vif", "sk", long={"foreground": "f"}, stop_early=True)
-    need_args(call, options, 2)
+    if len(options.args) < 2:
+        call.fail('Need 2 arguments (see "timeout --help")', 125)
     span_s = seconds(call, options.args[0])
     signal = signal_number(options.last("s", "TERM"))
     if signal is None:
@@ -138,7 +142,7 @@ def taskset(call: Invocation) -> int:
     if "p" in options.flags:
         process = call.system.processes.find(int(rest[-1])) if rest and rest[-1].isdigit() else None
         if process is None:
-            call.fail(f"bad pid '{rest[-1] if rest else ''}'")
+            call.fail(f"failed to get pid {rest[-1] if rest else ''}'s affinity: No such process")
         call.out.line(f"pid {process.pid}'s current affinity mask: {process.affinity:x}")
         if len(rest) > 1:
             process.affinity = _mask(call, rest[0], every)
@@ -179,10 +183,12 @@ def renice(call: Invocation) -> int:
     """Change a process's priority."""
     options = read_options(call, "pgu", "n")
     need_args(call, options, 1)
+    if "n" not in options:
+        call.fail('Needs -n (see "renice --help")')
     for name in options.args:
         process = call.system.processes.find(int(name)) if name.isdigit() else None
         if process is None:
-            call.fail(f"getpriority {name}: No such process")
+            call.fail(f"setpriority {name}: No such process")
         by = int(options.last("n", "0"))
         if call.uid != 0 and (by < 0 or process.uid != call.uid):
             call.fail(f"setpriority {name}: Permission denied")

@@ -47,6 +47,8 @@ def _with_number(args: Sequence[str]) -> list[str]:
 
 def _count(call: Invocation, text: str) -> int:
     match = re.fullmatch(r"[-+]?(\d+)([kKMG]?)", text)
+    if text.startswith("-") and call.name == "head":
+        call.fail('-n < 0 (see "head --help")')
     if match is None:
         call.fail(f"bad number '{text}'")
     return int(match.group(1)) << {"": 0, "k": 10, "K": 10, "M": 20, "G": 30}[match.group(2)]
@@ -66,12 +68,7 @@ def head(call: Invocation) -> int:
                 call.out.write(piece)
                 left -= len(piece)
             continue
-        wanted = options.last("n", "10")
-        if wanted.startswith("-"):
-            lines = _kept_lines(source.read(-1))
-            call.out.write(b"".join(lines[: max(0, len(lines) - _count(call, wanted))]))
-            continue
-        _copy_lines(call, source, _count(call, wanted))
+        _copy_lines(call, source, _count(call, options.last("n", "10")))
     return 1 if call.failed else 0
 
 
@@ -164,7 +161,8 @@ def wc(call: Invocation) -> int:
         rows.append((totals, "total"))
     alone = len(kinds) == 1 and len(rows) == 1
     for counts, name in rows:
-        figures = " ".join(str(counts[kind]) if alone else f"{counts[kind]:>7}" for kind in kinds)
+        one_file = len(rows) == 1 and bool(options.args)
+        figures = " ".join(str(counts[kind]) if alone or one_file else f"{counts[kind]:>7}" for kind in kinds)
         call.out.line(f"{figures} {name}" if name else figures)
     return 1 if call.failed else 0
 
@@ -273,10 +271,11 @@ def echo(call: Invocation) -> int:
 @command("printf")
 def printf(call: Invocation) -> int:
     """Print arguments by a format."""
-    if not call.args:
-        call.fail("Needs 1 argument")
+    args = call.args[1:] if call.args[:1] == ("--",) else call.args
+    if not args:
+        call.fail('Needs 1 argument (see "printf --help")')
     try:
-        call.out.write(printed(call.args[0], call.args[1:]))
+        call.out.write(printed(args[0], args[1:]))
     except PrintfFaultError as exc:
         call.out.write(exc.printed)
         call.fail(str(exc))

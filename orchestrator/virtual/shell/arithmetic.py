@@ -95,7 +95,7 @@ class _Reader:
 
     def fault(self) -> ArithmeticFaultError:
         token = self.tokens[self.at][1] if self.at < len(self.tokens) else ""
-        shown = f"'{token}'" if token else "end of expression"
+        shown = f"'{token}'" if token else "'end of expression'"
         return ArithmeticFaultError(f"{self.expression}: unexpected {shown}")
 
     def peek(self) -> str:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import posixpath
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.virtual.contract import PhoneFileError, StreamClosedError
 from orchestrator.virtual.launching import DEFAULT_PATH, find_program
+from orchestrator.virtual.shell.arithmetic import ArithmeticFaultError
 from orchestrator.virtual.shell.conditions import ConditionFaultError, holds
 from orchestrator.virtual.shell.flow import ExitError, LeaveLoopError, ReturnError
 from orchestrator.virtual.shell.interpreter import Shell
 from orchestrator.virtual.shell.job_builtins import jobs_builtin, kill_builtin, trap_builtin, wait_builtin
-from orchestrator.virtual.shell.printing import PrintfFaultError, echoed, printed
+from orchestrator.virtual.shell.printing import echoed
+from orchestrator.virtual.shell.scanning import RESERVED
 from orchestrator.virtual.shell.simple_commands import external
+from orchestrator.virtual.shell.spans import ShellSyntaxError
 from orchestrator.virtual.shell.variable_builtins import (
     export_builtin,
     getopts_builtin,
@@ -24,8 +29,22 @@ from orchestrator.virtual.shell.variable_builtins import (
     shift_builtin,
     unset_builtin,
 )
+from orchestrator.virtual.shell.variables import quoted
 
 _MAX_SOURCE_BYTES = 1 << 22
+#: What every mksh knows as aliases. They change what ``command -v`` prints, not what the commands here do.
+ALIASES: Mapping[str, str] = {
+    "autoload": r"\builtin typeset -fu", "functions": r"\builtin typeset -f", "hash": r"\builtin alias -t",
+    "history": r"\builtin fc -l", "integer": r"\builtin typeset -i", "local": r"\builtin typeset",
+    "login": r"\builtin exec login", "nameref": r"\builtin typeset -n", "nohup": "nohup ", "r": r"\builtin fc -e -",
+    "type": r"\builtin whence -v",
+}  # fmt: skip
+
+
+def alias_text(name: str) -> str:
+    """Return an alias as mksh lists it."""
+    text = ALIASES[name].replace("\\", "\\\\")
+    return f"{name}='{text}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +66,24 @@ class Builtin:
 
 
 def _echo(shell: Shell, args: Sequence[str]) -> int:
-    shell.write(1, echoed(args))
-    return 0
-
-
-def _printf(shell: Shell, args: Sequence[str]) -> int:
-    if args[:1] == ["--"]:
-        args = args[1:]
-    if not args:
-        shell.complain("printf: not enough arguments")
-        return 1
     try:
-        shell.write(1, printed(args[0], args[1:]))
-    except PrintfFaultError as exc:
-        shell.write(1, exc.printed)
-        shell.complain(f"printf: {exc}")
+        if 1 not in shell.fds:
+            raise PhoneFileError(errno.EBADF, "Bad file descriptor")
+        shell.write(1, echoed(args))
+    except PhoneFileError as exc:
+        shell.complain(f"echo: write: {exc}")
         return 1
     return 0
 
 
-def _test(shell: Shell, args: Sequence[str]) -> int:
+def _test(shell: Shell, args: Sequence[str], name: str = "test") -> int:
     try:
         return 0 if holds(shell, args) else 1
     except ConditionFaultError as exc:
-        shell.complain(f"test: {exc}")
+        shell.complain(f"{name}: {exc}")
+        return 2
+    except ArithmeticFaultError as exc:
+        shell.complain(str(exc))
         return 2
 
 
@@ -78,7 +91,7 @@ def _bracket(shell: Shell, args: Sequence[str]) -> int:
     if not args or args[-1] != "]":
         shell.complain("[: missing ]")
         return 2
-    return _test(shell, args[:-1])
+    return _test(shell, args[:-1], "[")
 
 
 def _cd(shell: Shell, args: Sequence[str]) -> int:
@@ -88,17 +101,20 @@ def _cd(shell: Shell, args: Sequence[str]) -> int:
     if target == "-":
         target = shell.lookup("OLDPWD") or ""
         shell.write(1, f"{target}\n".encode("utf-8", "surrogateescape"))
+    # As written, links and all, with each ``..`` taking the name before it away; -P asks for where it really is.
+    where = posixpath.normpath(shell.absolute(target or "."))
     try:
-        where = shell.files.real_path(shell.absolute(target or "."), uid=shell.uid)
+        if "-P" in args:
+            where = shell.files.real_path(where, uid=shell.uid)
         found = shell.files.stat(where, uid=shell.uid)
     except PhoneFileError as exc:
-        shell.complain(f"cd: {target}: {exc}")
+        shell.complain(f"cd: {where}: {exc}")
         return 2
     if not stat.S_ISDIR(found.mode):
-        shell.complain(f"cd: {target}: Not a directory")
+        shell.complain(f"cd: {where}: Not a directory")
         return 2
     if not shell.files.may(where, 1, uid=shell.uid):
-        shell.complain(f"cd: {target}: Permission denied")
+        shell.complain(f"cd: {where}: Permission denied")
         return 2
     shell.assign("OLDPWD", shell.cwd)
     shell.cwd = where
@@ -107,7 +123,8 @@ def _cd(shell: Shell, args: Sequence[str]) -> int:
 
 
 def _pwd(shell: Shell, args: Sequence[str]) -> int:
-    shell.write(1, f"{shell.cwd}\n".encode("utf-8", "surrogateescape"))
+    where = shell.files.real_path(shell.cwd, uid=shell.uid) if "-P" in args else shell.cwd
+    shell.write(1, f"{where}\n".encode("utf-8", "surrogateescape"))
     return 0
 
 
@@ -118,12 +135,22 @@ def _eval(shell: Shell, args: Sequence[str]) -> int:
 def _source(shell: Shell, args: Sequence[str]) -> int:
     if not args:
         shell.complain(".: missing argument")
-        return 1
+        raise ExitError(1)
+    # A name without a slash is looked for in PATH, and only there.
+    path = find_program(
+        shell.system, args[0], path=shell.lookup("PATH") or DEFAULT_PATH, cwd=shell.cwd, uid=shell.uid
+    )  # fmt: skip
     try:
-        data = shell.files.open_read(shell.absolute(args[0]), uid=shell.uid).read(_MAX_SOURCE_BYTES)
+        if path is None:
+            raise PhoneFileError(errno.ENOENT, "No such file or directory")
+        data = shell.files.open_read(shell.absolute(path), uid=shell.uid).read(_MAX_SOURCE_BYTES)
     except PhoneFileError as exc:
+        if exc.errno == errno.EISDIR:
+            return 0
+        # It is a special builtin: its failure ends a shell that runs a script.
         shell.complain(f".: {args[0]}: {exc}")
-        return 1
+        raise ExitError(1) from exc
+    shell.status = 0
     before = shell.positional
     if len(args) > 1:
         shell.positional = list(args[1:])
@@ -131,6 +158,9 @@ def _source(shell: Shell, args: Sequence[str]) -> int:
         return shell.run_text(data.decode("utf-8", "surrogateescape"))
     except ReturnError as exc:
         return exc.status
+    except ShellSyntaxError as exc:
+        shell.complain_of_syntax(exc)
+        return 1
     finally:
         if len(args) > 1:
             shell.positional = before
@@ -146,6 +176,9 @@ def _status_argument(shell: Shell, args: Sequence[str]) -> int:
 
 
 def _exit(shell: Shell, args: Sequence[str]) -> int:
+    if args and not args[0].lstrip("-").isdigit():
+        shell.complain(f"exit: bad number: {args[0]}")
+        raise ExitError(1)
     raise ExitError(_status_argument(shell, args))
 
 
@@ -155,7 +188,14 @@ def _return(shell: Shell, args: Sequence[str]) -> int:
 
 def _leave(*, again: bool) -> Callable[[Shell, Sequence[str]], int]:
     def run(shell: Shell, args: Sequence[str]) -> int:
-        raise LeaveLoopError(max(1, int(args[0])) if args and args[0].isdigit() else 1, again=again)
+        wanted = max(1, int(args[0])) if args and args[0].isdigit() else 1
+        name, did = ("continue", "continue") if again else ("break", "break")
+        if not shell.loops:
+            shell.complain(f"{name}: can't {did}")
+            return 0
+        if wanted > shell.loops:
+            shell.complain(f"{name}: can only {did} {shell.loops} level(s)")
+        raise LeaveLoopError(min(wanted, shell.loops), again=again)
 
     return run
 
@@ -167,7 +207,15 @@ def _command(shell: Shell, args: Sequence[str]) -> int:
     if not args:
         return 0
     builtin = BUILTINS.get(args[0])
-    return builtin.run(shell, args) if builtin is not None else external(shell, args, {})
+    if builtin is None:
+        return external(shell, args, {})
+    try:
+        return builtin.run(shell, args)
+    except ExitError as exc:
+        # ``command`` makes an ordinary builtin of a special one.
+        if args[0] == "exit":
+            raise
+        return exc.status
 
 
 def _type(shell: Shell, args: Sequence[str]) -> int:
@@ -175,32 +223,53 @@ def _type(shell: Shell, args: Sequence[str]) -> int:
 
 
 def _where(shell: Shell, names: Sequence[str], *, long: bool) -> int:
+    """Say what names stand for; without ``long`` the first that stands for nothing is the last looked at."""
     status = 0
     for name in names:
         path = find_program(shell.system, name, path=shell.lookup("PATH") or DEFAULT_PATH, cwd=shell.cwd, uid=shell.uid)
         if name in shell.functions:
             text = f"{name} is a function" if long else name
+        elif name in ALIASES:
+            text = f"{name} is an alias for {quoted(ALIASES[name])}" if long else f"alias {alias_text(name)}"
+        elif name in RESERVED:
+            text = f"{name} is a reserved word" if long else name
         elif name in BUILTINS:
             text = f"{name} is a shell builtin" if long else name
         elif path is not None and shell.files.may(shell.absolute(path), 1, uid=shell.uid):
             text = f"{name} is {path}" if long else path
         else:
-            if long:
-                shell.write(1, f"{name} not found\n".encode("utf-8", "surrogateescape"))
-            status = 1 if not long else 127
+            status = 1
+            if not long:
+                break
+            shell.write(1, f"{name} not found\n".encode("utf-8", "surrogateescape"))
             continue
         shell.write(1, f"{text}\n".encode("utf-8", "surrogateescape"))
     return status
 
 
+def _alias(shell: Shell, args: Sequence[str]) -> int:
+    """List aliases: mksh's own ones; others aren't taken in."""
+    for name in args or ALIASES:
+        if "=" in name:
+            continue
+        if "'" in name:
+            shell.complain(f"alias: {name}: invalid alias name")
+            return 1
+        if name not in ALIASES:
+            shell.write(1, f"{name} alias not found\n".encode("utf-8", "surrogateescape"))
+            return 1
+        shell.write(1, f"{alias_text(name)}\n".encode())
+    return 0
+
+
 def _umask(shell: Shell, args: Sequence[str]) -> int:
     if not args:
-        shell.write(1, f"{shell.umask:04o}\n".encode())
+        shell.write(1, f"{shell.process.umask:03o}\n".encode())
         return 0
     try:
-        shell.umask = int(args[0], 8) & 0o777
+        shell.process.umask = int(args[0], 8) & 0o777
     except ValueError:
-        shell.complain(f"umask: {args[0]}: bad number")
+        shell.complain("umask: bad mask")
         return 1
     return 0
 
@@ -234,7 +303,6 @@ BUILTINS: Mapping[str, Builtin] = {
     "true": Builtin(_nothing),
     "false": Builtin(_false),
     "echo": Builtin(_echo),
-    "printf": Builtin(_printf),
     "test": Builtin(_test),
     "[": Builtin(_bracket),
     "cd": Builtin(_cd),
@@ -266,6 +334,6 @@ BUILTINS: Mapping[str, Builtin] = {
     "let": Builtin(_let),
     "getopts": Builtin(getopts_builtin),
     "ulimit": Builtin(_nothing),
-    "alias": Builtin(_nothing),
+    "alias": Builtin(_alias),
     "exec": Builtin(_nothing, special=True),
 }

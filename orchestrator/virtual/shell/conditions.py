@@ -32,6 +32,8 @@ def holds(shell: Shell, args: Sequence[str]) -> bool:
         case 2:
             if args[0] == "!":
                 return not args[1]
+            if len(args[0]) != 2 or args[0][0] != "-" or args[0][1] not in _UNARY:
+                raise ConditionFaultError(f"{args[1]}: unexpected operator/operand")
             return _unary(shell, args[0], args[1])
         case 3 if args[1] in _BINARY:
             return _binary(shell, args[0], args[1], args[2])
@@ -154,7 +156,7 @@ def _binary(shell: Shell, left: str, operator: str, right: str) -> bool:
             return left > right
         case "-nt" | "-ot" | "-ef":
             return _compare_files(_found(shell, left), operator, _found(shell, right))
-    a, b = _number(left), _number(right)
+    a, b = shell.calculator.value(left), shell.calculator.value(right)
     return {"-eq": a == b, "-ne": a != b, "-lt": a < b, "-le": a <= b, "-gt": a > b, "-ge": a >= b}[operator]
 
 
@@ -163,13 +165,6 @@ def _compare_files(left: FileStat | None, operator: str, right: FileStat | None)
         return left is not None and right is not None and left.inode == right.inode
     older, newer = (right, left) if operator == "-nt" else (left, right)
     return newer is not None and (older is None or newer.mtime_s > older.mtime_s)
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text.strip())
-    except ValueError:
-        raise ConditionFaultError(f"{text}: bad number") from None
 
 
 def holds_extended(shell: Shell, words: Sequence[Word]) -> bool:

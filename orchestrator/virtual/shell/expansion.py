@@ -170,7 +170,7 @@ class Expander:
         if isinstance(first, Text) and not first.quoted and (first.text == "~" or first.text.startswith("~/")):
             home = self._state.lookup("HOME") or "/"
             rest = first.text[1:]
-            return (Text(home if not rest else home.rstrip("/"), quoted=True), Text(rest, quoted=False), *parts[1:])
+            return (Text(home, quoted=True), Text(rest, quoted=False), *parts[1:])
         return parts
 
     def _fields(self, word: Word) -> list[list[tuple[str, bool]]]:

@@ -71,6 +71,8 @@ def parse_script(script: str) -> Block:
 @lru_cache(maxsize=512)
 def _parsed(script: str) -> Block:
     scanned = scan(script)
+    if scanned.open_document:
+        raise ShellSyntaxError(f"here document '{scanned.open_document}' unclosed")
     tree = tree_sitter.Parser(_LANGUAGE).parse(scanned.skeleton)
     return _Walk(scanned).block(tree.root_node, tree.root_node.children)
 
@@ -102,7 +104,7 @@ class _Walk:
         if not node.has_error:
             return
         if self._scan.unclosed:
-            raise ShellSyntaxError(f"'{self._scan.unclosed[-1]}' unmatched")
+            raise ShellSyntaxError(f"unmatched '{self._scan.unclosed[-1]}'")
         fault = next((found for found in _nodes(node) if found.is_error or found.is_missing), node)
         if fault.is_missing or fault.start_byte >= len(self._scan.skeleton.rstrip()):
             raise ShellSyntaxError("unexpected EOF")

@@ -14,7 +14,7 @@ from orchestrator.virtual.launching import DEFAULT_PATH, Launch
 from orchestrator.virtual.processes import SIGNAL_WORDS, Process
 from orchestrator.virtual.shell.arithmetic import ArithmeticFaultError, Calculator
 from orchestrator.virtual.shell.expansion import Expander, ExpansionFaultError
-from orchestrator.virtual.shell.flow import ExitError, LeaveLoopError, ReturnError, ShellKilledError
+from orchestrator.virtual.shell.flow import ExitError, LeaveLoopError, ReadOnlyError, ReturnError, ShellKilledError
 from orchestrator.virtual.shell.grammar import parse_script
 from orchestrator.virtual.shell.jobs import start_job
 from orchestrator.virtual.shell.redirection import RedirectFaultError, redirected, release_all, retained
@@ -25,6 +25,8 @@ from orchestrator.virtual.shell.syntax import Block, Redirect, Redirected, Simpl
 from orchestrator.virtual.shell.variables import OPTION_LETTERS, Variables
 from orchestrator.virtual.system import PhoneSystem
 
+#: Signals after which mksh exits with 128 + the signal instead of dying of it.
+_SHELL_EXITS: Final = frozenset({1, 2, 3, 15})
 _SPECIAL: Final = frozenset("?$!#-")
 
 
@@ -54,13 +56,13 @@ class Shell:
         self.has_substituted = False
         self.last_background = 0
         self.jobs: list[Process] = []
-        self.umask = 0o022
         self.shell_pid = process.pid
         self.expander = Expander(self)
         self.calculator = Calculator(lambda variable: self.lookup(variable) or "", self.assign)
         self.locals: list[dict[str, str | None]] = []
-        #: How deep functions are nested, and how deep what is run to see whether it fails.
+        #: How deep functions and loops are nested, and how deep what is run to see whether it fails.
         self.calls = 0
+        self.loops = 0
         self.conditions = 0
 
     @classmethod
@@ -118,17 +120,19 @@ class Shell:
                 return f"{self.system.time.wall_s():.6f}"
             case "PPID":
                 return str(self.process.ppid)
+            case "KSH_VERSION":
+                return "@(#)MIRBSD KSH R59 2020/10/31"
             case "USER_ID":
                 return str(self.uid)
         return self.variables.values.get(name)
 
     def _letters(self) -> set[str]:
-        return {letter for letter, option in OPTION_LETTERS.items() if option in self.options} | {"h"}
+        return {letter for letter, option in OPTION_LETTERS.items() if option in self.options} | {"h", "c"}
 
     def assign(self, name: str, value: str) -> None:
-        """Set a variable; raise ExpansionFaultError for a read-only one."""
+        """Set a variable; raise ReadOnlyError."""
         if name in self.variables.constant:
-            raise ExpansionFaultError(f"read-only: {name}")
+            raise ReadOnlyError(f"read-only: {name}")
         self.variables.values[name] = value
         if "allexport" in self.options:
             self.variables.exported.add(name)
@@ -187,8 +191,11 @@ class Shell:
         except (ReturnError, LeaveLoopError) as exc:
             return exc.status if isinstance(exc, ReturnError) else self.status
         except ShellSyntaxError as exc:
-            self.complain(f"syntax error: {exc}" if "quote" not in str(exc) else str(exc))
+            self.complain_of_syntax(exc)
             return 1
+        except ReadOnlyError as exc:
+            self.complain(str(exc))
+            return 2
         except (ExpansionFaultError, ArithmeticFaultError) as exc:
             self.complain(str(exc))
             return 1
@@ -251,7 +258,6 @@ class Shell:
         child.traps = {signal: script for signal, script in self.traps.items() if not script}
         child.status = self.status
         child.last_background = self.last_background
-        child.umask = self.umask
         child.shell_pid = self.shell_pid
         child.conditions = self.conditions
         return child
@@ -281,12 +287,14 @@ class Shell:
                 return run_simple(self, statement, replace=True)
         return execute(self, statement)
 
-    def take_redirects(self, redirects: Sequence[Redirect]) -> None:
+    def take_redirects(self, redirects: Sequence[Redirect], *, special: bool = False) -> None:
         """Redirect the shell's own open files for good; a failure ends the shell."""
         try:
             fds, opened = redirected(self, redirects)
         except RedirectFaultError as exc:
             self.complain(str(exc))
+            if special:
+                self.complain("redirection failure")
             raise ExitError(1) from exc
         held = retained(fds)
         for handle in opened:
@@ -313,8 +321,10 @@ class Shell:
         return True
 
     def ended(self, process: Process, status: int) -> int:
-        """Say, as mksh does, by which signal a foreground command ended."""
+        """Say, as mksh does, by which signal a command ended; a shell ends by itself when it gets most of them."""
         words = SIGNAL_WORDS.get(process.signal) if process.signal else None
+        if process.is_shell and process.signal in _SHELL_EXITS:
+            words = None
         if words is not None and status == 128 + process.signal:
             self.error(f"{words} ")
         return status
@@ -333,6 +343,11 @@ class Shell:
             self.write(2, (text + "\n").encode("utf-8", "surrogateescape"))
         except (StreamClosedError, PhoneFileError, ProgramDiedError):
             return
+
+    def complain_of_syntax(self, fault: ShellSyntaxError) -> None:
+        """Write what is wrong with a script."""
+        words = str(fault)
+        self.complain(words if "quote" in words or "unclosed" in words else f"syntax error: {words}")
 
     def complain(self, message: str) -> None:
         """Write a line to stderr after the shell's name."""

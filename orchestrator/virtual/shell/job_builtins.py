@@ -21,7 +21,7 @@ def trap_builtin(shell: Shell, args: Sequence[str]) -> int:
     for name in signals:
         number = signal_number(name)
         if number is None:
-            shell.complain(f"trap: bad signal '{name}'")
+            shell.complain(f"trap: bad signal: {name}")
             return 1
         signal = number
         shell.process.caught.discard(signal)
@@ -58,12 +58,12 @@ def wait_builtin(shell: Shell, args: Sequence[str]) -> int:
     for name in args:
         found = _find_job(shell, name)
         if found is None:
-            shell.complain(f"wait: {name}: no such {'job' if name.startswith('%') else 'process'}")
             status = 127
             continue
         if not shell.wait_for(found):
             return _interrupted(shell)
-        status = found.status
+        shell.jobs.remove(found)
+        status = shell.ended(found, found.status)
     return status
 
 
@@ -77,7 +77,11 @@ def kill_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Signal processes and jobs."""
     todo, signal = list(args), 15
     if todo[:1] == ["-l"]:
-        names = [name for name in SIGNAL_NUMBERS if name != "EXIT"]
+        if (wrong := next((name for name in todo[1:] if not name.isdigit()), None)) is not None:
+            shell.complain(f"kill: bad number: {wrong}")
+            return 1
+        wanted = {int(number) & 0x7F for number in todo[1:]}
+        names = [name for name, number in SIGNAL_NUMBERS.items() if number in wanted or (number and not wanted)]
         shell.write(1, (" ".join(names) + "\n").encode())
         return 0
     if todo and todo[0] == "-s" and len(todo) > 1:
@@ -85,13 +89,17 @@ def kill_builtin(shell: Shell, args: Sequence[str]) -> int:
     if todo and todo[0].startswith("-") and todo[0] != "--":
         number = signal_number(todo[0][1:])
         if number is None:
-            shell.complain(f"kill: bad signal '{todo[0][1:]}'")
+            shell.complain(f"kill: bad signal: {todo[0][1:]}")
             return 1
         signal = number
         todo.pop(0)
     if todo[:1] == ["--"]:
         todo.pop(0)
     status = 0
+    if not todo:
+        shell.error("usage:\tkill [-s signame | -signum | -signame] { job | pid | pgrp } ...")
+        shell.error("\tkill -l [exit_status ...]")
+        return 1
     for name in todo:
         status = _kill_one(shell, name, signal) or status
     return status
@@ -104,8 +112,9 @@ def _kill_one(shell: Shell, name: str, signal: int) -> int:
         shell.complain(f"kill: {name}: arguments must be jobs or process IDs")
         return 1
     table = shell.system.processes
-    if job is None and name.startswith("-"):
-        found = [row for row in table.live() if row.pgid == int(digits)]
+    if job is None and (name.startswith("-") or int(digits) == 0):
+        found = [row for row in table.live() if row.pgid == (int(digits) or shell.process.pgid)]
+        found.sort(key=lambda process: process is shell.process)
     else:
         process = job or table.find(int(digits))
         found = [] if process is None else [process]

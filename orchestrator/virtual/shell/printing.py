@@ -25,12 +25,12 @@ def _encoded(text: str) -> bytes:
 
 
 def unescaped(text: str) -> tuple[str, bool]:
-    r"""Return text with its escapes done, and whether ``\c`` ended it."""
+    r"""Return text with its escapes done, and whether a ``\c`` was left out of it."""
     stop = text.find("\\c")
     while stop > 0 and (len(text[:stop]) - len(text[:stop].rstrip("\\"))) % 2 == 1:
         stop = text.find("\\c", stop + 1)
     ended = stop >= 0
-    return _ESCAPE.sub(_escape, text[:stop] if ended else text), ended
+    return _ESCAPE.sub(_escape, text[:stop] + text[stop + 2 :] if ended else text), ended
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -91,7 +91,7 @@ def _once(template: str, todo: list[str], out: list[str]) -> bool:
                 return True
             at = match.end()
         elif template[at] == "%":
-            raise PrintfFaultError(f"%{template[at + 1 : at + 2]}: invalid conversion specification")
+            raise PrintfFaultError(f"bad %{template[at + 1 : at + 2]}@{at + 2}")
         else:
             following = next((k for k in range(at, len(template)) if template[k] in "%\\"), len(template))
             out.append(template[at:following])

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from orchestrator.virtual.handles import NullHandle
 from orchestrator.virtual.shell.grammar import parse_script
-from orchestrator.virtual.shell.scanning import scan
 from orchestrator.virtual.shell.spans import ShellSyntaxError
 
 if TYPE_CHECKING:
@@ -38,11 +37,11 @@ def run_lines(shell: Shell) -> int:
 
 
 def _unfinished(text: str) -> bool:
-    """Whether more lines may make a script of this. A here-document needs its last line."""
+    """Whether more lines may make a script of this."""
     if text.endswith("\\\n"):
         return True
     try:
         parse_script(text)
     except ShellSyntaxError as exc:
-        return any(word in str(exc) for word in ("EOF", "quote", "unmatched"))
-    return scan(text).open_document
+        return any(word in str(exc) for word in ("EOF", "quote", "unmatched", "unclosed"))
+    return False

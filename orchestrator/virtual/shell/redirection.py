@@ -12,6 +12,8 @@ from orchestrator.virtual.shell.syntax import Redirect
 if TYPE_CHECKING:
     from orchestrator.virtual.shell.interpreter import Shell
 
+#: Where mksh on Android makes temporary files without a TMPDIR; the shell user may not write there.
+_TEMPORARY: Final = "/data/local"
 _STANDARD: Final[Mapping[str, int]] = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -49,6 +51,7 @@ def _apply(shell: Shell, redirect: Redirect, fds: dict[int, Handle], opened: lis
     target = shell.expander.text(redirect.target)
     match operator:
         case "<<":
+            _check_temporary(shell)
             handle: Handle = BytesHandle(target.encode("utf-8", "surrogateescape"))
         case "<<<":
             handle = BytesHandle((target + "\n").encode("utf-8", "surrogateescape"))
@@ -60,7 +63,7 @@ def _apply(shell: Shell, redirect: Redirect, fds: dict[int, Handle], opened: lis
             if target.isdigit():
                 source = fds.get(int(target))
                 if source is None:
-                    raise RedirectFaultError(f"{target}: bad file descriptor")
+                    raise RedirectFaultError(f"{operator}{target} : bad file descriptor")
                 fds[default if descriptor is None else descriptor] = source
                 return
             if operator == "<&" or descriptor not in {None, 1}:
@@ -76,6 +79,18 @@ def _apply(shell: Shell, redirect: Redirect, fds: dict[int, Handle], opened: lis
     fds[(0 if operator.startswith("<") else 1) if descriptor is None else descriptor] = handle
 
 
+def _check_temporary(shell: Shell) -> None:
+    """Refuse a here-document where its temporary file can't be made, as mksh does.
+
+    Source: mksh 59, ``maketemp``: in TMPDIR if that is a folder that may be written, else in the built-in one.
+    """
+    folder = shell.lookup("TMPDIR") or ""
+    if not (folder.startswith("/") and shell.files.may(folder, 2, uid=shell.uid)):
+        folder = _TEMPORARY
+    if not shell.files.may(folder, 2, uid=shell.uid):
+        raise RedirectFaultError(f"can't open temporary file {folder}/shXXXXXX.tmp: Permission denied")
+
+
 def _open(shell: Shell, path: str, operator: str, fds: Mapping[int, Handle]) -> Handle:
     if path == "/dev/null":
         return NullHandle()
@@ -84,7 +99,7 @@ def _open(shell: Shell, path: str, operator: str, fds: Mapping[int, Handle]) -> 
         known = int(path.rsplit("/", 1)[1])
     if known is not None:
         if known not in fds:
-            raise RedirectFaultError(f"can't open {path}: No such file or directory")
+            raise RedirectFaultError(f"{path}: open: No such file or directory")
         return fds[known].retain()
     where = shell.absolute(path)
     try:
@@ -92,8 +107,8 @@ def _open(shell: Shell, path: str, operator: str, fds: Mapping[int, Handle]) -> 
             return SourceHandle(shell.files.open_read(where, uid=shell.uid))
         return WriterHandle(
             shell.files.open_write(
-                where, mode=0o666 & ~shell.umask, append=operator in {">>", "&>>", "<>"}, uid=shell.uid
+                where, mode=0o666 & ~shell.process.umask, append=operator in {">>", "&>>", "<>"}, uid=shell.uid
             )
         )
     except PhoneFileError as exc:
-        raise RedirectFaultError(f"can't {'open' if operator == '<' else 'create'} {path}: {exc}") from exc
+        raise RedirectFaultError(f"{path}: {'open' if operator == '<' else 'create'}: {exc}") from exc

@@ -67,8 +67,8 @@ class Scan:
     reserved: dict[int, str] = field(default_factory=dict)
     #: What begins a compound statement and hasn't been closed: ``if``, ``{``, ``(`` ...
     unclosed: list[str] = field(default_factory=list)
-    #: Whether a here-document isn't closed by its delimiter.
-    open_document: bool = False
+    #: The delimiter of a here-document that isn't closed by it.
+    open_document: str = ""
 
 
 def scan(script: str) -> Scan:
@@ -139,7 +139,8 @@ class _Scanner:
                     closed = True
                     break
                 body.append(line + ("\n" if end >= 0 else ""))
-            self.result.open_document = self.result.open_document or not closed
+            if not closed:
+                self.result.open_document = document.delimiter
             old = self.result.tokens[document.token_index]
             if isinstance(old, RedirectToken):
                 self.result.tokens[document.token_index] = RedirectToken(
@@ -315,7 +316,7 @@ class _Scanner:
             if self.text[place:end] == "]]":
                 return end
             place = end
-        raise ShellSyntaxError("'[[' unmatched")
+        raise ShellSyntaxError("unmatched '[['")
 
 
 def _shown(text: str) -> str:

@@ -35,7 +35,7 @@ def run_simple(shell: Shell, command: Simple, *, replace: bool = False) -> int:
     if name in shell.functions and not (builtin and builtin.special):
         return _with_assignments(shell, command, lambda: _call(shell, name, arguments))
     if builtin is not None:
-        return _with_assignments(shell, command, lambda: builtin.run(shell, arguments), keep=builtin.special)
+        return _with_assignments(shell, command, lambda: builtin.run(shell, arguments), special=builtin.special)
     if replace and not shell.traps:
         assigned = _assigned(shell, command)
         shell.take_redirects(command.redirects)
@@ -52,14 +52,22 @@ def _builtins() -> Mapping[str, Builtin]:
     return BUILTINS
 
 
-def with_redirects(shell: Shell, redirects: Sequence[Redirect], body: Callable[[], int]) -> int:
-    """Run something with the shell's open files redirected; return its status, 1 when they can't be."""
+def with_redirects(
+    shell: Shell, redirects: Sequence[Redirect], body: Callable[[], int], *, special: bool = False
+) -> int:  # fmt: skip
+    """Run something with the shell's open files redirected; return its status, 1 when they can't be.
+
+    Raises ExitError when they can't be for a special builtin: that ends the shell.
+    """
     if not redirects:
         return body()
     try:
         fds, opened = redirected(shell, redirects)
     except RedirectFaultError as exc:
         shell.complain(str(exc))
+        if special:
+            shell.complain("redirection failure")
+            raise ExitError(1) from exc
         return 1
     before, shell.fds = shell.fds, fds
     try:
@@ -122,19 +130,19 @@ def _assign(shell: Shell, command: Simple) -> int:
     return with_redirects(shell, command.redirects, lambda: status)
 
 
-def _with_assignments(shell: Shell, command: Simple, body: Callable[[], int], *, keep: bool = False) -> int:
-    """Run something with the assignments and redirections of its command; ``keep``: the assignments stay."""
+def _with_assignments(shell: Shell, command: Simple, body: Callable[[], int], *, special: bool = False) -> int:
+    """Run something with the assignments and redirections of its command; those before a special builtin stay."""
     if not command.assignments:
-        return with_redirects(shell, command.redirects, body)
+        return with_redirects(shell, command.redirects, body, special=special)
     assigned = _assigned(shell, command)
     values = shell.variables.values
     before = {name: values.get(name) for name in assigned}
     for name, value in assigned.items():
         shell.assign(name, value)
     try:
-        return with_redirects(shell, command.redirects, body)
+        return with_redirects(shell, command.redirects, body, special=special)
     finally:
-        if not keep:
+        if not special:
             _restore(shell, before)
 
 
@@ -153,10 +161,11 @@ def _restore(shell: Shell, before: Mapping[str, str | None]) -> None:
 def _exec(shell: Shell, command: Simple, arguments: list[str]) -> int:
     for name, value in _assigned(shell, command).items():
         shell.assign(name, value)
-    shell.take_redirects(command.redirects)
+    shell.take_redirects(command.redirects, special=True)
     if arguments:
         shell.traps.clear()
-        raise ExitError(external(shell, arguments, {}, replace=True))
+        builtin = _builtins().get(arguments[0])
+        raise ExitError(builtin.run(shell, arguments) if builtin else external(shell, arguments, {}, replace=True))
     return 0
 
 

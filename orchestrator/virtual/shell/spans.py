@@ -140,7 +140,7 @@ def closing_parenthesis(text: str, at: int) -> int:
                     end = keyword.end()
             at = end
         word_may_begin = text[at - 1 : at] in ENDS_WORD
-    raise ShellSyntaxError("unexpected EOF, expecting ')'")
+    raise ShellSyntaxError("unmatched '('")
 
 
 def _document_word(text: str, at: int) -> int:

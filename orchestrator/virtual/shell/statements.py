@@ -87,6 +87,14 @@ def _if(shell: Shell, statement: If) -> int:
 
 
 def _loop(shell: Shell, statement: Loop) -> int:
+    shell.loops += 1
+    try:
+        return _rounds(shell, statement)
+    finally:
+        shell.loops -= 1
+
+
+def _rounds(shell: Shell, statement: Loop) -> int:
     status = 0
     while True:
         try:
@@ -104,12 +112,15 @@ def _for(shell: Shell, statement: For) -> int:
     status = 0
     for value in list(values):
         shell.assign(statement.name, value)
+        shell.loops += 1
         try:
             status = shell.block(statement.body)
         except LeaveLoopError as exc:
             if not _goes_on(exc):
                 return 0
             status = 0
+        finally:
+            shell.loops -= 1
     return status
 
 

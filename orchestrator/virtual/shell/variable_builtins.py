@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.virtual.handles import NullHandle
+from orchestrator.virtual.shell.flow import ExitError
 from orchestrator.virtual.shell.interpreter import Shell
 from orchestrator.virtual.shell.variables import OPTION_LETTERS, quoted
 
@@ -58,7 +59,7 @@ def unset_builtin(shell: Shell, args: Sequence[str]) -> int:
         if functions:
             shell.functions.pop(name, None)
         elif name in shell.variables.constant:
-            shell.complain(f"unset: {name} is read only")
+            shell.complain(f"read-only: {name}")
             return 1
         else:
             shell.variables.values.pop(name, None)
@@ -96,7 +97,7 @@ def shift_builtin(shell: Shell, args: Sequence[str]) -> int:
     count = int(args[0]) if args and args[0].isdigit() else 1
     if count > len(shell.positional):
         shell.complain("shift: nothing to shift")
-        return 1
+        raise ExitError(1)
     del shell.positional[:count]
     return 0
 
@@ -192,7 +193,7 @@ def getopts_builtin(shell: Shell, args: Sequence[str]) -> int:
         at += 1 if rest else 2
         shell.assign("OPTIND", str(at + 1))
         if value is None:
-            shell.complain(f"-{letter}: requires argument")
+            shell.complain(f"-{letter}: requires an argument")
             shell.assign(name, "?")
             return 0
         shell.assign("OPTARG", value)

@@ -111,7 +111,7 @@ def test_before_android_11_the_service_is_off_on_phones_of_other_makers(make_pho
 
 def test_a_phone_before_android_9_has_atrace_only(make_phone):
     phone = make_phone(props={"ro.build.version.sdk": "26"})
-    assert phone.out("command -v perfetto atrace").split() == ["/system/bin/atrace"]
+    assert phone.out("for name in perfetto atrace; do command -v $name; done").split() == ["/system/bin/atrace"]
     assert phone.run("perfetto")[0] == 127
     phone.run("atrace --async_start -c -b 64 -a '*,/data/local/tmp/bench' sched freq")
     write_slice(phone)
