@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.conditions import derive_conditions
@@ -14,6 +15,7 @@ from orchestrator.analysis.starts import start_findings
 from orchestrator.analysis.state_findings import state_findings
 from orchestrator.analysis.steadiness import steadiness_findings
 from orchestrator.records.device import DeviceFacts, DeviceState
+from orchestrator.records.plan import Screen
 from orchestrator.records.run import DelegateTruth, LatencySummary, Outcome, ToolReport
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import IMPORTED_TOOLS, Case, DelegateName, Pass
@@ -61,6 +63,16 @@ CODES: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is known of a run's surroundings beside the device's state before and after it."""
+
+    #: What the watcher beside the run wrote, empty where none ran.
+    samples: bytes = b""
+    #: What the plan asks of the screen.
+    screen: Screen = Screen.ON
+
+
 def judge(
     report: ToolReport | None,
     ending: Ending,
@@ -70,13 +82,11 @@ def judge(
     facts: DeviceFacts,
     before: DeviceState | None,
     after: DeviceState | None,
-    samples: bytes = b"",
+    around: Surroundings | None = None,
 ) -> QualityVerdict:
-    """Return the quality, the grade and the findings of one invocation.
-
-    ``samples`` is what the watcher beside the run wrote, empty where none ran.
-    """
-    looks = parse_samples(samples)
+    """Return the quality, the grade and the findings of one invocation."""
+    around = around or Surroundings()
+    looks = parse_samples(around.samples)
     conditions = derive_conditions(before, after, looks)
     findings = list(_device_findings(facts))
     if case.tool in IMPORTED_TOOLS:
@@ -87,8 +97,9 @@ def judge(
         findings += _report_findings(report, case, run_pass, facts)
     is_median = report is not None and report.inference is not None and report.inference.median_us is not None
     findings += state_findings(
-        before, after, case=case, kind=facts.kind, looks=looks, conditions=conditions, is_median=is_median
-    )
+        before, after, case=case, kind=facts.kind, looks=looks, conditions=conditions, is_median=is_median,
+        screen=around.screen,
+    )  # fmt: skip
     codes = frozenset(finding.code for finding in findings)
     has_ended = ending.outcome is Outcome.COMPLETED
     grade = grade_of(facts, before, after, looks=looks, conditions=conditions, codes=codes) if has_ended else None

@@ -13,6 +13,7 @@ from typing import Final
 from orchestrator.analysis.grading import is_held
 from orchestrator.records.conditions import RunConditions
 from orchestrator.records.device import DeviceKind, DeviceState
+from orchestrator.records.plan import Screen
 from orchestrator.records.sample import RunSamples, Sample
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Case, ToolName
@@ -42,10 +43,12 @@ def state_findings(
     looks: RunSamples,
     conditions: RunConditions,
     is_median: bool,
+    screen: Screen = Screen.ON,
 ) -> Iterator[Finding]:
     """Yield what the states and the looks say; what is unknown is no finding.
 
-    ``is_median``: the run's figure is a median, which one inference that is measured wrongly doesn't move.
+    ``is_median``: the run's figure is a median, which one inference that is measured wrongly doesn't move. ``screen``:
+    what the plan asks of it, which is no fault.
     """
     if before is not None and after is not None:
         if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
@@ -60,7 +63,7 @@ def state_findings(
     yield from _clock_findings(case, before, after, looks, conditions)
     yield from _load_findings(before, conditions, kind)
     if before is not None and after is not None:
-        yield from _screen_findings(before, after, case)
+        yield from _screen_findings(before, after, case, screen)
         yield from _battery_findings(before, after)
 
 
@@ -126,8 +129,8 @@ def _load_findings(before: DeviceState | None, conditions: RunConditions, kind: 
         yield _finding("foreign-load", Severity.WARNING, message, own)
 
 
-def _screen_findings(before: DeviceState, after: DeviceState, case: Case) -> Iterator[Finding]:
-    if after.screen_on is False:
+def _screen_findings(before: DeviceState, after: DeviceState, case: Case, screen: Screen) -> Iterator[Finding]:
+    if after.screen_on is False and screen is Screen.ON:
         yield _finding("screen-off", Severity.WARNING, "the screen was off at the run's end; phones slow down then")
     # The benchmark's app takes the screen itself.
     has_changed = before.foreground and after.foreground and before.foreground != after.foreground

@@ -11,15 +11,14 @@ ABI_SEPARATOR: Final = ","
 
 
 def abi_names(abi: str, kind: DeviceKind | None) -> frozenset[str]:
-    """Return the names that a build for a device's ABI may have; both systems' when the device isn't known."""
-    linux = abi if abi.startswith("linux-") else f"linux-{abi}"
-    match kind:
-        case DeviceKind.HOST:
-            return frozenset({linux})
-        case None:
-            return frozenset({abi, linux})
-        case _:
-            return frozenset({abi})
+    """Return the names that a build for a device's ABI may have.
+
+    A Linux computer tells its machine's name alone, which for some is Android's name of an ABI too: ``x86_64``. When
+    the device isn't known, the name says itself which of both systems is meant.
+    """
+    if kind is DeviceKind.HOST and not abi.startswith("linux-"):
+        abi = f"linux-{abi}"
+    return frozenset({abi})
 
 
 def needed_abi(wanted: frozenset[str]) -> str:

@@ -235,7 +235,8 @@ class BuildLibrary:
 
         Args:
             tool: Which tool.
-            abi: Android's name of the ABI, or the machine's name of a Linux computer (``x86_64``, ``aarch64``).
+            abi: Android's name of the ABI, or ``linux-`` and the machine's name of a Linux computer, which a device of
+                that kind tells without ``linux-``.
             name_or_path: What a plan names: a path (it has a slash), a name, a sha256 or its first digits (8 at least),
                 or name@digits. The tool's default build when empty; a stand-in is used only when it is named.
             kind: Of the device: programs of Android and of Linux both know an ABI ``x86_64``.

@@ -23,7 +23,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.planning.selection import Choice, choose, missed
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
+from orchestrator.records.device import HOST_SERIAL, VIRTUAL_USB, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, PushLimits
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from orchestrator.devices.traffic import HubTraffic
     from orchestrator.ports import Device, Store
 
-#: The property in which a virtual phone tells the USB path that it plays.
-VIRTUAL_USB: Final = "ro.benchfarm.usb"
 #: How long a virtual phone may take to let its server in.
 _JOIN_TIMEOUT_S: Final = 3.0
 

@@ -66,6 +66,12 @@ OneOfEach = Annotated[
     str, typer.Option("--one-of-each", help="Of the phones that fit, one for each value of a fact: profile, soc ...")
 ]
 AtMost = Annotated[int | None, typer.Option("--any", min=1, help="So many of the phones that fit; all if left out.")]
+Builds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--build", help="Program to use: TOOL=NAME or TOOL=FILE; NAME or FILE for a single tool. May be given again."
+    ),
+]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="File to write.")]
 Campaigns = Annotated[
     list[str] | None, typer.Argument(help="Campaign id or its beginning; the newest campaign when left out.")

@@ -10,6 +10,7 @@ from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli import nights
 from orchestrator.cli.beginning import begin, identify, prepare
 from orchestrator.cli.board import PublishedBoard
+from orchestrator.cli.build_options import builds_of
 from orchestrator.cli.campaigns import new_campaign_id
 from orchestrator.cli.checking import unchecked_hint
 from orchestrator.cli.files import check_writable
@@ -92,12 +93,6 @@ def plan_of(request: BenchRequest) -> Plan:
     """Return the plan that the options mean; raises PlanError naming the options at fault."""
     from orchestrator.config.plan_options import plan_from_options
 
-    builds = {}
-    for text in request.builds:
-        tool, equals, build = text.partition("=")
-        if not equals:
-            raise UsageError(f"--build {text!r} isn't tool=name", hint="for example --build native=./benchmark_model")
-        builds[tool] = build
     return plan_from_options(
         models=request.models,
         delegates=request.delegates,
@@ -112,7 +107,7 @@ def plan_of(request: BenchRequest) -> Plan:
         at_most=request.at_most,
         host=request.host,
         passes=request.passes or (("sustained",) if request.sustained else ()),
-        builds=builds,
+        builds=builds_of(request.builds, request.tools),
         settings={
             "num_runs": request.num_runs,
             "min_secs": request.min_secs,

@@ -14,6 +14,7 @@ from orchestrator.analysis.pairing import PairCount
 from orchestrator.analysis.pairs import CLAIM_LEVEL, threshold_for
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.beginning import expansion_of, identify
+from orchestrator.cli.build_options import builds_of
 from orchestrator.cli.campaigns import files_of, new_campaign_id, terms_of
 from orchestrator.cli.comparing import Output, load_measured, rendered
 from orchestrator.cli.host_files import host_files
@@ -64,6 +65,8 @@ class AbRequest:
     where: tuple[str, ...] = ()
     one_of_each: str = ""
     at_most: int | None = None
+    #: Of both sides, as typed: ``native=NAME``.
+    builds: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     #: As what the program runs; its usual way when empty.
     modes: tuple[str, ...] = ()
@@ -296,6 +299,8 @@ def _sides(request: AbRequest) -> tuple[Side, Side]:
         raise UsageError(f"the sides differ in kind: {before.kind} and {after.kind}", hint="vary one thing at a time")
     if before.kind == "model" and request.models:
         raise UsageError("the models are the sides; leave -m out")
+    if before.kind == "build" and request.builds:
+        raise UsageError("the builds are the sides; leave --build out")
     if before.kind != "model" and not request.models:
         raise UsageError("no model is named", hint="give one with -m FILE.tflite; it may be given again")
     if ToolName.PERF_OPTIONS.value in request.tools:
@@ -314,7 +319,7 @@ def _plan(request: AbRequest, side: Side) -> Plan:
         "tools": request.tools,
         "flags": request.flags,
         "modes": request.modes,
-        "builds": {},
+        "builds": builds_of(request.builds, request.tools),
     }
     match side.kind:
         case "model":

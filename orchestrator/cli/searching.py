@@ -9,6 +9,7 @@ from typing import Final
 
 from orchestrator.analysis.search import search_standings
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.build_options import builds_of
 from orchestrator.cli.measuring import execute
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.cli.shares import share_of
@@ -46,6 +47,7 @@ class TuneRequest:
     #: None: the usual ones.
     flag_sets: tuple[str, ...] | None
     tool: str
+    builds: tuple[str, ...]
     most: int
     alike: str
     budget: str
@@ -63,6 +65,7 @@ def tune(settings: Settings, request: TuneRequest) -> CommandResult:
         delegates=request.delegates or _DELEGATES,
         threads=request.threads or _THREADS,
         tools=(request.tool,),
+        builds=builds_of(request.builds, (request.tool,)),
         serials=request.serials,
         profiles=request.profiles,
         where=request.where,

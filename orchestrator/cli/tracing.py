@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import measuring
+from orchestrator.cli.build_options import builds_of
 from orchestrator.cli.files import check_writable, write_file
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.cli.stored import find_campaign
@@ -31,7 +32,7 @@ class TraceRequest:
     delegate: str
     threads: int
     tool: str
-    build: str
+    builds: tuple[str, ...]
     num_runs: int
     timeout_s: float
     has_summary: bool
@@ -105,7 +106,7 @@ def _plan(request: TraceRequest) -> Plan:
         tools=[request.tool],
         serials=request.serials,
         passes=[Pass.TRACE.value],
-        builds={request.tool: request.build} if request.build else {},
+        builds=builds_of(request.builds, (request.tool,)),
         settings={"num_runs": request.num_runs, "min_secs": 0.0, "max_secs": request.timeout_s},
         timeout=request.timeout_s,
         invocations=1,

@@ -11,6 +11,7 @@ from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.failures import writing_failure
 from orchestrator.devices.heartbeat import LEASE_S, Heart
 from orchestrator.devices.owner_note import OwnerNote, Standing, parse_standing
+from orchestrator.devices.shell import reason_of
 from orchestrator.errors import DeviceCommandError, InterruptedByUserError
 from orchestrator.ports import Device, ShellResult
 from orchestrator.records.device import DeviceFacts
@@ -90,17 +91,12 @@ def must(device: Device, script: str) -> ShellResult:
     """Run a script in our folder that has to succeed; raises DeviceStorageError, DeviceCommandError."""
     result = device.shell(script)
     if result.exit_code != 0:
-        text = said(result)
+        text = reason_of(result)
         what = f"our folder {device.work_folder} can't be used"
         raise writing_failure(text, serial=device.serial, what=what) or DeviceCommandError(
             f"{what}: {text}", serial=device.serial
         )
     return result
-
-
-def said(result: ShellResult) -> str:
-    """Return the last of what a command complained of."""
-    return (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-300:] or "no reason given"
 
 
 def _speed_of(facts: DeviceFacts) -> float:

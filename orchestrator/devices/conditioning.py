@@ -17,17 +17,17 @@ from typing import Final
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, differences, parse_snapshot
-from orchestrator.devices.claiming import Claims, must, said
+from orchestrator.devices.claiming import Claims, must
 from orchestrator.devices.fitness import FitWait, danger, unfit_reasons
 from orchestrator.devices.heartbeat import LEASE_S
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.owner_note import FREE_MIN_BYTES, OwnerNote, Standing, check_free
-from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, screen_undo, steps_for
+from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, is_network_serial, screen_undo, steps_for
 from orchestrator.devices.sections import SectionScript
-from orchestrator.devices.shell import quote
+from orchestrator.devices.shell import quote, reason_of
 from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceSetAsideError, DeviceStorageError
 from orchestrator.ports import Device, Fitness
-from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 
@@ -165,7 +165,7 @@ class LadderConditioner:
         self._note(device, [change])
         result = device.shell(command)
         if result.exit_code != 0:
-            raise DeviceCommandError(f"{command!r} failed: {said(result)}", serial=device.serial)
+            raise DeviceCommandError(f"{command!r} failed: {reason_of(result)}", serial=device.serial)
 
     def _look_for_ours(self, device: Device) -> str:
         """Return a script that ends our app and tells of our runs, for the round trip that takes the phone."""
@@ -315,7 +315,7 @@ class LadderConditioner:
         for change in reversed(left.copy()):
             result = device.shell(change.undo)
             if result.exit_code != 0:
-                failed.append(f"{change.what} can't be put back with {change.undo!r}: {said(result)}")
+                failed.append(f"{change.what} can't be put back with {change.undo!r}: {reason_of(result)}")
                 continue
             restored.append(change.what)
             left.remove(change)
@@ -352,8 +352,8 @@ def _one_line(text: str) -> str:
 
 
 def _is_over_network(device: Device) -> bool:
-    """Whether adb reaches the phone through its own network, which must not be switched off then."""
-    transport = str(getattr(device, "transport", ""))
-    host = transport.rpartition(":")[0]
-    is_local = host in {"127.0.0.1", "localhost", "[::1]"}
-    return "._adb-tls-connect." in transport or (":" in transport and not is_local)
+    """Whether adb reaches the phone through a network of its own, which must not be switched off then."""
+    facts = device.facts()
+    # A virtual phone may play one on a cable, which its server can't.
+    on_cable = facts.is_virtual and bool(facts.properties.get(VIRTUAL_USB))
+    return is_network_serial(str(getattr(device, "transport", ""))) and not on_cable

@@ -17,7 +17,7 @@ from orchestrator.devices.failures import writing_failure
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.processes import PhoneProcess, family, parse_processes
 from orchestrator.devices.run_folder import folder_name
-from orchestrator.devices.shell import quote
+from orchestrator.devices.shell import BY_SIGNAL, quote, reason_of
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceChangedError,
@@ -312,13 +312,16 @@ class DetachedRuns:
         if len(told) < 4 or not words:
             said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
             what = "starting a run failed" if start else f"{folder} is gone"
+            if not said and result.exit_code > BY_SIGNAL:
+                # Only the shell that waits was killed: what it waits for runs on.
+                raise LinkLostError(f"waiting for a run: {reason_of(result)}", serial=self._link.serial)
             if (why := writing_failure(said, serial=self._link.serial, what=what)) is not None:
                 raise why
             self._check_writing(folder, what=what)
             if words == [_HALF]:
                 # How far it comes yet isn't known; another try has a folder of its own.
                 raise TransferError("the run's start was cut off halfway", serial=self._link.serial)
-            raise DeviceCommandError(f"{what}: {said[-400:] or 'no reason given'}", serial=self._link.serial)
+            raise DeviceCommandError(f"{what}: {reason_of(result)}", serial=self._link.serial)
         rebooted = bool(told[1]) and bool(told[2]) and told[1] != told[2]
         if words[0] != "done" or len(words) < 2:
             return _Look(word=words[0], rebooted=rebooted)

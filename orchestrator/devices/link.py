@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,12 +18,14 @@ from orchestrator.devices.failures import writing_failure
 from orchestrator.devices.heartbeat import HeldNote
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.server import AdbServer
-from orchestrator.devices.shell import quote, run_marked_shell, run_shell
+from orchestrator.devices.shell import quote, reason_of, run_marked_shell, run_shell
 from orchestrator.devices.traffic import Lane
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceChangedError,
     DeviceCommandError,
+    DeviceError,
+    DeviceTimeoutError,
     InterruptedByUserError,
     LinkLostError,
     TransferError,
@@ -34,6 +37,10 @@ _T = TypeVar("_T")
 _RECONNECT_TIMEOUT_S: Final = 20.0
 _READ_ATTEMPTS: Final = 3
 _READ_TIMEOUT_S: Final = 120.0
+#: Begins what a command is found by on the phone, as a comment in front of it.
+_MARK: Final = "benchfarm:"
+#: How long a phone may take for ending a command that ran too long; one that hangs as a whole doesn't answer.
+_END_S: Final = 2.0
 #: Prints sha256 (64 digits), or md5 (32) on phones that have no sha256sum.
 _HASH: Final = "{ sha256sum <%s || md5sum <%s; } 2>/dev/null"
 
@@ -125,17 +132,44 @@ class PhoneLink:
         is_legacy = self.is_legacy
         chores = tuple(self._chores) if with_chores else ()
         command, renews = self.note.before("\n".join((*chores, command)))
+        # What may be cancelled waits for a run, which outlives it.
+        mark = f"{_MARK}{secrets.token_hex(6)}" if cancelled is None else ""
+        command = f"#{mark}\n{command}" if mark else command
         with self.server.open_transport(self.transport, deadline, what=what, serial=self.serial) as connection:
-            if is_legacy:
-                result = run_marked_shell(connection, command, stdin=stdin)
-            else:
-                result = run_shell(connection, command, stdin=stdin, limit_bytes=limit_bytes, cancelled=cancelled)
+            try:
+                if is_legacy:
+                    result = run_marked_shell(connection, command, stdin=stdin)
+                else:
+                    result = run_shell(connection, command, stdin=stdin, limit_bytes=limit_bytes, cancelled=cancelled)
+            except DeviceTimeoutError:
+                if mark:
+                    self._end(mark)
+                raise
         if renews:
             self.note.after(result, serial=self.serial)
         for chore in chores:
             with contextlib.suppress(ValueError):
                 self._chores.remove(chore)
         return result
+
+    def _end(self, mark: str) -> None:
+        """End a command that runs past its deadline, with all that it started.
+
+        At a connection's end adbd tells the shell alone, not what that waits for; but each shell of its is the leader
+        of a group. On a phone that doesn't answer at all, everything stays.
+        """
+        # The pattern isn't what it finds: neither this shell nor its grep is ended.
+        pattern = f"{mark[:-1]}[{mark[-1]}]"
+        script = (
+            f"for f in $(grep -l {quote(pattern)} /proc/[0-9]*/cmdline 2>/dev/null); do "
+            "p=${f#/proc/}; kill -KILL -- -${p%/cmdline}; done 2>/dev/null; true"
+        )
+        deadline = Deadline(_END_S, self.clock)
+        with (
+            contextlib.suppress(DeviceError, AdbUnavailableError),
+            self.server.open_transport(self.transport, deadline, what="ending it", serial=self.serial) as connection,
+        ):
+            run_marked_shell(connection, script) if self.is_legacy else run_shell(connection, script)
 
     def leave(self, chore: str) -> None:
         """Have something done that may be done twice, late or never: a command that prints nothing."""
@@ -150,10 +184,9 @@ class PhoneLink:
         """Run a command that has to succeed and return its output; raises DeviceCommandError with its reason."""
         result = self.shell(command, timeout_s=timeout_s, what=what)
         if result.exit_code != 0:
-            said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
-            raise writing_failure(said, serial=self.serial, what=what) or DeviceCommandError(
-                f"{what} failed with exit code {result.exit_code}: {said[-400:] or 'no reason given'}",
-                serial=self.serial,
+            reason = reason_of(result)
+            raise writing_failure(reason, serial=self.serial, what=what) or DeviceCommandError(
+                f"{what} failed with exit code {result.exit_code}: {reason}", serial=self.serial
             )
         return result.text
 

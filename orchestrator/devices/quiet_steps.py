@@ -25,6 +25,7 @@ THERMAL_SERVICES: Final = (
 #: The names of the steps that switch the screen.
 SCREEN_ON: Final = "the screen being on"
 SCREEN_OFF: Final = "the screen being off"
+_CUT_OFF: Final = "adb reaches the phone over the network, and would be cut off"
 _GPU_FOLDERS: Final = "/sys/class/kgsl/kgsl-3d0/devfreq /sys/class/devfreq/*gpu* /sys/class/devfreq/*mali*"
 
 
@@ -58,10 +59,18 @@ def as_root(command: str) -> str:
     )
 
 
+def is_network_serial(transport: str) -> bool:
+    """Whether the adb server's name for a phone is one of a network: an address with a port, or a name by mDNS.
+
+    An address of this computer may be the end of a tunnel to a phone that is anywhere, so it counts as well.
+    """
+    return "._adb" in transport or re.search(r":\d+$", transport) is not None
+
+
 def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[QuietStep]:
     """Return the steps that a plan's wishes mean on a phone, in the order in which they are taken.
 
-    ``over_network``: adb reaches the phone by its own Wi-Fi, which is therefore left on.
+    ``over_network``: adb reaches the phone by a network of its own, so its radios are left as they are.
     """
     steps = list(_screen_steps(quiet.screen))
     if quiet.airplane:
@@ -155,7 +164,7 @@ def _airplane(facts: DeviceFacts, *, over_network: bool) -> QuietStep:
         broadcast = f"am broadcast -a android.intent.action.AIRPLANE_MODE --ez state {'true' if on else 'false'}"
         return as_root(f"settings put global airplane_mode_on {int(on)}; {broadcast}")
 
-    refusal = "adb reaches the phone through its Wi-Fi" if over_network else ""
+    refusal = _CUT_OFF if over_network else ""
     if not refusal and (facts.sdk or 0) < _ANDROID_11 and not facts.is_rooted:
         refusal = "before Android 11 only root may switch it"
     return QuietStep(
@@ -193,7 +202,7 @@ def _radio(service: str, setting: str, *, over_network: bool) -> QuietStep:
         accepts=lambda told: told in {"0", "null"},
         apply=f"svc {service} disable",
         undo=lambda told: f"svc {service} {'disable' if told == '0' else 'enable'}",
-        refusal="adb reaches the phone through its Wi-Fi" if over_network and service == "wifi" else "",
+        refusal=_CUT_OFF if over_network else "",
     )
 
 

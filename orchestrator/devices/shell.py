@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import struct
 import threading
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ STDOUT: Final = 1
 STDERR: Final = 2
 EXIT: Final = 3
 CLOSE_STDIN: Final = 4
+#: An exit code above it is that of a process which a signal ended: this and the signal's number.
+BY_SIGNAL: Final = 128
 _HEAD: Final = struct.Struct("<BI")
 #: A length above this isn't from a shell; adb's own largest payload is 1 MiB.
 _LONGEST_PACKET_BYTES: Final = 64 << 20
@@ -29,6 +32,16 @@ _CANCEL_LOOK_S: Final = 0.2
 def quote(text: str) -> str:
     """Quote any text without NUL as one word for the phone's shell (and for every POSIX shell)."""
     return "'" + text.replace("'", "'\\''") + "'"
+
+
+def reason_of(result: ShellResult) -> str:
+    """Return why a command failed: the last of what it printed, else what its exit code tells."""
+    said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
+    if said:
+        return said[-400:]
+    if (number := result.exit_code - BY_SIGNAL) in set(signal.Signals):
+        return f"it was killed on the phone by signal {number} ({signal.Signals(number).name})"
+    return f"exit code {result.exit_code}, and it printed nothing"
 
 
 def encode_packet(packet_id: int, payload: bytes = b"") -> bytes:

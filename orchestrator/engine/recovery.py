@@ -330,8 +330,14 @@ class Turns:
             except BenchfarmError as error:
                 if attempt < RESTORES_MAX and isinstance(error, DeviceError) and _may_return(error):
                     continue
-                text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
-                self._note(device, text, is_problem=True)
+                if device.serial in self._services.conditioner.unrestored():
+                    text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
+                    self._note(device, text, is_problem=True)
+                elif not isinstance(error, DeviceBusyError):
+                    # Nothing of ours is changed there; what still runs is ended by whoever uses the phone next.
+                    self._note(
+                        device, f"could not be released ({error}); its note there expires by itself", is_problem=True
+                    )
             return
 
     def _note(self, device: Device, text: str, *, is_problem: bool = False, is_away: bool | None = None) -> None:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.parity import with_parity
-from orchestrator.analysis.quality import judge
+from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.engine.doubts import carried_over, keep_doubts
 from orchestrator.engine.sessions import own_end
 from orchestrator.ports import SessionTool, Store, Tool
 from orchestrator.records.identity import CampaignId
+from orchestrator.records.plan import Screen
 from orchestrator.records.retention import is_pruned
 from orchestrator.records.run import Outcome, RawOutput, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE
@@ -36,6 +37,7 @@ class Review:
 def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Sequence[CampaignId] = ()) -> Review:
     """Read every stored raw output again and store what is different now; the raw output stays as it is."""
     devices = store.devices()
+    screens = {campaign.campaign_id: campaign.terms.quiet.screen for campaign in store.campaigns()}
     reviewed, pruned, changed = 0, 0, []
     for run in list(store.runs(campaign_ids=campaign_ids)):
         if run.report is None or run.outcome not in _READ_FROM_OUTPUT:
@@ -67,7 +69,7 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
             facts=devices[run.case.serial],
             before=run.state_before,
             after=run.state_after,
-            samples=raw.data(SAMPLES_FILE),
+            around=Surroundings(samples=raw.data(SAMPLES_FILE), screen=screens.get(run.campaign_id, Screen.ON)),
         )
         verdict = carried_over(verdict, run.verdict)
         if (report, verdict, ending.outcome) != (run.report, run.verdict, run.outcome):

@@ -6,7 +6,7 @@ import uuid
 from datetime import datetime
 
 from orchestrator.analysis.outcome import Ending, ending_of
-from orchestrator.analysis.quality import judge
+from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.engine.sessions import own_end
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import BenchfarmError
@@ -80,7 +80,9 @@ class RunRecords:
             facts=self._facts,
             before=before,
             after=after,
-            samples=raw.data(SAMPLES_FILE) if raw else b"",
+            around=Surroundings(
+                samples=raw.data(SAMPLES_FILE) if raw else b"", screen=self._workload.campaign.terms.quiet.screen
+            ),
         )
         return RunRecord(
             run_id=run_id or RunId(uuid.uuid4().hex),

@@ -11,6 +11,8 @@ from typing import Final
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import DelegateName
 
+#: The property in which a virtual phone tells the USB path that it plays.
+VIRTUAL_USB: Final = "ro.benchfarm.usb"
 #: How this computer is known.
 HOST_SERIAL: Final = Serial("host")
 

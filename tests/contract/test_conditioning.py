@@ -223,3 +223,16 @@ def test_a_journal_line_cut_off_by_a_crash_is_left_out(tmp_path: Path) -> None:
     file.write_text(file.read_text() + '{"what": "tw')
     assert [change.what for change in journal.pending(serial)] == ["one"]
     assert journal.serials() == [serial]
+
+
+def test_a_phone_that_adb_reaches_by_an_address_keeps_its_radios(
+    device: AdbDevice, phone: "Phone", tmp_path: Path
+) -> None:
+    conditioner = LadderConditioner(tmp_path)
+    notes: list[str] = []
+    conditioner.prepare(device, ANY, quiet=Quiet(airplane=True, sync_off=True), on_note=notes.append)
+    refusal = "can't be had: adb reaches the phone over the network, and would be cut off"
+    assert notes == [f"{name} {refusal}" for name in ("airplane mode", "Wi-Fi being off", "mobile data being off")]
+    assert phone.userland.state.wifi
+    assert device.shell("settings get global airplane_mode_on").text.strip() == "0"
+    conditioner.restore(device)

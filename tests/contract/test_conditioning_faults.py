@@ -72,7 +72,8 @@ class ForwardClock(SystemClock):
 @pytest.fixture
 def phone(make_lab: Callable[..., VirtualLab], adb_server: Any) -> Iterator[Phone]:
     server = AdbServer(ServerAddress(port=adb_server.port))
-    phone = make_lab(adb_server, time_factor=20.0).add("pixel-7", serial="CONDITIONED", rooted=True)
+    # On a cable, as its radios are switched off as well.
+    phone = make_lab(adb_server, time_factor=20.0).add("pixel-7", serial="CONDITIONED", rooted=True, usb="1-1")
     server.connect_tcp(phone.address)
     yield phone
     server.disconnect(phone.address)

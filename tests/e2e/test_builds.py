@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.virtual.samples import benchmark_apk, benchmark_elf
+from tests.e2e.conftest import Lab
 from tests.samples.command import Cli, Done
+from tests.samples.places import MODELS
 from tests.unit.artifacts.file_server import FileServer, file_server
 from tests.unit.artifacts.sample_files import elf
+from tests.unit.artifacts.test_inspecting import elf_with_notes
 
+MODEL = MODELS / "texturenet_0.25_256_float.tflite"
 PLACE = "/files.example/latest"
 
 
@@ -156,8 +160,25 @@ def test_a_program_that_shows_nothing_of_a_benchmark_is_doubted(cli: Cli, tmp_pa
     for path, is_doubted in ((other, True), (benchmark, False), (stand_in, False)):
         assert (doubt in cli("builds", "add", path).ok().stdout) is is_doubted
         assert cli("builds", "add", path, "--json").ok().json["shows_benchmark"] is not is_doubted
-    found = cli("builds", "which", "native", "--build", "other", "--abi", "x86_64", "--json").ok().json
+    found = cli("builds", "which", "native", "--build", "other", "--abi", "linux-x86_64", "--json").ok().json
     assert found["shows_benchmark"] is False
+
+
+def test_a_program_of_a_linux_computer_is_not_named_for_a_phone_with_the_same_machine(cli: Cli, tmp_path: Path) -> None:
+    for name, interpreter in (("for_linux", b"/lib64/ld-linux-x86-64.so.2"), ("for_android", b"/system/bin/linker64")):
+        (tmp_path / name).write_bytes(elf_with_notes([], machine=62, interpreter=interpreter))
+        cli("builds", "add", tmp_path / name).ok()
+    missing = cli("builds", "which", "native", "--build", "for_linux", "--abi", "x86_64")
+    assert missing.exit_code == 4
+    assert "no build 'for_linux' for x86_64 is on this computer (there is native for linux-x86_64)" in missing.stderr
+    found = {
+        abi: cli("builds", "which", "native", "--build", name, "--abi", abi, "--json").ok().json["build"]["name"]
+        for name, abi in (("for_linux", "linux-x86_64"), ("for_android", "x86_64"))
+    }
+    assert found == {"linux-x86_64": "for_linux", "x86_64": "for_android"}
+    # Without a name, what stands first for the tool is of the right kind as well.
+    chosen = cli("builds", "which", "native", "--abi", "x86_64", "--json").ok().json["build"]["name"]
+    assert chosen == "for_android"
 
 
 def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(cli: Cli, tmp_path: Path) -> None:
@@ -171,3 +192,21 @@ def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(cli: Cl
     done = cli("builds", "which", "native")
     assert done.exit_code == 4
     assert "is on this computer (base and slow are stand-ins, which only virtual phones run, by name)" in done.stderr
+
+
+@pytest.mark.parametrize("build", ["nowhere", "native=nowhere"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("bench", MODEL),
+        ("trace", MODEL),
+        ("tune", MODEL),
+        ("compare", "delegate:cpu", "delegate:xnnpack", "--ab", "-m", MODEL),
+    ],
+)
+def test_a_build_is_named_alike_on_every_command_that_starts_programs(
+    lab: Lab, command: tuple[str | Path, ...], build: str
+) -> None:
+    done = lab.cli(*command, "-s", lab.serials[0], "--build", build)
+    assert done.exit_code == 4
+    assert "no build 'nowhere' for arm64-v8a is on this computer" in done.stderr

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from orchestrator.devices.adb import WORK_FOLDER
+from orchestrator.devices.owner_note import OwnerNote
 from tests.e2e.conftest import Lab
 from tests.samples.command import Cli
 from tests.samples.places import MODELS
@@ -118,3 +121,31 @@ def test_a_tune_that_was_killed_goes_on_from_the_trials_that_ended(rooted: Lab) 
     again = rooted.cli(*words, "--json").ok()
     assert "cut off" not in again.stderr
     assert rooted.cli("device", "audit", serial).exit_code == 0
+
+
+def test_a_phone_that_another_home_uses_is_left_alone_without_a_word_of_putting_it_back(
+    lab: Lab, tmp_path: Path
+) -> None:
+    serial, other = lab.serials[1], OwnerNote(tmp_path)
+    lab.shell(serial, other.claim_command(WORK_FOLDER, hold_s=100_000))
+    try:
+        done = lab.cli("bench", MODEL, "-s", serial, "-n", 1, "--min-secs", "0.1", "--json")
+    finally:
+        lab.shell(serial, other.release_command(WORK_FOLDER))
+    assert done.exit_code != 0
+    assert f"in use by process {os.getpid()}" in done.json["lost"][serial]
+    # Nothing was changed on it.
+    assert "put back" not in done.stderr
+
+
+def test_a_screen_that_the_plan_wants_off_is_no_fault_of_a_run(lab: Lab, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"models: [{MODEL}]\nmatrix: {{delegates: [xnnpack], threads: [1]}}\ninvocations: 1\n"
+        f"devices: {{serials: [{lab.serials[0]}]}}\nsettings: {{min_secs: 100 ms}}\nquiet: {{screen: 'off'}}\n"
+    )
+    campaign = lab.cli("run", plan, "--json").ok().json["campaign_id"]
+    (run,) = lab.cli("runs", campaign, "--json").ok().json
+    assert run["state_after"]["screen_on"] is False
+    assert "screen-off" not in [finding["code"] for finding in run["verdict"]["findings"]]
+    assert lab.cli("reparse", campaign, "--json").ok().json["changed"] == []

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.analysis.quality import judge
+from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.ports import InvocationRequest
 from orchestrator.records.identity import BuildSha, ModelSha, RunId
@@ -115,7 +115,7 @@ class WatchedPhone:
         verdict = judge(
             report, ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out), case=case,
             run_pass=Pass.TIMING, facts=self.device.facts(), before=before, after=after,
-            samples=raw.data(SAMPLES_FILE),
+            around=Surroundings(samples=raw.data(SAMPLES_FILE)),
         )  # fmt: skip
         return self.phone.hardware.throttled_s() > throttled_s, verdict
 

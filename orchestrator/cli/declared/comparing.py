@@ -7,7 +7,20 @@ from typing import Annotated, Final
 
 import typer
 
-from orchestrator.cli.frame import AtMost, Devices, Json, OneOfEach, Out, Profiles, Where, app, refuse, show, split
+from orchestrator.cli.frame import (
+    AtMost,
+    Builds,
+    Devices,
+    Json,
+    OneOfEach,
+    Out,
+    Profiles,
+    Where,
+    app,
+    refuse,
+    show,
+    split,
+)
 
 Form = Annotated[str, typer.Option("--format", "-f", help="text, markdown, json, junit, github or html.")]
 FailOn = Annotated[
@@ -31,8 +44,8 @@ Seed = Annotated[int, typer.Option("--seed", help="Of which side begins.")]
 #: What chooses among stored figures, and what is measured with --ab.
 OF_STORED: Final = frozenset({"by", "campaign", "threshold", "level", "allow"})
 OF_TURNS: Final = frozenset({
-    "detect", "model", "device", "profile", "where", "one_of_each", "at_most", "delegate", "threads", "tool", "flag",
-    "most_pairs", "budget", "num_runs", "min_secs", "max_secs", "affinity", "timeout", "seed",
+    "detect", "model", "device", "profile", "where", "one_of_each", "at_most", "delegate", "threads", "tool", "build",
+    "flag", "most_pairs", "budget", "num_runs", "min_secs", "max_secs", "affinity", "timeout", "seed",
 })  # fmt: skip
 
 
@@ -70,6 +83,7 @@ def _compare(
     delegate: Delegates = None,
     threads: Threads = None,
     tool: Tools = None,
+    build: Builds = None,
     flag: Flags = None,
     most_pairs: MostPairs = 200,
     budget: Budget = "",
@@ -111,6 +125,7 @@ def _compare(
         where=tuple(where or ()),
         one_of_each=one_of_each,
         at_most=at_most,
+        builds=tuple(build or ()),
         flags=tuple(flag or ()),
         settings={"num_runs": num_runs, "min_secs": min_secs, "max_secs": max_secs, "affinity": affinity},
         detect=shares.share_of(detect, "--detect", most=0.5),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import AtMost, Devices, Json, OneOfEach, Profiles, Where, app, group, show, split
+from orchestrator.cli.frame import AtMost, Builds, Devices, Json, OneOfEach, Profiles, Where, app, group, show, split
 from orchestrator.errors import UsageError
 
 plan_app = group("plan", "Look at plans without running them.")
@@ -48,9 +48,7 @@ def _bench(
     mode: Annotated[
         list[str] | None, typer.Option("--mode", help="Run as: foreground (apk), shell, top-app (native) (a,b).")
     ] = None,
-    build: Annotated[
-        list[str] | None, typer.Option("--build", help="Program to use, tool=NAME or tool=FILE; may be given again.")
-    ] = None,
+    build: Builds = None,
     run_pass: Annotated[
         list[str] | None,
         typer.Option("--pass", help="timing (the default), memory, profile, cold, parity, sustained, trace (a,b)."),

@@ -96,7 +96,7 @@ def _builds_pin(
 @builds_app.command("which")
 def _builds_which(
     tool: Annotated[str, typer.Argument(help="native, apk, litert-native ...")],
-    abi: Annotated[str, typer.Option("--abi", help="Of the phone.")] = "arm64-v8a",
+    abi: Annotated[str, typer.Option("--abi", help="Of the phone; linux-x86_64 for this computer.")] = "arm64-v8a",
     build: Annotated[str, typer.Option("--build", help="What a plan would name; the default build else.")] = "",
     as_json: Json = False,
 ) -> None:

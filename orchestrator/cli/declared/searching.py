@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import AtMost, Json, OneOfEach, Profiles, Where, app, refuse, show, split
+from orchestrator.cli.frame import AtMost, Builds, Json, OneOfEach, Profiles, Where, app, refuse, show, split
 from orchestrator.errors import UsageError
 
 
@@ -34,6 +34,7 @@ def _tune(
         typer.Option("--flags", help="A set of flags to try beside none, name=value,name=value; may be given again."),
     ] = None,
     tool: Annotated[str, typer.Option("--tool", help="native, apk or litert-native.")] = "native",
+    build: Builds = None,
     most: Annotated[int, typer.Option(min=2, max=64, help="Processes per configuration, at the most.")] = 8,
     alike: Annotated[str, typer.Option("--alike", help="Differences below this don't matter.")] = "2%",
     budget: Annotated[
@@ -72,6 +73,7 @@ def _tune(
         threads=split(threads),
         flag_sets=tuple(flags) if flags is not None else None,
         tool=tool,
+        builds=tuple(build or ()),
         most=most,
         alike=alike,
         budget=budget,

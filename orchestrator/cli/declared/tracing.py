@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Devices, Json, app, show
+from orchestrator.cli.frame import Builds, Devices, Json, app, show
 
 
 @app.command("trace")
@@ -17,7 +17,7 @@ def _trace(
     delegate: Annotated[str, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu, nnapi, hexagon ...")] = "cpu",
     threads: Annotated[int, typer.Option("--threads", "-t", min=1, help="Number of threads.")] = 1,
     tool: Annotated[str, typer.Option("--tool", help="native, apk, litert-native or perf-options.")] = "native",
-    build: Annotated[str, typer.Option("--build", help="Program to use: NAME or FILE.")] = "",
+    build: Builds = None,
     num_runs: Annotated[int, typer.Option(min=1, help="Inferences, at the least, beside the warm-up.")] = 20,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that the run may take.")] = 120.0,
     summary: Annotated[bool, typer.Option("--summary/--no-summary", help="Read the trace after recording it.")] = True,
@@ -33,7 +33,7 @@ def _trace(
         delegate=delegate,
         threads=threads,
         tool=tool,
-        build=build,
+        builds=tuple(build or ()),
         num_runs=num_runs,
         timeout_s=timeout,
         has_summary=summary,

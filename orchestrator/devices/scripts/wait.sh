@@ -7,13 +7,14 @@
 #     `done CODE left` when something of the run still holds on after its program's end
 #   the boot id when the run began
 #   the boot id now
-# and exits unless the run is done. Exit code 1: FOLDER is gone, or the link was cut.
+# and exits unless the run is done. Exit code 1: FOLDER is gone. 143: this shell was
+# told to end, by its link's end or by anybody.
 
 cd "$1" || exit 1
 step=$2
 steps=$3
 s=
-trap '[ -z "$s" ] || kill $s; rm -f waiter; exit 1' HUP TERM
+trap '[ -z "$s" ] || kill $s; rm -f waiter; exit 143' HUP TERM
 i=0
 n=1
 late=0

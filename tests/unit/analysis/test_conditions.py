@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.analysis.conditions import derive_conditions, mean_khz
 from orchestrator.analysis.outcome import Ending
-from orchestrator.analysis.quality import judge
+from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.analysis.steadiness import steadiness_findings
 from orchestrator.records.device import DeviceState
@@ -135,7 +135,7 @@ def test_without_looks_the_states_tell_what_they_can() -> None:
 def throttled(data: bytes, after: DeviceState = SEEN) -> bool:
     verdict = judge(
         GOOD, Ending(outcome=Outcome.COMPLETED), case=replace(CASE, delegate=DelegateName.XNNPACK),
-        run_pass=Pass.TIMING, facts=FACTS, before=SEEN, after=after, samples=data,
+        run_pass=Pass.TIMING, facts=FACTS, before=SEEN, after=after, around=Surroundings(samples=data),
     )  # fmt: skip
     return verdict.has("throttled")
 
@@ -176,7 +176,7 @@ def test_of_thousands_of_runs_the_throttled_are_caught_and_the_others_are_not_ac
 def graded(before: DeviceState | None, after: DeviceState | None, data: bytes = b"") -> Grade | None:
     return judge(
         GOOD, Ending(outcome=Outcome.COMPLETED), case=CASE, run_pass=Pass.TIMING, facts=FACTS, before=before,
-        after=after, samples=data,
+        after=after, around=Surroundings(samples=data),
     ).grade  # fmt: skip
 
 

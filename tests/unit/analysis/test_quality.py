@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from orchestrator.analysis.outcome import Ending, ending_of
-from orchestrator.analysis.quality import CODES, judge
+from orchestrator.analysis.quality import CODES, Surroundings, judge
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.plan import Screen
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, Outcome, ToolReport
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
@@ -189,8 +190,11 @@ def test_what_did_not_complete_is_rejected() -> None:
                 facts=FACTS,
                 before=CALM,
                 after=CALM,
-                samples=b"--look\n/proc/stat:cpu  100 0 0 900 0\n/proc/uptime:10.0 1\n\n"
-                b"--times\n0m0s 0m0s\n0m2.0s 0m0.0s\n--look\n/proc/stat:cpu  900 0 0 3100 0\n/proc/uptime:14.0 1\n",
+                around=Surroundings(
+                    samples=b"--look\n/proc/stat:cpu  100 0 0 900 0\n/proc/uptime:10.0 1\n\n"
+                    b"--times\n0m0s 0m0s\n0m2.0s 0m0.0s\n--look\n/proc/stat:cpu  900 0 0 3100 0\n"
+                    b"/proc/uptime:14.0 1\n",
+                ),
             ),
         ),
         ("not-completed", Quality.REJECTED, verdict(None, ending=Ending(outcome=Outcome.TIMED_OUT))),
@@ -234,3 +238,23 @@ def test_a_light_thermal_status_is_throttling_only_where_clocks_cant_say_otherwi
     assert not verdict(after=seen).has("throttled")
     assert verdict(after=replace(seen, cooling={"cpu-big": 1})).has("throttled")
     assert verdict(after=replace(seen, thermal_status=2)).has("throttled")
+
+
+def test_a_screen_that_is_off_because_the_plan_asks_for_it_is_no_fault() -> None:
+    off = replace(CALM, screen_on=False)
+    told = {
+        screen: judge(
+            GOOD,
+            Ending(outcome=Outcome.COMPLETED),
+            case=CASE,
+            run_pass=Pass.TIMING,
+            facts=FACTS,
+            before=off,
+            after=off,
+            around=Surroundings(screen=screen),
+        )
+        for screen in Screen
+    }
+    assert told[Screen.ON].has("screen-off")
+    assert told[Screen.OFF].findings == ()
+    assert told[Screen.OFF].quality is Quality.TRUSTED

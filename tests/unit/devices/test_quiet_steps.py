@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.quiet_steps import QuietStep, steps_for
+from orchestrator.devices.quiet_steps import QuietStep, is_network_serial, steps_for
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Quiet
@@ -65,3 +65,24 @@ def test_a_gpu_of_which_one_clock_is_not_told_is_taken_for_one_without(
 ) -> None:
     (gpu / unreadable).write_text("")
     assert shell(step.read, gpu) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "is_reached_over_network"),
+    [
+        ("R58M123ABC", False),
+        ("emulator-5554", False),
+        ("0123456789ABCDEF", False),
+        ("192.168.1.20:5555", True),
+        ("127.0.0.1:41234", True),
+        ("localhost:5555", True),
+        ("[::1]:5555", True),
+        ("[fe80::1%wlan0]:37001", True),
+        ("phone.lab.example:5555", True),
+        ("adb-R58M123ABC-x7Kd2q._adb-tls-connect._tcp", True),
+        ("adb-R58M123ABC-x7Kd2q (2)._adb-tls-connect._tcp.", True),
+        ("adb-R58M123ABC._adb._tcp", True),
+    ],
+)
+def test_a_name_with_a_port_or_by_mdns_is_of_a_phone_on_a_network(name: str, is_reached_over_network: bool) -> None:
+    assert is_network_serial(name) is is_reached_over_network

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from orchestrator.devices.connection import LONGEST_REQUEST_BYTES, encode_request
 from orchestrator.devices.sections import SectionScript
-from orchestrator.devices.shell import PacketReader, encode_packet, quote
+from orchestrator.devices.shell import PacketReader, encode_packet, quote, reason_of
 from orchestrator.devices.sync import encode_path
 from orchestrator.errors import UsageError
+from orchestrator.ports import ShellResult
 
 PACKETS = st.lists(st.tuples(st.integers(0, 5), st.binary(max_size=200)), max_size=20)
 
@@ -83,3 +84,17 @@ def test_an_output_that_looks_like_a_section_head_is_only_output() -> None:
     sections = run_script({"first": "echo; echo --deadbeefdeadbeef:second", "second": "echo true"})
     assert sections["second"].strip() == "true"
     assert "deadbeef" in sections["first"]
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (ShellResult(exit_code=1, stdout=b"", stderr=b"sh: no\n"), "sh: no"),
+        (ShellResult(exit_code=1, stdout=b"Failure [NO]\n", stderr=b""), "Failure [NO]"),
+        (ShellResult(exit_code=137, stdout=b"", stderr=b""), "it was killed on the phone by signal 9 (SIGKILL)"),
+        (ShellResult(exit_code=255, stdout=b"", stderr=b""), "exit code 255, and it printed nothing"),
+        (ShellResult(exit_code=3, stdout=b"", stderr=b"\n"), "exit code 3, and it printed nothing"),
+    ],
+)
+def test_a_failure_without_a_word_tells_what_its_exit_code_does(result: ShellResult, reason: str) -> None:
+    assert reason_of(result).startswith(reason)
