@@ -131,12 +131,12 @@ def run() -> None:
         exit_code = app(standalone_mode=False)
         if exit_code == InterruptedByUserError.exit_code:
             # The option parser ends on Ctrl-C without a word.
-            raise InterruptedByUserError
+            raise _interrupted()
         raise SystemExit(exit_code or 0)
     except BenchfarmError as error:
         _fail(str(error), error.hint, error.code, error.exit_code)
     except KeyboardInterrupt:
-        stop = InterruptedByUserError()
+        stop = _interrupted()
         _fail(str(stop), "", stop.code, stop.exit_code)
     except BrokenPipeError:
         # Whoever read our output has gone; that is no fault of the command.
@@ -151,6 +151,12 @@ def run() -> None:
             "internal",
             70,
         )
+
+
+def _interrupted() -> InterruptedByUserError:
+    """Return the error of a command that was stopped; one that never came to a phone says nothing of phones."""
+    had_phones = "orchestrator.devices" in sys.modules
+    return InterruptedByUserError() if had_phones else InterruptedByUserError("stopped by Ctrl-C or a signal")
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -254,6 +260,9 @@ def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None
         typer.echo()
     elif result.text:
         typer.echo(result.text)
+    else:
+        for line in result.lines:
+            typer.echo(line)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 

@@ -2,36 +2,74 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from orchestrator.cli.result import CommandResult, one_line
+from orchestrator.cli.result import CommandResult, Streamed, one_line
 from orchestrator.errors import OutputParseError, UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.records.run import ToolReport
 
 
 def parse_files(files: tuple[str, ...]) -> CommandResult:
     """Read benchmark output; raises UsageError for an unreadable file, OutputParseError for one without any.
 
-    A single file with a single run gives one JSON object, everything else a list.
+    A single file with a single run gives one JSON object, everything else a list. Runs are read while they are
+    written, so that a file may hold any number of them.
     """
-    from orchestrator.tools.output import describe, parse_text, to_public
+    from orchestrator.tools.output import describe, to_public
 
-    lines: list[str] = []
-    found: list[dict[str, object]] = []
-    for file in files:
-        try:
-            reports = parse_text(_read(file))
-        except OutputParseError as error:
-            raise OutputParseError(f"{'standard input' if file == '-' else file}: {error}", hint=error.hint) from error
-        for number, report in enumerate(reports, start=1):
-            title = f"{file}, run {number} of {len(reports)}" if len(reports) > 1 else file
-            lines += [title, *(f"  {one_line(line)}" for line in describe(report)), ""]
-            found.append({"file": file, **to_public(report)} if len(files) > 1 else to_public(report))
-    return CommandResult(text="\n".join(lines).rstrip(), data=found[0] if len(found) == 1 else found)
+    # A file without any run is told before anything is printed.
+    readers = [(file, *_begun(file)) for file in files]
+
+    def items() -> Iterator[dict[str, object]]:
+        for file, _, reports in readers:
+            for report in reports:
+                yield {"file": file, **to_public(report)} if len(files) > 1 else to_public(report)
+
+    def lines() -> Iterator[str]:
+        is_first = True
+        for file, begun, reports in readers:
+            for number, report in enumerate(reports, start=1):
+                if not is_first:
+                    yield ""
+                is_first = False
+                yield f"{file}, run {number}" if len(begun) > 1 else file
+                yield from (f"  {one_line(line)}" for line in describe(report))
+
+    begun = readers[0][1]
+    is_single = len(files) == 1 and len(begun) == 1
+    return CommandResult(text="", lines=lines(), data=to_public(begun[0]) if is_single else Streamed(items))
 
 
-def _read(file: str) -> bytes:
+def _begun(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
+    """Return the first runs of a file, at most two, and an iterator over all of them."""
+    reports = _reports(file)
+    begun = list(itertools.islice(reports, 2))
+    return begun, itertools.chain(begun, reports)
+
+
+def _reports(file: str) -> Iterator[ToolReport]:
+    from orchestrator.tools.output import iterate_file
+
     try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        if file != "-":
+            with Path(file).open("rb"):
+                # What can't be opened is a wrong name, not a wrong text.
+                pass
+            yield from iterate_file(Path(file))
+            return
+        with tempfile.NamedTemporaryFile() as kept:
+            shutil.copyfileobj(sys.stdin.buffer, kept)
+            kept.flush()
+            yield from iterate_file(Path(kept.name))
+    except OutputParseError as error:
+        raise OutputParseError(f"{'standard input' if file == '-' else file}: {error}", hint=error.hint) from error
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from error

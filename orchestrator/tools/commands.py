@@ -32,7 +32,7 @@ _LONGEST: Final = 20_000
 
 def is_command(text: str) -> bool:
     """Whether a line starts a benchmark program; the model, or what stands before, tells it from a sentence."""
-    if "benchmark" not in text.lower():
+    if "enchmark" not in text:
         return False
     match = _PROGRAM.search(text)
     if match is None:

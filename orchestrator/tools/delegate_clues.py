@@ -127,6 +127,7 @@ _UNAVAILABLE: Final[tuple[tuple[str, str], ...]] = (
     ("NPU accelerator could not be loaded and registered", "npu"),
     ("Failed to apply compiler plugins", "npu"),
 )
+_UNAVAILABLE_WORDS: Final = tuple(words for words, _ in _UNAVAILABLE)
 #: A model with more delegated subgraphs, or a run with more telling lines, doesn't exist; the rest isn't kept.
 _MOST_SHARES: Final = 2000
 _MOST_LINES: Final = 200
@@ -210,10 +211,10 @@ class DelegateClues:
     def _read(self, text: str) -> bool:
         if ("elegate" in text or "LITERT_" in text) and self._read_delegate_line(text):
             return True
-        for words, delegate in _UNAVAILABLE:
-            if text.startswith(words):
-                self._note(self.unavailable, delegate)
-                return True
+        if text.startswith(_UNAVAILABLE_WORDS):
+            delegate = next(delegate for words, delegate in _UNAVAILABLE if text.startswith(words))
+            self._note(self.unavailable, delegate)
+            return True
         if match := _UNSUPPORTED.match(text):
             self._note(self.unavailable, family(match[1]))
         elif text.startswith("NNAPI accel") and (accelerators := accelerators_in(text)) is not None:

@@ -112,8 +112,19 @@ RULES: Final[tuple[tuple[int, str, re.Pattern[str]], ...]] = tuple(
         (11, "benchmark-failed", r"(Benchmarking failed\.)"),
     )
 )
-#: All rules at once, to pass quickly over lines that none of them knows.
-_ANY_RULE: Final = re.compile("|".join(f"(?:{pattern.pattern})" for _, _, pattern in RULES))
+#: All rules that stand at a line's start at once, without groups, which is tried far faster; and words of which one
+#: is in whatever the others know: most lines are of no rule.
+_AT_START: Final = re.compile(
+    "|".join(
+        re.sub(r"(?<!\\)\((?!\?)", "(?:", p.pattern) for _, _, p in RULES if not p.pattern.startswith((".*?", "(?:"))
+    )
+)
+_INSIDE: Final = (
+    "not executable", "cannot execute", "Exec format", "-bit instead of", "bad ELF magic", "is for EM_",
+    "loading shared libraries", "Activity class ", "INSTALL_", "Qnn ", "Stub lib id", "context binary", "Neuron SDK",
+    "dispatch runtime version", "DelegateKernelLiteRt", "bad_alloc", "ut of memory", "No space left",
+    "adb: ", "error: ",
+)  # fmt: skip
 _SHELL_CRASHES: Final[tuple[tuple[str, int], ...]] = (
     ("Segmentation fault", 11),
     ("Aborted", 6),
@@ -123,7 +134,9 @@ _SHELL_CRASHES: Final[tuple[tuple[str, int], ...]] = (
     ("Killed", 9),
     ("Terminated", 15),
 )
+_SHELL_WORDS: Final = tuple(words for words, _ in _SHELL_CRASHES)
 _MOST_KNOWN_LINES: Final = 1000
+_MOST_CRASHES: Final = 500
 _FATAL_SIGNAL: Final = re.compile(
     r"(Fatal signal (\d{1,2}) \(SIG\w+\), code -?\d+(?: \([^)]*\))?(?:, fault addr \S+)?)", re.ASCII
 )
@@ -173,24 +186,28 @@ class FailureClues:
 
     def feed(self, text: str, severity: str = "") -> bool:
         """Read one line; return whether it tells of a failure."""
-        for words, signal in _SHELL_CRASHES:
+        for words, signal in _SHELL_CRASHES if text.startswith(_SHELL_WORDS) else ():
             if text.startswith(words) and len(text) <= len(words) + 40 and self.crash_signal is None:
                 self.crash_signal, self.crash_line = signal, words
                 return True
         if severity == "F":
             self.is_fatal = True
-        if not _ANY_RULE.match(text):
-            if severity in {"E", "F"}:
-                self._remember(text)
-                if self.best is None and not self.unknown_error:
-                    self.unknown_error = text[:300]
-            return False
+        if not (_AT_START.match(text) or any(word in text for word in _INSIDE)):
+            return self._pass_over(text, severity)
         for rank, code, pattern in RULES:
             match = pattern.match(text)
             if match:
                 self._note(rank, code, match[1].strip())
                 self._remember(text)
                 return True
+        return self._pass_over(text, severity)
+
+    def _pass_over(self, text: str, severity: str) -> bool:
+        """Keep an error that no rule knows; return that the line tells of no failure that is known."""
+        if severity in {"E", "F"}:
+            self._remember(text)
+            if self.best is None and not self.unknown_error:
+                self.unknown_error = text[:300]
         return False
 
     def _remember(self, text: str) -> None:
@@ -275,14 +292,14 @@ class SystemLog:
         match = _FATAL_SIGNAL.search(text)
         if match and tag == "libc":
             code = SIGNALS.get(int(match[2]), ("aborted", ""))[0]
-            self.crashes.append(Crash(code=code, reason=match[1], pid=pid))
+            self._add(Crash(code=code, reason=match[1], pid=pid))
             return
         match = _CRASHED_PROCESS.search(text)
         if match:
             crash = next((c for c in self.crashes if c.pid == int(match[1])), None)
             if crash is None:
                 crash = Crash(code="aborted", reason="native crash", pid=int(match[1]))
-                self.crashes.append(crash)
+                self._add(crash)
             crash.process = match[2]
             return
         match = _FRAME.search(text)
@@ -292,21 +309,17 @@ class SystemLog:
     def _read_java_crash(self, text: str) -> None:
         match = _JAVA.match(text)
         if match:
-            self.crashes.append(Crash(code="app-crashed", reason="", pid=int(match[2]), process=match[1]))
+            self._add(Crash(code="app-crashed", reason="", pid=int(match[2]), process=match[1]))
         elif self.crashes and self.crashes[-1].code == "app-crashed" and not self.crashes[-1].reason:
             self.crashes[-1].reason = text.strip()[:300]
 
     def _read_killing(self, text: str, tag: str) -> None:
         if tag in {"lowmemorykiller", "lmkd"} and (match := _LMK.search(text)):
-            self.crashes.append(
-                Crash(code="low-memory-kill", reason=text.strip()[:300], pid=int(match[2]), process=match[1])
-            )
+            self._add(Crash(code="low-memory-kill", reason=text.strip()[:300], pid=int(match[2]), process=match[1]))
         elif match := _DIED.search(text):
-            self.crashes.append(
-                Crash(code="process-died", reason=text.strip()[:300], pid=int(match[2]), process=match[1])
-            )
+            self._add(Crash(code="process-died", reason=text.strip()[:300], pid=int(match[2]), process=match[1]))
         elif match := _ANR.search(text):
-            self.crashes.append(Crash(code="app-not-responding", reason=match[0], process=match[1]))
+            self._add(Crash(code="app-not-responding", reason=match[0], process=match[1]))
         elif self.crashes and self.crashes[-1].code == "app-not-responding":
             self._read_anr(text, self.crashes[-1])
 
@@ -316,6 +329,12 @@ class SystemLog:
             anr.pid = int(match[1])
         elif (match := _ANR_REASON.match(text)) and ": " not in anr.reason:
             anr.reason = f"{anr.reason}: {match[1].strip()}"
+
+    def _add(self, crash: Crash) -> None:
+        """Keep a process's end; of very many the latest count."""
+        self.crashes.append(crash)
+        if len(self.crashes) > 2 * _MOST_CRASHES:
+            del self.crashes[:_MOST_CRASHES]
 
     def _read_denial(self, text: str, pid: int | None, tag: str) -> None:
         match = _DENIAL.search(text)

@@ -5,7 +5,8 @@ The same message reaches us as ``INFO: msg`` (console, since about 2023), ``msg`
 (time), ``I/tflite  ( 4669): msg`` (brief), ``I( 4669) msg  (tflite)`` (process), with seconds in the place of the date
 (epoch, monotonic), below a line ``[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]`` (long), as Android Studio shows it,
 with an NSLog header (iOS), behind ``# `` in a notebook, or indented; and any of these in colours, behind a build
-server's time of each line, or in UTF-16, which a Windows shell writes.
+server's time of each line, quoted by ``> `` at any depth, as the items of a Markdown list, or in UTF-16, which a
+Windows shell writes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ OUR_TAGS: Final = frozenset({"tflite", "litert", "tflite_BenchmarkModelActivity"
 #: A line longer than this is no line of a benchmark program; its rest is dropped.
 LONGEST_LINE_BYTES: Final = 65_536
 
+_BLOCK_BYTES: Final = 1 << 16
+
 _DATE: Final = r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d"
 _SECONDS: Final = r"\d{1,12}\.\d{3,9}"
 _THREADTIME: Final = re.compile(
@@ -35,12 +38,24 @@ _BRIEF: Final = re.compile(
     r"(?P<severity>[VDIWEFAS])/(?P<tag>[^(]*?)\s*(?:\(\s*(?P<pid>\d{1,9})\))?:(?: (?P<text>.*))?$",
     re.ASCII | re.DOTALL,
 )
-#: Android Studio since 2022: tag and process's name in columns, the message two spaces after the severity.
+#: Android Studio since 2022: tag and process's name in columns, the message two spaces after the severity. The date
+#: and the process's name can be switched off.
 _STUDIO: Final = re.compile(
-    rf"\s*{_DATE}\.\d{{3}}\s+(?P<pid>\d{{1,9}})-\d{{1,9}}\s+(?P<tag>\S.{{0,80}}?)\s+\S{{1,200}}\s+"
-    r"(?P<severity>[VDIWEFA])(?: {1,2}(?P<text>.*))?$",
+    rf"\s*(?:{_DATE}|\d\d:\d\d:\d\d)\.\d{{3}}\s+(?P<pid>\d{{1,9}})-\d{{1,9}}\s+(?P<tag>\S.{{0,80}}?)\s+"
+    r"(?:\S{1,200}\s+)?(?P<severity>[VDIWEFA])(?: {1,2}(?P<text>.*))?$",
     re.ASCII | re.DOTALL,
 )
+#: A line whose process number, and maybe time, somebody took out; of our tags only, since less shows what it is.
+_SHORTENED: Final = re.compile(
+    rf"\s*(?:(?:{_DATE}|\d\d:\d\d:\d\d)(?:\.\d{{3,9}})?\s+)?(?P<severity>[VDIWEF])\s+"
+    rf"(?P<tag>{'|'.join(sorted(OUR_TAGS, key=len, reverse=True))})\s*:(?: (?P<text>.*))?$",
+    re.ASCII | re.DOTALL,
+)
+_QUOTED: Final = re.compile(r"\s{0,12}(?:>\s?)+")
+_ITEM: Final = re.compile(r"(?:[-*+]|\d{1,4}[.)])\s+(?=\S)|(?=`)")
+#: Logcat's letters; only a line that begins with a digit or one of these and a mark can have a header.
+_LETTERS: Final = frozenset("VDIWEFAS")
+_DIGITS: Final = frozenset("0123456789")
 _PROCESS: Final = re.compile(
     r"(?P<severity>[VDIWEFAS])\(\s*(?P<pid>\d{1,9})\) (?P<text>.*?)  \((?P<tag>[^()]{1,80})\)\s*$",
     re.ASCII | re.DOTALL,
@@ -116,17 +131,14 @@ def parse_line(data: bytes, *, cut: bool = False) -> Line:
         whole = _COLOUR.sub("", whole)
     if "Z" in whole and (stamp := _SERVER_TIME.match(whole)):
         whole = whole[stamp.end() :]
-    line = _without_header(whole)
-    body = line.text
-    stripped = body.lstrip()
-    if stripped.startswith("# ") and line.style == "console":
-        stripped = stripped[2:].lstrip()
-    match = _SEVERITY.match(stripped) if line.style != "logcat" else None
-    if match:
-        line.severity = match["severity"][0]
-        stripped = match["text"]
-    match = _SOURCE_FILE.match(stripped)
-    if match:
+    if ">" in whole[:12] and (quote := _QUOTED.match(whole)):
+        whole = whole[quote.end() :]
+    line = _without_header(whole) if _may_have_header(whole) else Line(whole, whole)
+    if line.style == "console":
+        stripped = _plain(line)
+    else:
+        stripped = line.text.lstrip()
+    if stripped.startswith("[") and (match := _SOURCE_FILE.match(stripped)):
         line.source_file = match["file"].rpartition("/")[2]
         stripped = match["text"].lstrip()
     if cut:
@@ -139,11 +151,43 @@ def parse_line(data: bytes, *, cut: bool = False) -> Line:
     return line
 
 
+def _plain(line: Line) -> str:
+    """Return a console's line without indentation, marks of Markdown and notebooks, and its severity, which is kept."""
+    text = line.text.lstrip()
+    first = text[:1]
+    if first == "#" and text.startswith("# "):
+        text = text[2:].lstrip()
+    elif first and first in "-*+`0123456789" and (item := _ITEM.match(text)):
+        text = text[item.end() :]
+        if text.startswith("`"):
+            text = text.strip().strip("`")
+    if (match := _SEVERITY.match(text)) is not None:
+        line.severity = match["severity"][0]
+        text = match["text"]
+    elif text[:1] in _LETTERS and (header := _SHORTENED.match(text)) is not None:
+        line.severity, line.tag, line.style = header["severity"], header["tag"], "logcat"
+        text = header["text"] or ""
+        line.raw = text
+    return text
+
+
+def _may_have_header(whole: str) -> bool:
+    start = whole.lstrip()[:2]
+    return start[:1] in _DIGITS or (start[:1] in _LETTERS and start[1:] in {"/", "("})
+
+
 def _without_header(whole: str) -> Line:
-    match = _THREADTIME.match(whole) or _BRIEF.match(whole) or _STUDIO.match(whole) or _PROCESS.match(whole)
+    match = (
+        _THREADTIME.match(whole)
+        or _BRIEF.match(whole)
+        or _STUDIO.match(whole)
+        or _SHORTENED.match(whole)
+        or _PROCESS.match(whole)
+    )
     if match:
-        text = match["text"] or ""
-        pid = match["pid"] or match.groupdict().get("studio_pid")
+        groups = match.groupdict()
+        text = groups["text"] or ""
+        pid = groups.get("pid") or groups.get("studio_pid")
         return Line(
             raw=text,
             text=text,
@@ -184,6 +228,17 @@ def iterate_lines(buffer: Buffer) -> Iterator[tuple[bytes, bool]]:
             return
         yield buffer[start : min(end, start + LONGEST_LINE_BYTES)], False
         start = end + 1
+
+
+def iterate_blocks(buffer: Buffer) -> Iterator[bytes]:
+    """Yield the text in blocks of whole lines, about ``_BLOCK_BYTES`` each; a longer line is a block of its own."""
+    start, size = 0, len(buffer)
+    while start < size:
+        end = buffer.rfind(b"\n", start, min(size, start + _BLOCK_BYTES)) + 1
+        if end <= start or start + _BLOCK_BYTES >= size:
+            end = size if start + _BLOCK_BYTES >= size else buffer.find(b"\n", start) + 1 or size
+        yield buffer[start:end]
+        start = end
 
 
 def find_lines(buffer: Buffer, words: tuple[bytes, ...]) -> Iterator[tuple[bytes, bool]]:

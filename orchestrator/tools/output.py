@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import mmap
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,17 +19,18 @@ from orchestrator.tools.adb_session import parse_adb_session
 from orchestrator.tools.delegate_performance import parse_delegate_performance
 from orchestrator.tools.failures import Crash, SystemLog
 from orchestrator.tools.firebase import parse_firebase
+from orchestrator.tools.forms import json_text, unwrapped
 from orchestrator.tools.ios_view import parse_ios_view
 from orchestrator.tools.lines import (
     Buffer,
     Line,
     find_lines,
     is_long_logcat,
+    iterate_blocks,
     iterate_lines,
     iterate_long_logcat,
     looks_like_logcat,
     parse_line,
-    to_utf8,
 )
 from orchestrator.tools.op_profile import OperatorProfile, parse_op_profile
 from orchestrator.tools.protos import decode_result, decode_runtime_info
@@ -44,6 +46,19 @@ Source = Literal["auto", "console", "logcat"]
 
 #: A log up to this size is read line by line; in a larger one the lines of interest are searched for.
 _SMALL_BYTES: Final = 2_000_000
+#: One of these is in any block of lines that tells of a benchmark, or of how a program ended.
+_TELLING_WORDS: Final = tuple(
+    word.encode()
+    for word in (
+        "count=", "nference", "elegate", "TARTING!", "lite", "enchmark", ": [", "node(s)", "nitialized", "ailed",
+        "rror",
+        "odel", "(MB)", "NNAPI", "NN API", "GPU", "bort", "Killed", "Terminated", "Segmentation", "Illegal", "Fatal",
+        "Bus error", "memory", "avg)", "node type", "usage:", "ignature", "INSTALL_", "CANNOT LINK", "not exec",
+        "not found", "space left", "libhexagon", "Qnn", "euron", "Signal", "has died", "Killing",
+    )
+)  # fmt: skip
+#: Runs that are held back, because a summary may name them or the phone's log say how they ended.
+_MOST_HELD_RUNS: Final = 1024
 #: A line of a large logcat is looked at when it holds this, which is part of all our tags (tflite, litert): one
 #: search over the file costs half of two.
 _OUR_WORDS: Final = (b"lite",)
@@ -62,21 +77,30 @@ def parse_text(text: bytes | str, *, source: Source = "auto", requested: str = "
         OutputParseError: nothing in the text is the output of a benchmark program.
     """
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    return _parse_buffer(data, source, requested)
+    return tuple(_reports_in(data, source, requested))
 
 
 def parse_file(path: Path, *, source: Source = "auto") -> tuple[ToolReport, ...]:
-    """Read a file like :func:`parse_text`; memory doesn't grow with its size.
+    """Read a file like :func:`parse_text`; memory grows with its runs, not with its size.
 
     Raises:
         OutputParseError: nothing in the file is the output of a benchmark program, or it can't be read.
     """
+    return tuple(iterate_file(path, source=source))
+
+
+def iterate_file(path: Path, *, source: Source = "auto") -> Iterator[ToolReport]:
+    """Yield the reports of :func:`parse_file` as they are read; memory grows neither with the file nor with its runs.
+
+    Raises:
+        OutputParseError: as :func:`parse_file`, at the first report that is asked for, or where reading fails.
+    """
     try:
         with path.open("rb") as file:
             if path.stat().st_size == 0:
-                raise OutputParseError(f"{path} is empty")
+                raise OutputParseError("the text is empty", hint="see whether the program wrote elsewhere")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                return _parse_buffer(mapped, source)
+                yield from _reports_in(mapped, source)
     except (OSError, ValueError) as error:
         raise OutputParseError(f"{path} can't be read: {error}") from error
 
@@ -162,12 +186,16 @@ def _decode_files(result_pb: bytes, runtime_info_pb: bytes, op_profile: bytes, o
     return Files(result=result, runtime=runtime, profile=profile, faults=tuple(faults))
 
 
-def _lines(buffer: Buffer) -> Iterator[Line]:
+def _lines(buffer: Buffer, splitter: RunSplitter | None = None) -> Iterator[Line]:
+    """Yield the lines; blocks without any word of a benchmark are passed over while the splitter waits for none."""
     if is_long_logcat(buffer):
         yield from iterate_long_logcat(buffer)
         return
-    for data, cut in iterate_lines(buffer):
-        yield parse_line(data, cut=cut)
+    for block in iterate_blocks(buffer):
+        if splitter is not None and splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
+            continue
+        for data, cut in iterate_lines(block):
+            yield parse_line(data, cut=cut)
 
 
 def _logcat_lines(buffer: Buffer) -> Iterator[Line]:
@@ -177,31 +205,76 @@ def _logcat_lines(buffer: Buffer) -> Iterator[Line]:
     return (parse_line(data, cut=cut) for data, cut in find_lines(buffer, _OUR_WORDS))
 
 
-def _parse_buffer(buffer: Buffer, source: Source, requested: str = "") -> tuple[ToolReport, ...]:
-    buffer = to_utf8(buffer)
+def _reports_in(packed: Buffer, source: Source, requested: str = "") -> Iterator[ToolReport]:
+    with unwrapped(packed) as buffer:
+        texts = json_text(buffer)
+        is_found = False
+        for report in _runs_in(buffer if texts is None else texts, source, requested):
+            is_found = True
+            yield report
+        if is_found:
+            return
+        others = _other_formats(buffer)
+        if others:
+            yield from others
+            return
+    what = "text" if texts is None else "JSON"
+    raise OutputParseError(
+        f"nothing in the {what} is the output of a benchmark program",
+        hint="give the program's standard output and error, or the phone's logcat with the tags tflite and litert: "
+        "any format of 'adb logcat -v' that has tags, or what Android Studio shows",
+    )
+
+
+def _runs_in(buffer: Buffer, source: Source, requested: str) -> Iterator[ToolReport]:
+    """Yield the runs of a text; those of a part that is closed by a summary, or of the oldest part, before the rest."""
     is_large_logcat = len(buffer) > _SMALL_BYTES and (
         source == "logcat" or (source == "auto" and looks_like_logcat(buffer))
     )
     splitter = RunSplitter()
-    for line in _logcat_lines(buffer) if is_large_logcat else _lines(buffer):
+    reader = _RunReader(buffer, splitter, requested, is_large_logcat)
+    for line in _logcat_lines(buffer) if is_large_logcat else _lines(buffer, splitter):
         splitter.feed(line)
+        if len(splitter.transcripts) >= _MOST_HELD_RUNS:
+            yield from reader.reports(splitter.release(_MOST_HELD_RUNS // 2))
     splitter.end()
-    transcripts = [transcript for transcript in splitter.transcripts if not transcript.is_empty]
-    reports = [build_report(transcript, system=splitter.system, requested=requested) for transcript in transcripts]
-    if is_large_logcat and any(report.outcome != "ok" for report in reports):
+    yield from reader.reports(splitter.release(0), is_last=True)
+
+
+@dataclass(slots=True)
+class _RunReader:
+    """Makes reports of the runs that a splitter releases."""
+
+    buffer: Buffer
+    splitter: RunSplitter
+    requested: str
+    is_large_logcat: bool
+    _system: SystemLog | None = None
+
+    def reports(self, transcripts: list[Transcript], *, is_last: bool = False) -> list[ToolReport]:
+        """Return the reports of some runs, named by the rows of the summaries that were read with them."""
+        transcripts = [transcript for transcript in transcripts if not transcript.is_empty]
+        reports = [self._report(transcript) for transcript in transcripts]
+        rows, self.splitter.rows = self.splitter.rows, []
+        reports = _with_rows(reports, rows)
+        if is_last and not reports:
+            # An app that crashed at its start has no line of the tool itself.
+            reports = [_crash_report(crash) for crash in self._whole_system().crashes]
+        return reports
+
+    def _report(self, transcript: Transcript) -> ToolReport:
+        report = build_report(transcript, system=self._system or self.splitter.system, requested=self.requested)
+        if not self.is_large_logcat or report.outcome == "ok" or self._system is not None:
+            return report
         # Only a run without a result needs the lines in which the phone tells how a process ended.
-        system = _read_system_log(buffer)
-        reports = [build_report(transcript, system=system, requested=requested) for transcript in transcripts]
-    reports = _with_rows(reports, transcripts, splitter.rows)
-    if not reports:
-        reports = _other_formats(buffer, splitter.system)
-    if not reports:
-        raise OutputParseError(
-            "nothing in the text is the output of a benchmark program",
-            hint="give the program's standard output and error, or the phone's logcat with the tags tflite and litert: "
-            "any format of 'adb logcat -v' that has tags, or what Android Studio shows",
-        )
-    return tuple(reports)
+        return build_report(transcript, system=self._whole_system(), requested=self.requested)
+
+    def _whole_system(self) -> SystemLog:
+        if not self.is_large_logcat:
+            return self.splitter.system
+        if self._system is None:
+            self._system = _read_system_log(self.buffer)
+        return self._system
 
 
 def _read_system_log(buffer: Buffer) -> SystemLog:
@@ -213,18 +286,12 @@ def _read_system_log(buffer: Buffer) -> SystemLog:
     return splitter.system
 
 
-def _other_formats(buffer: Buffer, system: SystemLog) -> list[ToolReport]:
-    """Read what has no line of the tool itself: an app's view, a Firebase record, an adb session, a crash."""
+def _other_formats(buffer: Buffer) -> list[ToolReport]:
+    """Read what has no line of the tool itself: an app's view, a Firebase record, an adb session."""
     if len(buffer) > _SMALL_BYTES:
-        return [_crash_report(crash) for crash in system.crashes]
+        return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
-    return (
-        parse_ios_view(text)
-        or parse_firebase(text)
-        or parse_delegate_performance(text)
-        or [_crash_report(crash) for crash in system.crashes]
-        or parse_adb_session(text)
-    )
+    return parse_ios_view(text) or parse_firebase(text) or parse_delegate_performance(text) or parse_adb_session(text)
 
 
 def _crash_report(crash: Crash) -> ToolReport:
@@ -235,9 +302,7 @@ def _crash_report(crash: Crash) -> ToolReport:
     return ToolReport(outcome=outcome, failure_code=crash.code, failure_reason=crash.reason, extra=extra)
 
 
-def _with_rows(
-    reports: list[ToolReport], transcripts: list[Transcript], rows: Iterable[SummaryRow]
-) -> list[ToolReport]:
+def _with_rows(reports: list[ToolReport], rows: Iterable[SummaryRow]) -> list[ToolReport]:
     """Name each run by its row of the summary; a row whose run isn't in the text becomes a report of its own."""
     named = list(reports)
     used: set[int] = set()
@@ -253,7 +318,6 @@ def _with_rows(
         place = next(iter(places), None)
         if place is None:
             named.append(_row_report(row))
-            transcripts.append(Transcript(label=row.name))
             used.add(len(named) - 1)
         else:
             used.add(place)

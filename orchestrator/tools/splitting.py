@@ -22,6 +22,7 @@ from orchestrator.tools.transcript import (
 )
 
 _HEADING: Final = re.compile(r"[\u2500\u2501=]{2,}\s+(?P<title>[^\u2500\u2501=].*?)\s*[\u2500\u2501=]{3,}$")
+_HEADING_MARKS: Final = frozenset("\u2500\u2501=")
 _TABLE: Final = re.compile(r"=+ (?:Run Order|Top by Computation Time|Summary by node type|BENCHMARK RESULTS) =+")
 #: A heading of Markdown; with a single ``#`` a notebook marks output.
 _MARKDOWN: Final = re.compile(r"\s*#{2,6} +(?P<title>\S.*?)[ #]*$")
@@ -39,6 +40,8 @@ _DELEGATE_START: Final = (
     "Attempting to use a delegate that only supports static-sized tensors",
     "Failed to apply ",
 )
+#: Lines from the middle of a run: after its end they are the next one's.
+_MIDDLE: Final = ("count=", "Running benchmark", *_DELEGATE_START)
 
 
 @dataclass(slots=True)
@@ -89,6 +92,21 @@ class RunSplitter:
         if not self._head(line, transcript):
             transcript.feed(line)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no line is taken for what it follows, but only for what it says itself."""
+        return not (
+            self._command.is_open or self._nslog_texts or any(run.takes_any_line for run in self._open.values())
+        )
+
+    def release(self, held: int) -> list[Transcript]:
+        """Return the oldest runs, all but ``held`` of them, and forget them: a later line opens a new run."""
+        count = max(0, len(self.transcripts) - held)
+        released, self.transcripts = self.transcripts[:count], self.transcripts[count:]
+        gone = {id(transcript) for transcript in released}
+        self._open = {key: transcript for key, transcript in self._open.items() if id(transcript) not in gone}
+        return released
+
     def end(self) -> None:
         """Take what was held back in the hope of more lines."""
         if self._command.is_open:
@@ -104,7 +122,10 @@ class RunSplitter:
         return transcript
 
     def _end_command(self) -> None:
-        self._open[None].read_command(self._command.end())
+        transcript = self._open.get(None)
+        whole = self._command.end()
+        if transcript is not None:
+            transcript.read_command(whole)
 
     def _remember_nslog(self, text: str) -> None:
         if text and len(self._nslog_texts) < 10_000:
@@ -145,7 +166,7 @@ class RunSplitter:
             return has_content
         if text.startswith(_FIRST_ECHO):
             return stage >= STAGE_LOADED or transcript.is_over or _FIRST_ECHO in transcript.echoed
-        if text.startswith(("count=", "Running benchmark", *_DELEGATE_START)):
+        if text.startswith(_MIDDLE):
             return transcript.is_over
         if "nference timings in us" in text or text.startswith("Inference (avg):"):
             return bool(transcript.timings) or transcript.short_result_us is not None
@@ -188,7 +209,8 @@ class RunSplitter:
 
 def _is_heading(line: Line) -> bool:
     return (
-        not line.severity
+        line.text[:1] in _HEADING_MARKS
+        and not line.severity
         and line.style == "console"
         and _TABLE.fullmatch(line.text) is None
         and _HEADING.match(line.text) is not None

@@ -129,6 +129,11 @@ class Transcript:
         return self.stage >= STAGE_DONE or self.is_ended or not self.profile.is_empty
 
     @property
+    def takes_any_line(self) -> bool:
+        """Whether the next line may be a part of a table, a list or a sentence that was begun."""
+        return self._in_profile or self._in_proto or self._in_refused or bool(self._wrapped)
+
+    @property
     def has_only_start(self) -> bool:
         """Whether the program said that it starts, and nothing else."""
         return self.has_start and self.stage <= STAGE_ECHO and not self.echoed and not self.unconsumed

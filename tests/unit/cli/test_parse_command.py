@@ -1,0 +1,65 @@
+"""``benchfarm parse``: what it writes of one run, of several, of several files, and when it is stopped."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.parsing import parse_files
+from orchestrator.cli.result import to_json
+from orchestrator.errors import OutputParseError, UsageError
+
+RUN = (
+    "STARTING!\ncount=50 first=3000 curr=3000 min=2900 max=3100 avg=3000 std=10\n"
+    "Inference timings in us: Init: 1500, First inference: 4000, Warmup (avg): 3000, Inference (avg): 3000\n"
+)
+
+
+def written(tmp_path: Path, *texts: str) -> tuple[str, ...]:
+    paths = [tmp_path / f"{number}.log" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text, encoding="utf-8")
+    return tuple(map(str, paths))
+
+
+def test_one_run_is_an_object_and_several_are_a_list(tmp_path: Path) -> None:
+    one, two = written(tmp_path, RUN, RUN * 2)
+    single = json.loads(to_json(parse_files((one,)).data))
+    assert single["inference_avg_us"] == 3000
+    assert json.loads(to_json(parse_files((two,)).data)) == [single, single]
+    both = json.loads(to_json(parse_files((one, two)).data))
+    assert [entry["file"] for entry in both] == [one, two, two]
+    lines = list(parse_files((one, two)).lines)
+    assert [line for line in lines if line and not line.startswith(" ")] == [one, f"{two}, run 1", f"{two}, run 2"]
+
+
+def test_a_file_without_a_run_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    one, two = written(tmp_path, RUN, "hello\n")
+    with pytest.raises(OutputParseError, match=two):
+        parse_files((one, two))
+    with pytest.raises(UsageError, match="nosuch"):
+        parse_files((one, str(tmp_path / "nosuch")))
+
+
+def test_a_stopped_command_that_came_to_no_phone_says_nothing_of_phones() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from orchestrator.cli import main; main()", "parse", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    # More than a pipe holds: once it is written the command reads.
+    process.stdin.write("a line\n" * 100_000)
+    process.stdin.flush()
+    process.send_signal(signal.SIGTERM)
+    said = process.stderr.read()
+    process.stdin.close()
+    assert process.wait() == 130
+    assert "stopped" in said
+    assert "phone" not in said
