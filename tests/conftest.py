@@ -40,6 +40,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--destructive", action="store_true", help="reboot the phone on a cable, too")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Build what phones of real parts share, once; without them there is nothing to run, which one line says."""
+    if config.getoption("--phone") != "real" or hasattr(config, "workerinput"):
+        return
+    from tests.samples.real_phone import built_root, why_not
+
+    if reason := why_not():
+        pytest.exit(f"skipped: {reason}", returncode=0)
+    try:
+        built_root()
+    except RuntimeError as error:
+        pytest.exit(str(error), returncode=1 if os.environ.get("CI") else 0)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out what needs phones of real parts, which only root can have."""
     is_theirs = collection_path == Path(__file__).parent / "android"
@@ -240,7 +254,7 @@ def old_adb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServ
 
 @pytest.fixture(scope="session")
 def real_phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPhone]:
-    """One phone of real parts that tests share; skipped where this computer can't have one."""
+    """One phone of real parts that tests share."""
     from tests.samples.real_phone import RealPhone
 
     with RealPhone(tmp_path_factory.mktemp("real") / "phone") as phone:

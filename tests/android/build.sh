@@ -14,7 +14,7 @@ exec 9>"$root.lock"
 flock 9
 [ ! -d "$root" ] || exit 0
 [ -f "$keyring" ] || { echo "build.sh: $keyring isn't there" >&2; exit 1; }
-rm -rf "$new" "$apt"
+trap 'rm -rf "$new" "$apt"' EXIT
 mkdir -p "$new" "$apt/lists/partial" "$apt/cache/archives/partial"
 : >"$apt/status"
 # The mirror that this computer's own apt uses, if it has one of Debian.
@@ -65,4 +65,3 @@ done
 for deb in "$apt"/cache/archives/*.deb; do dpkg-deb --show --showformat '${Package} ${Version}\n' "$deb"; done |
   grep -E '^(adbd|mksh|toybox) ' >etc/versions
 mv "$new/phone" "$root"
-rm -rf "$new" "$apt"
