@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "quantities": set(),
     "clock": {"errors"},
     "files": set(),
+    "documents": {"errors"},
     "records": FOUNDATION | {"records"},
     "ports": RECORDS,
     "libraries": RECORDS,
@@ -29,13 +30,13 @@ ALLOWED: dict[str, set[str]] = {
     "analysis": RECORDS,
     "resources": {"errors"},
     "scripts": {"errors"},
-    "config": PORTS | {"resources", "predicates"},
+    "config": PORTS | {"documents", "resources", "predicates"},
     "devices": PORTS,
     "artifacts": PORTS,
     "tools": PORTS,
     "models": PORTS,
     "executors": PORTS,
-    "store": PORTS,
+    "store": PORTS | {"documents"},
     "queueing": PORTS,
     "serve": PORTS,
     "report": PORTS | {"analysis", "resources"},
@@ -65,7 +66,7 @@ OWNERS = {
     "tensorflow": {"models"},
     "keras": {"models"},
     "ai_edge_litert": {"models", "virtual"},
-    "pydantic": {"config"},
+    "pydantic": {"config", "documents.py"},
     "yaml": {"config", "virtual"},
     "tree_sitter": {"virtual"},
     "tree_sitter_bash": {"virtual"},
@@ -177,3 +178,24 @@ def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> No
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "nothing is running" in done.stdout
     assert done.stderr.strip() == "[]"
+
+
+def writes_of(path: Path) -> Iterator[int]:
+    """Yield the lines of a module that write to the terminal themselves."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in {"print", "typer.echo", "click.echo", "typer.secho", "print_exc"} or called.startswith(
+                ("sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer", "sys.stderr.buffer")
+            ):
+                yield node.lineno
+
+
+def test_what_reaches_a_terminal_goes_through_one_function() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE)}:{line}"
+        for path in modules()
+        if part_of(path) != "virtual" and path.relative_to(PACKAGE).as_posix() != "cli/terminal.py"
+        for line in writes_of(path)
+    }
+    assert not found

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Protocol, run
 
 import typer
 
+from orchestrator.cli.terminal import say, say_json
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from orchestrator import __version__
 
-        typer.echo(f"benchfarm {__version__}")
+        say(f"benchfarm {__version__}")
         raise typer.Exit
 
 
@@ -171,8 +172,6 @@ class _Refusal(Protocol):
 
     def format_message(self) -> str: ...
 
-    def show(self) -> None: ...
-
 
 def _refuse(error: _Refusal) -> NoReturn:
     """Tell what the option parser refuses, and exit."""
@@ -186,7 +185,9 @@ def _refuse(error: _Refusal) -> NoReturn:
     if _is_json_wanted():
         _write_error(message, f"'{command} -h' shows what there is", UsageError().code, error.exit_code)
     else:
-        error.show()
+        if context is not None:
+            say(f"{context.get_usage()}\nTry '{command} -h' for help.\n", err=True)
+        say(f"Error: {error.format_message()}", err=True)
     raise SystemExit(error.exit_code)
 
 
@@ -225,16 +226,16 @@ def _fail(message: str, hint: str, code: str, exit_code: int) -> NoReturn:
         raise SystemExit(exit_code)
     if _options.debug:
         traceback.print_exc()
-    typer.echo(f"benchfarm: error: {message}", err=True)
+    say(f"benchfarm: error: {message}", err=True)
     if hint:
-        typer.echo(f"  {hint}", err=True)
+        say(f"  {hint}", err=True)
     raise SystemExit(exit_code)
 
 
 def _print_error(message: str, hint: str, code: str, exit_code: int) -> None:
-    from orchestrator.cli.result import to_json
+    from orchestrator.cli.result import json_pieces
 
-    typer.echo(to_json({"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}))
+    say_json(json_pieces({"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}))
 
 
 def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None:
@@ -256,13 +257,12 @@ def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None
     if as_json:
         from orchestrator.cli.result import json_pieces
 
-        sys.stdout.writelines(json_pieces(result.data))
-        typer.echo()
+        say_json(json_pieces(result.data))
     elif result.text:
-        typer.echo(result.text)
+        say(result.text)
     else:
         for line in result.lines:
-            typer.echo(line)
+            say(line)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 

@@ -18,6 +18,7 @@ from orchestrator.engine.events import (
     RunStored,
 )
 from orchestrator.records.run import Outcome
+from orchestrator.report.escapes import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,7 +70,7 @@ class TerminalObserver:
             self._live.stop()
             atexit.unregister(self._live.stop)
         if _is_remembered(event) and (text := self._describe(event)):
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
     def _drawing(self) -> Text:
         from rich.text import Text

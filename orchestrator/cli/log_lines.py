@@ -16,6 +16,7 @@ from orchestrator import __version__
 from orchestrator.analysis.sustained_runs import measured_us
 from orchestrator.cli.progress import describe, describe_run
 from orchestrator.cli.result import one_line
+from orchestrator.cli.terminal import say, say_json
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
@@ -50,7 +51,7 @@ def write_line(event: str, text: str, *, level: str = "info", **keys: object) ->
     }
     line |= {name: value for name, value in keys.items() if value is not None and value != ""}
     with _LOCK:
-        print(json.dumps(line, ensure_ascii=True, allow_nan=False, default=str), file=sys.stderr, flush=True)
+        say_json([json.dumps(line, ensure_ascii=True, allow_nan=False, default=str)], err=True)
 
 
 def tell(log_format: str, event: str, text: str, *, level: str = "info", **keys: object) -> None:
@@ -59,7 +60,7 @@ def tell(log_format: str, event: str, text: str, *, level: str = "info", **keys:
         write_line(event, text, level=level, **keys)
         return
     with _LOCK:
-        print(one_line(text), file=sys.stderr, flush=True)
+        say(one_line(text), err=True)
 
 
 class LibraryLines(logging.Handler):

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from orchestrator.analysis.sustained_runs import measured_us
 from orchestrator.cli.result import one_line
+from orchestrator.cli.terminal import say
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
@@ -44,7 +45,7 @@ class LineObserver:
     def write(self, line: str) -> None:
         """Print one whole line, never mixed with another thread's."""
         with self._lock:
-            print(line, file=sys.stderr, flush=True)
+            say(line, err=True)
 
 
 def observer_for_stderr(log_format: str = "text") -> Observer:

@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Final
 
+from orchestrator.report.escapes import is_unseen
+
 #: A result's own fields, and the items of a list in one of these.
 _PIECES_DEPTH: Final = 2
 
@@ -51,7 +53,7 @@ def json_pieces(value: object, *, depth: int = 0) -> Iterator[str]:
     items: Iterator[tuple[str, object]] = iter(())
     if isinstance(value, Mapping) and value and depth < _PIECES_DEPTH:
         brackets = "{}"
-        items = ((f"{json.dumps(str(_plain(key)), ensure_ascii=False)}: ", item) for key, item in value.items())
+        items = ((_shown(f"{json.dumps(str(_plain(key)), ensure_ascii=False)}: "), item) for key, item in value.items())
     elif isinstance(value, list | tuple) and value and depth < _PIECES_DEPTH:
         brackets, items = "[]", (("", item) for item in value)
     elif isinstance(value, Streamed) and depth < _PIECES_DEPTH:
@@ -59,7 +61,7 @@ def json_pieces(value: object, *, depth: int = 0) -> Iterator[str]:
     if not brackets:
         whole = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
         # No text has a line break of its own: JSON escapes them.
-        yield whole.replace("\n", f"\n{indent}")
+        yield _shown(whole.replace("\n", f"\n{indent}"))
         return
     yield brackets[0]
     number = -1
@@ -67,6 +69,13 @@ def json_pieces(value: object, *, depth: int = 0) -> Iterator[str]:
         yield f"{',' if number else ''}\n{indent}  {key}"
         yield from json_pieces(item, depth=depth + 1)
     yield brackets[1] if number < 0 else f"\n{indent}{brackets[1]}"
+
+
+def _shown(text: str) -> str:
+    """Return JSON in which nothing drives a terminal or turns text around: such characters as JSON's own escapes."""
+    if all(line.isprintable() for line in text.split("\n")):
+        return text
+    return "".join(char if char == "\n" or not is_unseen(char) else json.dumps(char)[1:-1] for char in text)
 
 
 def _plain(value: object) -> object:

@@ -55,11 +55,15 @@ class LivePages:
 
     def page(self, path: str) -> ServedPage | None:
         """Return the page of a path, None when there is none."""
+        from orchestrator.report.page_policy import script_hash
         from orchestrator.serve.app import page_of
 
         with self._lock:
             content = self._content(path)
-        return None if content is None else page_of(path or "index.html", content)
+        folder, _, name = path.partition("/")
+        is_report = folder == "campaigns" and name not in ("", "index.html")
+        script = script_hash("report") if is_report else ""
+        return None if content is None else page_of(path or "index.html", content, script=script)
 
     def _content(self, path: str) -> bytes | None:
         if path.startswith("assets/"):

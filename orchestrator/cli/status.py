@@ -15,6 +15,7 @@ from orchestrator.cli.board import Shown, doing_of, read_boards
 from orchestrator.cli.picture import PhoneRow, Standing, campaign_eta_s, pace_of, picture
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.cli.running import runner_elsewhere, runner_here
+from orchestrator.cli.terminal import say
 from orchestrator.engine.importing import end_cut_off
 from orchestrator.engine.rounds import OpenWork, open_works, slim
 from orchestrator.errors import StoreError
@@ -22,7 +23,6 @@ from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.run import RunRecord
 
-_CLEAR_SCREEN = "\x1b[H\x1b[2J"
 #: What a campaign that another computer runs is called for programs.
 _ELSEWHERE = "elsewhere"
 
@@ -65,7 +65,7 @@ def watch(settings: Settings, *, every_s: float, sleep: Callable[[float], None] 
             assert isinstance(result.data, dict)
             if not any(item["is_held"] for item in result.data["campaigns"]):
                 return _look(farm, stored, None, None)
-            print(f"{_CLEAR_SCREEN if is_terminal else ''}{result.text}\n", end="" if is_terminal else None, flush=True)
+            say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
             sleep(every_s)
 
 

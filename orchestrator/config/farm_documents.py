@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from orchestrator.config.plan_words import affinity_word, free_flags, predicate_text
+from orchestrator.documents import adapter_of, describe
 from orchestrator.errors import NewerPlanError, PlanError
 from orchestrator.predicates import Labels
 from orchestrator.records.device import DeviceFacts
@@ -23,7 +24,6 @@ _FILE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}")
 _NEWER: Final = "install the submitter's benchfarm on this host"
 #: A word that is none of those known here: the submitter's benchfarm has checked the plan, so it knows that word.
 _NEW_WORDS: Final = {"enum", "literal_error"}
-_ADAPTERS: Final[dict[str, TypeAdapter[Any]]] = {}
 _Label = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
 
@@ -42,15 +42,7 @@ def dump(record: Plan | DeviceFacts | Parcel) -> str:
     What is as it is by default isn't in it, so that a host which doesn't know a field yet reads the plans that don't
     need it. A default that changes needs a new version of the messages (queueing/messages.py).
     """
-    return _adapter(type(record)).dump_json(record, exclude_defaults=True).decode()
-
-
-def _adapter(kind: type[Plan | DeviceFacts | Parcel]) -> TypeAdapter[Any]:
-    """Return what reads and writes a kind of record; making one takes far longer than using it."""
-    found = _ADAPTERS.get(kind.__name__)
-    if found is None:
-        found = _ADAPTERS[kind.__name__] = TypeAdapter(kind)
-    return found
+    return adapter_of(type(record)).dump_json(record, exclude_defaults=True).decode()
 
 
 def read_plan(document: str) -> Plan:
@@ -107,25 +99,20 @@ def labels_of(item: Labels) -> dict[str, Sequence[str]]:
 def read_labels(document: str) -> PhoneLabels:
     """Return a phone's pools and tags, none for an empty document; raises PlanError naming what is wrong."""
     try:
-        return PhoneLabels.model_validate_json(document) if document else PhoneLabels()
+        return PhoneLabels.model_validate_json(document, strict=True) if document else PhoneLabels()
     except ValidationError as error:
-        raise PlanError(f"labels from the queue: {_first(error)}") from error
+        raise PlanError(f"labels from the queue: {describe(error)}") from error
 
 
 def _read(kind: type[_Record], document: str) -> _Record:
     try:
-        record: _Record = _adapter(kind).validate_json(document)
+        record: _Record = adapter_of(kind).validate_json(document, strict=True)
     except ValidationError as error:
         is_newer = all(item["type"] in _NEW_WORDS for item in error.errors())
         raise (NewerPlanError if is_newer else PlanError)(
-            f"a {kind.__name__} from the queue: {_first(error)}", hint=_NEWER if is_newer else ""
+            f"a {kind.__name__} from the queue: {describe(error)}", hint=_NEWER if is_newer else ""
         ) from error
     return record
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
 
 
 def _check_content(where: str, name: str, sha256: str) -> None:
@@ -137,7 +124,7 @@ def _check_content(where: str, name: str, sha256: str) -> None:
 
 def _refuse_unknown(record: Plan | Parcel, document: str, what: str) -> None:
     """Raise NewerPlanError for a field that isn't in what was read of a document."""
-    unknown = _beyond(json.loads(document), _adapter(type(record)).dump_python(record, mode="json"))
+    unknown = _beyond(json.loads(document), adapter_of(type(record)).dump_python(record, mode="json"))
     if unknown:
         raise NewerPlanError(
             f"a {what} from the queue asks for {unknown}, which this benchfarm doesn't know", hint=_NEWER

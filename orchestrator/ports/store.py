@@ -45,6 +45,10 @@ class Store(Protocol):
         """Record how far a campaign is."""
         ...
 
+    def remove_campaign(self, campaign_id: CampaignId) -> None:
+        """Delete a campaign with its runs and what they left behind, also one that can't be read."""
+        ...
+
     def append_run(self, run: RunRecord) -> bool:
         """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already.
 

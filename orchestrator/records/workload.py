@@ -184,10 +184,11 @@ class Case:
             "build_sha256": self.build_sha256,
             "flags": [list(flag) for flag in self.flags],
             "num_runs": self.num_runs,
-            "min_secs": self.min_secs,
-            "max_secs": self.max_secs,
+            # 1 and 1.0 are the same time, and the same case.
+            "min_secs": float(self.min_secs),
+            "max_secs": float(self.max_secs),
             "warmup_runs": self.warmup_runs,
-            "warmup_min_secs": self.warmup_min_secs,
+            "warmup_min_secs": float(self.warmup_min_secs),
             "affinity": self.affinity,
         }
         # Left out where there are none, so that such a case has the key that it had before files were known.

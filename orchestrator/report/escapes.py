@@ -23,7 +23,7 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(_escape(char) if _is_unseen(char) else char for char in text)
+    return "".join(_escape(char) if is_unseen(char) else char for char in text)
 
 
 def visible_block(text: str) -> str:
@@ -31,7 +31,7 @@ def visible_block(text: str) -> str:
     lines = text.replace("\r\n", "\n")
     if all(line.isprintable() for line in lines.split("\n")):
         return lines
-    return "".join(_escape(char) if char not in _LINE_CHARACTERS and _is_unseen(char) else char for char in lines)
+    return "".join(_escape(char) if char not in _LINE_CHARACTERS and is_unseen(char) else char for char in lines)
 
 
 def csv_text(text: str) -> str:
@@ -73,7 +73,8 @@ def _char_width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def _is_unseen(char: str) -> bool:
+def is_unseen(char: str) -> bool:
+    """Whether a character is a control, a direction mark, or another that is obeyed and not seen."""
     return char not in _WANTED_FORMAT_CHARACTERS and unicodedata.category(char) in _UNSEEN_CATEGORIES
 
 

@@ -31,6 +31,7 @@ from orchestrator.report.headline import worst_code
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, STATUS_WORDS, fallback_words
 from orchestrator.report.matrix import MatrixTable, matrix_tables
 from orchestrator.report.packing import pack
+from orchestrator.report.page_policy import inline_script, page_policy
 from orchestrator.report.pictures import has_chart_data, packed_runtime
 from orchestrator.report.published import SOURCE
 from orchestrator.report.sections import grids_of
@@ -265,6 +266,8 @@ def _environment() -> jinja2.Environment:
         "SHOWN_CASES": _SHOWN_CASES,
         "STATUS_WORDS": STATUS_WORDS,
         "fallback_words": fallback_words,
+        "inline_script": inline_script,
+        "page_policy": page_policy,
     }
     return environment
 

@@ -19,6 +19,7 @@ from orchestrator.store.registry import pages
 from orchestrator.store.rows import skip_from_row
 from orchestrator.store.run_rows import read_runs
 from orchestrator.store.tables import CAMPAIGNS, CASES, FINDINGS, RUNS, SERIES, SKIPS
+from orchestrator.store.unreadable import readable
 
 #: What a report shows of a run's figures, whichever pass it was.
 _READ_FIGURES: Final = (
@@ -126,6 +127,6 @@ def read_skips(
         .order_by(SKIPS.c.campaign_no, SKIPS.c.position)
     )
     found: dict[CampaignId, list[SkippedCase]] = {}
-    for row in connection.execute(query).mappings():
-        found.setdefault(CampaignId(row["campaign_id"]), []).append(skip_from_row(row))
+    for row, skip in readable(connection.execute(query).mappings(), skip_from_row):
+        found.setdefault(CampaignId(row["campaign_id"]), []).append(skip)
     return found

@@ -34,6 +34,7 @@ def check_campaign(
     where = f"campaign {campaign.campaign_id}"
     check_moment(campaign.created_at, f"{where}: created_at")
     check_moment(campaign.finished_at, f"{where}: finished_at")
+    check_moment(campaign.terms.until, f"{where}: until")
     virtual = dict(known_devices)
     for facts in devices:
         if virtual.setdefault(facts.serial, facts.is_virtual) != facts.is_virtual:
@@ -77,6 +78,8 @@ def check_run(run: RunRecord, *, device_is_virtual: bool | None, model_known: bo
     """Raise StoreError when a run can't be stored as it is, above all when it hides that its phone is virtual."""
     where = f"run {run.run_id}"
     check_moment(run.started_at, f"{where}: started_at")
+    for state in (run.state_before, run.state_after):
+        check_moment(None if state is None else state.at, f"{where}: state")
     if not math.isfinite(run.duration_s):
         raise StoreError(f"{where}: duration_s is {run.duration_s}, which is no time span")
     check_case(

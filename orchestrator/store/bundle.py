@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from orchestrator import __version__
+from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -28,7 +29,6 @@ from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.records.workload import Build, Case, Model
-from orchestrator.store.documents import dump_document, load_document
 
 SCHEMA: Final = "benchfarm-bundle"
 #: Raised when a reader of the older version would misread a newer bundle.
@@ -38,7 +38,15 @@ _RECORDS: Final = "records.jsonl"
 #: More than any one program prints, and than a year of a lab's records; a larger member was made to fill memory.
 _LARGEST_BLOB_BYTES: Final = 1 << 30
 _LARGEST_RECORDS_BYTES: Final = 8 << 30
-_LARGEST_LINE_BYTES: Final = 256 << 20
+_LARGEST_LINE_BYTES: Final = 64 << 20
+#: Values of one record: a campaign of 100,000 planned runs has half as many. Each takes some hundred bytes of memory.
+_MOST_VALUES: Final = 4_000_000
+#: Output that a run left behind beyond this may not be more than so many times its size in the file: programs print no
+#: such thing, and it would fill memory.
+_LARGE_BYTES: Final = 64 << 20
+_MOST_PACKED: Final = 200
+#: Things that one run leaves behind.
+_MOST_LEFT: Final = 1_000
 Id = TypeVar("Id", bound=str)
 _KINDS: Final[Mapping[str, type]] = {
     "campaign": Campaign,
@@ -183,6 +191,24 @@ def _referred(store: Store, cases: Sequence[Case]) -> Iterator[str]:
         yield _line("build", replace(build, path=None, companions=companions))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One line of the records."""
+
+    kind: str
+    #: The record's document.
+    text: str
+    #: Of a run: names and sha256 of what it left behind.
+    left: Sequence[tuple[str, str]]
+    where: str
+
+
+def _is_left(left: object) -> bool:
+    return isinstance(left, list) and all(
+        isinstance(item, list) and len(item) == 2 and all(isinstance(word, str) for word in item) for item in left
+    )
+
+
 class Bundle:
     """A bundle that is open for reading; a context manager."""
 
@@ -216,22 +242,45 @@ class Bundle:
 
     def records(self, kind: str) -> Iterator[Any]:
         """Yield the records of one kind; runs come with everything that they left behind."""
+        for entry in self._entries():
+            if entry.kind == kind:
+                record: Any = load_document(_KINDS[kind], entry.text, where=entry.where)
+                yield replace(record, attachments=self._left(entry)) if kind == "run" else record
+
+    def check(self) -> None:
+        """Check every record, before anything is stored; raises StoreError naming the line and the field."""
+        for entry in self._entries():
+            if entry.kind in _KINDS:
+                load_document(_KINDS[entry.kind], entry.text, where=entry.where)
+                self._sizes(entry)
+
+    def _entries(self) -> Iterator[_Entry]:
         with self._open(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
             for number, line in enumerate(iter(lambda: stream.readline(_LARGEST_LINE_BYTES), b""), start=1):
                 where = f"{self.path}: {_RECORDS}:{number}"
+                if line.count(b",") > _MOST_VALUES:
+                    raise StoreCorruptError(f"{where}: holds more values than any record")
                 try:
-                    entry = json.loads(line)
-                    if entry["kind"] != kind:
-                        continue
-                    record: Any = load_document(_KINDS[kind], json.dumps(entry["record"]), where=where)
-                    left = entry.get("left", [])
-                    if kind == "run":
-                        record = replace(
-                            record, attachments=tuple(Attachment(name=str(n), data=self._blob(str(s))) for n, s in left)
-                        )
-                except (ValueError, TypeError, KeyError) as error:
+                    values = json.loads(line)
+                    kind, record, left = values["kind"], values["record"], values.get("left", [])
+                    if not isinstance(kind, str) or not isinstance(record, dict) or not _is_left(left):
+                        raise TypeError("kind, record or left is of another type")
+                    entry = _Entry(kind=kind, text=json.dumps(record), left=left, where=where)
+                except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                     raise StoreCorruptError(f"{where}: can't be read: {error}") from error
-                yield record
+                yield entry
+
+    def _left(self, entry: _Entry) -> tuple[Attachment, ...]:
+        self._sizes(entry)
+        return tuple(Attachment(name=name, data=self._blob(sha256)) for name, sha256 in entry.left)
+
+    def _sizes(self, entry: _Entry) -> None:
+        """Raise StoreCorruptError when what a run left behind is there to fill memory."""
+        found = [self._archive.NameToInfo.get(f"blobs/{sha256}") for _, sha256 in entry.left]
+        size_bytes = sum(info.file_size for info in found if info is not None)
+        packed_bytes = sum({info.filename: info.compress_size for info in found if info is not None}.values())
+        if len(found) > _MOST_LEFT or (size_bytes > _LARGE_BYTES and size_bytes > _MOST_PACKED * packed_bytes):
+            raise StoreCorruptError(f"{entry.where}: left {len(found)} outputs of {size_bytes} bytes behind")
 
     def _read_manifest(self) -> Mapping[str, Any]:
         with self._open(_MANIFEST, 1 << 20) as stream:
@@ -240,8 +289,10 @@ class Bundle:
             manifest = json.loads(data)
             if manifest["schema"] != SCHEMA:
                 raise ValueError(f"schema {manifest['schema']!r}")
-            version = int(manifest["schema_version"])
-        except (ValueError, TypeError, KeyError) as error:
+            version = manifest["schema_version"]
+            if not isinstance(version, int) or not isinstance(manifest["records_sha256"], str):
+                raise TypeError("schema_version is no whole number, or records_sha256 no text")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise UsageError(f"{self.path}: is no bundle: {error}", hint="'benchfarm export' writes bundles") from error
         if version > SCHEMA_VERSION:
             raise StoreError(
@@ -297,9 +348,10 @@ def take_in(bundle: Bundle, store: Store, *, here: str) -> TakenIn:
     ``host@<its name>``. An import that was cut off is gone on with by importing again.
 
     Raises:
-        StoreCorruptError: the bundle is damaged; nothing was stored from the damaged place on.
+        StoreCorruptError: the bundle is damaged; nothing was stored, or, where raw output is, nothing from there on.
         StoreError: a campaign of this id is stored and is another one, or a record can't be stored as it is.
     """
+    bundle.check()
     campaigns = {_plain(bundle, item.campaign_id): item for item in bundle.records("campaign")}
     homes = {item.campaign_id: _host_here(item, here) for item in campaigns.values()}
     runs_of: dict[CampaignId, list[RunRecord]] = {campaign_id: [] for campaign_id in campaigns}

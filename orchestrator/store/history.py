@@ -14,6 +14,7 @@ from orchestrator.records.identity import RunId, Serial, SeriesKey
 from orchestrator.store import rows
 from orchestrator.store.column_types import KEY_BYTES
 from orchestrator.store.tables import ANNOTATIONS, CONFIRMATIONS, DEVICE_HISTORY, DEVICES, RUNS
+from orchestrator.store.unreadable import readable
 
 
 def read_sightings(connection: Connection) -> dict[Serial, list[tuple[datetime, DeviceFacts]]]:
@@ -24,8 +25,8 @@ def read_sightings(connection: Connection) -> dict[Serial, list[tuple[datetime, 
         .order_by(DEVICE_HISTORY.c.device_no, DEVICE_HISTORY.c.seen_at)
     )
     found: dict[Serial, list[tuple[datetime, DeviceFacts]]] = {}
-    for row in connection.execute(query).mappings():
-        found.setdefault(Serial(row["serial"]), []).append((row["seen_at"], rows.device_from_row(row)))
+    for row, facts in readable(connection.execute(query).mappings(), rows.device_from_row):
+        found.setdefault(Serial(row["serial"]), []).append((row["seen_at"], facts))
     return found
 
 

@@ -116,6 +116,15 @@ class MemoryStore:
             self._pruned.discard(campaign_id)
             self._campaigns[campaign_id] = dataclasses.replace(known, status=status, finished_at=finished_at)
 
+    def remove_campaign(self, campaign_id: CampaignId) -> None:
+        """Delete a campaign with its runs."""
+        with self._locked():
+            if self._campaigns.pop(campaign_id, None) is None:
+                raise admission.no_campaign(campaign_id)
+            self._pruned.discard(campaign_id)
+            for key in [key for key in self._runs if key[0] == campaign_id]:
+                del self._key_of_run[self._runs.pop(key).run_id]
+
     def append_run(self, run: RunRecord) -> bool:
         """Keep a run; False (and nothing changed) when this is there already. One that was unfit is replaced."""
         key = (run.campaign_id, run.case.case_key, run.run_pass, run.invocation)

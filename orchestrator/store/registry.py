@@ -15,6 +15,7 @@ from orchestrator.records.workload import Case
 from orchestrator.store import rows
 from orchestrator.store.plans import pack_plan, unpack_plan
 from orchestrator.store.tables import CASES, CONTENTS, DEVICE_HISTORY, DEVICES, PLANS, SERIES, SKIPS
+from orchestrator.store.unreadable import readable
 
 Value = TypeVar("Value")
 
@@ -161,11 +162,11 @@ CASE_ROWS: Final = (
 
 
 def read_cases(connection: Connection, case_nos: Iterable[int]) -> dict[int, Case]:
-    """Return cases by their number."""
+    """Return cases by their number, without those that can't be read."""
     found: dict[int, Case] = {}
     for page in pages(list(set(case_nos))):
-        cases = connection.execute(CASE_ROWS.where(CASES.c.case_no.in_(page)))
-        found.update((row["case_no"], rows.case_from_row(row)) for row in cases.mappings())
+        cases = connection.execute(CASE_ROWS.where(CASES.c.case_no.in_(page))).mappings()
+        found.update((row["case_no"], case) for row, case in readable(cases, rows.case_from_row))
     return found
 
 

@@ -14,7 +14,19 @@ from orchestrator.records.retention import PRUNED_FILE, stand_in
 from orchestrator.records.workload import IMPORTED_TOOLS
 from orchestrator.store import rows
 from orchestrator.store.bodies import Packer
-from orchestrator.store.tables import ATTACHMENTS, BLOBS, CAMPAIGNS, CASES, PRUNED, RUNS, SERIES
+from orchestrator.store.tables import (
+    ATTACHMENTS,
+    BLOBS,
+    CAMPAIGNS,
+    CASES,
+    FINDINGS,
+    PLANS,
+    PRUNED,
+    RUNS,
+    SERIES,
+    SHEETS,
+    SKIPS,
+)
 
 #: Runs that one transaction deals with: others that write wait no longer than for them.
 PAGE: Final = 500
@@ -92,6 +104,18 @@ def forget_pruned(connection: Connection, campaign_id: CampaignId) -> None:
     """Let a campaign be looked at again: it gets new runs, or has got them."""
     of_campaign = select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.campaign_id == campaign_id)
     connection.execute(delete(PRUNED).where(PRUNED.c.campaign_no.in_(of_campaign)))
+
+
+def delete_campaign(connection: Connection, campaign_no: int) -> None:
+    """Delete a campaign's rows, its runs' and the contents that no other run has; reads none of them."""
+    run_nos = list(connection.scalars(select(RUNS.c.run_no).where(RUNS.c.campaign_no == campaign_no)))
+    for begin in range(0, len(run_nos), PAGE):
+        page = run_nos[begin : begin + PAGE]
+        _delete_large(connection, page)
+        for table in (FINDINGS, RUNS):
+            connection.execute(delete(table).where(table.c.run_no.in_(page)))
+    for table in (PLANS, SKIPS, SHEETS, PRUNED, CAMPAIGNS):
+        connection.execute(delete(table).where(table.c.campaign_no == campaign_no))
 
 
 def _delete_large(connection: Connection, run_nos: Sequence[int]) -> int:

@@ -11,15 +11,16 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import RowMapping
 
+from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
-from orchestrator.records.device import DeviceFacts, DeviceState
-from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey, content_key
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.identity import CampaignId, CaseKey, ModelSha, RunId, Serial, SeriesKey, content_key
 from orchestrator.records.run import Attachment, LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
 from orchestrator.store.blobs import PackedBlob, unpack
-from orchestrator.store.documents import dump_document, load_document, to_text
+from orchestrator.store.unreadable import warn
 
 Row = dict[str, Any]
 Word = TypeVar("Word", bound=enum.StrEnum)
@@ -62,13 +63,20 @@ def campaign_from_row(
         finished_at=row["finished_at"],
         status=_word(CampaignStatus, row["status"], where),
         plan_text=row["plan_text"],
-        seed=int(row["seed"]),
+        seed=_seed(row["seed"], where),
         benchfarm_version=row["benchfarm_version"],
         host=row["host"],
         terms=load_document(Terms, row["terms"], where=where),
         invocations=invocations,
         skipped=skipped,
     )
+
+
+def _seed(text: str, where: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise StoreError(f"{where}: its seed is {text[:40]!r}, which is no number") from None
 
 
 def skip_to_row(skip: SkippedCase) -> Row:
@@ -115,13 +123,28 @@ def device_to_row(facts: DeviceFacts) -> Row:
 
 
 def device_from_row(row: RowMapping) -> DeviceFacts:
-    """Return what a device was when it was last seen."""
+    """Return what a device was when it was seen."""
     return load_document(DeviceFacts, row["facts"], where=f"device {row['serial']}")
 
 
+def known_device_from_row(row: RowMapping) -> DeviceFacts:
+    """Return a device; of one whose facts can't be read, with a warning, what its own columns say."""
+    try:
+        return device_from_row(row)
+    except StoreError as error:
+        warn(error)
+        return DeviceFacts(serial=Serial(row["serial"]), kind=DeviceKind.ANDROID, is_virtual=row["is_virtual"])
+
+
 def sighting_of(document: str) -> dict[str, str]:
-    """Return what of a device's facts may change between two nights and its numbers with it, by the name people use."""
-    return load_document(DeviceFacts, document, where="device").versions
+    """Return what of a device's facts may change between two nights and its numbers with it, by the name people use.
+
+    Empty for facts that can't be read.
+    """
+    try:
+        return load_document(DeviceFacts, document, where="device").versions
+    except StoreError:
+        return {}
 
 
 def model_to_row(model: Model) -> Row:
@@ -132,7 +155,11 @@ def model_to_row(model: Model) -> Row:
 
 def model_from_row(row: RowMapping) -> Model:
     """Return a model that is known from the store only."""
-    return load_document(Model, row["document"], where=f"model {row['sha256']}")
+    try:
+        return load_document(Model, row["document"], where=f"model {row['sha256']}")
+    except StoreError as error:
+        warn(error)
+        return Model(name=row["name"], sha256=ModelSha(row["sha256"]), size_bytes=row["size_bytes"])
 
 
 def build_to_row(build: Build) -> Row:
@@ -149,7 +176,13 @@ def build_to_row(build: Build) -> Row:
 
 def build_from_row(row: RowMapping) -> Build:
     """Return a build that is known from the store only."""
-    return load_document(Build, row["document"], where=f"build {row['sha256']}")
+    where = f"build {row['sha256']}"
+    try:
+        return load_document(Build, row["document"], where=where)
+    except StoreError as error:
+        warn(error)
+        tool = _word(ToolName, row["tool"], where)
+        return Build(name=row["name"], tool=tool, sha256=row["sha256"], abi="", is_virtual=row["is_virtual"])
 
 
 def series_to_row(case: Case) -> Row:

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection, RowMapping, delete, select, update
 
-from orchestrator.errors import StoreCorruptError
+from orchestrator.errors import StoreCorruptError, StoreError
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
@@ -18,6 +18,7 @@ from orchestrator.store.appending import insert_findings
 from orchestrator.store.bodies import Packer
 from orchestrator.store.registry import read_cases
 from orchestrator.store.tables import ATTACHMENTS, BLOBS, CAMPAIGNS, FINDINGS, RUNS
+from orchestrator.store.unreadable import readable
 
 _RUN_ROWS: Final = select(RUNS, CAMPAIGNS.c.campaign_id).join_from(
     RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
@@ -39,7 +40,9 @@ def replace_reading(
     row = connection.execute(_RUN_ROWS.where(RUNS.c.run_id == run_id)).mappings().one_or_none()
     if row is None:
         raise admission.no_run(run_id)
-    case = read_cases(connection, [row["case_no"]])[row["case_no"]]
+    case = read_cases(connection, [row["case_no"]]).get(row["case_no"])
+    if case is None:
+        raise StoreError(f"run {run_id}: its case can't be read")
     changed = dataclasses.replace(
         rows.run_from_row(row, _documents(packer, row), case=case, attachments=()),
         report=report,
@@ -67,36 +70,38 @@ def read_runs(
     connection: Connection, packer: Packer, run_nos: Sequence[int], *, cases: dict[int, Case]
 ) -> list[RunRecord]:
     """Return runs by their numbers, in their order, without attachments; ``cases`` are those known, and grow."""
-    return [
-        rows.run_from_row(row, _documents(packer, row), case=cases[row["case_no"]], attachments=())
-        for row in _run_rows(connection, packer, run_nos, cases)
-    ]
+
+    def read(row: RowMapping) -> RunRecord:
+        return rows.run_from_row(row, _documents(packer, row), case=cases[row["case_no"]], attachments=())
+
+    return [run for _, run in readable(_run_rows(connection, packer, run_nos, cases), read)]
 
 
 def read_whole_runs(
     connection: Connection, packer: Packer, run_nos: Sequence[int], *, cases: dict[int, Case]
 ) -> list[tuple[RunRecord, bool]]:
     """Return runs with their attachments, and whether those are all: large ones aren't read for many runs at once."""
-    found = []
-    for row in _run_rows(connection, packer, run_nos, cases):
+
+    def read(row: RowMapping) -> tuple[RunRecord, bool]:
         documents, attachments = packer.all(
             row["body"], row["pattern_no"], known=rows.known_of(row), where=f"run {row['run_id']}"
         )
         small = _without_large(attachments)
         run = rows.run_from_row(row, documents, case=cases[row["case_no"]], attachments=small or ())
-        found.append((run, small is not None))
-    return found
+        return run, small is not None
+
+    return [item for _, item in readable(_run_rows(connection, packer, run_nos, cases), read)]
 
 
 def _run_rows(
     connection: Connection, packer: Packer, run_nos: Sequence[int], cases: dict[int, Case]
 ) -> Sequence[RowMapping]:
-    """Return the rows of runs, with their cases and patterns at hand."""
+    """Return the rows of runs whose case can be read, with their cases and patterns at hand."""
     query = _RUN_ROWS.where(RUNS.c.run_no.in_(run_nos)).order_by(RUNS.c.run_no)
     found = connection.execute(query).mappings().all()
     cases.update(read_cases(connection, {row["case_no"] for row in found} - cases.keys()))
     packer.fetch(row["pattern_no"] for row in found)
-    return found
+    return [row for row in found if row["case_no"] in cases]
 
 
 def read_outputs(

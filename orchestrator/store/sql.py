@@ -46,6 +46,7 @@ from orchestrator.store.run_numbers import read_run_numbers
 from orchestrator.store.run_rows import read_attachments, read_outputs, read_runs, read_whole_runs, replace_reading
 from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
 from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, MODELS, PLANS, RUNS, SKIPS
+from orchestrator.store.unreadable import readable
 
 #: Runs that are read in one transaction: of each some hundred kilobytes are at hand, with its pattern and attachments.
 _RUN_PAGE: Final = 100
@@ -113,6 +114,14 @@ class SqlStore:
             retention.forget_pruned(connection, campaign_id)
             if status is not CampaignStatus.RUNNING:
                 keep_sheets(connection, without_sheet(connection, MADE_UP))
+
+    def remove_campaign(self, campaign_id: CampaignId) -> None:
+        """Delete a campaign with its runs and what they left behind, also one that can't be read."""
+        with self._database.writing(is_long=True) as connection:
+            campaign_no = _campaign_no(connection, campaign_id)
+            if campaign_no is None:
+                raise admission.no_campaign(campaign_id)
+            retention.delete_campaign(connection, campaign_no)
 
     def append_run(self, run: RunRecord) -> bool:
         """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already.
@@ -198,6 +207,11 @@ class SqlStore:
                 return None
             planned = read_plan(connection, row["campaign_no"])
             cases = read_cases(connection, (case_no for case_no, _, _ in planned))
+            if any(case_no not in cases for case_no, _, _ in planned):
+                raise StoreError(
+                    f"campaign {campaign_id}: a case of its plan can't be read",
+                    hint="'benchfarm campaigns remove' deletes a campaign that is of no use any more",
+                )
             skips = connection.execute(
                 select(SKIPS).where(SKIPS.c.campaign_no == row["campaign_no"]).order_by(SKIPS.c.position)
             )
@@ -214,7 +228,8 @@ class SqlStore:
         newest_first = select(CAMPAIGNS).order_by(CAMPAIGNS.c.created_at.desc(), CAMPAIGNS.c.campaign_no.desc())
         wanted = newest_first.where(*_of_kind(only_open=only_open)).limit(limit)
         with self._database.reading() as connection:
-            return [rows.campaign_from_row(row) for row in connection.execute(wanted).mappings()]
+            found = connection.execute(wanted).mappings()
+            return [campaign for _, campaign in readable(found, rows.campaign_from_row)]
 
     def campaign_count(self) -> int:
         """Return how many campaigns there are."""
@@ -305,7 +320,7 @@ class SqlStore:
         """Return the devices ever seen, as last seen."""
         with self._database.reading() as connection:
             found = connection.execute(select(DEVICES).order_by(DEVICES.c.device_no)).mappings()
-            return {Serial(row["serial"]): rows.device_from_row(row) for row in found}
+            return {Serial(row["serial"]): rows.known_device_from_row(row) for row in found}
 
     def models(self) -> Mapping[str, Model]:
         """Return the models by sha256."""

@@ -9,9 +9,8 @@
     if (!runtime) {
       /* On the page itself, or a file beside it that many pages share. */
       runtime = report.has("vega") ? report.unfold("vega").then(function (code) {
-        var script = make("script");
-        script.textContent = code;
-        document.head.append(script);
+        /* The page's policy lets no script stand in it but its own, and Vega compile what it draws. */
+        (0, eval)(code);
       }) : new Promise(function (resolve, reject) {
         var script = make("script");
         script.src = report.byId("main").dataset.library;

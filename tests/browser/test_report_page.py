@@ -11,7 +11,9 @@ import pytest
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
+from orchestrator.report.page_policy import script_hash
 from orchestrator.report.render import render_html
+from orchestrator.serve.app import page_of
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
 from tests.samples.sample_lab import (
@@ -461,6 +463,35 @@ def test_hostile_names_stay_text(open_report):
         expect(page.get_by_role("dialog")).to_be_visible()
         expect(page.locator("dialog img, dialog script")).to_have_count(0)
     assert page.title() == HOSTILE_NAMES[0]
+
+
+SLIPPED = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
+
+
+def test_script_that_slipped_into_a_page_is_not_run_from_disk_nor_served(browser, reports):
+    known = (reports / "small.html").read_text("utf-8")
+    page = known.replace("</header>", f"{SLIPPED}</header>")
+    (reports / "slipped.html").write_text(page, encoding="utf-8")
+    served = page_of("report.html", page.encode(), script=script_hash("report"))
+    bare = re.sub("<meta http-equiv[^>]*>", "", page)
+    assert bare != page
+    context = browser.new_context()
+
+    def answer(route):
+        headers = {"Content-Security-Policy": served.policy}
+        route.fulfill(body=bare, content_type="text/html; charset=utf-8", headers=headers)
+
+    context.route("http://benchfarm.test/report.html", answer)
+    for address in ((reports / "slipped.html").as_uri(), "http://benchfarm.test/report.html"):
+        tab = context.new_page()
+        refused = []
+        tab.on("console", lambda message, refused=refused: refused.append(message.text))
+        tab.goto(address)
+        # The page's own script runs: it shows what needs one.
+        expect(tab.locator("#theme")).to_be_visible()
+        assert tab.title() == "Nightly"
+        assert sum("Content Security Policy" in text for text in refused) >= 2
+    context.close()
 
 
 def test_virtual_numbers_are_hatched_and_named(open_report):

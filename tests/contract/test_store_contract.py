@@ -44,7 +44,7 @@ def values_of(hint: typing.Any) -> st.SearchStrategy[typing.Any]:
     plain = {
         str: TEXTS,
         int: st.integers(),
-        float: st.floats(allow_nan=False) | st.integers(),
+        float: st.floats(allow_nan=False),
         bool: st.booleans(),
         bytes: st.binary(max_size=300),
         datetime: MOMENTS,

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
+from orchestrator.documents import dump_document
 from orchestrator.records.identity import BuildSha, RunId
 from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.store import rows
 from orchestrator.store.blobs import pack
 from orchestrator.store.database import postgresql_engine, sqlite_engine
-from orchestrator.store.documents import dump_document
 from orchestrator.store.migrating import SHIPPED, Migrations
 from orchestrator.store.opening import open_store
 

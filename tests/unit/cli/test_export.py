@@ -179,6 +179,19 @@ def test_a_damaged_or_hostile_bundle_is_refused_and_stores_no_run(bundle, tmp_pa
         assert all(run.attachments and run.run_id.startswith(CAMPAIGN) for run in runs_of(other))
 
 
+def test_a_bundles_own_words_do_not_drive_a_terminal(bundle, tmp_path):
+    def hostile(members):
+        manifest = json.loads(members["manifest.json"]) | {"schema_version": 99, "benchfarm_version": "9\x1b[2J\u202e"}
+        return members | {"manifest.json": json.dumps(manifest).encode()}
+
+    path = changed(bundle, tmp_path, hostile)
+    for words in ((), ("--json",)):
+        told = benchfarm(tmp_path / "other", "import", path, *words, code=5)
+        assert "\x1b" not in told
+        assert "\u202e" not in told
+        assert "202e" in told
+
+
 def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with(lab, bundle, tmp_path):
     other = tmp_path / "other"
 

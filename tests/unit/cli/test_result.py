@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.result import Streamed, json_pieces, one_line, table, to_json
+from orchestrator.cli.terminal import say, say_json
 
 
 class Colour(enum.Enum):
@@ -49,7 +50,9 @@ PLAIN = {
 
 def test_pieces_are_the_text_that_json_writes() -> None:
     for value, plain in ((NESTED, PLAIN), ([NESTED], [PLAIN]), ([], []), ("x\ny", "x\ny"), (None, None)):
-        assert to_json(value) == json.dumps(plain, indent=2, ensure_ascii=False)
+        # Except that no character is written which a terminal obeys.
+        written = json.dumps(plain, indent=2, ensure_ascii=False).replace("\u2028", "\\u2028")
+        assert to_json(value) == written
 
 
 def test_thousands_of_records_take_the_place_of_few() -> None:
@@ -92,3 +95,18 @@ def test_what_has_several_lines_is_told_on_one_and_drives_no_terminal() -> None:
     )
     assert one_line("  a case") == "  a case"
     assert table(("note",), [("one\ntwo",)]).splitlines() == ["note", "one; two"]
+
+
+HOSTILE = "a\x1b[31m\u202eb\x9b2J\U000e0041\u2028c\ud800é"
+
+
+def test_nothing_that_was_written_elsewhere_drives_a_terminal(capsys):
+    say(f"{HOSTILE}\tand\r\na second line")
+    say(HOSTILE, err=True)
+    say_json(json_pieces({HOSTILE: [HOSTILE], "deep": {"deeper": {HOSTILE: HOSTILE}}}))
+    printed = capsys.readouterr()
+    for text in (printed.out, printed.err):
+        assert all(char.isprintable() or char in "\n\t" for char in text)
+        assert "\\u202e" in text
+    assert "\tand\na second line\n" in printed.out
+    assert json.loads(printed.out[printed.out.index("\n{") :])["deep"]["deeper"] == {HOSTILE: HOSTILE}

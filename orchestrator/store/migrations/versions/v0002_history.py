@@ -14,11 +14,11 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from orchestrator.documents import to_text
 from orchestrator.records.identity import content_key
 from orchestrator.store import bodies
 from orchestrator.store.blobs import PackedBlob, unpack
 from orchestrator.store.column_types import AnyText, CompactTime, ContentKey, UtcTime, unescape_text
-from orchestrator.store.documents import to_text
 from orchestrator.store.migrations.schema_0002 import create_cases, create_history, create_runs, same_columns
 from orchestrator.store.plans import pack_plan
 from orchestrator.store.rows import known_of
