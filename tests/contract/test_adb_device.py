@@ -328,26 +328,6 @@ def test_a_hung_phone_raises_at_the_deadline_in_every_operation(device: AdbDevic
         device.check_health(timeout_s=0.5)
 
 
-def test_a_command_past_its_deadline_is_ended_with_all_that_it_started(device: AdbDevice) -> None:
-    with pytest.raises(DeviceTimeoutError):
-        device.shell("(sh -c 'sleep 4321; true'; true); echo over", timeout_s=2)
-    assert "4321" not in device.shell("ps -A -o ARGS").text
-
-
-@pytest.mark.parametrize("signal", [9, 15])
-def test_a_run_goes_on_when_the_shell_that_waits_for_it_is_killed(
-    bench: Bench, device: AdbDevice, phone: "Phone", run_id: RunId, signal: int
-) -> None:
-    other = bench.open(phone)
-    folder = device.run_folder(run_id)
-    # Its own sleeper is what the run's end wakes.
-    sleeper = f"s=; read s <{folder}/waiter && read a b c shell rest </proc/$s/stat"
-    killing = when(lambda: other.shell(f"{sleeper} && kill -{signal} $shell").exit_code == 0, lambda: None)
-    result = device.run_detached("sleep 3; echo end", run_id=run_id, timeout_s=60)
-    killing.join()
-    assert (result.exit_code, result.stdout) == (0, b"end\n")
-
-
 def test_a_phone_gets_well_again_after_a_hang(device: AdbDevice, phone: "Phone") -> None:
     hang = fault(phone, "hang")
     with pytest.raises(DeviceTimeoutError):

@@ -124,7 +124,26 @@ def test_a_service_that_hangs_is_given_up_at_its_deadline_and_costs_nothing_else
     phone.do("hang-dumpsys")
     with pytest.raises(DeviceTimeoutError):
         phone.device.shell("dumpsys battery", timeout_s=1.0)
+    # What it waits for is ended with it: nothing of a command stays on the phone beyond its deadline.
+    assert not [line for line in processes(phone) if "dumpsys" in line]
     assert phone.device.run_detached("echo out", run_id=run_id, timeout_s=60).stdout == b"out\n"
+
+
+def test_a_command_past_its_deadline_is_ended_with_all_that_it_started(phone: PhoneBody) -> None:
+    with pytest.raises(DeviceTimeoutError):
+        phone.device.shell("(sh -c 'sleep 4321; true'; true); echo over", timeout_s=2.0)
+    assert not [line for line in processes(phone) if "4321" in line]
+
+
+@pytest.mark.parametrize("signal", [9, 15])
+def test_a_run_goes_on_when_the_shell_that_waits_for_it_is_killed(phone: PhoneBody, run_id: RunId, signal: int) -> None:
+    watcher = phone.observer()
+    folder = phone.device.run_folder(run_id)
+    sleeper = f"s=; read s <{folder}/waiter && read a b c shell rest </proc/$s/stat"
+    killing = when(lambda: watcher.sh(f"{sleeper} && kill -{signal} $shell").exit_code == 0, lambda: None)
+    result = phone.device.run_detached("sleep 3; echo end", run_id=run_id, timeout_s=60)
+    killing.join()
+    assert (result.exit_code, result.stdout) == (0, b"end\n")
 
 
 @pytest.mark.parametrize("screen", [Screen.ON, Screen.OFF])
