@@ -4,7 +4,8 @@ Each case is one file of the size that is asked for: plain lines before a run, "
 table, runs after runs, and a sentence that is begun and never ended. What counts is the ratio to the pass that only
 takes each line out of the file, and that neither it nor the memory grows with the size.
 
-Run it: ``python benchmarks/parse_large.py [--megabytes 100] [--case NAME]``.
+Times are the processor's, which a busy machine hardly changes. Run it:
+``python benchmarks/parse_large.py [--megabytes 100] [--case NAME]``.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def _report(text: str) -> ToolReport:
         extra["pushed_bytes"] = float(match[1])
     if match := _STARTING.search(text):
         extra["am_start"] = match[1]
-    if _INSTALL.search(text) and not extra and not _STARTING.search(text):
+    if _INSTALL.search(text) and not _SUCCESS.search(text) and not _STARTING.search(text):
         reason = "the session ends before the package manager's answer"
         return ToolReport(outcome="truncated", failure_code="no-result", failure_reason=reason)
     status = _STATUS.search(text)

@@ -336,7 +336,7 @@ def read_request(
             wanted[delegate] = None
     ignored = tuple(
         delegate
-        for flag, delegate in ENABLING_FLAGS.items()
+        for flag, delegate in (ENABLING_FLAGS.items() if unconsumed else ())
         if any(word.startswith(f"--{flag}") for word in unconsumed)
     )
     wanted |= dict.fromkeys(ignored)

@@ -171,6 +171,8 @@ class _Judge:
             return coverage
         if name in self.clues.unavailable:
             return DelegateTruth.FELL_BACK
+        if not self.has_result and self._ended_badly and self._was_tried(name):
+            return DelegateTruth.FAILED
         if name in self.clues.applied:
             return DelegateTruth.UNKNOWN
         if self.has_result and self._others:

@@ -23,7 +23,7 @@ OUR_TAGS: Final = frozenset({"tflite", "litert", "tflite_BenchmarkModelActivity"
 #: A line longer than this is no line of a benchmark program; its rest is dropped.
 LONGEST_LINE_BYTES: Final = 65_536
 
-_BLOCK_BYTES: Final = 1 << 16
+_BLOCK_BYTES: Final = 1 << 14
 
 _DATE: Final = r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d"
 _SECONDS: Final = r"\d{1,12}\.\d{3,9}"
@@ -126,7 +126,12 @@ class Line:
 
 def parse_line(data: bytes, *, cut: bool = False) -> Line:
     """Take one line apart; ``cut`` says that it has no line end, so its last word may not be whole."""
-    whole = data[:LONGEST_LINE_BYTES].decode("utf-8", "replace").rstrip("\r\n\0")
+    return parse_decoded(data[:LONGEST_LINE_BYTES].decode("utf-8", "replace"), cut=cut)
+
+
+def parse_decoded(whole: str, *, cut: bool = False) -> Line:
+    """Take one line apart like :func:`parse_line`, of which the bytes are decoded."""
+    whole = whole.rstrip("\r\n\0")
     if "\x1b" in whole:
         whole = _COLOUR.sub("", whole)
     if "Z" in whole and (stamp := _SERVER_TIME.match(whole)):
@@ -231,13 +236,19 @@ def iterate_lines(buffer: Buffer) -> Iterator[tuple[bytes, bool]]:
 
 
 def iterate_blocks(buffer: Buffer) -> Iterator[bytes]:
-    """Yield the text in blocks of whole lines, about ``_BLOCK_BYTES`` each; a longer line is a block of its own."""
+    """Yield the text in blocks of whole lines, about ``_BLOCK_BYTES`` each.
+
+    A longer line is a block of its own, and what is beyond ``LONGEST_LINE_BYTES`` of it is dropped.
+    """
     start, size = 0, len(buffer)
     while start < size:
         end = buffer.rfind(b"\n", start, min(size, start + _BLOCK_BYTES)) + 1
         if end <= start or start + _BLOCK_BYTES >= size:
             end = size if start + _BLOCK_BYTES >= size else buffer.find(b"\n", start) + 1 or size
-        yield buffer[start:end]
+        if end - start <= LONGEST_LINE_BYTES:
+            yield buffer[start:end]
+        else:
+            yield buffer[start : start + LONGEST_LINE_BYTES] + (b"\n" if buffer[end - 1 : end] == b"\n" else b"")
         start = end
 
 

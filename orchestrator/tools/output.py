@@ -22,14 +22,15 @@ from orchestrator.tools.firebase import parse_firebase
 from orchestrator.tools.forms import json_text, unwrapped
 from orchestrator.tools.ios_view import parse_ios_view
 from orchestrator.tools.lines import (
+    LONGEST_LINE_BYTES,
     Buffer,
     Line,
     find_lines,
     is_long_logcat,
     iterate_blocks,
-    iterate_lines,
     iterate_long_logcat,
     looks_like_logcat,
+    parse_decoded,
     parse_line,
 )
 from orchestrator.tools.op_profile import OperatorProfile, parse_op_profile
@@ -194,8 +195,12 @@ def _lines(buffer: Buffer, splitter: RunSplitter | None = None) -> Iterator[Line
     for block in iterate_blocks(buffer):
         if splitter is not None and splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
             continue
-        for data, cut in iterate_lines(block):
-            yield parse_line(data, cut=cut)
+        texts = block.decode("utf-8", "replace").split("\n")
+        last = texts.pop()
+        for text in texts:
+            yield parse_decoded(text[:LONGEST_LINE_BYTES])
+        if last:
+            yield parse_decoded(last[:LONGEST_LINE_BYTES], cut=True)
 
 
 def _logcat_lines(buffer: Buffer) -> Iterator[Line]:

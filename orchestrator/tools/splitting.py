@@ -42,6 +42,8 @@ _DELEGATE_START: Final = (
 )
 #: Lines from the middle of a run: after its end they are the next one's.
 _MIDDLE: Final = ("count=", "Running benchmark", *_DELEGATE_START)
+#: What a line that may begin a run begins with, beside parameters, commands and headings of Markdown.
+_OPENING_LETTERS: Final = frozenset({*"SRLcAIT\u2500\u2501=", *(words[0] for words in _MIDDLE)})
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ class RunSplitter:
             self._of_all_options.clear()
         if line.style == "nslog":
             self._remember_nslog(line.text)
-        elif line.style == "console" and self._nslog_texts.get(line.text, 0) > 0:
+        elif self._nslog_texts and line.style == "console" and self._nslog_texts.get(line.text, 0) > 0:
             # Xcode shows each message twice: once from NSLog, once from stderr.
             self._nslog_texts[line.text] -= 1
             return
@@ -117,6 +119,10 @@ class RunSplitter:
         if before is not None and before.is_empty and not before.has_command:
             # A heading belongs to the command that follows it.
             transcript.title = before.title
+        above = self._open.get(None)
+        if key is not None and before is None and above is not None and above.has_command and above.is_empty:
+            # A command at a prompt, and below it what the phone's log says of its process.
+            transcript.take_command(above)
         self._open[key] = transcript
         self.transcripts.append(transcript)
         return transcript
@@ -159,11 +165,12 @@ class RunSplitter:
     @staticmethod
     def _begins_run(line: Line, transcript: Transcript) -> bool:
         text, stage = line.text, transcript.stage
-        has_content = not transcript.is_empty
+        if text[:1] not in _OPENING_LETTERS and "enchmark" not in text and "]" not in text and "##" not in line.raw:
+            return False
         if text.startswith("STARTING!"):
-            return has_content and not transcript.has_only_start
+            return not transcript.is_empty and not transcript.has_only_start
         if text.startswith(_APP_START):
-            return has_content
+            return not transcript.is_empty
         if text.startswith(_FIRST_ECHO):
             return stage >= STAGE_LOADED or transcript.is_over or _FIRST_ECHO in transcript.echoed
         if text.startswith(_MIDDLE):
@@ -182,14 +189,14 @@ class RunSplitter:
                 or (stage >= STAGE_LOADED and match[1] in transcript.echoed)
             )
         if _is_heading(line) or is_command(text):
-            return has_content or transcript.has_command
-        return _markdown_title(line) != "" and has_content and (transcript.is_over or stage >= STAGE_LOADED)
+            return not transcript.is_empty or transcript.has_command
+        return _markdown_title(line) != "" and not transcript.is_empty and (transcript.is_over or stage >= STAGE_LOADED)
 
     def _head(self, line: Line, transcript: Transcript) -> bool:
         """Take what stands above a run's output; return whether the line is nothing else."""
-        if transcript.stage > STAGE_ECHO or transcript.is_over or line.text.startswith("Log parameter"):
-            return False
         text = line.text
+        if transcript.stage > STAGE_ECHO or transcript.is_over or text.startswith("Log parameter"):
+            return False
         match = _HEADING.match(text) if _is_heading(line) else None
         title = match["title"] if match else _markdown_title(line)
         if title and not (transcript.has_command or transcript.echoed):

@@ -45,7 +45,7 @@ class SummaryRow:
 
 def starts_summary(text: str) -> bool:
     """Whether a line is the summary's title."""
-    return text.strip("= ") == _TITLE
+    return _TITLE in text and text.strip("= ") == _TITLE
 
 
 def parse_row(text: str, *, in_summary: bool, has_percentiles: bool = False) -> SummaryRow | None:

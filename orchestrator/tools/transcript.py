@@ -62,6 +62,8 @@ _PROFILE_ENDS: Final = (
     "Running benchmark for",
     "count=",
 )
+#: What the lines of figures and of setting up begin with; most other lines are told from them by it.
+_FIRST_LETTERS: Final = frozenset("cAIRMPOWTNSULF=irm")
 _PROTO_START: Final = re.compile(r"(?:init_profile|runtime_profile|model_name)\b.*[{:]")
 
 
@@ -147,6 +149,12 @@ class Transcript:
             if len(self.flags) < _MOST_NAMES:
                 self.flags.setdefault(name, value.strip("\"'`"))
 
+    def take_command(self, above: Transcript) -> None:
+        """Take the command that was read for another run, of which nothing else was."""
+        self.title, self.flags, self.has_command = self.title or above.title, above.flags, True
+        self.is_litert, self.is_elided = above.is_litert, above.is_elided
+        above.title, above.flags, above.has_command = "", {}, False
+
     def read_unconsumed(self, text: str) -> None:
         """Take the flags that the program says it doesn't know; of delegates' flags its line is evidence."""
         words = text.partition(":")[2].split()[:_MOST_NAMES]
@@ -156,9 +164,7 @@ class Transcript:
 
     def feed(self, line: Line) -> None:
         """Read one line of a benchmark program."""
-        text = line.text
-        if self._wrapped:
-            text = self._joined(line)
+        text = self._joined(line) if self._wrapped else line.text
         if (self._in_profile or self._in_proto) and self._continues_block(line):
             return
         if self._in_refused:
@@ -176,8 +182,11 @@ class Transcript:
             return
         if not text:
             return
-        if not (self._read_figures(line, text) or self._read_setup(line, text)):
-            self._read_rest(line, text)
+        if (text[0] in _FIRST_LETTERS or line.source_file or "RPC" in text) and (
+            self._read_figures(line, text) or self._read_setup(line, text)
+        ):
+            return
+        self._read_rest(line, text)
 
     def _joined(self, line: Line) -> str:
         """Return the sentence that was begun with what goes on with it; else the line, and the beginning is dropped."""
