@@ -27,6 +27,8 @@ FULL_CORES_MIN: Final = 0.5
 #: Processor time that may be counted too much between two looks: each of the kernel's counters goes in steps of 10 ms,
 #: and the first look is within the stretch.
 _MISCOUNT_S: Final = 0.1
+#: More cores than that at work for one program between two looks: they don't span its run.
+_CORES_MAX: Final = 64.0
 #: The name under which a report keeps it.
 BUSY_CLOCK: Final = "busy_clock_share"
 #: The same over the whole time between the two looks at the device: in runs that are held without these looks.
@@ -44,6 +46,9 @@ def derive_conditions(
     last: Sample | DeviceState | None = samples[-1] if samples else after
     span_s = _difference(_uptime_s(first), _uptime_s(last))
     own = own_cpu_s / span_s if samples and own_cpu_s is not None and span_s else None
+    if own is not None and own > _CORES_MAX:
+        # The sampler began when the program was about to end.
+        own = None
     busy_s = None if first is None or last is None else _difference(first.cpu_busy_s, last.cpu_busy_s)
     gpu_khz = _gpu_khz(first, last)
     return RunConditions(
@@ -95,10 +100,11 @@ def _clusters(
     before: DeviceState | None, after: DeviceState | None, samples: Sequence[Sample]
 ) -> tuple[ClusterConditions, ...]:
     moments: list[Sample | DeviceState] = [s for s in (before, *samples, after) if s is not None]
-    measured = samples or moments
     found = []
     for cpu in sorted({cpu for moment in moments for cpu in (*moment.time_in_state, *moment.clock_limit_khz)}):
-        tables = [moment.time_in_state[cpu] for moment in measured if cpu in moment.time_in_state]
+        tables = [look.time_in_state[cpu] for look in samples if cpu in look.time_in_state]
+        if len(tables) < 2:
+            tables = [moment.time_in_state[cpu] for moment in moments if cpu in moment.time_in_state]
         limits = [moment.clock_limit_khz[cpu] for moment in moments if cpu in moment.clock_limit_khz]
         highest = max((khz for table in tables for khz in table), default=None)
         khz = mean_khz(tables[0], tables[-1]) if len(tables) > 1 else None

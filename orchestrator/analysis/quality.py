@@ -14,11 +14,12 @@ from orchestrator.analysis.samples import parse_samples
 from orchestrator.analysis.starts import start_findings
 from orchestrator.analysis.state_findings import state_findings
 from orchestrator.analysis.steadiness import steadiness_findings
-from orchestrator.records.device import DeviceFacts, DeviceState
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
 from orchestrator.records.run import DelegateTruth, LatencySummary, Outcome, ToolReport
+from orchestrator.records.sample import RunSamples
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import IMPORTED_TOOLS, Case, DelegateName, Pass
+from orchestrator.records.workload import IMPORTED_TOOLS, Case, DelegateName, Pass, ToolName
 from orchestrator.units import format_latency, format_percent
 
 #: Rounding that may move a figure by more than this share of its value hides small changes.
@@ -38,6 +39,7 @@ CODES: Final = {
     "outliers": "a few inferences took very long; the median hides them, the mean doesn't",
     "coarse-resolution": "the program rounds its figures too coarsely for so short a latency",
     "sources-disagree": "the result line, the statistics and the result file tell different figures",
+    "unwatched": "nothing was seen of clocks, heat and load while the program ran: the sampler left too few looks",
     "log-cut": "the log ends before its result line; the figures are the result file's",
     "throttled": "the phone limited its clocks because of heat",
     "clocks-capped": "clocks were limited all along, and nothing says whether by heat",
@@ -95,6 +97,10 @@ def judge(
         findings.append(_finding("not-completed", Severity.ERROR, f"{ending.outcome}: {ending.reason}"))
     else:
         findings += _report_findings(report, case, run_pass, facts)
+    if _lacks_looks(looks, ending, case, facts, before, after):
+        seen = f"{len(looks.samples)} of at least 2 looks"
+        trouble = around.samples.decode("utf-8", "replace").strip().splitlines()[-1:] if not looks.samples else []
+        findings.append(_finding("unwatched", Severity.INFO, evidence=": ".join([seen, *trouble])[:300]))
     is_median = report is not None and report.inference is not None and report.inference.median_us is not None
     findings += state_findings(
         before, after, case=case, kind=facts.kind, looks=looks, conditions=conditions, is_median=is_median,
@@ -104,6 +110,20 @@ def judge(
     has_ended = ending.outcome is Outcome.COMPLETED
     grade = grade_of(facts, before, after, looks=looks, conditions=conditions, codes=codes) if has_ended else None
     return QualityVerdict(quality=_quality(findings), findings=tuple(findings), grade=grade)
+
+
+def _lacks_looks(
+    looks: RunSamples,
+    ending: Ending,
+    case: Case,
+    facts: DeviceFacts,
+    before: DeviceState | None,
+    after: DeviceState | None,
+) -> bool:
+    """Whether the sampler should have seen a run and didn't: a program of ours that ended well on a phone."""
+    is_ours = facts.kind is DeviceKind.ANDROID and case.tool in {ToolName.NATIVE, ToolName.LITERT_NATIVE}
+    is_measured = ending.outcome is Outcome.COMPLETED and before is not None and after is not None
+    return is_ours and is_measured and len(looks.samples) < 2
 
 
 def _quality(findings: list[Finding]) -> Quality:

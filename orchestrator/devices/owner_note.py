@@ -20,13 +20,12 @@ from orchestrator.devices.heartbeat import LOST_EXIT_CODE, LOST_WORDS
 from orchestrator.devices.liveness import is_dead, own_life
 from orchestrator.devices.shell import quote
 from orchestrator.errors import DeviceBusyError
+from orchestrator.scripts import call
 
 _FILE: Final = "owner"
 _RENEWALS: Final = "owner.beats"
 #: Between how the phone stands and what was asked for beside.
 _THEN: Final = "--then"
-#: Programs that heat a phone and are nobody's stray of ours; app processes are stopped by their package instead.
-_PROGRAMS: Final = "benchmark_model benchmark_model_plus_flex benchmark_litert_model"
 #: Less than that, and a run's output may not fit.
 FREE_MIN_BYTES: Final = 32 << 20
 
@@ -70,23 +69,8 @@ class OwnerNote:
         ``take``: whoever holds it, it is ours then. ``then``: a script that is run after that if it is ours.
         """
         words = json.dumps({"host": self._host, "pid": os.getpid(), "life": own_life(), "hold_s": round(hold_s)})
-        return (
-            f"[ -d {quote(folder)} ] || mkdir -p {quote(folder)}; cd {quote(folder)} || exit 1\n"
-            # A folder is made by one alone; one that a crash left behind is waited for, not obeyed.
-            "i=0; while ! mkdir owner.lock 2>/dev/null && [ $i -lt 15 ]; do i=$((i+1)); sleep 0.1 || sleep 1; done\n"
-            "read up rest </proc/uptime; up=${up%.*}; boot=; read boot </proc/sys/kernel/random/boot_id; ours=\n"
-            f"t=; b=; u=0; w=; {'' if take else '[ -f owner ] && read t b u w <owner'}\n"
-            f"[ ! -f {_RENEWALS} ] || while read x y z; do "
-            f'[ "$x$y" != "$t$b" ] || [ -z "$z" ] || u=$z; done <{_RENEWALS}\n'
-            f'if [ -n "$t" ] && [ "$t" != {self.token} ] && [ "$b" = "$boot" ] && [ "$u" -gt "$up" ]; then\n'
-            ' echo "held $((u-up)) $u $w"\n'
-            f"else echo {self.token} $boot $((up+{max(1, round(hold_s))})) {quote(words)} >owner.tmp && "
-            f"mv owner.tmp owner && {{ [ ! -f {_RENEWALS} ] || rm -f {_RENEWALS}; }} && echo written && ours=1; fi\n"
-            "rmdir owner.lock\n"
-            'echo "serial $(getprop ro.serialno)"; echo "boot $boot"\n'
-            f'! pidof {_PROGRAMS} >/dev/null || for n in {_PROGRAMS}; do p=$(pidof $n) && echo "stray $n $p"; done\n'
-            'echo "free $(df -k . | tail -n 1)"\n'
-        ) + (f'[ -n "$ours" ] || exit 0\necho {_THEN}\n{then}' if then else "")
+        seconds = max(1, round(hold_s))
+        return call("claim", folder, self.token, seconds, words, "1" if take else "", "1" if then else "") + then
 
     def renewal_command(self, folder: str, *, boot_id: str, hold_s: float) -> str:
         """Return what is put in front of a command: our note holds on, or the command isn't run as we have lost it.
@@ -106,10 +90,7 @@ class OwnerNote:
 
     def release_command(self, folder: str) -> str:
         """Return the script that removes the note if it is ours."""
-        return (
-            f"cd {quote(folder)} 2>/dev/null || exit 0; t=; [ -f {_FILE} ] && read t rest <{_FILE}; "
-            f'[ "$t" != {self.token} ] || rm -f {_FILE} {_RENEWALS}; rm -f *.tmp; rmdir owner.lock 2>/dev/null; true'
-        )
+        return call("release", folder, self.token)
 
 
 def parse_standing(text: str) -> Standing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import Case
+from orchestrator.scripts import call
 from orchestrator.tools.arguments import PROFILE_FILE, RESULT_FILE, RUNTIME_INFO_FILE
 from orchestrator.tools.output import parse_run
 from orchestrator.tools.process_mode import in_mode, mode_files
@@ -81,16 +81,10 @@ def run_and_collect(
 def _logged(device: Device, folder: str) -> list[Attachment]:
     """Return what a phone logged since a run of ours that failed began: what killed it, or what it was denied.
 
-    Good runs aren't asked for it. The run's file ``pid`` is as old as the run, by the phone's own clock.
+    Good runs aren't asked for it.
     """
-    script = (
-        f"t=$(stat -c %y {shlex.quote(folder)}/pid 2>/dev/null); t=${{t#*-}}; t=${{t%%.*}}\n"
-        f'[ -n "$t" ] && t=$t.000 || t={_LOG_LINES}\n'
-        f"echo $(cat {shlex.quote(folder)}/pid 2>/dev/null)\n"
-        'logcat -d -v threadtime -b main -b system -b crash -t "$t" 2>/dev/null'
-    )
     try:
-        told = device.shell(script, timeout_s=_LOG_TIMEOUT_S).stdout
+        told = device.shell(call("log_since", folder, _LOG_LINES), timeout_s=_LOG_TIMEOUT_S).stdout
     except DeviceError:
         # The run is whole without it.
         return []

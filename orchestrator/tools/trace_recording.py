@@ -19,6 +19,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case, Pass, ToolName
+from orchestrator.scripts import call
 from orchestrator.tools.trace import ATRACE_FILE, PERFETTO_FILE
 
 #: TensorFlow Lite reads it when an interpreter is made, and writes slices if it is exactly this.
@@ -148,9 +149,7 @@ def _set(name: str, value: str) -> str:
 
 def recorder_for(device: Device, request: InvocationRequest, hold: Hold) -> Recorder:
     """Return the phone's tracer; raises DeviceCommandError when it has none."""
-    # One by one: mksh stops at the first name that it does not know.
-    found = device.shell("for name in perfetto atrace; do command -v $name; done").text.split()
-    names = {path.rsplit("/", 1)[-1] for path in found}
+    names = set(device.shell(call("tracers")).text.split())
     job = _Job(
         device=device,
         hold=hold,
@@ -214,12 +213,7 @@ class _Job:
 
     def wait_until_told(self) -> None:
         """Wait until apps are told that slices are wanted; a phone that doesn't say so is only waited for."""
-        looks = 10 * _START_S
-        self.device.shell(
-            f"i=0; while [ $i -lt {looks} ]; do n=$(getprop debug.atrace.app_number); [ ${{n:-0}} -ge 1 ] && break; "
-            "sleep 0.1 || sleep 1; i=$((i+1)); done",
-            timeout_s=60.0 + _START_S,
-        )
+        self.device.shell(call("trace_told", 10 * _START_S), timeout_s=60.0 + _START_S)
 
 
 class PerfettoRecorder:
@@ -241,28 +235,17 @@ class PerfettoRecorder:
                 what = f"the tracing service being on ({_SERVICE})"
                 hold_property(job.device, job.hold, _SERVICE, "1", before, what=what)
         job.hold(job.device, "a trace being recorded", self._undo, f"mkdir -p {shlex.quote(job.folder)}")
-        start = (
-            f"printf %s {shlex.quote(perfetto_config(job.apps, job.duration_ms))} | "
-            f"perfetto --background --txt -c - -o {self._path} >{shlex.quote(self._pid_path)}"
-        )
-        # A service that was switched on just now takes a moment.
-        patient = f"i=0; until {start} 2>{shlex.quote(self._pid_path)}.err; do i=$((i+1)); [ $i -lt 10 ] || "
-        job.must(
-            f"{patient}{{ cat {shlex.quote(self._pid_path)}.err >&2; exit 1; }}; sleep 0.3 || sleep 1; done",
-            what="starting perfetto",
-        )
+        config = perfetto_config(job.apps, job.duration_ms)
+        job.must(call("perfetto_begin", config, self._path, self._pid_path), what="starting perfetto")
         job.wait_until_told()
 
     def end(self) -> bytes:
         """See Recorder.end."""
-        looks = 10 * _STOP_S
         self._job.must(
-            f"{self._find}; [ -z \"$p\" ] || kill -TERM $p; i=0; while [ -n \"$p\" ] && [ -d /proc/$p ]; do "
-            f"[ $i -lt {looks} ] || {{ echo it goes on after SIGTERM >&2; exit 1; }}; i=$((i+1)); "
-            "sleep 0.1 || sleep 1; done",
+            call("perfetto_end", self._pid_path, self._job.token, 10 * _STOP_S),
             what="stopping perfetto",
             timeout_s=60.0 + _STOP_S,
-        )  # fmt: skip
+        )
         return self._job.pull(self._path)
 
     def discard(self) -> None:

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Looks at the kernel's small files beside a run, at once, every two seconds, and when it is told to end by TERM.
+# Looks at the kernel's small files beside a run, at once, every two seconds, and when it is told to end, by TERM or by the file rc.
 #   sh sampler.sh PID [SECONDS [LOOKS]]
 # PID is the run's shell: without it, or after LOOKS (1800) looks SECONDS (2) apart, the sampler ends by itself.
-# Prints for each look a line `--look`, then lines `PATH:CONTENT`. Before the last look, which TERM asks for, it prints
+# Prints for each look a line `--look`, then lines `PATH:CONTENT`. Before the last look, at the end, it prints
 # `--times` and what the run's shell left in the file `cpu_times`.
 # A look costs one grep, a pause one sleep. The sampler has the lowest priority and the slowest cluster's cores. The shell
 # itself reads nothing that goes over a bus: a sensor that hangs holds up grep alone.
@@ -72,19 +72,19 @@ done 2>/dev/null
 } >/dev/null 2>&1
 
 i=0
-while [ -z "$end" ] && [ -d "/proc/$pid" ] && [ "$i" -lt "$looks" ]; do
+while [ -z "$end" ] && [ ! -s rc ] && [ -d "/proc/$pid" ] && [ "$i" -lt "$looks" ]; do
     sleep "$seconds" &
     s=$!
-    [ -z "$end" ] || kill $s
+    if [ -n "$end" ] || [ -s rc ]; then kill $s; fi
     wait $s
     e=$?
     s=
     # Without a sleep it would look without a pause.
     [ $e = 0 ] || [ $e -gt 128 ] || break
-    [ -n "$end" ] || look
+    [ -n "$end" ] || [ -s rc ] || look
     i=$((i + 1))
 done
-if [ -n "$end" ]; then
+if [ -n "$end" ] || [ -s rc ]; then
     echo
     echo --times
     while read -r l; do echo "$l"; done <cpu_times

@@ -42,6 +42,7 @@ GOOD = ToolReport(
     inference_mean_us=1005.0,
     delegate=DelegateEvidence(requested="gpu", actual="gpu", truth=DelegateTruth.FULL),
 )
+LOOKS = b"".join(b"--look\n/proc/uptime:%d.0 1\n/proc/uptime:%d.0 1\n" % (at, at) for at in (1, 2))
 CALM = DeviceState(at=NOW, boot_id="b1", thermal_status=0, clock_limit_khz={0: 1_800_000, 4: 2_800_000})
 
 CAPPED = replace(
@@ -60,9 +61,18 @@ def verdict(
     case: Case = CASE,
     before: DeviceState | None = CALM,
     after: DeviceState | None = CALM,
+    samples: bytes = LOOKS,
 ) -> QualityVerdict:
-    completed = Ending(outcome=Outcome.COMPLETED)
-    return judge(report, ending or completed, case=case, run_pass=Pass.TIMING, facts=facts, before=before, after=after)
+    return judge(
+        report,
+        ending or Ending(outcome=Outcome.COMPLETED),
+        case=case,
+        run_pass=Pass.TIMING,
+        facts=facts,
+        before=before,
+        after=after,
+        around=Surroundings(samples=samples),
+    )
 
 
 def with_delegate(**changes: object) -> ToolReport:
@@ -133,6 +143,7 @@ def test_what_did_not_complete_is_rejected() -> None:
         ("unsteady", Quality.SUSPECT, verdict(replace(GOOD, inference=replace(STEADY, p95_us=1600.0)))),
         ("coarse-resolution", Quality.SUSPECT, verdict(replace(GOOD, extra={"resolution_us": 20.5}))),
         ("sources-disagree", Quality.SUSPECT, verdict(replace(GOOD, disagreements=("1 is not 2",)))),
+        ("unwatched", Quality.TRUSTED, verdict(samples=b"sh: sampler.sh: not found")),
         ("log-cut", Quality.TRUSTED, verdict(replace(GOOD, extra={"log_cut": "..."}))),
         ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, thermal_status=2, heat_c={"skin": 44.0}))),
         ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, clock_limit_khz={0: 1_800_000, 4: 2_400_000}))),
@@ -251,7 +262,7 @@ def test_a_screen_that_is_off_because_the_plan_asks_for_it_is_no_fault() -> None
             facts=FACTS,
             before=off,
             after=off,
-            around=Surroundings(screen=screen),
+            around=Surroundings(samples=LOOKS, screen=screen),
         )
         for screen in Screen
     }
