@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.bootstrap import Farm, Settings, this_computer
+from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import write_file
 from orchestrator.cli.reports import report_data
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.stored import named_campaigns
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import RunId
+from orchestrator.records.run import RunRecord
 
 #: Form -> whether it is written to a folder.
 FORMATS = {"bundle": False, "csv": False, "parquet": False, "json": False, "bencher": False, "asv": True, "proto": True}
@@ -61,16 +63,23 @@ def is_bundle(path: Path) -> bool:
 
 def take_in(settings: Settings, path: Path) -> CommandResult:
     """Store what a bundle holds; nothing that is stored already is changed."""
+    from orchestrator.engine.review import read_imported
     from orchestrator.store.bundle import Bundle
     from orchestrator.store.bundle import take_in as take_in_bundle
 
     with Farm(settings) as farm, Bundle(path) as bundle:
-        done = take_in_bundle(bundle, farm.store, here=this_computer())
+        tools = farm.tools
+
+        def read(run: RunRecord, facts: DeviceFacts, campaign: Campaign) -> RunRecord:
+            return read_imported(run, facts, tools, campaign.terms.quiet.screen)
+
+        done = take_in_bundle(bundle, farm.store, read=read)
     new = f"{len(done.new_campaigns)} of {len(done.campaigns)} campaigns are new: {', '.join(done.campaigns)}"
     lines = [f"{done.new_runs} runs taken in, {done.known_runs} were there already; {new}"]
-    lines += [f"the computer of {name!r} is known here as {serial}" for name, serial in done.renamed.items()]
+    lines.append(f"read again from their raw output; imported from {path.name}, sha256 {done.sha256}")
     if done.other_runs:
-        lines.append(f"{len(done.other_runs)} runs were left out: the store holds others in their place")
+        why = "the store holds others in their place, or they are of a campaign of its own"
+        lines.append(f"{len(done.other_runs)} runs were left out: {why}")
     return CommandResult(text="\n".join(lines), data=done, exit_code=1 if done.other_runs else 0)
 
 

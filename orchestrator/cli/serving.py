@@ -138,8 +138,8 @@ def run(settings: Settings, request: ServeRequest) -> CommandResult:
         numbers = Numbers(farm, queue_beside(settings, stack))
         listening = stack.enter_context(web.listen(request.listening.host, request.listening.port))
         url = f"{address_of(listening)}/"
-        if request.listening.token:
-            # What came from a file or the environment is known to whoever may know it.
+        if request.listening.token == "new":  # noqa: S105 - a word, no secret
+            # Nobody else knows one that was made up; what was given stays out of logs.
             url += f"?token={access.token}"
         tell(settings.log_format, "serving", url, url=url)
         tell(settings.log_format, "serving", "numbers for Prometheus under /metrics")

@@ -30,9 +30,8 @@ def campaigns(settings: Settings) -> CommandResult:
             # More runs than were planned: options and Flex builds that were found to be measured too.
             done, total = progress[campaign.campaign_id]
             when = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
-            rows.append(
-                (campaign.campaign_id, campaign.name, when, campaign.status.value, f"{done}/{max(done, total)}")
-            )
+            name = f"{campaign.name} (imported)" if campaign.terms.origin else campaign.name
+            rows.append((campaign.campaign_id, name, when, campaign.status.value, f"{done}/{max(done, total)}"))
             found.append(
                 {
                     "campaign_id": campaign.campaign_id,
@@ -42,6 +41,7 @@ def campaigns(settings: Settings) -> CommandResult:
                     "stored": done,
                     "planned": total,
                     "host": campaign.host,
+                    "origin": campaign.terms.origin,
                 }
             )
         nothing = f"nothing is stored yet in {farm.store.name}"

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import Surroundings, judge
-from orchestrator.engine.doubts import carried_over, keep_doubts
+from orchestrator.engine.doubts import carried_over, keep_doubts, with_doubt
 from orchestrator.engine.sessions import own_end
 from orchestrator.ports import SessionTool, Store, Tool
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.plan import Screen
 from orchestrator.records.retention import is_pruned
-from orchestrator.records.run import Outcome, RawOutput, RunRecord
+from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE
+from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import ToolName
 
 #: Endings that were decided by what a program printed, not by the way to the device.
@@ -34,6 +36,61 @@ class Review:
     pruned: int = 0
 
 
+def read_again(run: RunRecord, raw: RawOutput, tool: Tool, facts: DeviceFacts, screen: Screen) -> RunRecord:
+    """Return a run with what its raw output says, and the verdict that follows."""
+    report = with_parity(tool.parse(raw, run.case), raw, run.case)
+    if not isinstance(tool, SessionTool):
+        report = with_busy_clock(report, raw.data(SAMPLES_FILE))
+    raw = own_end(tool, raw, report)
+    ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
+    verdict = judge(
+        report,
+        ending,
+        case=run.case,
+        run_pass=run.run_pass,
+        facts=facts,
+        before=run.state_before,
+        after=run.state_after,
+        around=Surroundings(samples=raw.data(SAMPLES_FILE), screen=screen),
+    )
+    return replace(
+        run,
+        report=report,
+        outcome=ending.outcome,
+        reason_code=ending.reason_code,
+        reason=ending.reason,
+        verdict=carried_over(verdict, run.verdict),
+    )
+
+
+def read_imported(run: RunRecord, facts: DeviceFacts, tools: Mapping[ToolName, Tool], screen: Screen) -> RunRecord:
+    """Return a run of another lab with what its raw output says; without raw output nothing can be said of it.
+
+    What didn't come to a reading there (skipped, unfit, aborted) has no figure, and stays as it is told.
+    """
+    if run.outcome not in _READ_FROM_OUTPUT:
+        return replace(run, report=None)
+    if is_pruned(run.attachments):
+        missing = Finding(
+            code="imported-unread",
+            severity=Severity.WARNING,
+            message="its raw output was deleted before it was exported, so that its figures can't be read again",
+        )
+        return replace(run, verdict=with_doubt(run.verdict, missing))
+    return read_again(run, _raw_of(run, run.attachments), tools[run.case.tool], facts, screen)
+
+
+def _raw_of(run: RunRecord, attachments: tuple[Attachment, ...]) -> RawOutput:
+    return RawOutput(
+        command=run.command,
+        exit_code=run.exit_code,
+        timed_out=run.outcome is Outcome.TIMED_OUT,
+        started_at=run.started_at,
+        duration_s=run.duration_s,
+        attachments=attachments,
+    )
+
+
 def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Sequence[CampaignId] = ()) -> Review:
     """Read every stored raw output again and store what is different now; the raw output stays as it is."""
     devices = store.devices()
@@ -47,39 +104,22 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
             pruned += 1
             continue
         reviewed += 1
-        raw = RawOutput(
-            command=run.command,
-            exit_code=run.exit_code,
-            timed_out=run.outcome is Outcome.TIMED_OUT,
-            started_at=run.started_at,
-            duration_s=run.duration_s,
-            attachments=attachments,
+        again = read_again(
+            run,
+            _raw_of(run, attachments),
+            tools[run.case.tool],
+            devices[run.case.serial],
+            screens.get(run.campaign_id, Screen.ON),
         )
-        tool = tools[run.case.tool]
-        report = with_parity(tool.parse(raw, run.case), raw, run.case)
-        if not isinstance(tool, SessionTool):
-            report = with_busy_clock(report, raw.data(SAMPLES_FILE))
-        raw = own_end(tool, raw, report)
-        ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
-        verdict = judge(
-            report,
-            ending,
-            case=run.case,
-            run_pass=run.run_pass,
-            facts=devices[run.case.serial],
-            before=run.state_before,
-            after=run.state_after,
-            around=Surroundings(samples=raw.data(SAMPLES_FILE), screen=screens.get(run.campaign_id, Screen.ON)),
-        )
-        verdict = carried_over(verdict, run.verdict)
-        if (report, verdict, ending.outcome) != (run.report, run.verdict, run.outcome):
+        assert again.report is not None, "reading always makes one"
+        if (again.report, again.verdict, again.outcome) != (run.report, run.verdict, run.outcome):
             store.replace_reading(
                 run.run_id,
-                report=report,
-                outcome=ending.outcome,
-                reason_code=ending.reason_code,
-                reason=ending.reason,
-                verdict=verdict,
+                report=again.report,
+                outcome=again.outcome,
+                reason_code=again.reason_code,
+                reason=again.reason,
+                verdict=again.verdict,
             )
             changed.append(run)
     # Runs from before doubts were stored, and checks that read otherwise now.

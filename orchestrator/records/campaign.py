@@ -34,6 +34,21 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The file that a campaign was imported from; its figures were read again from the raw output that it holds."""
+
+    #: Its bare name.
+    file: str
+    #: Of the whole file: which bytes were imported, not who made them.
+    sha256: str
+
+    @property
+    def text(self) -> str:
+        """What people are told: ``imported from night.zip (sha256 0123456789ab)``."""
+        return f"imported from {self.file} (sha256 {self.sha256[:12]})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What running a campaign needs beside its cases; it changes no case's identity."""
 
@@ -77,6 +92,8 @@ class Terms:
     plan_folder: str = ""
     #: Serial number -> fingerprint of the device's system when the campaign began.
     fingerprints: Mapping[str, str] = field(default_factory=dict)
+    #: None for a campaign of this store's own.
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

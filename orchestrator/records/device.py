@@ -81,6 +81,8 @@ class DeviceFacts:
     is_rooted: bool = False
     #: The name of the matching DeviceProfile, empty when none matches.
     profile: str = ""
+    #: Whether it is known from another lab's bundle only.
+    is_imported: bool = False
     #: All properties as read, for later questions.
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -91,7 +93,7 @@ class DeviceFacts:
         maker = self.manufacturer.strip()
         if maker and not name.lower().startswith(maker.lower()):
             name = f"{maker.capitalize() if maker.islower() else maker} {name}"
-        return f"{name} (virtual)" if self.is_virtual else name
+        return f"{name}{' (imported)' if self.is_imported else ''}{' (virtual)' if self.is_virtual else ''}"
 
     @property
     def names(self) -> tuple[str, ...]:

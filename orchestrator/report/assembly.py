@@ -339,6 +339,7 @@ def _campaign_row(campaign: Campaign) -> CampaignRow:
         host=campaign.host,
         benchfarm_version=campaign.benchfarm_version,
         seed=campaign.seed,
+        origin=campaign.terms.origin.text if campaign.terms.origin else "",
     )
 
 

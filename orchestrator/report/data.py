@@ -44,11 +44,14 @@ class CampaignRow:
     host: str
     benchfarm_version: str
     seed: int
+    #: "imported from night.zip (sha256 0123456789ab)"; empty for a campaign of this store's own.
+    origin: str = ""
 
     @property
     def title(self) -> str:
         """The name with the moment of its start, which tells two nights of one plan apart."""
-        return f"{self.name or self.campaign_id}, {self.created_at:%Y-%m-%d %H:%M}"
+        origin = f", {self.origin}" if self.origin else ""
+        return f"{self.name or self.campaign_id}, {self.created_at:%Y-%m-%d %H:%M}{origin}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,6 +124,7 @@ def _campaign(row: CampaignRow) -> Mapping[str, object]:
         "created_at": row.created_at.isoformat(),
         "finished_at": None if row.finished_at is None else row.finished_at.isoformat(),
         "host": row.host,
+        "origin": row.origin,
         "benchfarm_version": row.benchfarm_version,
         "seed": row.seed,
     }

@@ -210,6 +210,9 @@ def _legend(data: ReportData) -> list[str]:
         lines.append("m mean: the program printed no medians")
     if data.has_virtual:
         lines.append("v virtual: from benchfarm's own virtual phone, no measurement")
+    lines += dict.fromkeys(
+        f"campaign {row.name or row.campaign_id}: {row.origin}" for row in data.campaigns if row.origin
+    )
     return [part for line in lines for part in _wrapped(visible(line))]
 
 

@@ -13,9 +13,10 @@ import hashlib
 import json
 import re
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -24,8 +25,8 @@ from orchestrator import __version__
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.ports import Store
-from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts
+from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.records.workload import Build, Case, Model
@@ -80,8 +81,8 @@ class TakenIn:
     known_runs: int
     #: Runs in whose place the store holds others, which were kept: run ids of the bundle's.
     other_runs: tuple[RunId, ...] = ()
-    #: How the computers of other labs are called here: their name in the bundle's campaign -> serial number here.
-    renamed: Mapping[str, Serial] = dataclasses.field(default_factory=dict)
+    #: Which file it was.
+    sha256: str
 
 
 def write_bundle(
@@ -240,6 +241,12 @@ class Bundle:
     ) -> None:
         self._archive.close()
 
+    @cache  # noqa: B019 - a bundle lives as long as one import
+    def sha256(self) -> str:
+        """Return the sum of the whole file."""
+        with self.path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+
     def records(self, kind: str) -> Iterator[Any]:
         """Yield the records of one kind; runs come with everything that they left behind."""
         for entry in self._entries():
@@ -341,11 +348,16 @@ class Bundle:
         return member
 
 
-def take_in(bundle: Bundle, store: Store, *, here: str) -> TakenIn:
+#: Reads a run again from its raw output.
+Reading = Callable[[RunRecord, DeviceFacts, Campaign], RunRecord]
+
+
+def take_in(bundle: Bundle, store: Store, *, read: Reading) -> TakenIn:
     """Store what a bundle holds and the store doesn't; what the store holds already is never changed.
 
-    ``here`` is this computer's name: the computer of another lab, which calls itself ``host`` too, is stored as
-    ``host@<its name>``. An import that was cut off is gone on with by importing again.
+    Figures and verdicts are what ``read`` makes of the raw output, never what the bundle says. Whoever writes a file
+    can name any device in it: each is stored as ``SERIAL@HOST``, with the name of the bundle's computer, and apart from
+    this lab's own. An import that was cut off is continued by importing again.
 
     Raises:
         StoreCorruptError: the bundle is damaged; nothing was stored, or, where raw output is, nothing from there on.
@@ -353,34 +365,41 @@ def take_in(bundle: Bundle, store: Store, *, here: str) -> TakenIn:
     """
     bundle.check()
     campaigns = {_plain(bundle, item.campaign_id): item for item in bundle.records("campaign")}
-    homes = {item.campaign_id: _host_here(item, here) for item in campaigns.values()}
     runs_of: dict[CampaignId, list[RunRecord]] = {campaign_id: [] for campaign_id in campaigns}
     new, known, others = 0, 0, []
-    moved_of: set[CampaignId] = set()
     stored_ids = {run.run_id for run in store.runs(campaign_ids=list(campaigns))} if campaigns else set()
-    begun = _begin(bundle, store, campaigns, homes)
+    # Nothing that comes from a file is added to what this lab has measured itself.
+    stored = [store.campaign(campaign_id) for campaign_id in campaigns]
+    own = {item.campaign_id for item in stored if item is not None and item.terms.origin is None}
+    begun = _begin(bundle, store, campaigns)
+    facts = store.devices() if campaigns else {}
     for run in bundle.records("run"):
         if run.campaign_id not in runs_of:
             raise StoreCorruptError(f"{bundle.path}: run {run.run_id} is of a campaign that the bundle doesn't hold")
         _plain(bundle, run.run_id)
         if run.run_id in stored_ids:
             known += 1
-        elif store.append_run(replace(run, case=(case := _moved(run.case, homes[run.campaign_id])))):
+            continue
+        if run.campaign_id in own:
+            others.append(run.run_id)
+            continue
+        case = _moved(run.case, campaigns[run.campaign_id])
+        moved = replace(run, case=case)
+        if store.append_run(
+            read(moved, facts[case.serial], campaigns[run.campaign_id]) if case.serial in facts else moved
+        ):
             new += 1
-            if case.serial != run.case.serial:
-                moved_of.add(run.campaign_id)
         else:
             others.append(run.run_id)
     for campaign_id in begun:
         store.set_status(campaign_id, CampaignStatus.FINISHED, campaigns[campaign_id].finished_at)
-    renamed = {campaigns[key].host: homes[key] for key in sorted(moved_of)}
     return TakenIn(
         new_campaigns=tuple(begun),
         campaigns=tuple(campaigns),
         new_runs=new,
         known_runs=known,
         other_runs=tuple(others),
-        renamed=renamed,
+        sha256=bundle.sha256(),
     )
 
 
@@ -391,27 +410,26 @@ def _plain(bundle: Bundle, name: Id) -> Id:
     return name
 
 
-def _host_here(campaign: Campaign, here: str) -> Serial:
-    return HOST_SERIAL if campaign.host == here else Serial(f"{HOST_SERIAL}@{campaign.host}")
+def _serial_here(serial: Serial, campaign: Campaign) -> Serial:
+    return Serial(f"{serial}@{campaign.host}")
 
 
-def _kept(facts: DeviceFacts, host: Serial, known: Mapping[Serial, DeviceFacts]) -> DeviceFacts:
+def _kept(facts: DeviceFacts, campaign: Campaign, known: Mapping[Serial, DeviceFacts]) -> DeviceFacts:
     """Return what is to be stored of a device: what is stored already, if it is of the same kind."""
-    moved = replace(facts, serial=host) if facts.serial == HOST_SERIAL else facts
+    moved = replace(facts, serial=_serial_here(facts.serial, campaign), is_imported=True)
     stored = known.get(moved.serial, moved)
     # The store refuses a bundle in which a virtual phone has a real one's serial number, or the other way round.
     return stored if stored.is_virtual == moved.is_virtual else moved
 
 
-def _moved(case: Case, host: Serial) -> Case:
-    return replace(case, serial=host) if case.serial == HOST_SERIAL and host != HOST_SERIAL else case
+def _moved(case: Case, campaign: Campaign) -> Case:
+    return replace(case, serial=_serial_here(case.serial, campaign))
 
 
-def _begin(
-    bundle: Bundle, store: Store, campaigns: Mapping[CampaignId, Campaign], homes: Mapping[CampaignId, Serial]
-) -> list[CampaignId]:
+def _begin(bundle: Bundle, store: Store, campaigns: Mapping[CampaignId, Campaign]) -> list[CampaignId]:
     """Begin the campaigns that the store doesn't hold; return their ids."""
     begun = []
+    origin = Origin(file=bundle.path.name, sha256=bundle.sha256())
     # What the store knows of a device, a model or a build, above all where its file is, stays as it is.
     known_devices, known_models, known_builds = store.devices(), store.models(), store.builds()
     devices = list(bundle.records("device"))
@@ -430,12 +448,13 @@ def _begin(
                     hint="import the bundle into a store of its own (--store FILE)",
                 )
             continue
-        host = homes[campaign_id]
-        invocations = tuple(replace(item, case=_moved(item.case, host)) for item in campaign.invocations)
+        invocations = tuple(replace(item, case=_moved(item.case, campaign)) for item in campaign.invocations)
+        skipped = tuple(replace(item, serial=_serial_here(item.serial, campaign)) for item in campaign.skipped)
+        terms = replace(campaign.terms, origin=origin)
         store.begin_campaign(
             # Whatever it was, and however far this import comes: it can't be gone on with here.
-            replace(campaign, status=CampaignStatus.FINISHED, invocations=invocations),
-            devices=[_kept(facts, host, known_devices) for facts in devices],
+            replace(campaign, status=CampaignStatus.FINISHED, terms=terms, invocations=invocations, skipped=skipped),
+            devices=[_kept(facts, campaign, known_devices) for facts in devices],
             models=models,
             builds=builds,
         )

@@ -13,7 +13,8 @@ import pytest
 from orchestrator.bootstrap import this_computer
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.run import Attachment
-from orchestrator.records.workload import DelegateName, ToolName
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.store.opening import open_store
 from orchestrator.tools.protos import decode_result
 from tests.samples.command import Cli
@@ -31,6 +32,9 @@ from tests.samples.sample_lab import (
     small_lab,
 )
 from tests.samples.stored_lab import stored
+
+#: A benchmark that never came to a figure.
+RAW = b"STARTING!\nLog parameter values verbosely: [0]\nERROR: Failed to load model\nBenchmarking failed.\n"
 
 
 def benchfarm(home, *words, code=0):
@@ -76,13 +80,40 @@ def test_another_lab_gets_every_run_byte_for_byte_and_can_read_and_compare_it(la
     theirs, ours = runs_of(other), runs_of(lab)
     assert f"{len(ours)} runs taken in" in told
     assert {run.run_id: run.attachments for run in theirs} == {run.run_id: run.attachments for run in ours}
-    phones = {run.run_id: run for run in ours if run.case.serial != "host"}
-    assert phones
-    assert {run.run_id: run for run in theirs if run.run_id in phones} == phones
-    # Both labs have a computer that calls itself host: theirs keeps apart from ours.
-    assert {run.case.serial for run in theirs if run.run_id not in phones} == {"host@lab-01"}
-    benchfarm(other, "reparse")
-    assert "Pixel 3 (virtual)" in benchfarm(other, "report", "--format", "text")
+    # Whoever writes a file can name any device: theirs keep apart from ours, and are told as imported.
+    assert {run.case.serial for run in theirs} == {f"{run.case.serial}@lab-01" for run in ours}
+    assert "Pixel 3 (imported) (virtual)" in benchfarm(other, "report", "--format", "text")
+    sum_of_file = hashlib.sha256(bundle.read_bytes()).hexdigest()
+    assert f"imported from evidence.zip, sha256 {sum_of_file}" in told
+    origin = f"imported from evidence.zip (sha256 {sum_of_file[:12]})"
+    assert origin in " ".join(benchfarm(other, "report", "--format", "text").split())
+    assert "(imported)" in benchfarm(other, "campaigns")
+    assert "(imported)" in benchfarm(other, "report", "--format", "csv")
+    (listed,) = json.loads(benchfarm(other, "campaigns", "--json"))
+    assert listed["origin"] == {"file": "evidence.zip", "sha256": sum_of_file}
+    assert "(imported)" not in benchfarm(lab, "report", "--format", "text")
+
+
+def test_figures_and_verdicts_of_a_bundle_are_read_from_its_raw_output(lab, bundle, tmp_path):
+    """A forged report says what it likes: the raw output decides."""
+
+    def forged(members):
+        lines = []
+        for line in members["records.jsonl"].splitlines():
+            entry = json.loads(line)
+            if entry["kind"] == "run" and entry["record"]["report"]:
+                entry["record"]["report"]["inference"] = {"count": 50, "median_us": 1.0, "mean_us": 1.0}
+                entry["record"] |= {"outcome": "completed", "verdict": {"quality": "trusted"}}
+                entry["left"] = [["stdout", hashlib.sha256(RAW).hexdigest()]]
+            lines.append(json.dumps(entry).encode())
+        return members | {"records.jsonl": b"\n".join(lines) + b"\n", f"blobs/{hashlib.sha256(RAW).hexdigest()}": RAW}
+
+    other = tmp_path / "other"
+    benchfarm(other, "import", changed(bundle, tmp_path, forged))
+    read = [run for run in runs_of(other) if run.run_pass is Pass.TIMING and run.report is not None]
+    assert len(read) > 10
+    assert all(run.report.inference is None for run in read)
+    assert all(run.verdict.quality is not Quality.TRUSTED for run in read)
 
 
 def test_importing_twice_changes_nothing(lab, bundle, tmp_path):
@@ -121,9 +152,10 @@ def test_chosen_runs_come_with_what_they_refer_to_and_no_more(lab, tmp_path):
     benchfarm(lab, "export", "--run", chosen.run_id, "--out", path)
     other = tmp_path / "other"
     benchfarm(other, "import", path)
-    assert runs_of(other) == [chosen]
+    (taken,) = runs_of(other)
+    assert (taken.run_id, taken.attachments) == (chosen.run_id, chosen.attachments)
     store = open_store(other / "store.sqlite")
-    assert set(store.devices()) == {chosen.case.serial}
+    assert set(store.devices()) == {f"{chosen.case.serial}@lab-01"}
     assert set(store.models()) == {chosen.case.model_sha256}
     store.close()
     assert "no run" in benchfarm(lab, "export", "--run", "zzz", "--out", tmp_path / "none.zip", code=2)
