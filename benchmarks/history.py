@@ -34,21 +34,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, delete, insert, select, update
+import zstandard
+from sqlalchemy import Connection, delete, insert, select
 
 from orchestrator.engine.history import Question, find_regressions
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Model, ToolName
-from orchestrator.store.bodies import Packer
-from orchestrator.store.held_patterns import HeldPatterns
+from orchestrator.store.bodies import Pattern, pack, unpack
 from orchestrator.store.opening import open_store
-from orchestrator.store.packing import pack, pack_by_steps
-from orchestrator.store.pattern import Pattern
 from orchestrator.store.plans import pack_plan
 from orchestrator.store.registry import case_numbers, insert_cases
-from orchestrator.store.rows import documents_of, known_of, summary_of
+from orchestrator.store.rows import documents_of, summary_of
 from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
 from orchestrator.store.sql import SqlStore
 from orchestrator.store.tables import CAMPAIGNS, CASES, PATTERNS, PLANS, RUNS, SHEETS
@@ -69,15 +67,10 @@ CONFIGURATIONS = [(d, t) for d in (DelegateName.XNNPACK, DelegateName.CPU) for t
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A run of a virtual phone: its summary columns, and its sections as packing.py takes them."""
+    """A run of a virtual phone: its summary columns, and its sections as bodies.py takes them."""
 
     figures: dict[str, Any]
     sections: list[tuple[str, bytes]]
-
-    @property
-    def known(self) -> list[bytes]:
-        """What its row says."""
-        return known_of({**self.figures, "run_id": RUN_ID})
 
 
 def read_samples(source: Path) -> list[list[Sample]]:
@@ -104,17 +97,16 @@ def read_samples(source: Path) -> list[list[Sample]]:
 class Pool:
     """A series' pattern and the bodies of its other runs with their figures, as a store packs them."""
 
-    sections: list[tuple[str, bytes]]
-    usual: str
+    pattern: bytes
     bodies: list[tuple[dict[str, Any], bytes]]
 
 
-def pool_of(first: Sample, second: Sample, *others: Sample) -> Pool:
+def pool_of(first: Sample, *others: Sample) -> Pool:
     """Return what a store keeps of a series' runs."""
-    _, usual = pack_by_steps(second.sections, Pattern(first.sections), known=second.known)
-    pattern = Pattern(first.sections, usual)
-    bodies = [(item.figures, pack(item.sections, pattern, known=item.known)) for item in others]
-    return Pool(first.sections, usual, bodies)
+    alone = pack(first.sections)
+    assert unpack(alone, where="a sample") == first.sections
+    pattern = Pattern(zstandard.ZstdDecompressor().decompress(alone))
+    return Pool(alone, [(item.figures, pack(item.sections, pattern)) for item in others])
 
 
 class Year:
@@ -143,9 +135,6 @@ class Year:
         self.pools = [pool_of(*samples[place % len(samples)]) for place in range(len(CONFIGURATIONS))]
         self.pattern_of: dict[int, int] = {}
         self.build_now = ""
-        self.held = HeldPatterns()
-        self.base_no = 0
-        self.packed: dict[int, tuple[int | None, bytes]] = {}
 
     def night(self, number: int) -> None:
         """Store one campaign, or what of it isn't stored yet."""
@@ -207,24 +196,11 @@ class Year:
         }
 
     def _pattern(self, connection: Connection, place: int, series_no: int) -> int:
-        """Store a series' pattern, as the first run of the series and the one after it would."""
-        pool = self.pools[place % len(CONFIGURATIONS)]
-        packer = Packer(connection, self.held)
-        if place == 0:
-            self.base_no = packer._insert(series_no, "timing", "completed", pool.sections)
-        elif place % len(CONFIGURATIONS) not in self.packed:
-            # The same for all series of a configuration: packed once.
-            self.packed[place % len(CONFIGURATIONS)] = packer._by_base([self.base_no], pool.sections)
-        row: dict[str, Any] = {"series_no": series_no, "run_pass": "timing", "outcome": "completed"}
-        base_no, body = self.packed.get(place % len(CONFIGURATIONS), (None, b""))
-        if place == 0:
-            return self._with_usual(connection, self.base_no, pool)
-        made = connection.execute(insert(PATTERNS), {**row, "base_no": base_no, "body": body})
-        return self._with_usual(connection, made.inserted_primary_key[0], pool)
-
-    def _with_usual(self, connection: Connection, pattern_no: int, pool: Pool) -> int:
-        connection.execute(update(PATTERNS).where(PATTERNS.c.pattern_no == pattern_no).values(usual=pool.usual))
-        return pattern_no
+        """Store a series' pattern, as the first run of the series would."""
+        row = {"series_no": series_no, "run_pass": "timing", "outcome": "completed"}
+        body = self.pools[place % len(CONFIGURATIONS)].pattern
+        number: int = connection.execute(insert(PATTERNS), {**row, "body": body}).inserted_primary_key[0]
+        return number
 
     def _insert(self, connection: Connection, number: int, campaign_no: int, at: datetime) -> None:
         count = self.level.size

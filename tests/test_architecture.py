@@ -76,6 +76,7 @@ OWNERS = {
     "elftools": {"artifacts"},
     "perfetto": {"tools/trace_perfetto.py"},
     "filelock": {"devices", "store", "artifacts"},
+    "zstandard": {"store"},
     "platformdirs": {"bootstrap/settings.py"},
     "fastapi": {"serve"},
     "starlette": {"serve"},

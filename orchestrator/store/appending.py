@@ -14,8 +14,7 @@ from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Case
 from orchestrator.store import admission, rows
 from orchestrator.store.blobs import PackedBlob, pack
-from orchestrator.store.bodies import NEWEST_PATTERN, Content, Draft, Packer, content_of, draft_of
-from orchestrator.store.held_patterns import HeldPatterns, Kind
+from orchestrator.store.bodies import NEWEST_PATTERN, Content, Packer, content_of
 from orchestrator.store.registry import insert_cases, insert_numbered
 from orchestrator.store.tables import (
     ATTACHMENTS,
@@ -75,32 +74,18 @@ class ReadyRun:
     content: Content
     #: Position and name of large attachments, and what goes into the blobs.
     large: Sequence[tuple[int, str, PackedBlob]]
-    #: None where no pattern of its kind is at hand.
-    draft: Draft | None
-
-    @property
-    def kind(self) -> Kind:
-        """What it has in common with others that are kept by one pattern."""
-        return kind_of(self.run)
 
 
-def kind_of(run: RunRecord) -> Kind:
-    """Return what a run has in common with others that are kept by one pattern."""
-    return run.case.case_key, run.run_pass.value, run.outcome.value
-
-
-def ready_run(run: RunRecord, held: HeldPatterns) -> ReadyRun:
+def ready_run(run: RunRecord) -> ReadyRun:
     """Return a run made ready; nothing is asked of the database."""
     row = rows.run_to_row(run)
     attachments = ((item.name, item.data) for item in run.attachments)
-    content, large = content_of(rows.documents_of(run), attachments, rows.known_of(row))
-    pattern = held.of(kind_of(run))
+    content, large = content_of(rows.documents_of(run), attachments)
     return ReadyRun(
         run=run,
         row=row,
         content=content,
         large=[(position, name, pack(data, hashlib.sha256(data).hexdigest())) for position, name, data in large],
-        draft=None if pattern is None else draft_of(content, *pattern),
     )
 
 
@@ -132,9 +117,7 @@ def append_run(connection: Connection, packer: Packer, ready: ReadyRun) -> bool:
         run_pass=run_pass,
         outcome=outcome,
         newest_no=newest_no,
-        draft=ready.draft,
     )
-    packer.note(ready.kind, pattern_no)
     if waiting:
         _delete_run(connection, standing["stored_run_no"])
     numbers = {"campaign_no": standing["campaign_no"], "case_no": case_no, "pattern_no": pattern_no}

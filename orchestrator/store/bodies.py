@@ -1,31 +1,44 @@
-"""The bodies of runs: their documents and small attachments, packed against patterns that lie in the database.
+"""The bodies of runs: their documents and small attachments, compressed with an earlier run of their series.
 
-A pattern is mostly what another series' pattern is: it is kept as its difference from that one, its *base*, which
-itself stands alone.
+Two runs of a series print the same lines with other figures. The first run of a series, pass and outcome becomes their
+*pattern*: a Zstandard dictionary by which later ones take about 650 bytes of 24,000. A run that it doesn't help much
+becomes the pattern of those to come. A pattern never changes and is stored beside the runs that need it.
+
+Layout of what is compressed: a line of JSON with names and sizes of all sections, then their bytes.
 """
 
 from __future__ import annotations
 
+import json
+import threading
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, insert, null, select, update
+import zstandard
+from sqlalchemy import Connection, bindparam, insert, select
 
 from orchestrator.errors import StoreCorruptError
-from orchestrator.store.held_patterns import HeldPatterns, Kind, Newest
-from orchestrator.store.packing import needs_usual, pack, pack_by_steps, unpack
-from orchestrator.store.pattern import NOTHING, Pattern
-from orchestrator.store.tables import PATTERNS, SERIES
+from orchestrator.store.tables import PATTERNS
+
+#: (name, content) in an order that is part of the run: documents first, then attachments.
+Sections = Sequence[tuple[str, bytes]]
 
 #: An attachment beyond this lies in the blobs, once for each content; the others lie in their run.
 LARGE_BYTES: Final = 64 * 1024
-#: A run whose difference takes more than this share of what it takes alone becomes the pattern of those to come.
+#: Ten times as fast as the next level that makes bodies smaller, by 1 %.
+_LEVEL: Final = 9
+#: A run whose body takes more than this share of what it takes alone becomes the pattern of those to come.
 _WORTH: Final = 0.5
-#: zlib alone takes about a fifth of a run.
+#: A body that is smaller than this share of its sections is plainly worth it: alone they take about a fifth.
 _PLAINLY_WORTH: Final = 0.06
-#: Patterns that one transaction holds: those of a page of runs, and their bases.
-_OWN: Final = 1024
+#: Beyond that a body can only be damaged.
+_BODY_MAX_BYTES: Final = 512 << 20
+#: Patterns held at hand, some 25 kB each.
+_HELD: Final = 512
 #: Marks the documents, whose names are ours, from attachments, whose names are anything.
 _DOCUMENT: Final = "document:"
 _ATTACHMENT: Final = "attachment:"
@@ -45,9 +58,7 @@ _NEWEST_OF_SERIES: Final = NEWEST_PATTERN.where(PATTERNS.c.series_no == bindpara
 class Content:
     """What of a run is kept in its body."""
 
-    sections: Sequence[tuple[str, bytes]]
-    #: What the run's row says too.
-    known: Sequence[bytes]
+    sections: Sections
 
     @property
     def size_bytes(self) -> int:
@@ -56,7 +67,7 @@ class Content:
 
 
 def content_of(
-    documents: Mapping[str, str | None], attachments: Iterable[tuple[str, bytes]], known: Sequence[bytes]
+    documents: Mapping[str, str | None], attachments: Iterable[tuple[str, bytes]]
 ) -> tuple[Content, list[tuple[int, str, bytes]]]:
     """Return what is kept in a run's body, and the attachments (position, name, content) for the blobs."""
     sections = list(_of_documents(documents))
@@ -67,45 +78,65 @@ def content_of(
             sections.append((f"{_LARGE}{name}", b""))
         else:
             sections.append((f"{_ATTACHMENT}{name}", content))
-    return Content(sections=sections, known=known), large
+    return Content(sections=sections), large
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """A body that was packed by a pattern; it stands as long as that is the one to pack by."""
+class Pattern:
+    """A dictionary for bodies; several threads may use one."""
 
-    pattern_no: int
-    #: None where the pattern isn't worth it.
-    body: bytes | None
-    steps: str
+    def __init__(self, content: bytes) -> None:
+        """``content`` is what was compressed of an earlier run."""
+        self.content: Final = content
+
+    @cached_property
+    def dictionary(self) -> zstandard.ZstdCompressionDict:
+        """It as Zstandard wants it."""
+        return zstandard.ZstdCompressionDict(self.content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
-def draft_of(content: Content, pattern_no: int, pattern: Pattern) -> Draft:
-    """Return a body packed by a pattern; nothing is asked of the database."""
-    body, steps = pack_by_steps(content.sections, pattern, known=content.known)
-    # What a run takes alone is only asked where it isn't plain that the pattern is worth it.
-    is_worth = len(body) <= max(64, content.size_bytes * _PLAINLY_WORTH) or (
-        len(body) <= _WORTH * len(pack(content.sections, NOTHING, known=content.known))
-    )
-    return Draft(pattern_no=pattern_no, body=body if is_worth else None, steps=steps)
+def pack(sections: Sections, pattern: Pattern | None = None) -> bytes:
+    """Return a run's sections compressed; the pattern must be at hand, unchanged, when they are unpacked."""
+    return _compressed(_joined(sections), pattern)
+
+
+def unpack(body: bytes, pattern: Pattern | None = None, *, where: str) -> list[tuple[str, bytes]]:
+    """Return the sections that :func:`pack` was given; raises StoreCorruptError naming ``where``."""
+    return list(_sections_in(_decompressed(body, pattern, where=where), where=where))
+
+
+class HeldPatterns:
+    """The patterns used last by all threads of a store; all of them are stored for good."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._patterns: OrderedDict[int, Pattern] = OrderedDict()
+
+    def get(self, pattern_no: int) -> Pattern | None:
+        """Return a pattern, None for one that isn't at hand."""
+        with self._lock:
+            if pattern_no in self._patterns:
+                self._patterns.move_to_end(pattern_no)
+            return self._patterns.get(pattern_no)
+
+    def keep(self, patterns: Mapping[int, Pattern]) -> None:
+        """Hold patterns that are stored, in the place of those used least lately."""
+        with self._lock:
+            self._patterns.update(patterns)
+            while len(self._patterns) > _HELD:
+                self._patterns.popitem(last=False)
 
 
 class Packer:
-    """Packs and unpacks runs inside one transaction; what it found and made outlives it when :meth:`settle` is called.
+    """Packs and unpacks runs inside one transaction; its patterns outlive it when :meth:`settle` is called."""
 
-    ``has_bases`` is False for a store of revision 0002, while it is migrated.
-    """
-
-    def __init__(self, connection: Connection, held: HeldPatterns | None = None, *, has_bases: bool = True) -> None:
+    def __init__(self, connection: Connection, held: HeldPatterns | None = None) -> None:
         self._connection = connection
-        self._has_bases = has_bases
         self._held = held if held is not None else HeldPatterns()
-        self._own: Newest[int, Pattern] = Newest(_OWN)
-        self._kinds: dict[Kind, int] = {}
+        self._own: dict[int, Pattern] = {}
 
     def settle(self) -> None:
         """Let others use the patterns of this transaction; to be called when it is committed."""
-        self._held.keep(self._own.all(), self._kinds)
+        self._held.keep(self._own)
 
     def newest(self, series_no: int, run_pass: str, outcome: str) -> int | None:
         """Return the pattern by which such runs are kept, None when there is none."""
@@ -113,174 +144,84 @@ class Packer:
         return self._connection.scalar(_NEWEST_OF_SERIES, question)
 
     def pack(
-        self,
-        content: Content,
-        *,
-        series_no: int,
-        run_pass: str,
-        outcome: str,
-        newest_no: int | None,
-        draft: Draft | None = None,
+        self, content: Content, *, series_no: int, run_pass: str, outcome: str, newest_no: int | None
     ) -> tuple[int, bytes]:
-        """Return the number of the pattern and the body.
-
-        ``newest_no`` is what :meth:`newest` returns; ``draft`` is used where it was packed by that pattern.
-        """
+        """Return the number of the pattern and the body; ``newest_no`` is what :meth:`newest` returns."""
+        joined = _joined(content.sections)
         if newest_no is not None:
-            if draft is None or draft.pattern_no != newest_no:
-                draft = draft_of(content, newest_no, self.pattern(newest_no))
-            if draft.body is not None:
-                self._keep_usual(newest_no, draft.steps)
-                return newest_no, draft.body
-        pattern_no = self._insert(series_no, run_pass, outcome, content.sections)
-        return pattern_no, pack(content.sections, self.pattern(pattern_no), known=content.known)
-
-    def note(self, kind: Kind, pattern_no: int) -> None:
-        """Note by which pattern a run of a kind is kept."""
-        self._kinds[kind] = pattern_no
-
-    def repack(
-        self,
-        body: bytes,
-        pattern_no: int | None,
-        *,
-        known: Sequence[bytes],
-        known_now: Sequence[bytes],
-        documents: Mapping[str, str | None],
-        where: str,
-    ) -> bytes:
-        """Return a body with other documents and the very same attachments, against the same pattern.
-
-        ``known`` is what was known when the body was packed, ``known_now`` what will be known from now on.
-        """
-        pattern = self.pattern(pattern_no, body)
-        kept = [
-            (name, content)
-            for name, content in unpack(body, pattern, known=known, where=where)
-            if not name.startswith(_DOCUMENT)
-        ]
-        return pack([*_of_documents(documents), *kept], pattern, known=known_now)
-
-    def without_attachments(
-        self, body: bytes, pattern_no: int | None, *, known: Sequence[bytes], left: tuple[str, bytes], where: str
-    ) -> bytes:
-        """Return a body with its very documents, and in the place of all attachments one by name and content."""
-        pattern = self.pattern(pattern_no, body)
-        kept = [
-            (name, content)
-            for name, content in unpack(body, pattern, known=known, where=where)
-            if name.startswith(_DOCUMENT)
-        ]
-        return pack([*kept, (f"{_ATTACHMENT}{left[0]}", left[1])], pattern, known=known)
-
-    def documents(self, body: bytes, pattern_no: int | None, *, known: Sequence[bytes], where: str) -> dict[str, str]:
-        """Return a run's documents by name; one that it hasn't got isn't there. Raises StoreCorruptError."""
-        sections = unpack(
-            body,
-            self.pattern(pattern_no, body),
-            known=known,
-            where=where,
-            wanted=lambda name: name.startswith(_DOCUMENT),
-        )
-        return _documents_in(sections)
-
-    def attachments(
-        self, body: bytes, pattern_no: int | None, *, known: Sequence[bytes], where: str
-    ) -> list[tuple[str, bytes | None]]:
-        """Return a run's attachments in their order; None stands for one that lies in the blobs."""
-        return self.all(body, pattern_no, known=known, where=where)[1]
-
-    def all(
-        self, body: bytes, pattern_no: int | None, *, known: Sequence[bytes], where: str
-    ) -> tuple[dict[str, str], list[tuple[str, bytes | None]]]:
-        """Return a run's documents, and its attachments."""
-        sections = unpack(body, self.pattern(pattern_no, body), known=known, where=where)
-        attachments: list[tuple[str, bytes | None]] = [
-            (name.removeprefix(_LARGE), None) if name.startswith(_LARGE) else (name.removeprefix(_ATTACHMENT), content)
-            for name, content in sections
-            if not name.startswith(_DOCUMENT)
-        ]
-        return _documents_in(item for item in sections if item[0].startswith(_DOCUMENT)), attachments
-
-    def pattern(self, pattern_no: int | None, body: bytes = b"") -> Pattern:
-        """Return a pattern, with all that a body needs of it; raises StoreCorruptError when it is damaged."""
-        if pattern_no is None:
-            return NOTHING
-        found = self._at_hand(pattern_no)
-        if found is None or (body and not found.usual and needs_usual(body)):
-            # What was held may be older than the pattern's usual steps.
-            self._read([pattern_no])
-            found = self._own.get(pattern_no)
-        if found is None:
-            raise StoreCorruptError(f"pattern {pattern_no}: it is missing, and with it the runs that were kept by it")
-        return found
-
-    def fetch(self, pattern_nos: Iterable[int | None]) -> None:
-        """Read those patterns that aren't at hand yet, in one question."""
-        numbers = {number for number in pattern_nos if number is not None}
-        self._read({number for number in numbers if self._at_hand(number) is None})
-
-    def _at_hand(self, pattern_no: int) -> Pattern | None:
-        found = self._own.get(pattern_no)
-        if found is None and (found := self._held.get(pattern_no)) is not None:
-            # Others may let go of it meanwhile.
-            self._own.keep({pattern_no: found})
-        return found
-
-    def _read(self, pattern_nos: Collection[int]) -> None:
-        if not pattern_nos:
-            return
-        base_no = PATTERNS.c.base_no if self._has_bases else null().label("base_no")
-        columns = PATTERNS.c.pattern_no, base_no, PATTERNS.c.body, PATTERNS.c.usual
-        rows = self._connection.execute(select(*columns).where(PATTERNS.c.pattern_no.in_(pattern_nos))).all()
-        # A base has none itself, so that this ends.
-        self.fetch({row.base_no for row in rows} - set(pattern_nos))
-        for row in sorted(rows, key=lambda row: row.base_no is not None):
-            base = replace(self.pattern(row.base_no), usual="")
-            sections = unpack(bytes(row.body), base, where=f"pattern {row.pattern_no}")
-            self._own.keep({row.pattern_no: Pattern(sections, row.usual or "")})
-
-    def _keep_usual(self, pattern_no: int, steps: str) -> None:
-        """Let a pattern know the steps of the first run that was told apart from it; they never change again."""
-        held = self.pattern(pattern_no)
-        if held.usual:
-            return
-        unknown = PATTERNS.c.pattern_no == pattern_no, PATTERNS.c.usual.is_(None)
-        if self._connection.execute(update(PATTERNS).where(*unknown).values(usual=steps)).rowcount:
-            self._own.keep({pattern_no: replace(held, usual=steps)})
-        else:
-            # Another process was first.
-            self._read([pattern_no])
-
-    def _insert(self, series_no: int, run_pass: str, outcome: str, sections: Sequence[tuple[str, bytes]]) -> int:
-        bases = self._bases(series_no, run_pass, outcome) if self._has_bases else ()
-        base_no, body = self._by_base(bases, sections)
-        row: dict[str, object] = {"series_no": series_no, "run_pass": run_pass, "outcome": outcome, "body": body}
-        if base_no is not None:
-            row["base_no"] = base_no
+            body = _compressed(joined, self.pattern(newest_no))
+            # What a run takes alone is only asked where it isn't plain that the pattern is worth it.
+            if len(body) <= max(64, content.size_bytes * _PLAINLY_WORTH) or (
+                len(body) <= _WORTH * len(_compressed(joined, None))
+            ):
+                return newest_no, body
+        row = {"series_no": series_no, "run_pass": run_pass, "outcome": outcome, "body": _compressed(joined, None)}
         key = self._connection.execute(insert(PATTERNS), row).inserted_primary_key
         assert key is not None, "a single INSERT always has one"
         number: int = key[0]
-        self._own.keep({number: Pattern(sections)})
-        return number
+        self._own[number] = Pattern(joined)
+        return number, _compressed(joined, self._own[number])
 
-    def _by_base(self, bases: Iterable[int], sections: Sequence[tuple[str, bytes]]) -> tuple[int | None, bytes]:
-        """Return a pattern's own body: told apart from one of the bases, or alone where that isn't worth it."""
-        alone = pack(sections, NOTHING)
-        packed = [(base_no, pack(sections, replace(self.pattern(base_no), usual=""))) for base_no in bases]
-        best = min(packed, key=lambda item: len(item[1]), default=None)
-        return best if best is not None and len(best[1]) <= _WORTH * len(alone) else (None, alone)
+    def repack(self, body: bytes, pattern_no: int | None, *, documents: Mapping[str, str | None], where: str) -> bytes:
+        """Return a body with other documents and the very same attachments, against the same pattern."""
+        pattern = self.pattern(pattern_no)
+        kept = [item for item in unpack(body, pattern, where=where) if not item[0].startswith(_DOCUMENT)]
+        return pack([*_of_documents(documents), *kept], pattern)
 
-    def _bases(self, series_no: int, run_pass: str, outcome: str) -> list[int]:
-        """Return the newest pattern that stands alone of the series' device, and the newest of all devices."""
-        alone = PATTERNS.c.base_no.is_(None), PATTERNS.c.run_pass == run_pass, PATTERNS.c.outcome == outcome
-        newest = select(PATTERNS.c.pattern_no).where(*alone).order_by(PATTERNS.c.pattern_no.desc()).limit(1)
-        device_no = select(SERIES.c.device_no).where(SERIES.c.series_no == series_no).scalar_subquery()
-        of_device = newest.join(SERIES, PATTERNS.c.series_no == SERIES.c.series_no).where(
-            SERIES.c.device_no == device_no
-        )
-        found = self._connection.scalar(of_device), self._connection.scalar(newest)
-        return [number for number in dict.fromkeys(found) if number is not None]
+    def without_attachments(self, body: bytes, pattern_no: int | None, *, left: tuple[str, bytes], where: str) -> bytes:
+        """Return a body with its very documents, and in the place of all attachments one by name and content."""
+        pattern = self.pattern(pattern_no)
+        kept = [item for item in unpack(body, pattern, where=where) if item[0].startswith(_DOCUMENT)]
+        return pack([*kept, (f"{_ATTACHMENT}{left[0]}", left[1])], pattern)
+
+    def documents(self, body: bytes, pattern_no: int | None, *, where: str) -> dict[str, str]:
+        """Return a run's documents by name; one that it hasn't got isn't there. Raises StoreCorruptError."""
+        return self.all(body, pattern_no, where=where)[0]
+
+    def attachments(self, body: bytes, pattern_no: int | None, *, where: str) -> list[tuple[str, bytes | None]]:
+        """Return a run's attachments in their order; None stands for one that lies in the blobs."""
+        return self.all(body, pattern_no, where=where)[1]
+
+    def all(
+        self, body: bytes, pattern_no: int | None, *, where: str
+    ) -> tuple[dict[str, str], list[tuple[str, bytes | None]]]:
+        """Return a run's documents, and its attachments; raises StoreCorruptError."""
+        documents: dict[str, str] = {}
+        attachments: list[tuple[str, bytes | None]] = []
+        for name, content in unpack(body, self.pattern(pattern_no), where=where):
+            if name.startswith(_DOCUMENT):
+                documents[name.removeprefix(_DOCUMENT)] = content.decode("utf-8", "surrogatepass")
+            elif name.startswith(_LARGE):
+                attachments.append((name.removeprefix(_LARGE), None))
+            else:
+                attachments.append((name.removeprefix(_ATTACHMENT), content))
+        return documents, attachments
+
+    def pattern(self, pattern_no: int | None) -> Pattern | None:
+        """Return a pattern; raises StoreCorruptError when it is missing or damaged."""
+        if pattern_no is None:
+            return None
+        self.fetch([pattern_no])
+        if pattern_no not in self._own:
+            raise StoreCorruptError(
+                f"pattern {pattern_no}: it is missing or damaged, and with it the runs that were kept by it"
+            )
+        return self._own[pattern_no]
+
+    def fetch(self, pattern_nos: Iterable[int | None]) -> None:
+        """Read those patterns that aren't at hand yet, in one question."""
+        missing: Collection[int] = {number for number in pattern_nos if number is not None} - self._own.keys()
+        # Others may let go of them meanwhile.
+        self._own |= {number: found for number in missing if (found := self._held.get(number)) is not None}
+        missing = missing - self._own.keys()
+        if not missing:
+            return
+        columns = PATTERNS.c.pattern_no, PATTERNS.c.body
+        for row in self._connection.execute(select(*columns).where(PATTERNS.c.pattern_no.in_(missing))):
+            # A damaged one costs the runs that need it, each by itself.
+            with suppress(StoreCorruptError):
+                content = _decompressed(bytes(row.body), None, where=f"pattern {row.pattern_no}")
+                self._own[row.pattern_no] = Pattern(content)
 
 
 def _of_documents(documents: Mapping[str, str | None]) -> Iterator[tuple[str, bytes]]:
@@ -290,5 +231,36 @@ def _of_documents(documents: Mapping[str, str | None]) -> Iterator[tuple[str, by
             yield f"{_DOCUMENT}{name}", text.encode("utf-8", "surrogatepass")
 
 
-def _documents_in(sections: Iterable[tuple[str, bytes]]) -> dict[str, str]:
-    return {name.removeprefix(_DOCUMENT): text.decode("utf-8", "surrogatepass") for name, text in sections}
+def _joined(sections: Sections) -> bytes:
+    head = json.dumps([[name, len(content)] for name, content in sections], separators=(",", ":"))
+    return b"".join([head.encode("ascii"), b"\n", *(content for _, content in sections)])
+
+
+def _sections_in(joined: bytes, *, where: str) -> Iterator[tuple[str, bytes]]:
+    head, _, rest = joined.partition(b"\n")
+    at = 0
+    try:
+        for name, size in json.loads(head):
+            yield name, rest[at : at + size]
+            at += size
+    except (ValueError, TypeError) as error:
+        raise StoreCorruptError(f"{where}: its stored bytes can't be read ({error})") from error
+
+
+def _compressed(joined: bytes, pattern: Pattern | None) -> bytes:
+    compressor = zstandard.ZstdCompressor(
+        level=_LEVEL,
+        dict_data=None if pattern is None else pattern.dictionary,
+        write_checksum=True,
+        write_dict_id=False,
+    )
+    return compressor.compress(joined)
+
+
+def _decompressed(body: bytes, pattern: Pattern | None, *, where: str) -> bytes:
+    try:
+        if zstandard.frame_content_size(body) > _BODY_MAX_BYTES:
+            raise StoreCorruptError(f"{where}: its stored bytes claim to be more than {_BODY_MAX_BYTES >> 20} MiB")
+        return zstandard.ZstdDecompressor(dict_data=None if pattern is None else pattern.dictionary).decompress(body)
+    except zstandard.ZstdError as error:
+        raise StoreCorruptError(f"{where}: the stored bytes aren't the ones that were kept ({error})") from error

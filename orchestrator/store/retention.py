@@ -12,7 +12,6 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.retention import PRUNED_FILE, stand_in
 from orchestrator.records.workload import IMPORTED_TOOLS
-from orchestrator.store import rows
 from orchestrator.store.bodies import Packer
 from orchestrator.store.tables import (
     ATTACHMENTS,
@@ -79,13 +78,11 @@ def prune_runs(connection: Connection, packer: Packer, run_nos: Sequence[int], p
     count, freed_bytes = 0, 0
     item = stand_in(policy)
     for row in found:
-        known, where = rows.known_of(row), f"run {row['run_id']}"
-        there = dict(packer.attachments(row["body"], row["pattern_no"], known=known, where=where))
+        where = f"run {row['run_id']}"
+        there = dict(packer.attachments(row["body"], row["pattern_no"], where=where))
         if not there or PRUNED_FILE in there:
             continue
-        body = packer.without_attachments(
-            row["body"], row["pattern_no"], known=known, left=(item.name, item.data), where=where
-        )
+        body = packer.without_attachments(row["body"], row["pattern_no"], left=(item.name, item.data), where=where)
         if len(body) >= len(row["body"]) and None not in there.values():
             # What is in the pattern already takes less room than the note that it was deleted.
             continue

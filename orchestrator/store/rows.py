@@ -26,11 +26,6 @@ Row = dict[str, Any]
 Word = TypeVar("Word", bound=enum.StrEnum)
 
 _LARGEST_INTEGER = 2**63 - 1
-#: Figures of a run's row that help to pack its body. Never changes: bodies couldn't be unpacked.
-_KNOWN: Final = (
-    "median_us", "inference_count", "first_us", "min_us", "max_us", "mean_us", "std_us", "p5_us", "p95_us", "init_us",
-    "first_inference_us", "warmup_mean_us", "init_memory_mib", "overall_memory_mib", "peak_memory_mib",
-)  # fmt: skip
 #: What of a case lies in its contents' row.
 _CONTENTS: Final = ("model_sha256", "build_sha256", "files")
 
@@ -250,13 +245,6 @@ def documents_of(run: RunRecord) -> dict[str, str | None]:
         "state_before": None if run.state_before is None else dump_document(run.state_before),
         "state_after": None if run.state_after is None else dump_document(run.state_after),
     }
-
-
-def known_of(row: Mapping[str, Any] | RowMapping) -> list[bytes]:
-    """Return what a run's row says and its body is likely to say again, as texts: its id and its figures."""
-    figures = [row[name] for name in _KNOWN if row[name] is not None]
-    texts = [f"{figure:.17g}" if float(figure).is_integer() else repr(float(figure)) for figure in figures]
-    return [row["run_id"].encode("utf-8", "surrogatepass"), *(text.encode() for text in texts)]
 
 
 def reading_to_row(run: RunRecord) -> Row:

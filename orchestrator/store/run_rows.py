@@ -51,12 +51,9 @@ def replace_reading(
         reason=reason,
         verdict=verdict,
     )
-    new = {**row, **rows.reading_to_row(changed)}
     body = packer.repack(
         row["body"],
         row["pattern_no"],
-        known=rows.known_of(row),
-        known_now=rows.known_of(new),
         documents=rows.documents_of(changed),
         where=f"run {run_id}",
     )
@@ -83,9 +80,7 @@ def read_whole_runs(
     """Return runs with their attachments, and whether those are all: large ones aren't read for many runs at once."""
 
     def read(row: RowMapping) -> tuple[RunRecord, bool]:
-        documents, attachments = packer.all(
-            row["body"], row["pattern_no"], known=rows.known_of(row), where=f"run {row['run_id']}"
-        )
+        documents, attachments = packer.all(row["body"], row["pattern_no"], where=f"run {row['run_id']}")
         small = _without_large(attachments)
         run = rows.run_from_row(row, documents, case=cases[row["case_no"]], attachments=small or ())
         return run, small is not None
@@ -128,7 +123,7 @@ def read_attachments(connection: Connection, packer: Packer, run_id: RunId) -> t
 
 def _attachments(packer: Packer, row: RowMapping) -> list[tuple[str, bytes | None]]:
     where = f"run {row['run_id']}"
-    return packer.attachments(row["body"], row["pattern_no"], known=rows.known_of(row), where=where)
+    return packer.attachments(row["body"], row["pattern_no"], where=where)
 
 
 def _without_large(found: Sequence[tuple[str, bytes | None]]) -> tuple[Attachment, ...] | None:
@@ -139,7 +134,7 @@ def _without_large(found: Sequence[tuple[str, bytes | None]]) -> tuple[Attachmen
 
 def _documents(packer: Packer, row: RowMapping) -> dict[str, str]:
     run_id = row["run_id"]
-    return packer.documents(row["body"], row["pattern_no"], known=rows.known_of(row), where=f"run {run_id}")
+    return packer.documents(row["body"], row["pattern_no"], where=f"run {run_id}")
 
 
 def _large_attachments(connection: Connection, run_no: int) -> dict[int, Attachment]:

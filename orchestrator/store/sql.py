@@ -25,10 +25,9 @@ from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.store import admission, history, retention, rows
 from orchestrator.store.activity import read_activity, read_readings, read_reason_counts, read_skips, read_yields
 from orchestrator.store.appending import ReadyRun, append_run, ready_run
-from orchestrator.store.bodies import Packer
+from orchestrator.store.bodies import HeldPatterns, Packer
 from orchestrator.store.database import Database
 from orchestrator.store.failures import locked, unanswered
-from orchestrator.store.held_patterns import HeldPatterns
 from orchestrator.store.joint_work import JointWork
 from orchestrator.store.marks import read_marks
 from orchestrator.store.points import read_points, read_series
@@ -129,8 +128,7 @@ class SqlStore:
         One that was unfit is replaced. The run, its findings and its raw output are one transaction, on the disk when
         this returns.
         """
-        # Packed before the store is locked, so that others' runs are written meanwhile.
-        return self._appending.do(ready_run(run, self._held))
+        return self._appending.do(ready_run(run))
 
     def _append_waiting(self, take: Callable[[], Sequence[ReadyRun]], since_s: float) -> list[bool | Exception]:
         """Append the runs that wait by then, all in one transaction; each by itself when one of them can't be kept."""

@@ -188,9 +188,7 @@ SUMMARY_COLUMNS = (
     Column("delegate_truth", Text),
 )
 
-_IS_ALONE = text("base_no IS NULL")
-
-#: Sections of a run from which later runs of its series are told apart (see packing.py).
+#: Runs by which later runs of their series are compressed (see bodies.py).
 PATTERNS = Table(
     "patterns",
     METADATA,
@@ -198,14 +196,8 @@ PATTERNS = Table(
     Column("series_no", BigInteger, ForeignKey("series.series_no"), nullable=False),
     Column("run_pass", Text, nullable=False),
     Column("outcome", Text, nullable=False),
-    # Of another series; what its own body is told apart from. A base has none itself.
-    Column("base_no", BigInteger, ForeignKey("patterns.pattern_no")),
     Column("body", LargeBinary, nullable=False),
-    # The steps of the first run that was told apart from it (see packing.py); NULL until there is one.
-    Column("usual", Text),
     Index("ix_patterns_series", "series_no", "run_pass", "outcome", "pattern_no"),
-    # What may be a base.
-    Index("ix_patterns_alone", "run_pass", "outcome", "pattern_no", sqlite_where=_IS_ALONE, postgresql_where=_IS_ALONE),
     sqlite_autoincrement=True,
 )
 
@@ -232,7 +224,7 @@ RUNS = Table(
     Column("duration_s", Double, nullable=False),
     Column("exit_code", BigInteger),
     *SUMMARY_COLUMNS,
-    # Command, report, verdict, states and raw output, as packing.py packs them.
+    # Command, report, verdict, states and raw output, as bodies.py packs them.
     Column("pattern_no", BigInteger, ForeignKey("patterns.pattern_no")),
     Column("body", LargeBinary, nullable=False),
     # One case over time; a few hundred figures are then read from their rows.
