@@ -319,7 +319,7 @@ def _without_low_clocks(used: Sequence[RunRecord]) -> tuple[Sequence[RunRecord],
     if not low:
         return used, ()
     are_few = len(low) <= LEFT_OUT_MAX * len(used)
-    told = ", ".join(f"invocation {one.run.invocation} at {one.share:.0%}, not {one.usual:.0%}" for one in low)
+    told = ", ".join(f"invocation {one.run.invocation + 1} at {one.share:.0%}, not {one.usual:.0%}" for one in low)
     finding = Finding(
         code="clocks-low",
         severity=Severity.INFO if are_few else Severity.WARNING,

@@ -84,6 +84,23 @@ def shows_benchmark(path: Path) -> bool:
         raise ArtifactError(f"{str(path)!r} can't be read: {error}", hint="check the path") from error
 
 
+def check_shows_benchmark(path: Path) -> None:
+    """Raise ArtifactError for an executable that holds no word of a benchmark program.
+
+    An APK is known by its package, a fake binary by its mark, and a library comes with its program.
+    """
+    try:
+        facts = inspect_program(path)
+    except ArtifactError:
+        # Whoever reads it next reports what is wrong with it, or takes it as a library.
+        return
+    if not (facts.is_apk or facts.is_stand_in or shows_benchmark(path)):
+        raise ArtifactError(
+            f"{str(path)!r} is no benchmark program: none of its strings are (num_threads, warmup_runs)",
+            hint="add benchmark_model or another benchmark program of TFLite or LiteRT, not a packed one",
+        )
+
+
 def check_against(spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path, *, abi: str = "") -> None:
     """Raise ArtifactError when a file isn't what is declared; ``abi`` is the one that it was fetched for."""
     wrong = f"{str(path)!r} isn't {spec.name} ({spec.title}): "

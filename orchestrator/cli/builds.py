@@ -124,7 +124,10 @@ def fetch(settings: Settings, request: FetchRequest) -> CommandResult:
 
 
 def add(settings: Settings, file: Path, name: str, libraries: Sequence[Path] = (), release: str = "") -> CommandResult:
-    """Take a program and its libraries into the cache; raises ArtifactError for what isn't what it should be."""
+    """Validate a program and its libraries and add them to the cache; raises ArtifactError for any other file."""
+    from orchestrator.artifacts.program import check_shows_benchmark
+
+    check_shows_benchmark(file)
     with Farm(settings) as farm:
         build = farm.library.add(file, name=name, libraries=libraries, release=release)
     is_shown = _shows_benchmark(build)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,8 +20,16 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import RunRecord
 
-#: Form -> whether it is written to a folder.
-FORMATS = {"bundle": False, "csv": False, "parquet": False, "json": False, "bencher": False, "asv": True, "proto": True}
+#: Form -> the file or, without a suffix, the folder that it is written to by default.
+FORMATS = {
+    "bundle": Path("benchfarm-bundle.zip"),
+    "csv": Path("benchfarm-results.csv"),
+    "parquet": Path("benchfarm-results.parquet"),
+    "json": Path("benchfarm-results.json"),
+    "bencher": Path("benchfarm-bencher.json"),
+    "asv": Path("benchfarm-asv"),
+    "proto": Path("benchfarm-protos"),
+}
 ROWS = ("cases", "invocations")
 
 
@@ -33,26 +42,41 @@ class ExportRequest:
     form: str
     rows: str
     commit: str
-    out: Path
+    #: None: the format's own name in the current folder.
+    out: Path | None
+    #: Whether a file that exists is replaced.
+    force: bool = False
+
+    @property
+    def target(self) -> Path:
+        """The file or folder to write; the format must be known."""
+        return self.out or FORMATS[self.form]
 
 
 def export(settings: Settings, request: ExportRequest) -> CommandResult:
-    """Write campaigns, or some of their runs, to a file or folder."""
+    """Write campaigns, or some of their runs, to a file or folder.
+
+    Raises:
+        UsageError: An unknown format, run or campaign; a file that exists, without ``force``.
+    """
     if request.form not in FORMATS:
         raise UsageError(f"there is no export format {request.form!r}", hint=f"choose one of {', '.join(FORMATS)}")
     if request.rows not in ROWS:
         raise UsageError(f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}")
     if request.runs and request.form not in {"bundle", "proto"}:
         raise UsageError(f"--run chooses runs for bundles and protos; {request.form} is about whole campaigns")
-    if FORMATS[request.form] and request.out.is_file():
-        raise UsageError(f"{request.out}: is a file; {request.form} is written to a folder")
+    is_folder = not FORMATS[request.form].suffix
+    if is_folder and request.target.is_file():
+        raise UsageError(f"{request.target}: is a file; {request.form} is written to a folder")
+    if not is_folder and not request.force and os.path.lexists(request.target):
+        raise _exists(request.target)
     with Farm(settings, makes_store=False) as farm:
         chosen = named_campaigns(farm.store, request.campaigns or ("",))
         if request.form == "bundle":
             return _bundle(farm, chosen, request)
         written = _protos(farm, chosen, request) if request.form == "proto" else _results(farm, chosen, request)
     names = [str(path) for path in written]
-    text = names[0] if len(names) == 1 else f"{request.out}: {len(names)} files"
+    text = names[0] if len(names) == 1 else f"{request.target}: {len(names)} files"
     return CommandResult(text=text, data={"format": request.form, "files": names})
 
 
@@ -87,12 +111,17 @@ def _bundle(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> C
     from orchestrator.store.bundle import write_bundle
 
     ids = [campaign.campaign_id for campaign in chosen]
-    contents = write_bundle(
-        request.out, farm.store, ids, run_ids=_run_ids(farm, chosen, request.runs), at=farm.clock.now()
-    )
+    out = request.target
+    run_ids = _run_ids(farm, chosen, request.runs)
+    if request.force and out.is_dir():
+        raise UsageError(f"{out}: is a folder")
+    # With --force the file that exists stays until the new one is whole.
+    made = out.with_name(f".{out.name}.{os.getpid()}.new") if request.force else out
+    contents = write_bundle(made, farm.store, ids, run_ids=run_ids, at=farm.clock.now())
+    made.replace(out)
     virtual = f", {contents.virtual_runs} of them virtual" if contents.virtual_runs else ""
-    text = f"{request.out}: {contents.runs} runs of {contents.campaigns} campaigns{virtual}"
-    return CommandResult(text=text, data={"format": "bundle", "files": [str(request.out)], "contents": contents})
+    text = f"{out}: {contents.runs} runs of {contents.campaigns} campaigns{virtual}"
+    return CommandResult(text=text, data={"format": "bundle", "files": [str(out)], "contents": contents})
 
 
 def _run_ids(farm: Farm, chosen: Sequence[Campaign], prefixes: Sequence[str]) -> list[RunId]:
@@ -127,10 +156,11 @@ def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> l
         if (wanted and run.run_id not in wanted) or run.report is None or run.latency_us is None:
             continue
         own = next((item.data for item in run.attachments if item.name == "result.pb"), b"")
-        path = request.out / f"{run.run_id}.pb"
+        path = request.target / f"{run.run_id}.pb"
         # Programs leave the name empty: here it says what the figures are of, and that virtual ones are none.
         name = f"{run.case.model_name}, {run.case.configuration}{', virtual' if run.is_virtual else ''}"
         made[path] = encode_result(run.report, name=visible(name), own=own)
+    _check_new(made, request)
     new: list[Path] = []
     try:
         for path, data in made.items():
@@ -151,9 +181,12 @@ def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list
         if not request.commit:
             raise UsageError("asv keeps results by commit", hint="name the commit of what was measured: --commit HASH")
         files = exports_for_trackers.to_asv(report_data(farm, chosen), commit=request.commit)
-        for name, text in files.items():
-            write_file(request.out / name, text)
-        return [request.out / name for name in files]
+        made = {request.target / name: text.encode() for name, text in files.items()}
+        # The list of benchmarks describes the folder, as asv itself rewrites it; results and machines are a run's own.
+        _check_new({path: data for path, data in made.items() if path.name != "benchmarks.json"}, request)
+        for path, data in made.items():
+            write_file(path, data)
+        return list(made)
     if request.form == "bencher":
         content = exports_for_trackers.to_bencher(report_data(farm, chosen))
     else:
@@ -167,5 +200,16 @@ def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list
             content = exports.to_parquet(*parts, rows=rows)
         else:
             content = exports.to_json(*parts)
-    write_file(request.out, content)
-    return [request.out]
+    write_file(request.target, content)
+    return [request.target]
+
+
+def _check_new(made: Mapping[Path, bytes], request: ExportRequest) -> None:
+    """Raise UsageError when a file of a folder exists with another content, unless it may be replaced."""
+    for path, data in made.items():
+        if not request.force and os.path.lexists(path) and not (path.is_file() and path.read_bytes() == data):
+            raise _exists(path)
+
+
+def _exists(path: Path) -> UsageError:
+    return UsageError(f"{path}: is there already", hint="name another file with --out, or replace it with --force")

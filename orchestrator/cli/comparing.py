@@ -217,7 +217,7 @@ def _within_campaigns(farm: Farm, request: CompareRequest, rule: Rule) -> Compar
         campaigns = named_campaigns(farm.store, request.campaigns)
         chosen = [campaigns, campaigns]
     else:
-        chosen = _campaigns_with(farm.store, before, after, request)
+        chosen = _campaigns_with(farm, before, after, request)
     sides = [
         load_measured(farm, campaigns, lambda run, fits=fits: fits(run.case))  # type: ignore[misc]
         for campaigns, fits in zip(chosen, (before, after), strict=True)
@@ -233,14 +233,21 @@ def _within_campaigns(farm: Farm, request: CompareRequest, rule: Rule) -> Compar
 
 
 def _campaigns_with(
-    store: Store, before: Callable[[Case], bool], after: Callable[[Case], bool], request: CompareRequest
+    farm: Farm, before: Callable[[Case], bool], after: Callable[[Case], bool], request: CompareRequest
 ) -> list[list[Campaign]]:
-    """Return the newest campaign that has both sides, else the newest of each."""
+    """Return the newest campaign that measured both sides, else the newest of each that measured it."""
     newest: list[Campaign | None] = [None, None]
-    for listed in store.campaigns():
-        campaign = store.campaign(listed.campaign_id)
+    for listed in farm.store.campaigns():
+        campaign = farm.store.campaign(listed.campaign_id)
         assert campaign is not None, "it has just been listed"
         has = [any(fits(item.case) for item in campaign.invocations) for fits in (before, after)]
+        if any(has):
+            # What was planned and gave no result is nothing to compare.
+            measured = load_measured(farm, [campaign])
+            has = [
+                any(fits(item.case) and item.result.own_summary is not None for item in measured)
+                for fits in (before, after)
+            ]
         if all(has):
             return [[campaign], [campaign]]
         newest = [known or (campaign if there else None) for known, there in zip(newest, has, strict=True)]
@@ -248,7 +255,9 @@ def _campaigns_with(
             break
     for word, known in zip(request.sides, newest, strict=True):
         if known is None:
-            raise UsageError(f"no campaign has the {request.by} {word!r}", hint="'benchfarm runs' lists what is stored")
+            raise UsageError(
+                f"no campaign has a result of the {request.by} {word!r}", hint="'benchfarm runs' lists what is stored"
+            )
     return [[known] for known in newest if known is not None]
 
 

@@ -63,7 +63,7 @@ class RegressionsRequest:
     threshold: str = "2%"
     form: str = "text"
     confirm: bool = False
-    fail_on: str = "confirmed"
+    fail_on: str = "unrefuted"
     out: Path | None = None
 
 

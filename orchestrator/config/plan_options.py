@@ -157,7 +157,8 @@ def plan_from_options(
         "builds": {tool: _absolute(build) for tool, build in (builds or {}).items()},
     }
     matrix["flags"] = [_flag_set(flags, OptionSource(value={}))] if flags else []
-    given = _without_empty(value)
+    # An empty name is a mistake, not a name that wasn't given.
+    given = _without_empty(value) | {"name": name}
     if not models:
         given["models"] = []
     source = OptionSource(value=given)

@@ -23,6 +23,7 @@ from orchestrator.config.plan_models import ModelSection, PathOrModel
 from orchestrator.config.plan_words import (
     THERMAL_STATUS,
     affinity_word,
+    campaign_name,
     fact_name,
     free_flags,
     predicate_text,
@@ -180,7 +181,7 @@ class QuietSection(Section):
 class PlanSection(Section):
     """A whole plan file."""
 
-    name: Text | None = None
+    name: Annotated[Text, AfterValidator(campaign_name)] | None = None
     models: Annotated[OneOrMany[tuple[Annotated[ModelSection, PathOrModel()], ...]], Field(min_length=1)]
     matrix: MatrixSection = MatrixSection()
     devices: DevicesSection = DevicesSection()

@@ -11,6 +11,8 @@ from orchestrator.records.flag import OWNED_FLAGS
 
 #: PowerManager's words for its thermal status.
 THERMAL_STATUS: Final = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
+#: Characters of a campaign's name.
+_NAME_MAX: Final = 100
 _FLAG_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
@@ -43,6 +45,15 @@ def fact_name(text: str) -> str:
     if "." not in name and name not in FIELDS:
         raise ValueError(f"{text!r} isn't a fact of phones such as profile, model or soc, nor a system property")
     return name
+
+
+def campaign_name(text: str) -> str:
+    """Return a campaign's name; raises ValueError for one that no table or message can show."""
+    if len(text) > _NAME_MAX:
+        raise ValueError(f"has {len(text)} characters; at most {_NAME_MAX} are possible")
+    if not text.isprintable():
+        raise ValueError("must be of printable characters")
+    return text
 
 
 def affinity_word(text: str) -> str:

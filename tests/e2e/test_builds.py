@@ -151,22 +151,22 @@ def test_added_apk_is_shown_with_what_is_in_it(cli: Cli, tmp_path: Path) -> None
     assert release["pinned"].keys() == {"arm64-v8a"}
 
 
-def test_a_program_that_shows_nothing_of_a_benchmark_is_doubted(cli: Cli, tmp_path: Path) -> None:
+def test_a_program_that_shows_nothing_of_a_benchmark_is_refused(cli: Cli, tmp_path: Path) -> None:
     other, benchmark, stand_in = tmp_path / "other", tmp_path / "benchmark", tmp_path / "benchmark_model"
     other.write_bytes(elf(machine=62, is_program=True))
     benchmark.write_bytes(elf(machine=62, is_program=True) + b"\0Inference timings in us: Init: \0")
     stand_in.write_bytes(program("1"))
-    doubt = "nothing in the file is of a benchmark program"
-    for path, is_doubted in ((other, True), (benchmark, False), (stand_in, False)):
-        assert (doubt in cli("builds", "add", path).ok().stdout) is is_doubted
-        assert cli("builds", "add", path, "--json").ok().json["shows_benchmark"] is not is_doubted
-    found = cli("builds", "which", "native", "--build", "other", "--abi", "linux-x86_64", "--json").ok().json
-    assert found["shows_benchmark"] is False
+    for path in (other, Path("/bin/true")):
+        assert "is no benchmark program" in cli("builds", "add", path).ended_with(4).said
+        assert "is no benchmark program" in cli("builds", "add", path, "--name", "own").ended_with(4).said
+    assert cli("builds", "list", "--json").ok().json["cached"] == []
+    for path in (benchmark, stand_in):
+        assert cli("builds", "add", path, "--json").ok().json["shows_benchmark"] is True
 
 
 def test_a_program_of_a_linux_computer_is_not_named_for_a_phone_with_the_same_machine(cli: Cli, tmp_path: Path) -> None:
     for name, interpreter in (("for_linux", b"/lib64/ld-linux-x86-64.so.2"), ("for_android", b"/system/bin/linker64")):
-        (tmp_path / name).write_bytes(elf_with_notes([], machine=62, interpreter=interpreter))
+        (tmp_path / name).write_bytes(elf_with_notes([], machine=62, interpreter=interpreter) + b"num_threads")
         cli("builds", "add", tmp_path / name).ok()
     missing = cli("builds", "which", "native", "--build", "for_linux", "--abi", "x86_64")
     assert missing.exit_code == 4

@@ -29,8 +29,8 @@ def _regressions(
         bool, typer.Option("--confirm", help="Run old against new on the same phone for each unconfirmed change.")
     ] = False,
     fail_on: Annotated[
-        str, typer.Option("--fail-on", help="Exit code 1 for slowdowns that are confirmed, unrefuted, or never.")
-    ] = "confirmed",
+        str, typer.Option("--fail-on", help="Exit code 1 for slowdowns that are unrefuted, confirmed, or never.")
+    ] = "unrefuted",
     out: Out = None,
     as_json: Json = False,
 ) -> None:

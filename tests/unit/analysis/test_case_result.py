@@ -170,7 +170,7 @@ def test_an_invocation_that_was_slower_at_lower_clocks_is_left_out_and_told():
     clocks = [2_800_000] * 3 + [2_000_000] + [2_800_000] * 2
     result = judge_case(at_clocks(clocks, [5000.0, 5010.0, 4990.0, 7000.0, 5005.0, 4995.0]))
     assert [finding.code for finding in result.findings] == ["clocks-low"]
-    assert "invocation 3" in result.findings[0].evidence
+    assert "invocation 4" in result.findings[0].evidence, "people count from 1"
     assert any("lower clocks" in note for note in result.notes)
     assert len(result.used) == 5
     assert result.summary.max_us < 5100

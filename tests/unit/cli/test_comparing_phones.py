@@ -112,3 +112,21 @@ def test_a_name_of_several_phones_is_refused_with_their_serial_numbers(settings:
     with pytest.raises(UsageError, match=r"no device 'pixel-9' is stored in .*store\.sqlite") as refused:
         compared(settings, "pixel-9", "lab-xs")
     assert "lab-xs (Apple iPhone XS)" in refused.value.hint
+
+
+def test_sides_are_looked_for_where_they_were_measured_not_only_planned(tmp_path: Path) -> None:
+    cpu, gpu = (case(REAL_PIXEL, MOBILENET, delegate, 1) for delegate in (DelegateName.CPU, DelegateName.GPU))
+    whole = [*series(cpu, 9_000, 8), *series(gpu, 6_450, 8)]
+    cut = CampaignId("20260315-120000-cut")
+    planned = [run for item in (cpu, gpu) for run in series(item, 9_000, 8, campaign_id=cut)]
+    lab = Lab(
+        campaigns=(campaign_of(whole), campaign_of(planned, campaign_id=cut, created_at=START + timedelta(hours=14))),
+        runs=[*whole, *(run for run in planned if run.case == cpu)],
+        devices={REAL_PIXEL.serial: REAL_PIXEL},
+        models={MOBILENET.sha256: MOBILENET},
+        builds=BUILDS,
+    )
+    settings = Settings.from_environment({}, home=stored(tmp_path / "home", lab))
+    request = CompareRequest(sides=("cpu", "gpu"), by="delegate", campaigns=(), threshold="2%", level="99%", allowed=())
+    (row,) = cases_of(compare(settings, request, Output()))
+    assert {row[side]["campaign_id"] for side in ("baseline", "candidate")} == {str(ANDROID)}

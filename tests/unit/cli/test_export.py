@@ -393,3 +393,26 @@ def test_results_of_apps_still_need_a_device_and_a_model(tmp_path):
     path = tmp_path / "report.json"
     path.write_bytes(io.BytesIO(b"{}").read())
     assert "--device" in benchfarm(tmp_path / "home", "import", path, code=2)
+
+
+def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_own(lab, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    export = Cli(home=lab)
+    export("export").ok()
+    whole = (tmp_path / "benchfarm-bundle.zip").read_bytes()
+    assert export("export", "--format", "csv", "--json").ok().json["files"] == ["benchfarm-results.csv"]
+    assert (tmp_path / "benchfarm-bundle.zip").read_bytes() == whole
+    for words in ((), ("--format", "csv"), ("--format", "json", "--out", "benchfarm-bundle.zip")):
+        assert "is there already" in export("export", *words).ended_with(2).said
+    assert (tmp_path / "benchfarm-bundle.zip").read_bytes() == whole
+    (tmp_path / "benchfarm-bundle.zip").write_bytes(b"old")
+    (tmp_path / "benchfarm-results.csv").write_bytes(b"old")
+    export("export", "--force").ok()
+    assert zipfile.is_zipfile(tmp_path / "benchfarm-bundle.zip")
+    export("export", "--format", "csv", "--force").ok()
+    assert (tmp_path / "benchfarm-results.csv").read_bytes() != b"old"
+    export("export", "--format", "proto", "--out", "protos").ok()
+    some = min((tmp_path / "protos").iterdir())
+    some.write_bytes(b"mine")
+    assert "is there already" in export("export", "--format", "proto", "--out", "protos").ended_with(2).said
+    assert some.read_bytes() == b"mine"

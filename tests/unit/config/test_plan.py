@@ -290,3 +290,11 @@ def test_options_mean_the_same_as_the_plans_keys(folder):
     assert (plan.budget_s, plan.sustained_s, plan.sentinel, plan.may_reboot) == (600.0, 120.0, False, True)
     again = parse_plan(plan.text, folder=folder, label="bench")
     assert dataclasses.replace(again, text=plan.text) == plan
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 101, "two\nlines"])
+def test_a_name_that_nothing_can_show_is_one_clear_fault(folder, name):
+    with pytest.raises(PlanError) as raised:
+        plan_from_options(models=[folder / "a.tflite"], name=name)
+    (fault,) = raised.value.faults
+    assert fault.startswith("--name: ")
