@@ -203,10 +203,10 @@ def test_an_expected_change_is_told_as_such_and_fails_nothing(nights: Nights, co
     night = of(confirmed, "xnnpack", "4")["night"]
     added = nights("annotate", "add", "delegate=xnnpack,threads=4", night, "slower on purpose", "--json").ok().json
 
-    exit_code, found = nights.changes()
+    exit_code, found = nights.changes("--fail-on", "confirmed")
     assert exit_code == 0
     assert [item["expected"] for item in found.values() if item["expected"]] == ["slower on purpose"]
     assert "slower on purpose" in nights("annotate", "list").ok().stdout
     assert nights("annotate", "delete", added["annotation_id"]).exit_code == 0
     assert nights("annotate", "delete", added["annotation_id"]).exit_code == 2
-    assert nights.changes()[0] == 1
+    assert nights.changes("--fail-on", "confirmed")[0] == 1
