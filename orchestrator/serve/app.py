@@ -7,6 +7,7 @@ rebinding) gets nothing. Pages load nothing from elsewhere, and their policy for
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import ipaddress
 import secrets
@@ -22,10 +23,15 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse, RedirectResponse
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.errors import UsageError
 
 _COOKIE: Final = "benchfarm-token"
+#: At once, so that descriptors are left for what is measured beside it (many systems give a process 256 or 1024).
+_MOST_CONNECTIONS: Final = 64
+#: For a request to come whole.
+_REQUEST_S: Final = 10.0
 _MEDIA_TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -234,7 +240,38 @@ def answering(app: FastAPI, listening: socket.socket) -> Iterator[None]:
         thread.join(timeout=10)
 
 
+class _Guarded(H11Protocol):
+    """A connection that is closed when it asks for nothing, and of which there are never too many."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin; when all places are taken, one that asks for nothing gives its place to this one."""
+        super().connection_made(transport)
+        self._later = self.loop.call_later(_REQUEST_S, self._end_silent)
+        # What was aborted is among them for a moment yet.
+        there = [item for item in self.connections if isinstance(item, _Guarded) and not item.transport.is_closing()]
+        if len(there) > _MOST_CONNECTIONS:
+            next((item for item in there if item.is_silent and item is not self), self).transport.abort()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._later.cancel()
+        super().connection_lost(exc)
+
+    def _end_silent(self) -> None:
+        if self.is_silent:
+            self.transport.abort()
+        else:
+            self._later = self.loop.call_later(_REQUEST_S, self._end_silent)
+
+
 def server_of(app: FastAPI) -> uvicorn.Server:
     """Return a server that says nothing about itself; ``should_exit`` ends it."""
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, date_header=False)
+    config = uvicorn.Config(
+        app, http=_Guarded, log_level="warning", access_log=False, server_header=False, date_header=False
+    )
     return uvicorn.Server(config)

@@ -63,15 +63,22 @@ def replace_reading(
     insert_findings(connection, row["run_no"], verdict)
 
 
+#: A run's documents, and what it left behind; large ones without their bytes.
+_Body = tuple[Mapping[str, str], Sequence[tuple[str, bytes | None]]]
+
+
 def read_runs(
     connection: Connection, packer: Packer, run_nos: Sequence[int], *, cases: dict[int, Case]
 ) -> list[RunRecord]:
     """Return runs by their numbers, in their order, without attachments; ``cases`` are those known, and grow."""
 
-    def read(row: RowMapping) -> RunRecord:
-        return rows.run_from_row(row, _documents(packer, row), case=cases[row["case_no"]], attachments=())
+    def read(found: tuple[RowMapping, dict[str, str]]) -> RunRecord:
+        row, documents = found
+        return rows.run_from_row(row, documents, case=cases[row["case_no"]], attachments=())
 
-    return [run for _, run in readable(_run_rows(connection, packer, run_nos, cases), read)]
+    # A body that changed on the disk is damage, which is never passed over.
+    unpacked = [(row, _documents(packer, row)) for row in _run_rows(connection, packer, run_nos, cases)]
+    return [run for _, run in readable(unpacked, read)]
 
 
 def read_whole_runs(
@@ -79,13 +86,17 @@ def read_whole_runs(
 ) -> list[tuple[RunRecord, bool]]:
     """Return runs with their attachments, and whether those are all: large ones aren't read for many runs at once."""
 
-    def read(row: RowMapping) -> tuple[RunRecord, bool]:
-        documents, attachments = packer.all(row["body"], row["pattern_no"], where=f"run {row['run_id']}")
+    def read(found: tuple[RowMapping, _Body]) -> tuple[RunRecord, bool]:
+        row, (documents, attachments) = found
         small = _without_large(attachments)
         run = rows.run_from_row(row, documents, case=cases[row["case_no"]], attachments=small or ())
         return run, small is not None
 
-    return [item for _, item in readable(_run_rows(connection, packer, run_nos, cases), read)]
+    unpacked = [
+        (row, packer.all(row["body"], row["pattern_no"], where=f"run {row['run_id']}"))
+        for row in _run_rows(connection, packer, run_nos, cases)
+    ]
+    return [item for _, item in readable(unpacked, read)]
 
 
 def _run_rows(

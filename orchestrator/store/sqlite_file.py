@@ -89,7 +89,13 @@ def create_folder(path: Path) -> None:
 
 
 def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
-    """Mark a new file as ours and switch it to a write-ahead log; does nothing to a file that is prepared."""
+    """Mark a new file as ours and switch it to a write-ahead log; does nothing to a file that is prepared.
+
+    Nobody but its owner may read a new one: it holds what programs and phones printed. SQLite gives its
+    log the same mode.
+    """
+    with suppress(OSError):  # SQLite tells what is wrong with the place.
+        path.touch(mode=0o600, exist_ok=True)
     with told(str(path), path=path), closing(_connect(path, busy_timeout_s)) as connection:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             # Of a new file only: runs of some 700 bytes leave less of a large page unused.

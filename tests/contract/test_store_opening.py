@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
@@ -315,3 +316,15 @@ def test_a_server_that_only_allows_reading_is_read_only(postgresql, postgresql_t
 def test_a_database_that_does_not_exist_is_told(postgresql) -> None:
     with pytest.raises(StoreError, match="no_such_database"):
         open_store(postgresql.url("no_such_database"))
+
+
+def test_a_new_store_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    known = os.umask(0o022)
+    try:
+        store = open_store(path)
+    finally:
+        os.umask(known)
+    modes = {item.name: stat.S_IMODE(item.stat().st_mode) & 0o077 for item in tmp_path.glob("store.sqlite*")}
+    store.close()
+    assert set(modes.values()) == {0}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,26 @@ def test_each_line_of_a_log_is_one_object_whatever_it_tells(capsys: pytest.Captu
 def test_a_log_format_that_isn_t_known_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither text nor json"):
         _ = settings(tmp_path, BENCHFARM_LOG="xml").log_format
+
+
+def is_ended(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_half_open_connections_take_no_place_from_who_asks() -> None:
+    hello = web.ServedPage(content=b"hello", media_type="text/plain")
+    app = web.make_app(web.NoPages(), access=web.Access(), more={"hello": lambda: hello})
+    with ExitStack() as stack:
+        listening = stack.enter_context(web.listen("127.0.0.1", 0))
+        stack.enter_context(web.answering(app, listening))
+        address = listening.getsockname()
+        silent = [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(200)]
+        with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}/hello", timeout=60) as answer:
+            assert answer.read() == b"hello"
+        assert sum(is_ended(item) for item in silent) >= 200 - 64
