@@ -15,9 +15,9 @@ from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
 from orchestrator.analysis.summary import Summary, summarize
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import DelegateTruth, FigureKind, Outcome, RunRecord
+from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import DelegateName, Pass
 
 Key = TypeVar("Key")
 
@@ -76,6 +76,8 @@ class CaseResult:
     quality: Quality | None = None
     #: Over the invocations in ``used``. For FELL_BACK and REJECTED it is shown as evidence, never as a result.
     summary: Summary | None = None
+    #: The figure is of a GPU that was driven through OpenGL.
+    is_on_opengl: bool = False
     used: tuple[RunId, ...] = ()
     #: What the summary is made of: the invocations' medians, or their means where a program prints no medians.
     figure: FigureKind = FigureKind.MEDIAN
@@ -99,6 +101,13 @@ class CaseResult:
     parity_reason: str = ""
     #: Its largest difference, as a share of the largest magnitude or in steps.
     parity_error: float | None = None
+
+    def named(self, configuration: str) -> str:
+        """Return a configuration that says so where its GPU ran on OpenGL and no flag of it had asked for that."""
+        usual = DelegateName.GPU.value
+        if not self.is_on_opengl or "gpu_backend=" in configuration or configuration.partition(",")[0] != usual:
+            return configuration
+        return f"{usual} ({OPENGL}){configuration.removeprefix(usual)}"
 
     @property
     def own_summary(self) -> Summary | None:
@@ -247,6 +256,7 @@ def _with_figure(
         reason=reason,
         truth=_shared_truth([truth_of(run) for run in used]),
         quality=quality,
+        is_on_opengl=any(run.report is not None and run.report.delegate.is_on_opengl for run in used),
         summary=summarize(
             [latency_us for run in used if (latency_us := figure_us(run, kind)) is not None], own_errors=errors[kind]
         ),

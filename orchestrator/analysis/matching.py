@@ -103,7 +103,7 @@ class Measured:
     def actual(self) -> str:
         """Where the operators ran, as the runs used show it: ``gpu, partial``; empty when nothing shows it."""
         reports = [run.report for run in self.used.values() if run.report is not None]
-        places = sorted({report.delegate.actual for report in reports if report.delegate.actual})
+        places = sorted({report.delegate.place for report in reports if report.delegate.actual})
         truths = sorted({report.delegate.truth.value for report in reports})
         return ", ".join([*places, *truths]) if places else ""
 
@@ -245,7 +245,7 @@ def title_of(item: Measured, rule: Rule) -> str:
     )
     threads = "1 thread" if case.threads == 1 else f"{case.threads} threads" if case.threads > 0 else "its own threads"
     words = [
-        "" if Fact.DELEGATE in free else case.delegate.value,
+        "" if Fact.DELEGATE in free else item.result.named(case.delegate.value),
         "" if Fact.THREADS in free else threads,
         "" if Fact.TOOL in free else case.tool.value,
         "" if Fact.MODE in free or case.mode is None else case.mode.value,

@@ -183,7 +183,7 @@ def _result_row(
         case=case,
         model=model,
         device=device,
-        configuration=configuration,
+        configuration=result.named(configuration),
         is_virtual=device.is_virtual or is_stand_in or any(run.is_virtual for run in runs),
         result=result,
         best=BestMark.NONE,

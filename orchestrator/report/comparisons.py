@@ -219,7 +219,7 @@ def _side_data(item: Measured) -> dict[str, object]:
         "model_sha256": item.case.model_sha256,
         "build": item.build,
         "build_sha256": item.case.build_sha256,
-        "configuration": item.case.configuration,
+        "configuration": result.named(item.case.configuration),
         "is_virtual": item.is_virtual,
         "status": result.status,
         "quality": result.quality,

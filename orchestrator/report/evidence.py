@@ -170,7 +170,7 @@ def _delegate(row: ResultRow) -> Iterable[str]:
     found = row.delegate
     if found is None or not (found.lines or found.cpu_operators):
         return
-    asked, ran = found.requested or row.case.delegate.value, found.actual or "unknown"
+    asked, ran = found.requested or row.case.delegate.value, found.place or "unknown"
     yield (
         f"<h3>Where the operators ran</h3>\n<p>{_nodes(found)}Asked for <code>{_text(asked)}</code>, ran on "
         f"<code>{_text(ran)}</code>.</p>\n"

@@ -16,7 +16,7 @@ from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import DelegateTruth, FigureKind
+from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode, ToolName
 from orchestrator.report.data import PublishedFigure
@@ -331,6 +331,8 @@ def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
         yield {ProcessMode.FOREGROUND: "app on the screen", ProcessMode.TOP_APP: "top-app"}[case.process_mode]
     if result.figure is FigureKind.MEAN:
         yield "a mean: no medians were printed"
+    if result.is_on_opengl:
+        yield f"gpu ({OPENGL})"
     if result.truth is DelegateTruth.PARTIAL:
         yield "a part of the operators ran on the CPU"
     if result.status is CaseStatus.UNCONFIRMED:

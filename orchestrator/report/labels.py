@@ -68,7 +68,7 @@ def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None =
             return f"partial {evidence.delegated_nodes}/{evidence.total_nodes}"
         return "partial"
     if truth is DelegateTruth.WRONG_BACKEND:
-        actual = evidence.actual or evidence.backend if evidence is not None else ""
+        actual = evidence.place or evidence.backend if evidence is not None else ""
         return f"ran on {actual}" if actual else "ran elsewhere"
     return {
         DelegateTruth.FULL: "full",

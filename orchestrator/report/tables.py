@@ -281,7 +281,7 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "build_sha256": str(row.case.build_sha256),
         "status": result.status.value,
         "delegate_truth": result.truth.value if result.truth is not None else None,
-        "delegate_actual": delegate.actual if delegate is not None else None,
+        "delegate_actual": delegate.place if delegate is not None else None,
         "delegated_nodes": delegate.delegated_nodes if delegate is not None else None,
         "total_nodes": delegate.total_nodes if delegate is not None else None,
         "quality": result.quality.value if result.quality is not None else None,

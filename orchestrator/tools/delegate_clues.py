@@ -173,7 +173,6 @@ class DelegateClues:
     kernels: int | None = None
     gpu_kernels: int | None = None
     backend: str = ""
-    fell_back_to_opengl: bool = False
     accelerators: tuple[str, ...] = ()
     #: What NNAPI chose to run its parts of the model on, and the phone's lines that say so: they alone are no run.
     chosen_devices: list[str] = field(default_factory=list)
@@ -226,7 +225,7 @@ class DelegateClues:
         elif match := _API.match(text):
             self.backend = match[1].lower()
         elif text.startswith(_NO_OPENCL):
-            self.fell_back_to_opengl = True
+            pass  # OpenGL that then works names itself.
         elif text.startswith(_NPU_FAILED):
             self._note(self.failed, "npu")
         elif text.startswith("Disallowed CPU fallback detected"):

@@ -274,11 +274,9 @@ class _Judge:
             devices = self.clues.chosen_devices or self.clues.accelerators
             return set(devices) == {REFERENCE_DEVICE} or self.request.accelerator == REFERENCE_DEVICE
         if name == "gpu":
-            used = self.gpu_backend
+            # Without a wish for a backend, OpenGL is the GPU too: phones without OpenCL have no other way to it.
             wanted = _GPU_BACKENDS.get(self.request.gpu_backend)
-            if wanted:
-                return bool(used) and used != wanted
-            return used == "opengl" and self.clues.fell_back_to_opengl
+            return wanted is not None and bool(self.gpu_backend) and self.gpu_backend != wanted
         return False
 
     def actual(self, name: str, truth: DelegateTruth) -> str:

@@ -256,3 +256,17 @@ def test_a_pass_leaves_the_files_that_it_writes_and_no_others(lab: Lab, model: P
     assert found["timing"] == ["stdout,", "stderr,", "result.pb,", "runtime_info.pb,", "samples"]
     assert found["memory"] == ["stdout,", "stderr,", "result.pb,", "samples"]
     assert found["profile"] == ["stdout,", "stderr,", "result.pb,", "op_profile.pb,", "samples"]
+
+
+def test_the_gpu_of_a_phone_without_opencl_is_measured_on_opengl_and_called_so(
+    lab_of: Callable[..., Lab], model: Path
+) -> None:
+    lab = lab_of("moto-e5-play")
+    measure = ("bench", model, "-d", "gpu", "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1", "--tool", "native")
+    done = lab.cli(*measure).ok()
+    assert "gpu (OpenGL), " in done.stdout
+    report = lab.cli("table").ok().stdout
+    assert "gpu (OpenGL)" in report
+    refused = lab.cli(*measure, "--flag", "gpu_backend=cl", "--json")
+    assert refused.exit_code == 1
+    assert refused.json["runs"][0]["outcome"] == "failed"

@@ -70,8 +70,8 @@ def judged(middle: str, requested: str, *, echo: str = "", exit_code: int = 0, r
         ("nnapi", "INFO: NNAPI accelerators available: [nnapi-reference]\n" + NNAPI_ALL, "", "wrong-backend",
          "nnapi-reference"),
         ("nnapi", "INFO: NNAPI accelerators available: [qti-dsp,nnapi-reference]\n" + NNAPI_ALL, "", "full", "nnapi"),
-        ("gpu", "ERROR: Falling back to OpenGL\nINFO: Initialized OpenGL-based API.\n" + GPU_ALL, "", "wrong-backend",
-         "gpu"),
+        ("gpu", "ERROR: Falling back to OpenGL\nINFO: Initialized OpenGL-based API.\n" + GPU_ALL,
+         "INFO: GPU backend: [cl]\n", "wrong-backend", "gpu"),
         ("gpu", "INFO: Initialized OpenGL-based API.\n" + GPU_ALL, "INFO: GPU backend: [gl]\n", "full", "gpu"),
         ("gpu", "INFO: Initialized OpenGL-based API.\n" + GPU_ALL, "INFO: GPU backend: [cl]\n", "wrong-backend", "gpu"),
         ("gpu", "INFO: Initialized OpenCL-based API.\n" + GPU_ALL, "", "full", "gpu"),
@@ -81,7 +81,7 @@ def judged(middle: str, requested: str, *, echo: str = "", exit_code: int = 0, r
         ("gpu", replacing("LITERT_VULKAN"), "", "full", "gpu"),
         ("gpu", replacing("LITERT_METAL"), "", "full", "gpu"),
         ("gpu", NO_ACCELERATOR + XNNPACK, "", "fell-back", "xnnpack"),
-        ("gpu", NO_OPENCL + replacing("LITERT_OPENGL"), "", "wrong-backend", "gpu"),
+        ("gpu", NO_OPENCL + replacing("LITERT_OPENGL"), "INFO: GPU backend: [webgpu]\n", "wrong-backend", "gpu"),
         ("gpu", replacing("LITERT_CL"), "INFO: GPU backend: [opengl]\n", "wrong-backend", "gpu"),
         ("gpu", replacing("LITERT_OPENGL"), "INFO: GPU backend: [opengl]\n", "full", "gpu"),
         ("gpu", replacing("LITERT_CL"), "INFO: GPU backend: [webgpu]\n", "wrong-backend", "gpu"),
@@ -97,6 +97,18 @@ def judged(middle: str, requested: str, *, echo: str = "", exit_code: int = 0, r
 def test_what_ran_is_not_what_was_asked_for(requested: str, middle: str, echo: str, truth: str, actual: str) -> None:
     evidence = judged(middle, requested, echo=echo)
     assert (evidence.truth.value, evidence.actual) == (truth, actual)
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        "ERROR: Falling back to OpenGL\nINFO: Initialized OpenGL-based API.\n" + GPU_ALL,
+        NO_OPENCL + replacing("LITERT_OPENGL"),
+    ],
+)
+def test_opengl_is_the_gpu_unless_another_backend_was_asked_for(middle: str) -> None:
+    evidence = judged(middle, "gpu")
+    assert (evidence.truth, evidence.actual, evidence.place) == (DelegateTruth.FULL, "gpu", "gpu (OpenGL)")
 
 
 @pytest.mark.parametrize(
