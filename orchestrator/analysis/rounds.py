@@ -25,8 +25,12 @@ from orchestrator.records.workload import Case, Pass, ToolName
 
 #: What an invocation costs beside its process: probes before and after.
 _OVERHEAD_S: Final = 1.0
-#: A case that failed so often in a row the same way gets no more.
+#: A case that failed so often in a row the same way gets no more, if that isn't chance.
 FAILURES_MAX: Final = 2
+#: It is chance while less than half of so many of its last invocations gave no result.
+FAILURES_WINDOW: Final = 10
+#: Endings that say something of a case; the others say something of the device or of the user.
+_TRIED: Final = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})
 
 #: What the cases have in common that one process measures; empty for a case that is run alone.
 SessionOf = Callable[[Case], str]
@@ -117,6 +121,21 @@ class Savings:
         counted = "1 case" if self.cases == 1 else f"{self.cases} cases"
         said = f"{counted}, {self.invocations} invocations; a fixed scheme of {most} would have run {self.most.fixed}"
         return said if each == most else f"{said}, one of as many as the noisiest got ({each}) {self.noisiest.fixed}"
+
+
+def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:
+    """Return whether a case's invocations (outcome and reason code, in the order they were made) leave no hope.
+
+    The last two failed the same way, or the last one took all its time, and at least half of the last ten gave no
+    result: one that fails now and then at random goes on.
+    """
+    tried = [item for item in endings if item[0] in _TRIED][-FAILURES_WINDOW:]
+    failed = sum(outcome is not Outcome.COMPLETED for outcome, _ in tried)
+    if not failed or 2 * failed < len(tried):
+        return False
+    last = tried[-FAILURES_MAX:]
+    in_row = len(last) == FAILURES_MAX and len(set(last)) == 1 and last[0][0] is not Outcome.COMPLETED
+    return in_row or tried[-1][0] is Outcome.TIMED_OUT
 
 
 def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, CaseStanding]:
@@ -272,10 +291,7 @@ def _reason(
         return StopReason.BUDGET
     if runs[-1].reason_code == GIVEN_UP:
         return StopReason.GIVEN_UP
-    last = runs[-FAILURES_MAX:]
-    codes = {run.reason_code for run in last}
-    failed = len(last) == FAILURES_MAX and len(codes) == 1 and all(run.outcome is Outcome.FAILED for run in last)
-    if failed or runs[-1].outcome in (Outcome.TIMED_OUT, Outcome.SKIPPED):
+    if runs[-1].outcome is Outcome.SKIPPED or is_hopeless([(run.outcome, run.reason_code) for run in runs]):
         return StopReason.FAILED
     return StopReason.OPEN
 

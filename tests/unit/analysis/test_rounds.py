@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.rounds import StopReason, next_round, savings, spent_s, standings
+from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, savings, spent_s, standings
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.plan import StoppingRule
@@ -139,6 +139,40 @@ def test_a_case_without_a_usable_figure_gets_no_more(end: dict[str, object]) -> 
     assert {item.case.threads for item in next_round(the_campaign, runs, SERIAL)} <= {2}
     reasons = {item.case.threads: item.reason for item in standings(the_campaign, runs).values()}
     assert reasons[3] is StopReason.FAILED
+
+
+@pytest.mark.parametrize("end", [Outcome.FAILED, Outcome.TIMED_OUT])
+def test_a_case_that_fails_twice_of_ten_at_random_gets_more(end: Outcome) -> None:
+    failed = {"outcome": end, "reason_code": "crashed", "report": None}
+    wanted = Invocation(case=case(3), run_pass=Pass.TIMING, number=0)
+    runs = [run(replace(wanted, number=number), **(failed if number >= 8 else {})) for number in range(10)]
+    the_campaign = replace(campaign(), invocations=(wanted,))
+    assert standings(the_campaign, runs)[case(3).case_key].reason is StopReason.OPEN
+    assert next_round(the_campaign, runs, SERIAL)
+
+
+@pytest.mark.parametrize(
+    ("endings", "hopeless"),
+    [
+        ("", False),
+        ("a", False),
+        ("aa", True),
+        ("ab", False),
+        ("t", True),
+        (".t", True),
+        ("..t", False),
+        (".aa", True),
+        ("........aa", False),
+        (".a.a.a.a.a", False),
+        ("........aaaaa", True),
+        # What the device or the user did says nothing of the case.
+        ("a--a", True),
+    ],
+)
+def test_two_failures_in_a_row_and_half_of_the_last_ten_end_a_case(endings: str, hopeless: bool) -> None:
+    outcomes = {".": Outcome.COMPLETED, "t": Outcome.TIMED_OUT, "-": Outcome.ABORTED}
+    found = [(outcomes.get(letter, Outcome.FAILED), letter.strip(".")) for letter in endings]
+    assert is_hopeless(found) is hopeless
 
 
 def test_an_invocation_that_can_not_be_used_does_not_count() -> None:
