@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from orchestrator.cli.result import CommandResult, Streamed, one_line
 from orchestrator.errors import OutputParseError, UsageError
 
 if TYPE_CHECKING:
+    import io
+
     from orchestrator.records.run import ToolReport
 
 
@@ -66,7 +67,10 @@ def _reports(file: str) -> Iterator[ToolReport]:
             yield from iterate_file(Path(file))
             return
         with tempfile.NamedTemporaryFile() as kept:
-            shutil.copyfileobj(sys.stdin.buffer, kept)
+            # One read a turn: a signal that comes between two reads is handled before the next one waits.
+            stdin = cast("io.BufferedReader", sys.stdin.buffer)
+            while piece := stdin.read1():
+                kept.write(piece)
             kept.flush()
             yield from iterate_file(Path(kept.name))
     except OutputParseError as error:

@@ -197,8 +197,13 @@ def _lines(buffer: Buffer, splitter: RunSplitter | None = None) -> Iterator[Line
             continue
         texts = block.decode("utf-8", "replace").split("\n")
         last = texts.pop()
+        # Runs repeat most of their parameters: each text is taken apart once a block. Nobody changes a line.
+        known: dict[str, Line] = {}
         for text in texts:
-            yield parse_decoded(text[:LONGEST_LINE_BYTES])
+            line = known.get(text)
+            if line is None:
+                line = known[text] = parse_decoded(text[:LONGEST_LINE_BYTES])
+            yield line
         if last:
             yield parse_decoded(last[:LONGEST_LINE_BYTES], cut=True)
 

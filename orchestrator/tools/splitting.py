@@ -85,13 +85,14 @@ class RunSplitter:
             return
         key = line.pid if line.style == "logcat" else None
         transcript = self._open.get(key)
-        if transcript is None or (not self.is_single and self._begins_run(line, transcript)):
+        may_open = _may_open(line)
+        if transcript is None or (may_open and not self.is_single and self._begins_run(line, transcript)):
             transcript = self._begin(key, transcript)
             if line.text.startswith(_FIRST_ECHO) and key in self._of_all_options:
                 transcript.read_unconsumed(self._of_all_options[key])
         elif line.text.startswith(_OPTIONS) and transcript.unconsumed:
             self._of_all_options[key] = f"{UNCONSUMED} {' '.join(transcript.unconsumed)}"
-        if not self._head(line, transcript):
+        if not (may_open and self._head(line, transcript)):
             transcript.feed(line)
 
     @property
@@ -165,8 +166,6 @@ class RunSplitter:
     @staticmethod
     def _begins_run(line: Line, transcript: Transcript) -> bool:
         text, stage = line.text, transcript.stage
-        if text[:1] not in _OPENING_LETTERS and "enchmark" not in text and "]" not in text and "##" not in line.raw:
-            return False
         if text.startswith("STARTING!"):
             return not transcript.is_empty and not transcript.has_only_start
         if text.startswith(_APP_START):
@@ -212,6 +211,12 @@ class RunSplitter:
                 transcript.read_command(text)
             return True
         return False
+
+
+def _may_open(line: Line) -> bool:
+    """Whether a line can begin a run or stand above one; most lines are told by a look at their letters."""
+    text = line.text
+    return text[:1] in _OPENING_LETTERS or "enchmark" in text or "]" in text or "##" in line.raw
 
 
 def _is_heading(line: Line) -> bool:

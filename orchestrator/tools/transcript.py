@@ -47,6 +47,7 @@ _GOES_ON: Final = re.compile(
 )
 _LONGEST_SENTENCE: Final = 300
 _MOST_NAMES: Final = 2000
+_MOST_KEPT_OF_NO_USE: Final = 64
 _MOST_PROTO_LINES: Final = 500_000
 #: Statistics lines that are kept; of more than these the first ones and the last ones count.
 _FIRST_STATS, _MOST_STATS = 4, 8
@@ -110,6 +111,8 @@ class Transcript:
     _in_proto: bool = False
     _in_refused: bool = False
     _wrapped: str = ""
+    #: Lines without a severity that no rule knows, in which nothing is found when they come again.
+    _of_no_use: set[str] = field(default_factory=set)
 
     @property
     def is_empty(self) -> bool:
@@ -175,7 +178,7 @@ class Transcript:
                     self.delegates.add_cpu_operator(match[1], match[2])
                 return
             self._in_refused = False
-        if self.failures.has_seen(text):
+        if self.failures.has_seen(text) or (text in self._of_no_use and not line.severity and not line.source_file):
             return
         if text.startswith(_WRAPPED) and not text.endswith(_WRAPPED_ENDS) and len(text) < _LONGEST_SENTENCE:
             self._wrapped = text
@@ -335,8 +338,10 @@ class Transcript:
                     self.echoed.setdefault(match[1], match[2])
                 self._reach(STAGE_ECHO)
             return
-        if self.failures.feed(text, line.severity) and text.startswith(("Benchmarking failed", "Error while running")):
-            self.is_ended = True
+        if self.failures.feed(text, line.severity):
+            self.is_ended = self.is_ended or text.startswith(("Benchmarking failed", "Error while running"))
+        elif not line.severity and not line.source_file and len(self._of_no_use) < _MOST_KEPT_OF_NO_USE:
+            self._of_no_use.add(text)
 
     def _reach(self, stage: int) -> None:
         self.stage = max(self.stage, stage)
