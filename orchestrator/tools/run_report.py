@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import SETUP_CODES, DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.tools.agreement import compare_with_proto, contradictions
-from orchestrator.tools.delegate_clues import family, is_delegate_kernel, read_request
+from orchestrator.tools.delegate_clues import DelegateClues, family, is_delegate_kernel, read_request
 from orchestrator.tools.delegation import judge_delegate
 from orchestrator.tools.failures import Failure, SystemLog, signal_failure
 from orchestrator.tools.op_profile import OperatorProfile
@@ -30,6 +31,8 @@ from orchestrator.units import US_PER_MS
 _NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
 #: What is told of a run whose log lacks its end while its result file is whole.
 _LOG_CUT: Final = "the log ends before its result line: the figures are the result file's"
+#: What runs have whose lines say nothing of delegates; nobody adds to it.
+_NO_CLUES: Final = DelegateClues()
 _BENCHMARK_PROCESSES: Final = ("org.tensorflow.lite.benchmark", *_NATIVE_PROCESSES)
 
 
@@ -213,30 +216,70 @@ def _crash_in_system_log(transcript: Transcript, system: SystemLog | None) -> Fa
     return Failure(code=crash.code, reason=reason, outcome="crashed" if is_crash else "failed")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setup:
+    """What is known of a run's delegates beside the lines that speak of them."""
+
+    #: The parameters by name, without those by which runs of one series differ.
+    flags: tuple[tuple[str, str], ...]
+    echoed: tuple[tuple[str, str], ...]
+    unconsumed: tuple[str, ...]
+    title: str
+    is_litert: bool
+    is_elided: bool
+    requested: str
+    has_result: bool
+    has_session: bool
+    is_loaded: bool
+
+
 def _judge(
     transcript: Transcript, runtime: RuntimeNodes | None, *, has_result: bool, requested: str
 ) -> tuple[DelegateEvidence, tuple[str, ...]]:
-    unconsumed = tuple(transcript.unconsumed)
-    request = read_request(
-        flags=transcript.flags,
-        echoed=transcript.echoed,
-        unconsumed=unconsumed,
-        clues=transcript.delegates,
+    setup = _Setup(
+        flags=tuple(transcript.flags.items()),
+        # The model's name says nothing of delegates.
+        echoed=tuple([(name, "" if name == "Graph" else value) for name, value in transcript.echoed.items()]),
+        unconsumed=tuple(transcript.unconsumed),
         title=transcript.title,
         is_litert=transcript.is_litert,
         is_elided=transcript.is_elided,
+        requested=requested,
+        has_result=has_result,
+        has_session=transcript.session_us is not None,
+        is_loaded=transcript.is_loaded,
     )
-    if requested:
-        request = dataclasses.replace(request, delegates=(requested,), is_explicit=True)
-    evidence = judge_delegate(
-        transcript.delegates,
+    if runtime is None and transcript.delegates == _NO_CLUES:
+        return _judge_without_clues(setup), setup.unconsumed
+    return _judge_setup(setup, transcript.delegates, runtime), setup.unconsumed
+
+
+@functools.lru_cache(maxsize=64)
+def _judge_without_clues(setup: _Setup) -> DelegateEvidence:
+    # Runs of a series whose lines say nothing of delegates are all alike.
+    return _judge_setup(setup, _NO_CLUES, None)
+
+
+def _judge_setup(setup: _Setup, clues: DelegateClues, runtime: RuntimeNodes | None) -> DelegateEvidence:
+    request = read_request(
+        flags=dict(setup.flags),
+        echoed=dict(setup.echoed),
+        unconsumed=setup.unconsumed,
+        clues=clues,
+        title=setup.title,
+        is_litert=setup.is_litert,
+        is_elided=setup.is_elided,
+    )
+    if setup.requested:
+        request = dataclasses.replace(request, delegates=(setup.requested,), is_explicit=True)
+    return judge_delegate(
+        clues,
         request,
         runtime=runtime,
-        has_result=has_result,
-        has_started=has_result or transcript.session_us is not None,
-        is_whole=transcript.is_loaded and transcript.session_us is not None,
+        has_result=setup.has_result,
+        has_started=setup.has_result or setup.has_session,
+        is_whole=setup.is_loaded and setup.has_session,
     )
-    return evidence, unconsumed
 
 
 def _profile_in_log(transcript: Transcript, disagreements: list[str]) -> OperatorProfile:

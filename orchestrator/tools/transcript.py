@@ -63,8 +63,9 @@ _PROFILE_ENDS: Final = (
     "Running benchmark for",
     "count=",
 )
-#: What the lines of figures and of setting up begin with; most other lines are told from them by it.
-_FIRST_LETTERS: Final = frozenset("cAIRMPOWTNSULF=irm")
+#: What the lines of figures, and those of setting up, begin with; most other lines are told from them by it.
+_FIGURE_LETTERS: Final = frozenset("cAIRMPOWTN")
+_SETUP_LETTERS: Final = frozenset("SULITFPO=irm")
 _PROTO_START: Final = re.compile(r"(?:init_profile|runtime_profile|model_name)\b.*[{:]")
 
 
@@ -185,9 +186,9 @@ class Transcript:
             return
         if not text:
             return
-        if (text[0] in _FIRST_LETTERS or line.source_file or "RPC" in text) and (
-            self._read_figures(line, text) or self._read_setup(line, text)
-        ):
+        if (text[0] in _FIGURE_LETTERS or "RPC" in text) and self._read_figures(line, text):
+            return
+        if (text[0] in _SETUP_LETTERS or line.source_file) and self._read_setup(line, text):
             return
         self._read_rest(line, text)
 
