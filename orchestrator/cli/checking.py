@@ -40,7 +40,7 @@ def check(settings: Settings, serials: Sequence[str], *, apk: Path | None, out: 
         for device, facts in farm.open_devices(DeviceSelection(serials=tuple(serials))):
             if not isinstance(device, AdbDevice):
                 raise UsageError("only phones are checked", hint="benchfarm doctor checks this computer")
-            path = out or _file(settings, facts.serial)
+            path = out or check_file(settings, facts.serial)
             check_writable(path)
             with farm.lease.acquire(facts.serial):
                 checks = list(check_phone(device, farm.conditioner, app=app))
@@ -55,7 +55,7 @@ def check(settings: Settings, serials: Sequence[str], *, apk: Path | None, out: 
     )
 
 
-def _file(settings: Settings, serial: str) -> Path:
+def check_file(settings: Settings, serial: str) -> Path:
     """Return where the last check of a phone is kept."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", serial).lstrip(".")[:80] or "phone"
     return settings.data_folder / "checks" / f"{name}.json"
@@ -69,7 +69,7 @@ def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
     if facts.is_virtual or facts.kind is not DeviceKind.ANDROID:
         return ""
     try:
-        kept = json.loads(_file(settings, facts.serial).read_text("utf-8"))
+        kept = json.loads(check_file(settings, facts.serial).read_text("utf-8"))
         if kept["phone"]["fingerprint"] == facts.fingerprint:
             return ""
     except (OSError, ValueError, TypeError, KeyError):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.checking import check_file
 from orchestrator.cli.farm_beside import owners_of
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.cli.retention import file_of
@@ -215,6 +216,12 @@ def _phones(farm: Farm) -> list[Finding]:
         if not item.seen.usable
     ]
     usable = [item.seen.serial for item in attached if item.seen.usable]
+    lab = farm.lab_server()
+    real = [item for item in attached if item.seen.usable and (lab is None or item.server.address != lab.address)]
+    unchecked = [item.seen.serial for item in real if not check_file(farm.settings, item.seen.serial).is_file()]
+    if unchecked:
+        step = f"benchfarm device check -s {','.join(unchecked)}"
+        found.append(warning("phones", f"never checked: {', '.join(unchecked)}", step))
     return [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *found] if usable else found
 
 
