@@ -203,3 +203,13 @@ def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
             tracemalloc.stop()
 
     assert peak(12_000) < 1.3 * peak(3_000) + 100_000
+
+
+def test_an_error_counts_although_its_words_were_printed_before_without_a_severity() -> None:
+    words = "Something odd"
+    (report,) = parse_text(
+        f"STARTING!\nGraph: [m]\n{words}\n{words}\nERROR: {words}\n"
+        "ERROR: Node number 3 (CONV_2D) failed to prepare.\nERROR: Failed to allocate tensors!\nBenchmarking failed.\n"
+    )
+    assert report.failure_code == "allocation-failed"
+    assert report.failure_reason.startswith(words)
