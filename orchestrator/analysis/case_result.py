@@ -15,9 +15,11 @@ from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
 from orchestrator.analysis.summary import Summary, summarize
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
 from orchestrator.records.workload import DelegateName, Pass
+from orchestrator.units import format_percent
 
 Key = TypeVar("Key")
 
@@ -78,6 +80,8 @@ class CaseResult:
     summary: Summary | None = None
     #: The figure is of a GPU that was driven through OpenGL.
     is_on_opengl: bool = False
+    #: Half of a 95 % interval as a share of the figure that is narrow enough: the plan's, or the usual one.
+    precision_goal: float = StoppingRule().half_width
     used: tuple[RunId, ...] = ()
     #: What the summary is made of: the invocations' medians, or their means where a program prints no medians.
     figure: FigureKind = FigureKind.MEDIAN
@@ -114,6 +118,25 @@ class CaseResult:
         """The figure, where it is the requested delegate's and wasn't rejected; None for any other."""
         return self.summary if self.status in OWN_FIGURE else None
 
+    @property
+    def precision(self) -> float | None:
+        """Half the 95 % interval of the own figure as a share of it; None without one, as from a single process."""
+        return None if self.own_summary is None else self.own_summary.spread
+
+    @property
+    def is_precise(self) -> bool:
+        """Whether the own figure is known as closely as it is wanted; that it is clean says nothing of that."""
+        return self.precision is not None and self.precision <= self.precision_goal
+
+    @property
+    def imprecision(self) -> str:
+        """What a figure lacks: ``not precise: \u00b136.0 %``, ``one process: no interval``; empty if it is precise."""
+        if self.own_summary is None or self.is_precise:
+            return ""
+        if self.precision is None:
+            return "one process: no interval"
+        return f"not precise: \u00b1{format_percent(self.precision)}"
+
     def by_means(self) -> CaseResult | None:
         """Return the same result made of means, to stand against one that has no medians; None without means."""
         if self.figure is FigureKind.MEAN or self.summary is None:
@@ -124,7 +147,7 @@ class CaseResult:
 
     @property
     def is_judged(self) -> bool:
-        """Whether the figure may be compared: trusted, and shown to be the requested delegate's."""
+        """Whether the figure may be compared: clean, and shown to be the requested delegate's."""
         return (
             self.status is CaseStatus.MEASURED
             and self.quality is Quality.TRUSTED

@@ -268,6 +268,8 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
             codes |= {finding.code for finding in item.result.findings if finding.severity.value == "warning"}
             why = "; ".join([*sorted(codes), *(note.rstrip(".") for note in item.result.notes)])
             notes.append(f"The {name} is suspect ({why}).")
+        if lacking := item.result.imprecision:
+            notes.append(f"The {name} is {'of ' if lacking.startswith('one') else ''}{lacking}.")
         if item.result.status is CaseStatus.UNCONFIRMED:
             notes.append(f"Nothing shows where the {name}'s operators ran.")
     if Fact.BUILD in rule.free and rule.axis is not Axis.BUILD and before.build != after.build:

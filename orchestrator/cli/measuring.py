@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
+from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli import nights
 from orchestrator.cli.beginning import begin, identify, prepare
@@ -34,6 +36,12 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Build, Model, Pass
+
+if TYPE_CHECKING:
+    from orchestrator.report.data import ReportData
+
+#: Cases that were never meant to have a figure, or whose turn didn't come.
+_NO_FIGURE_EXPECTED: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +267,8 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     if result.left:
         least = "at least " if campaign.terms.stopping is not None else ""
         lines.append(f"{least}{result.left} invocations are left; 'benchfarm run --resume' goes on")
+    nothing_clean = _nothing_clean(data)
+    lines += [one_line(nothing_clean)] if nothing_clean else []
     if unwritten:
         lines.append(f"the report could not be written: {unwritten}")
         lines.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
@@ -274,6 +284,7 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
             "saved": result.savings,
             "stopped": Streamed(lambda: stopped(campaign, again())),
             "without_result": doubtful,
+            "nothing_clean": nothing_clean,
             "no_time_for": cut,
             "lost": result.lost,
             "lacking": lacking,
@@ -285,5 +296,16 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
         },
         exit_code=HostStorageError.exit_code
         if unwritten
-        else int(bool(doubtful or result.left or missing)) or nights.CUT_EXIT_CODE * bool(cut),
+        else int(bool(doubtful or result.left or missing or nothing_clean)) or nights.CUT_EXIT_CODE * bool(cut),
     )
+
+
+def _nothing_clean(data: ReportData) -> str:
+    """Return why no figure of a campaign can be relied on; empty where one can, or where none was asked for."""
+    from orchestrator.report.tables import why_not_clean
+
+    timed = [row for row in data.results if row.result.status not in _NO_FIGURE_EXPECTED]
+    if not timed or any(row.result.is_judged for row in timed):
+        return ""
+    reasons = ", ".join(dict.fromkeys(map(why_not_clean, timed)))
+    return f"no result is clean ({reasons}); 'benchfarm report' shows the findings and what to do about them"

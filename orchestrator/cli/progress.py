@@ -142,6 +142,6 @@ def describe_run(run: RunRecord) -> str:
         nodes = f", {share} operators delegated"
     codes = ", ".join(dict.fromkeys(f.code for f in run.verdict.findings if f.severity.value != "info"))
     grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
-    worth = f"{run.verdict.quality}{grade}{f' ({codes})' if codes else ''}"
+    worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
     virtual = " [virtual]" if run.is_virtual else ""
     return f"{what}: {figure}{nodes}, {worth}{virtual}"

@@ -21,6 +21,11 @@ class Quality(enum.StrEnum):
     SUSPECT = "suspect"
     REJECTED = "rejected"
 
+    @property
+    def word(self) -> str:
+        """The quality for people: a run with nothing wrong is clean; how closely its figure is known is apart."""
+        return "clean" if self is Quality.TRUSTED else self.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:

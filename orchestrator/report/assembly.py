@@ -135,15 +135,20 @@ class _Gathered:
         self.runs: dict[CaseKey, list[RunRecord]] = defaultdict(list)
         #: Cases whose latency was asked for.
         self.timed: set[CaseKey] = set()
+        #: How precise the plan of the newest campaign wanted them.
+        self.goals: dict[CaseKey, float] = {}
         #: How long sustained runs were to last, by campaign.
         self.sustained_s = {str(campaign.campaign_id): campaign.terms.sustained_s for campaign in campaigns}
-        for campaign in campaigns:
+        for campaign in sorted(campaigns, key=lambda campaign: _aware(campaign.created_at)):
+            rule = campaign.terms.stopping
             for invocation in campaign.invocations:
                 # The reference workload says how the device is, and is no result of the plan.
                 if invocation.run_pass is not Pass.SENTINEL:
                     self.cases.setdefault(invocation.case.case_key, invocation.case)
                 if invocation.run_pass is Pass.TIMING:
                     self.timed.add(invocation.case.case_key)
+                    if rule is not None:
+                        self.goals[invocation.case.case_key] = rule.half_width
         kept = []
         known = {campaign.campaign_id: campaign for campaign in campaigns}
         for run in runs:
@@ -177,6 +182,8 @@ def _result_row(
     result = judge_case(runs)
     if result.status is CaseStatus.NOT_RUN and case.case_key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)
+    if case.case_key in gathered.goals:
+        result = replace(result, precision_goal=gathered.goals[case.case_key])
     timed = latency_reports(runs, result)
     memory = memory_reports(runs, result)
     return ResultRow(

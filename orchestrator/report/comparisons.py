@@ -223,6 +223,8 @@ def _side_data(item: Measured) -> dict[str, object]:
         "is_virtual": item.is_virtual,
         "status": result.status,
         "quality": result.quality,
+        "precision": result.precision,
+        "is_precise": result.is_precise,
         "grade": item.grade,
         "figure": result.figure.value if result.summary is not None else None,
         "median_us": own.median_us if own is not None else None,

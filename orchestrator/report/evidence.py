@@ -258,7 +258,7 @@ def _run_line(row: ResultRow, run: InvocationRow, decimals: Mapping[str, int]) -
     reason = f" <small>{_text(run.reason_code)}</small>" if run.reason_code else ""
     return (
         f'<tr{"" if run.is_used else " class=unused"}><td class="n">{_number(run)}</td><td class="n">{latency}</td>'
-        f"<td>{run.outcome.value}{reason}</td><td>{run.quality.value}</td><td>{run.truth.value}</td>"
+        f"<td>{run.outcome.value}{reason}</td><td>{run.quality.word}</td><td>{run.truth.value}</td>"
         f'<td class="n">{spread}</td><td class="n">{NOTHING if run.inferences is None else run.inferences}</td>'
         f'<td class="n">{figure_ms(run.first_us, decimals["first"])}</td>'
         f'<td class="n">{figure_ms(run.init_us, decimals["init"])}</td><td>{moment_text(run.started_at)}</td>'

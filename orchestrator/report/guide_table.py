@@ -343,5 +343,7 @@ def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
         yield f"from a search, {invocations}"
     elif result.summary.count == 1:
         yield invocations
+    if result.precision is not None and result.imprecision and not item.is_search:
+        yield result.imprecision
     if result.quality is Quality.SUSPECT:
         yield "suspect: see the findings in its report"

@@ -98,7 +98,10 @@ def _answer(model: str, rows: Mapping[str, ResultRow]) -> str:
     """Return what is fastest on which device, the fastest device first; of many devices, what wins how often."""
     if len(rows) == 1:
         (row,) = rows.values()
-        return f"{model}: one trusted figure, {row.configuration} on {row.device.title} with {_median_text(row)}."
+        lacking = f" ({row.result.imprecision})" if row.result.imprecision else ""
+        return (
+            f"{model}: one clean figure, {row.configuration} on {row.device.title} with {_median_text(row)}{lacking}."
+        )
     devices: dict[str, dict[str, ResultRow]] = defaultdict(dict)
     for key, row in rows.items():
         devices[row.device.serial][key] = row
@@ -142,7 +145,8 @@ def _won(winner: _Winner) -> str:
         more = f" and {len(rivals) - 1} more" if len(rivals) > 1 else ""
         doubt = f" ({rivals[0].configuration}{more} can't be told from it)"
     untested = "" if winner.is_tested else " (single invocations: not tested)"
-    return f"{row.configuration} with {_median_text(row)}{gain}{doubt}{untested}"
+    lacking = f" ({row.result.imprecision})" if row.result.imprecision and winner.is_tested else ""
+    return f"{row.configuration} with {_median_text(row)}{lacking}{gain}{doubt}{untested}"
 
 
 def _median_us(row: ResultRow) -> float:
@@ -160,9 +164,9 @@ def _trust(totals: Totals, results: Sequence[ResultRow]) -> str:
         text = "No latency was asked for: the passes have sections of their own."
     elif totals.judged == timed:
         which = f"All {timed} results are" if timed > 1 else "The one result is"
-        text = f"{which} trusted{_known_to(results)}."
+        text = f"{which} clean{_precision(results)}."
     else:
-        text = f"{totals.judged} of {timed} results are trusted{_known_to(results) if totals.judged else ''}."
+        text = f"{totals.judged} of {timed} results are clean{_precision(results) if totals.judged else ''}."
     if totals.virtual_cases == totals.cases:
         text += " All figures come from virtual phones: they are no measurements."
     elif totals.virtual_cases:
@@ -170,22 +174,26 @@ def _trust(totals: Totals, results: Sequence[ResultRow]) -> str:
     return text
 
 
-def _known_to(results: Sequence[ResultRow]) -> str:
-    """Return how closely the trusted figures are known, as an aside."""
-    known = [row.result.summary.spread for row in results if row.result.is_judged and row.result.summary is not None]
-    spreads = [spread for spread in known if spread is not None]
-    singles = len(known) - len(spreads)
-    if not spreads:
-        return ", from single invocations: how far another one would differ isn't known"
+def _precision(results: Sequence[ResultRow]) -> str:
+    """Return how closely the clean figures are known, as an aside."""
+    judged = [row.result for row in results if row.result.is_judged]
+    precise = [result.precision for result in judged if result.is_precise and result.precision is not None]
+    wide = [result.precision for result in judged if not result.is_precise and result.precision is not None]
+    singles = len(judged) - len(precise) - len(wide)
+    parts = [
+        (len(precise), f"precise to {_between(precise)} (95 %)" if precise else ""),
+        (len(wide), f"not precise: {_between(wide)} (95 %)" if wide else ""),
+        (singles, "one process: no interval" if singles == 1 else "one process each: no interval"),
+    ]
+    told = [(count, text) for count, text in parts if count]
+    if len(told) == 1:
+        return f", {told[0][1]}"
+    return ": " + "; ".join(f"{count} {text}" for count, text in told)
+
+
+def _between(spreads: Sequence[float]) -> str:
     low, high = format_percent(min(spreads)), format_percent(max(spreads))
-    between = low if low == high else f"{low.removesuffix(' %')} to {high}"
-    if singles:
-        are = "is from a single invocation" if singles == 1 else "are from single invocations"
-        return (
-            f", {len(spreads)} of them known to within \N{PLUS-MINUS SIGN}{between} (95 %); {singles} {are}: how far "
-            "another one would differ isn't known"
-        )
-    return f", known to within \N{PLUS-MINUS SIGN}{between} (95 %)"
+    return "\N{PLUS-MINUS SIGN}" + (low if low == high else f"{low.removesuffix(' %')} to {high}")
 
 
 def _warnings(results: Sequence[ResultRow]) -> tuple[str, ...]:
@@ -236,7 +244,7 @@ def _warning(reason: str, rows: Sequence[ResultRow]) -> str:
 
 
 def worst_code(row: ResultRow) -> str:
-    """Return why a figure isn't trusted: the code that weighs most of its own invocations, or what else there is.
+    """Return why a figure isn't clean: the code that weighs most of its own invocations, or what else there is.
 
     What was noticed about another pass, or about an invocation that doesn't count, says nothing about the figure.
     """

@@ -206,7 +206,7 @@ def _stages(rows: Sequence[ResultRow]) -> Grid:
         Column(
             label="quality",
             kind="badge",
-            values=[start.quality.value for _, start in pairs],
+            values=[start.quality.word for _, start in pairs],
             classes=[f"q-{start.quality.value}" for _, start in pairs],
         ),
     ]

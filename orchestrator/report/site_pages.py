@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from orchestrator.records.plan import StoppingRule
+from orchestrator.records.verdict import Quality
 from orchestrator.report.grids import Column, Grid
 from orchestrator.report.labels import column_decimals
 from orchestrator.report.packing import pack
@@ -159,7 +161,11 @@ def _quality(row: SiteSeries, night: SiteNight) -> str:
     faulty = row.outputs_on(night.night)
     if faulty is not None and (faulty.is_wrong or night.is_trusted):
         return "outputs wrong" if faulty.is_wrong else "outputs drift"
-    return "trusted" if night.is_trusted else "suspect"
+    quality = Quality.TRUSTED if night.is_trusted else Quality.SUSPECT
+    if not math.isfinite(night.low_us):
+        return f"{quality.word}, one process"
+    is_precise = night.high_us - night.low_us <= 2 * StoppingRule().half_width * night.median_us
+    return quality.word if is_precise else f"{quality.word}, not precise"
 
 
 def _night_rows(site: Site, row: SiteSeries, nights: Sequence[SiteNight], chart: NightChart) -> str:

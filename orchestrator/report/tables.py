@@ -23,6 +23,8 @@ from orchestrator.units import US_PER_MS, format_percent
 
 #: Where there is no figure.
 NOTHING: Final = "---"
+#: Before the spread of a figure that isn't known as closely as it is wanted.
+_NOT_PRECISE: Final = "~"
 #: Columns of a terminal that the table takes.
 WIDTH: Final = 80
 _MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
@@ -52,10 +54,13 @@ def spread_text(row: ResultRow) -> str:
 
 
 def quality_text(row: ResultRow) -> str:
-    """Return what a case's figure is worth, or why it has none: ``trusted``, ``timed out``."""
-    if row.result.quality is not None:
-        return row.result.quality.value
-    return STATUS_WORDS[row.result.status]
+    """Return what a case's figure is worth, or why it has none: ``clean``, ``clean, one process``, ``timed out``."""
+    lacking = row.result.imprecision.partition(":")[0]
+    return f"{_quality_word(row)}, {lacking}" if lacking else _quality_word(row)
+
+
+def _quality_word(row: ResultRow) -> str:
+    return row.result.quality.word if row.result.quality is not None else STATUS_WORDS[row.result.status]
 
 
 def delegate_text(row: ResultRow) -> str:
@@ -111,16 +116,24 @@ def _result_line(row: ResultRow, decimals: int) -> str:
         return label + fit(f"{NOTHING:>9}  {_why_not(row)}", WIDTH - _FIGURES_AT).rstrip()
     delegate = fit(delegate_text(row), _DELEGATE_WIDTH)
     kind = "m" if row.result.figure is FigureKind.MEAN else " "
-    figures = f"{figure_ms(summary.median_us, decimals):>9}{kind}{spread_text(row):>8}{ratio:>8}"
-    return f"{label}{figures} {delegate} {quality_text(row)}"
+    spread = f"{_NOT_PRECISE if row.result.imprecision else ''}{spread_text(row)}"
+    figures = f"{figure_ms(summary.median_us, decimals):>9}{kind}{spread:>8}{ratio:>8}"
+    return f"{label}{figures} {delegate} {_quality_word(row)}"
 
 
 def _why_not(row: ResultRow) -> str:
     """Return why a case has no figure of its own: ``rejected: fell back to CPU``, ``failed: crashed``."""
     result = row.result
     if result.status is CaseStatus.FELL_BACK:
-        return f"{quality_text(row)}: {delegate_text(row)}"
-    return f"{quality_text(row)}: {result.reason_code}" if result.reason_code else quality_text(row)
+        return f"{_quality_word(row)}: {delegate_text(row)}"
+    return f"{_quality_word(row)}: {result.reason_code}" if result.reason_code else _quality_word(row)
+
+
+def why_not_clean(row: ResultRow) -> str:
+    """Return why a figure isn't clean, or why there is none: ``suspect: few-runs``, ``failed: crashed``."""
+    if row.result.status is CaseStatus.MEASURED:
+        return f"{_quality_word(row)}: {worst_code(row)}"
+    return _why_not(row)
 
 
 def _memory_lines(rows: Sequence[ResultRow]) -> list[str]:
@@ -197,7 +210,7 @@ def _start_lines(rows: Sequence[ResultRow]) -> list[str]:
         lines.append(f"  {'stage':<14}{'init ms':>11}{'first inference ms':>20}{'processes':>11}  quality")
         for start in row.starts:
             times = f"{figure_ms(start.init_us, 2):>11}{figure_ms(start.first_us, 2):>20}{start.count:>11}"
-            quality = start.quality.value + (", virtual" if row.is_virtual else "")
+            quality = start.quality.word + (", virtual" if row.is_virtual else "")
             lines.append(f"  {start.stage.value:<14}{times}  {quality}")
     return lines
 
@@ -206,6 +219,10 @@ def _legend(data: ReportData) -> list[str]:
     lines = [data.headline.trust, *_doubts(data.results)]
     if any(row.best is not BestMark.NONE for row in data.results):
         lines.append("* fastest of this model on this device; = can't be told from the fastest (95 % interval)")
+    goals = sorted({row.result.precision_goal for row in data.results if row.result.imprecision})
+    if goals:
+        wanted = ", ".join(f"\u00b1{format_percent(goal)}" for goal in goals)
+        lines.append(f"~ not precise: the 95 % interval is wider than {wanted}, or one process gave none")
     if any(has_mean(row) for row in data.results):
         lines.append("m mean: the program printed no medians")
     if data.has_virtual:
@@ -250,7 +267,8 @@ def campaign_of(row: ResultRow, data: ReportData) -> CampaignRow | None:
 FLAT_COLUMNS: Final = (
     "model", "model_sha256", "device", "serial", "is_virtual", "configuration", "delegate", "threads", "tool",
     "flags", "build_sha256", "status", "delegate_truth", "delegate_actual", "delegated_nodes", "total_nodes",
-    "quality", "grade", "is_judged", "best", "invocations_used", "invocations_ended", "figure", "median_us",
+    "quality", "precision", "is_precise", "grade", "is_judged", "best", "invocations_used", "invocations_ended",
+    "figure", "median_us",
     "interval_low_us", "interval_high_us", "interval_method", "mean_us", "min_us", "max_us", "std_us",
     "speed_up", "speed_up_low", "speed_up_high", "baseline", "init_us", "first_inference_us", "warmup_us",
     "init_memory_mib", "overall_memory_mib", "peak_memory_mib", "not_a_result_us", "reason_code", "reason",
@@ -285,6 +303,8 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "delegated_nodes": delegate.delegated_nodes if delegate is not None else None,
         "total_nodes": delegate.total_nodes if delegate is not None else None,
         "quality": result.quality.value if result.quality is not None else None,
+        "precision": _rounded(result.precision, 6),
+        "is_precise": result.is_precise,
         "grade": row.grade.value if row.grade is not None else None,
         "is_judged": result.is_judged,
         "best": row.best.value,

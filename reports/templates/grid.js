@@ -54,7 +54,7 @@
     });
     if (this.page.judged) {
       this.judged = make("select");
-      [["all", ""], ["trusted", "1"], ["not trusted", "0"]].forEach(function (pair) { grid.judged.append(new Option(pair[0], pair[1])); });
+      [["all", ""], ["clean", "1"], ["not clean", "0"]].forEach(function (pair) { grid.judged.append(new Option(pair[0], pair[1])); });
       form.append(labelled("Show", this.judged));
     }
     if (new Set(this.page.virtual).size > 1) {

@@ -194,7 +194,8 @@ def test_a_folder_for_the_store_that_can_not_be_made(cli: Cli, tmp_path: Path) -
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_under_the_report(cli: Cli, model: Path) -> None:
-    cli("bench", model, "--host", "--min-secs", "0.1", "-n", "1").ok()
+    # 1: a busy computer gives no clean figure.
+    assert cli("bench", model, "--host", "--min-secs", "0.1", "-n", "1").exit_code in {0, 1}
     done = cli("report", "--format", "csv", "--out", "/dev/full/x.csv")
     assert done.exit_code in {2, 5}, done.stderr
 
@@ -237,6 +238,7 @@ def test_a_moment_that_there_is_none_of(lab: Lab) -> None:
 
 
 def test_this_computer_alone_is_measured_without_any_server_for_phones(cli: Cli, model: Path) -> None:
-    cli("bench", model, "-s", "host", "--min-secs", "0.1", "-n", "1").ok()
+    # 1: a busy computer gives no clean figure.
+    assert cli("bench", model, "-s", "host", "--min-secs", "0.1", "-n", "1").exit_code in {0, 1}
     servers = cli("adb", "status", "--json").ok().json["servers"]
     assert [server for server in servers if server["ours"]] == []

@@ -8,11 +8,13 @@ from orchestrator.records.campaign import Terms
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
 from orchestrator.records.pairing import Pairing
 from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import BestMark
+from orchestrator.report.exports import to_markdown
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import flat_record, render_text_table
 from tests.samples.sample_lab import (
@@ -171,7 +173,7 @@ def test_headline_tells_the_best_of_each_phone_and_how_closely_it_is_known():
         r"fastest on Google Pixel 4 \(virtual\) is xnnpack, 4 threads, native with 5\.00 ms; fastest on", answer
     )
     assert "gpu, 1 thread, native with 6.45 ms, 3.71 times as fast as xnnpack, 4 threads, native" in answer
-    assert re.match(r"All 4 results are trusted, known to within .1\.5 % \(95 %\)\.", headline.trust)
+    assert re.match(r"All 4 results are clean, precise to .1\.5 % \(95 %\)\.", headline.trust)
 
 
 def test_headline_of_many_phones_counts_which_delegate_wins():
@@ -221,7 +223,7 @@ def test_a_suspect_figure_without_findings_of_its_own_says_what_else_is_the_matt
 @pytest.mark.parametrize(
     ("verdict", "shown", "kept_as_evidence"),
     [
-        (ParityVerdict.SAME, r" 1\.00 .* trusted", False),
+        (ParityVerdict.SAME, r" 1\.00 .* clean", False),
         (ParityVerdict.DRIFT, r" 1\.00 .* suspect", False),
         (ParityVerdict.WRONG, r" ---  rejected: wrong-outputs", True),
     ],
@@ -478,5 +480,34 @@ def test_headline_claims_no_precision_for_single_invocations():
         *series(case(PIXEL_3, threads=2), 28_000, 1),
     ]
     trust = data_of(*runs).headline.trust
-    assert "1 of them known to within" in trust
-    assert "2 are from single invocations" in trust
+    assert re.match(r"All 3 results are clean: 1 precise to ±1\.5 % \(95 %\); 2 one process each: no interval\.", trust)
+
+
+def test_a_clean_figure_that_is_not_precise_says_so_wherever_it_stands():
+    wide = [run(case(PIXEL_3), number, latency) for number, latency in enumerate((20_000, 26_000, 31_000), 1)]
+    single = series(case(PIXEL_4), 23_900, 1)
+    for runs, device, worth, told in (
+        (wide, PIXEL_3, "clean, not precise", "not precise: ±"),
+        (single, PIXEL_4, "clean, one process", "one process: no interval"),
+    ):
+        data = data_of(*runs, devices=(device,))
+        (row,) = data.results
+        assert row.result.is_judged
+        assert not flat_record(row)["is_precise"]
+        text = render_text_table(data)
+        assert f"The one result is clean, {told}" in text
+        assert "~ not precise: the 95 % interval is wider than ±2.0 %, or one process gave none" in text
+        assert re.search(r" ~(±[\d.]+ %|---) .* clean$", text, re.MULTILINE)
+        assert f"| {worth}, virtual |" in to_markdown(data)
+        assert worth in render_html(data, title="t")
+        assert "trusted" not in text
+
+
+def test_the_plan_says_how_precise_a_figure_is_to_be():
+    runs = series(case(PIXEL_3), 23_900)
+    goals = {0.001: False, 0.02: True}
+    for goal, is_precise in goals.items():
+        terms = Terms(stopping=StoppingRule(first=5, most=5, half_width=goal))
+        planned = replace(campaign_of(runs, terms=terms))
+        data = build_report_data(**{**lab_of(runs, PIXEL_3).inputs(), "campaigns": (planned,)})
+        assert [row.result.is_precise for row in data.results] == [is_precise]
