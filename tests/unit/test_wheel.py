@@ -30,6 +30,6 @@ def test_the_wheel_holds_code_data_and_the_command(tmp_path: Path) -> None:
             if path.is_file():
                 assert f"orchestrator/_data/{folder}/{path.name}" in names
     for path in (REPO / "orchestrator").rglob("*"):
-        if path.is_file() and path.suffix in {".py", ".typed", ".tflite", ".yaml", ".json"}:
+        if path.is_file() and path.suffix in {".py", ".sh", ".typed", ".tflite", ".yaml", ".json"}:
             assert path.relative_to(REPO).as_posix() in names
     assert not any("reports/out" in name or name.startswith("tests/") for name in names)
