@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.devices.quiet_steps import THERMAL_SERVICES
+from orchestrator.scripts import call
 
 _NAMESPACES: Final = ("global", "secure", "system")
-_POLICIES: Final = "/sys/devices/system/cpu/cpufreq/policy[0-9]*"
-_GPU: Final = "/sys/class/kgsl/kgsl-3d0/devfreq /sys/class/devfreq/*gpu* /sys/class/devfreq/*mali*"
 #: Properties that are watched: those for debugging, and those that benchfarm itself may change (for
 #: ``thermal_control_off``, and for a trace before Android 11).
 _PROPERTIES: Final = "|".join(
@@ -25,15 +24,8 @@ _PROPERTIES: Final = "|".join(
 SNAPSHOT_COMMANDS: Final[Mapping[str, str]] = {
     **{f"settings {name}": f"settings list {name}" for name in _NAMESPACES},
     "property": f"getprop | grep -E '^\\[({_PROPERTIES})'",
-    "file": (
-        f"for f in {_POLICIES}/scaling_governor {_POLICIES}/scaling_min_freq; "
-        'do [ -f $f ] && echo "$f=$(cat $f)"; done; '
-        f'for d in {_GPU}; do [ -f $d/min_freq ] && echo "$d/min_freq=$(cat $d/min_freq)"; done'
-    ),
-    "state": (
-        "dumpsys power | grep -m 1 mWakefulness=; "
-        'for k in deep light; do echo "doze $k=$(dumpsys deviceidle enabled $k)"; done'
-    ),
+    "file": call("snapshot_files"),
+    "state": call("snapshot_state"),
 }
 #: What Android counts and stamps by itself, whoever does what.
 _RESTLESS: Final = re.compile(

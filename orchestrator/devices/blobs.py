@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orchestrator.devices.link import PhoneLink, expected_checksum, hash_command
+from orchestrator.devices.link import PhoneLink, expected_checksum
 from orchestrator.devices.shell import quote
 from orchestrator.errors import DeviceCommandError, DeviceError, DeviceStorageError, TransferError, UsageError
 from orchestrator.ports import PlacedFile
+from orchestrator.scripts import call
 
 DEFAULT_BUDGET_BYTES: Final = 4 << 30
 #: A phone whose data partition is full misbehaves: so much stays free.
@@ -101,20 +102,14 @@ class BlobShelf:
 
     def shelf(self) -> Shelf:
         """Return what lies on the phone and how much space is left."""
-        return self._parse_shelf(self._link.again(lambda: self._link.must(self._list_script(), what="listing files")))
+        listing = call("place_list", self._folder)
+        return self._parse_shelf(self._link.again(lambda: self._link.must(listing, what="listing files")))
 
     def remove(self, blobs: Sequence[Blob]) -> None:
         """Remove blobs from the phone."""
         if blobs:
             paths = " ".join(f"{quote(blob.path)} {quote(blob.path)}.{_VERIFIED}" for blob in blobs)
             self._link.again(lambda: self._link.must(f"rm -rf {paths}", timeout_s=60.0, what="removing old files"))
-
-    def _list_script(self) -> str:
-        return (
-            f"df -k {quote(_parent(self._folder))}; echo; cd {quote(self._folder)} 2>/dev/null || exit 0\n"
-            f"stat -c 'used %Y %n' */*.{_VERIFIED} 2>/dev/null\n"
-            "stat -c 'size %s %n' */*/* */*/.*.part 2>/dev/null; true"
-        )
 
     def _parse_shelf(self, text: str) -> Shelf:
         space, _, listing = text.partition("\n\n")
@@ -135,41 +130,33 @@ class BlobShelf:
 
         The phone reads a file once per boot to compare its checksum; later its size and time count.
         """
-        file, note = quote(f"{blob}/{name}"), quote(f"{blob}.{_VERIFIED}")
-        script = (
-            f"if [ -f {file} ]; then\n"
-            + (f"[ -x {file} ] || chmod 755 {file}\n" if executable else "")
-            + f"{_stamp(file, sha256)}"
-            f'if [ "$(cat {note} 2>/dev/null)" = "$stamp" ]; then echo same; touch {note}; exit 0; fi\n'
-            f"h=$({hash_command(f'{blob}/{name}')}); h=${{h%% *}}; echo $h\n"
-            f'if [ "$h" = {sha256} ]; then echo "$stamp" >{note}; exit 0; fi\n'
-            f"else echo absent; fi\nmkdir -p {quote(blob)}; {self._list_script()}"
-        )
-        told, _, listing = self._link.must(script, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {name}").partition(
-            "\n"
-        )
+        mode = "755" if executable else ""
+
+        def look(accepted: str) -> tuple[str, str]:
+            script = call("place_look", blob, name, sha256, mode, accepted) + call("place_list", self._folder)
+            answer = self._link.must(script, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {name}")
+            return answer.partition("\n")[0], answer.partition("\n")[2]
+
+        told, listing = look("")
         if told in {"same", sha256}:
             return None
         if told == expected_checksum(source, sha256, like=told):
-            self._link.must(f'{_stamp(file, sha256)}echo "$stamp" >{note}', what=f"noting {name}")
+            # A phone without sha256sum: what it computes is held against this computer's md5, and noted.
+            look(told)
             return None
         return self._parse_shelf(listing)
 
     def _push(self, source: Path, blob: str, name: str, sha256: str, *, executable: bool) -> None:
         draft = f"{blob}/.{secrets.token_hex(6)}.part"
         mode = 0o755 if executable else 0o644
-        file = quote(f"{blob}/{name}")
-        settle = (
-            f"chmod {mode:o} {quote(draft)} && mv -f {quote(draft)} {file} && rm -f {quote(blob)}/.*.part && "
-            f'{{ {_stamp(file, sha256)}echo "$stamp" >{quote(blob)}.{_VERIFIED}; }}'
-        )
+
+        def settle(accepted: str) -> str:
+            script = call("place_settle", draft, blob, name, sha256, f"{mode:o}", accepted)
+            return self._link.must(script, timeout_s=_HASH_TIMEOUT_S, what=f"putting {name} in its place").strip()
+
         try:
             self._link.push(source, draft, mode=mode, progress=self._told(name, source.stat().st_size))
-            told = self._link.must(
-                f'h=$({hash_command(draft)}); h=${{h%% *}}; echo $h; [ "$h" != {sha256} ] || {{ {settle}; }}',
-                timeout_s=_HASH_TIMEOUT_S,
-                what=f"putting {name} in its place",
-            ).strip()
+            told = settle("")
             if told == sha256:
                 return
             if not told:
@@ -181,7 +168,7 @@ class BlobShelf:
                     serial=self._link.serial,
                     hint="try another cable or port if it happens often; was the file changed meanwhile?",
                 )
-            self._link.must(settle, what=f"putting {name} in its place")
+            settle(told)
         except (DeviceStorageError, TransferError):
             with contextlib.suppress(DeviceError):
                 self._link.shell(f"rm -f {quote(draft)}", what="removing what is left of a push")
@@ -235,19 +222,6 @@ def _kib(text: str) -> int | None:
     return int(float(found[1]) * factor)
 
 
-def _stamp(file: str, sha256: str) -> str:
-    # Where stat can't tell size and time, no stamp is like another: the checksum is compared each time.
-    return (
-        f"s=$(stat -c '%s %Y' {file} 2>/dev/null) || s=unknown-$$\n"
-        f'stamp="{sha256} $s $(cat /proc/sys/kernel/random/boot_id)"\n'
-    )
-
-
 def _check_name(name: str) -> None:
     if not name or name in {".", ".."} or "/" in name or "\0" in name or len(name.encode()) > 200:
         raise UsageError(f"{name!r} can't be the name of a placed file")
-
-
-def _parent(folder: str) -> str:
-    """Return the folder above, which exists before ours is made."""
-    return folder.rpartition("/")[0] or "/"

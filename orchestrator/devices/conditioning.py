@@ -7,7 +7,6 @@ computer and on the phone before it is made, so that neither a crash nor another
 
 from __future__ import annotations
 
-import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from orchestrator.ports import Device, Fitness
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import FitLimits, Quiet, Screen
+from orchestrator.scripts import call
 
 __all__ = ["LadderConditioner", "unfit_reasons"]
 
@@ -169,10 +169,7 @@ class LadderConditioner:
 
     def _look_for_ours(self, device: Device) -> str:
         """Return a script that ends our app and tells of our runs, for the round trip that takes the phone."""
-        stop = ""
-        if self._stray_apps:
-            apps = " ".join(map(shlex.quote, self._stray_apps))
-            stop = f'for app in {apps}; do [ -z "$(pidof $app)" ] || am force-stop $app; done\n'
+        stop = call("stop_apps", *self._stray_apps) if self._stray_apps else ""
         return stop + (device.stray_look if isinstance(device, AdbDevice) else "")
 
     @staticmethod

@@ -14,6 +14,7 @@ from orchestrator.devices.shell import quote
 from orchestrator.devices.sync import push_timeout_s
 from orchestrator.errors import DeviceStorageError, InstallError, LinkLostError, TransferError, UsageError
 from orchestrator.ports import PackageInfo
+from orchestrator.scripts import call
 
 #: The package manager checks, compiles and copies after the last byte has come.
 _SETTLE_S: Final = 180.0
@@ -98,12 +99,7 @@ class Installer:
         """Return what is installed under this name, in one round trip."""
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+", package):
             raise UsageError(f"{package!r} isn't the name of an Android package")
-        script = (
-            f"p=$(pm path {package} 2>/dev/null); p=${{p%%$'\\n'*}}; p=${{p#package:}}\n"
-            '[ -n "$p" ] || exit 0\n'
-            'echo "path $p"; echo "hash $({ sha256sum <"$p"; } 2>/dev/null)"\n'
-            f"dumpsys package {package} | grep -e versionCode= -e versionName="
-        ).replace("$'\\n'", '"\n"')
+        script = call("package", package)
         told = self._link.again(lambda: self._link.shell(script, timeout_s=60.0, what=f"looking for {package}")).text
         path = re.search(r"^path (.+)$", told, re.M)
         if path is None:

@@ -32,6 +32,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.ports import ShellResult
+from orchestrator.scripts import call
 
 _T = TypeVar("_T")
 _RECONNECT_TIMEOUT_S: Final = 20.0
@@ -160,10 +161,7 @@ class PhoneLink:
         """
         # The pattern isn't what it finds: neither this shell nor its grep is ended.
         pattern = f"{mark[:-1]}[{mark[-1]}]"
-        script = (
-            f"for f in $(grep -l {quote(pattern)} /proc/[0-9]*/cmdline 2>/dev/null); do "
-            "p=${f#/proc/}; kill -KILL -- -${p%/cmdline}; done 2>/dev/null; true"
-        )
+        script = call("end_marked", pattern)
         deadline = Deadline(_END_S, self.clock)
         with (
             contextlib.suppress(DeviceError, AdbUnavailableError),
@@ -230,11 +228,7 @@ class PhoneLink:
         """
         if self.is_legacy and not package:
             return [self._pull(path, limit_bytes=limit_bytes, timeout_s=timeout_s) for path in paths]
-        script = "".join(
-            f"if [ -f {quote(path)} ]; then echo $(wc -c <{quote(path)}) $({hash_command(path)}) >&2; "
-            f"cat {quote(path)}; else echo - >&2; fi\n"
-            for path in paths
-        )
+        script = call("read_files", *paths)
         command = f"run-as {quote(package)} sh -c {quote(script)}" if package else script
         notes: list[str] = []
         for _ in range(_READ_ATTEMPTS):

@@ -18,7 +18,6 @@ from typing import Final
 
 from orchestrator.devices.heartbeat import LOST_EXIT_CODE, LOST_WORDS
 from orchestrator.devices.liveness import is_dead, own_life
-from orchestrator.devices.shell import quote
 from orchestrator.errors import DeviceBusyError
 from orchestrator.scripts import call
 
@@ -77,16 +76,7 @@ class OwnerNote:
 
         Builtins only, so that it costs a phone that measures nothing worth telling. After a boot it does nothing.
         """
-        note, beats = quote(f"{folder}/{_FILE}"), quote(f"{folder}/{_RENEWALS}")
-        return (
-            "bf_t=; bf_c=; { read bf_c </proc/sys/kernel/random/boot_id; } 2>/dev/null\n"
-            f'if [ "$bf_c" = {quote(boot_id)} ]; then\n'
-            f"{{ read bf_t bf_x <{note}; read bf_u bf_x </proc/uptime; }} 2>/dev/null\n"
-            f'if [ "$bf_t" = {self.token} ]; then '
-            f"{{ echo {self.token} $bf_c $((${{bf_u%.*}}+{max(1, round(hold_s))})) >>{beats}; }} 2>/dev/null\n"
-            f"else echo '{LOST_WORDS}' >&2; exit {LOST_EXIT_CODE}; fi\n"
-            "fi"
-        )
+        return call("hold", folder, boot_id, self.token, max(1, round(hold_s)), LOST_EXIT_CODE, LOST_WORDS)
 
     def release_command(self, folder: str) -> str:
         """Return the script that removes the note if it is ours."""

@@ -11,6 +11,7 @@ from orchestrator.devices import probes
 from orchestrator.devices.activity_probes import parse_gpu, parse_kernel_counts
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial
+from orchestrator.scripts import call
 
 _CPU: Final = "/sys/devices/system/cpu"
 _BOOT_ID: Final = "cat /proc/sys/kernel/random/boot_id"
@@ -19,38 +20,17 @@ _BOOT_ID: Final = "cat /proc/sys/kernel/random/boot_id"
 FACTS_COMMANDS: Final[Mapping[str, str]] = {
     "properties": "getprop",
     "boot_id": _BOOT_ID,
-    "cpufreq": (
-        f'f=$(ls -d {_CPU}/cpufreq/policy[0-9]*); [ -n "$f" ] || f=$(ls -d {_CPU}/cpu[0-9]*/cpufreq)\n'
-        'for d in $f; do grep -H "" $d/related_cpus $d/cpuinfo_min_freq $d/cpuinfo_max_freq; done'
-    ),
+    "cpufreq": call("cpu_clusters"),
     "cpus": f"cat {_CPU}/possible",
     "cpuinfo": "cat /proc/cpuinfo",
     "meminfo": "cat /proc/meminfo",
     "gles": "dumpsys SurfaceFlinger | grep GLES:",
-    # su is only asked where it exists; Android's own takes a user first, Magisk's takes -c.
-    "uid": "id -u; command -v su >/dev/null && { su 0 id -u || su -c 'id -u'; }",
+    "uid": call("root_user"),
 }
 
-_GPU_FILES: Final = (
-    "/sys/class/kgsl/kgsl-3d0/gpu_busy_percentage /sys/class/kgsl/kgsl-3d0/gpuclk "
-    "/sys/class/kgsl/kgsl-3d0/devfreq/max_freq /sys/class/kgsl/kgsl-3d0/devfreq/trans_stat "
-    "/sys/class/misc/mali0/device/cur_freq /sys/class/misc/mali0/device/scaling_max_freq "
-    "/sys/class/misc/mali0/device/utilization /sys/class/misc/mali0/device/time_in_state "
-    "/sys/kernel/gpu/gpu_clock /sys/kernel/gpu/gpu_max_clock /sys/kernel/gpu/gpu_busy "
-    "/sys/class/devfreq/*mali*/cur_freq /sys/class/devfreq/*mali*/max_freq /sys/class/devfreq/*mali*/trans_stat"
-)
-
-#: What is asked for before and after every run. A process costs a phone a few milliseconds: all small files are read by
-#: one ``grep -H``, which goes on after a file that isn't there or may not be read; ``[`` and ``$(<`` need none.
+#: What is asked for before and after every run.
 STATE_COMMANDS: Final[Mapping[str, str]] = {
-    "files": (
-        f"c={_CPU}/cpufreq/policy; [ -d ${{c}}0 ] && c=$c'[0-9]*' || c='{_CPU}/cpu[0-9]*/cpufreq'\n"
-        'grep -H "" /proc/sys/kernel/random/boot_id /proc/uptime /proc/loadavg '
-        "/sys/class/power_supply/battery/current_now "
-        "/sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/temp "
-        "$c/related_cpus $c/scaling_cur_freq $c/scaling_min_freq $c/scaling_max_freq $c/scaling_governor "
-        f"$c/stats/time_in_state {_GPU_FILES}"
-    ),
+    "files": call("state_files"),
     "counts": (
         "grep -e '^cpu ' -e ^ctxt -e ^btime -e ^processes -e ^procs_running -e ^MemAvailable /proc/stat /proc/meminfo"
     ),
@@ -61,11 +41,7 @@ STATE_COMMANDS: Final[Mapping[str, str]] = {
         "dumpsys window policy | grep -i -e showing= -e mCurrentFocus="
     ),
     # Where the window manager's policy doesn't tell the focus: who is in the group of the app on screen.
-    "topapp": (
-        "t=; i=0; for p in $(</dev/cpuset/top-app/cgroup.procs); do\n"
-        ' t="$t /proc/$p/cmdline"; i=$((i+1)); [ $i -lt 4 ] || break\n'
-        'done; [ -z "$t" ] || cat $t'
-    ),
+    "topapp": call("foreground"),
 }
 
 #: BatteryManager's numbers that say something -> in words.

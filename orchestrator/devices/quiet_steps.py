@@ -14,6 +14,7 @@ from typing import Final
 from orchestrator.devices.shell import quote
 from orchestrator.records.device import CpuCluster, DeviceFacts
 from orchestrator.records.plan import Quiet, Screen
+from orchestrator.scripts import call
 
 _ANDROID_7: Final = 24
 _ANDROID_11: Final = 30
@@ -26,7 +27,6 @@ THERMAL_SERVICES: Final = (
 SCREEN_ON: Final = "the screen being on"
 SCREEN_OFF: Final = "the screen being off"
 _CUT_OFF: Final = "adb reaches the phone over the network, and would be cut off"
-_GPU_FOLDERS: Final = "/sys/class/kgsl/kgsl-3d0/devfreq /sys/class/devfreq/*gpu* /sys/class/devfreq/*mali*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +51,8 @@ class QuietStep:
 
 
 def as_root(command: str) -> str:
-    """Return a command line that runs ``command`` as root, by whatever way this phone has."""
-    word = quote(command)
-    return (
-        f'if [ "$(id -u)" = 0 ]; then sh -c {word}; '
-        f'elif [ "$(su 0 id -u 2>/dev/null)" = 0 ]; then su 0 sh -c {word}; else su -c {word}; fi'
-    )
+    """Return a shell text that runs ``command`` as root, by whatever way this phone has."""
+    return call("as_root", command)
 
 
 def is_network_serial(transport: str) -> bool:
@@ -247,22 +243,17 @@ def _file(path: str, value: str, name: str, facts: DeviceFacts) -> QuietStep:
 
 
 def _pinned_gpu(facts: DeviceFacts) -> QuietStep:
-    loop = f"for d in {_GPU_FOLDERS}; do if [ -f $d/min_freq ]; then"
-
     def put_back(told: str) -> str:
         folder, least, _ = told.split()
         return as_root(f"echo {quote(least)} >{quote(folder)}/min_freq")
-
-    # Both or nothing: the largest clock mustn't stand where the smallest is looked for.
-    tell = '[ -n "$least" ] && [ -n "$most" ] && echo "$d $least $most"'
 
     return QuietStep(
         name="the GPU's smallest clock",
         option="pin_gpu",
         # Some systems let only root read them.
-        read=as_root(f"{loop} least=$(cat $d/min_freq) most=$(cat $d/max_freq); {tell}; break; fi; done"),
+        read=as_root(call("gpu_clock", "read")),
         accepts=lambda told: len(told.split()) == 3 and told.split()[1] == told.split()[2],
-        apply=as_root(f"{loop} cat $d/max_freq >$d/min_freq; break; fi; done"),
+        apply=as_root(call("gpu_clock", "raise")),
         undo=put_back,
         refusal=_not_root(facts),
     )
@@ -273,13 +264,12 @@ def _thermal_control(facts: DeviceFacts) -> QuietStep:
         names = [name for name in told.split() if re.fullmatch(r"[\w.-]+", name)]
         return as_root("; ".join(f"start {name}" for name in names) or "true")
 
-    running = f'for s in {THERMAL_SERVICES}; do [ "$(getprop init.svc.$s)" = running ] && '
     return QuietStep(
         name="the vendor's thermal control being off",
         option="thermal_control_off",
-        read=f'n=; {running}n="$n $s"; done; echo $n',
+        read=call("running_services", "read", *THERMAL_SERVICES.split()),
         accepts=lambda told: told in {"", "stopped"},
-        apply=as_root(f"{running}stop $s; done; true"),
+        apply=as_root(call("running_services", "stop", *THERMAL_SERVICES.split())),
         undo=put_back,
         refusal=_not_root(facts),
     )

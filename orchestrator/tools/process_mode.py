@@ -12,39 +12,18 @@ from typing import Final
 from orchestrator.ports import InvocationRequest
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.workload import ProcessMode
+from orchestrator.scripts import call
 
 #: Where the kernel's word is kept: /proc/PID/cgroup of the shell that then runs the program.
 MODE_FILE: Final = "mode"
 _EXIT_CODE: Final = 97
-_GROUPS: Final = ("/dev/cpuset/top-app/cgroup.procs", "/dev/cpuctl/top-app/cgroup.procs")
-_IS_THERE: Final = "grep -q cpuset:/top-app /proc/$$/cgroup"
 
 
 def in_mode(command: str, request: InvocationRequest) -> str:
     """Return the command line that runs ``command`` in the case's mode, or ends with a line that says why not."""
     if request.case.process_mode is not ProcessMode.TOP_APP or request.facts.kind is not DeviceKind.ANDROID:
         return command
-    write = "; ".join(f"echo $$ >{group}" for group in _GROUPS)
-    lines = [
-        f"( {write} ) 2>/dev/null",
-        f"{_IS_THERE} || settaskprofile $$ SCHED_SP_TOP_APP CPUSET_SP_TOP_APP MaxPerformance >/dev/null 2>&1",
-    ]
-    if request.facts.is_rooted:
-        as_root = "; ".join(f"echo $p >{group}" for group in _GROUPS)
-        lines += [
-            "p=$$",
-            f'{_IS_THERE} || su 0 sh -c "{as_root}" >/dev/null 2>&1',
-            f'{_IS_THERE} || su -c "{as_root}" >/dev/null 2>&1',
-        ]
-    told = (
-        f"benchfarm: mode not reached: this phone keeps a shell's process out of top-app ($(grep cpuset {MODE_FILE}))"
-    )
-    lines += [
-        f"cat /proc/$$/cgroup >{MODE_FILE}",
-        f'{_IS_THERE} || {{ echo "{told}" >&2; exit {_EXIT_CODE}; }}',
-        command,
-    ]
-    return "\n".join(lines)
+    return call("top_app", MODE_FILE, _EXIT_CODE) + command
 
 
 def mode_files(request: InvocationRequest) -> tuple[str, ...]:

@@ -204,12 +204,7 @@ class _Job:
     @property
     def forget_apps(self) -> str:
         """What clears the properties that named our apps: the tracers leave them behind, and no property can go."""
-        ours = "|".join(_literal(app) for app in self.apps)
-        numbers = " ".join(str(number) for number in range(len(self.apps)))
-        return (
-            f'for n in {numbers}; do case "$(getprop debug.atrace.app_$n)" in '
-            f"{ours}) setprop debug.atrace.app_$n '';; esac; done"
-        )
+        return call("forget_apps", *self.apps)
 
     def wait_until_told(self) -> None:
         """Wait until apps are told that slices are wanted; a phone that doesn't say so is only waited for."""
@@ -261,7 +256,7 @@ class PerfettoRecorder:
     @property
     def _undo(self) -> str:
         pid = shlex.quote(self._pid_path)
-        return f'{self._find}; [ -z "$p" ] || kill $p; {self._job.forget_apps}; rm -f {pid} {pid}.err {self._path}'
+        return f'{self._find}; [ -z "$p" ] || kill $p; {self._job.forget_apps}rm -f {pid} {pid}.err {self._path}'
 
 
 class AtraceRecorder:
@@ -272,7 +267,7 @@ class AtraceRecorder:
     def __init__(self, job: _Job) -> None:
         self._job = job
         self._path = f"{job.folder}/{job.token}.txt"
-        self._undo = f"atrace --async_stop >/dev/null 2>&1; {job.forget_apps}; rm -f {shlex.quote(self._path)}"
+        self._undo = f"atrace --async_stop >/dev/null 2>&1; {job.forget_apps}rm -f {shlex.quote(self._path)}"
 
     def begin(self) -> None:
         """See Recorder.begin."""
@@ -314,8 +309,3 @@ def perfetto_config(apps: Sequence[str], duration_ms: int) -> str:
 def _text(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
-
-
-def _literal(text: str) -> str:
-    """Quote a word always: bare, a * would be a pattern."""
-    return "'" + text.replace("'", "'\\''") + "'"

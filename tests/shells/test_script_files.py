@@ -1,5 +1,6 @@
 """What runs on a phone is files: checked by shellcheck, documented, used, and shell nowhere else."""
 
+import ast
 import re
 import shutil
 import subprocess
@@ -56,3 +57,24 @@ def test_arguments_are_words_whatever_is_in_them() -> None:
 def test_a_missing_script_is_an_error_that_says_so() -> None:
     with pytest.raises(BenchfarmError, match=r"no_such\.sh"):
         call("no_such")
+
+
+#: Words that only shell with control flow holds.
+CONTROL_FLOW = re.compile(r"(;|\n)\s*(done|fi|esac)\b|\bif \[|\bcase \"?\$|\bwhile (read|\[|!)")
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_shell_with_control_flow_stands_in_python(path: Path) -> None:
+    if path.relative_to(PACKAGE).parts[0] == "virtual":
+        return
+    tree = ast.parse(path.read_text("utf-8"))
+    docstrings = {
+        node.body[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+            assert not CONTROL_FLOW.search(node.value), f"{path.name}:{node.lineno}: {node.value[:80]!r}"

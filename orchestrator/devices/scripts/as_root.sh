@@ -1,0 +1,11 @@
+#!/bin/sh
+# Runs a command as root, by whatever way this phone has: as root already, by Android's su (a user first), by Magisk's (-c).
+#   as_root COMMAND
+# Exit code: the command's.
+if [ "$(id -u)" = 0 ]; then
+    sh -c "$1"
+elif [ "$(su 0 id -u 2>/dev/null)" = 0 ]; then
+    su 0 sh -c "$1"
+else
+    su -c "$1"
+fi

@@ -1,0 +1,9 @@
+#!/bin/sh
+# Prints the cores and the clocks of each cluster, a line FILE:CONTENT for each file.
+#   cpu_clusters
+cpu=/sys/devices/system/cpu
+folders=$(ls -d $cpu/cpufreq/policy[0-9]*)
+[ -n "$folders" ] || folders=$(ls -d $cpu/cpu[0-9]*/cpufreq)
+for d in $folders; do
+    grep -H "" "$d/related_cpus" "$d/cpuinfo_min_freq" "$d/cpuinfo_max_freq"
+done

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Clears the properties in which tracers name apps, where they name one of these: tracers leave them behind.
+#   forget_apps PACKAGE...
+n=0
+while [ $n -lt $# ]; do
+    named=$(getprop "debug.atrace.app_$n")
+    for app in "$@"; do
+        [ "$named" != "$app" ] || setprop "debug.atrace.app_$n" ''
+    done
+    n=$((n + 1))
+done

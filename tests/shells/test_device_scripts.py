@@ -1,0 +1,143 @@
+"""Scripts about placed files, apps, notes and clocks, in real shells."""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.scripts import call
+from tests.shells.conftest import Shell
+
+BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+DATA = b"model\0\xff\n"
+SHA256 = hashlib.sha256(DATA).hexdigest()
+MD5 = hashlib.md5(DATA, usedforsecurity=False).hexdigest()
+
+
+def test_files_are_read_whole_whatever_their_names_are(shell: Shell) -> None:
+    names = ["a b", "'$x`y`*", "-n", "missing", "empty"]
+    for name, data in zip(names, (DATA, b"two\n", b"no end", None, b""), strict=True):
+        if data is not None:
+            (shell.folder / name).write_bytes(data)
+    done = shell.call("read_files", *(shell.folder / name for name in names))
+    assert (done.returncode, done.stdout) == (0, DATA + b"two\nno end")
+    told = [line.split()[:2] for line in done.stderr.decode().splitlines()]
+    assert told[0] == [str(len(DATA)), SHA256]
+    assert told[3] == ["-"]
+    assert [line[0] for line in told] == [str(len(DATA)), "4", "6", "-", "0"]
+
+
+@pytest.mark.parametrize("has_sha256sum", [True, False])
+def test_a_file_goes_to_its_place_and_is_compared_once(shell: Shell, has_sha256sum: bool) -> None:
+    if not has_sha256sum:
+        shell.tool("sha256sum", "exit 127")
+    folder = shell.folder / "work folder"
+    blob = folder / "models" / SHA256[:16]
+
+    def look(accepted: str = "") -> list[str]:
+        script = call("place_look", blob, "m x.tflite", SHA256, "755", accepted) + call("place_list", folder)
+        return shell.run(script).stdout.decode().splitlines()
+
+    absent = look()
+    assert absent[0] == "absent"
+    assert "Available" in absent[1]
+    draft = blob / ".ab.part"
+    draft.write_bytes(DATA)
+    told = shell.call("place_settle", draft, blob, "m x.tflite", SHA256, "755", "").stdout.decode().strip()
+    assert told == (SHA256 if has_sha256sum else MD5)
+    assert draft.exists() is not has_sha256sum
+    if not has_sha256sum:
+        assert shell.call("place_settle", draft, blob, "m x.tflite", SHA256, "755", MD5).returncode == 0
+    placed = blob / "m x.tflite"
+    assert placed.read_bytes() == DATA
+    assert os.access(placed, os.X_OK)
+    assert look() == ["same"]
+    # Another time means that it may be another file: it is compared again.
+    os.utime(placed, (1, 1))
+    assert look(MD5 if not has_sha256sum else "") == [SHA256 if has_sha256sum else MD5]
+    assert look() == ["same"]
+    listed = shell.call("place_list", folder).stdout.decode()
+    assert re.search(rf"^used \d+ models/{SHA256[:16]}\.verified$", listed, re.M)
+    assert f"size {len(DATA)} models/{SHA256[:16]}/m x.tflite" in listed
+
+
+def test_a_file_that_arrived_damaged_stays_out_of_its_place(shell: Shell) -> None:
+    blob = shell.folder / "models" / "b"
+    blob.mkdir(parents=True)
+    (blob / ".x.part").write_bytes(b"damaged")
+    told = shell.call("place_settle", blob / ".x.part", blob, "m", SHA256, "644", "").stdout.decode().strip()
+    assert told == hashlib.sha256(b"damaged").hexdigest()
+    assert not (blob / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("boot", "owner", "runs"), [(BOOT, "mine", True), (BOOT, "theirs", False), ("earlier", "theirs", True)]
+)
+def test_a_command_runs_only_while_the_phone_is_held(shell: Shell, boot: str, owner: str, runs: bool) -> None:
+    (shell.folder / "owner").write_text(f"{owner} {BOOT} 99999999 words\n")
+    done = shell.call("hold", shell.folder, boot, "mine", 60, 73, "not ours any more", then="echo ran")
+    assert (done.returncode, done.stdout) == ((0, b"ran\n") if runs else (73, b""))
+    assert (b"not ours any more" in done.stderr) is not runs
+    assert (shell.folder / "owner.beats").exists() is (runs and boot == BOOT)
+
+
+@pytest.mark.parametrize("root", ["itself", "su 0", "su -c", "nobody"])
+def test_a_command_is_run_as_root_by_the_way_that_the_phone_has(shell: Shell, root: str) -> None:
+    shell.tool("id", f"echo {0 if root == 'itself' else 2000}")
+    by_user = '[ "$1" = 0 ] || exit 1; shift; case "$1" in id) echo 0;; *) "$@";; esac'
+    by_word = '[ "$1" = -c ] || exit 1; exec sh -c "$2"'
+    shell.tool("su", {"su 0": by_user, "su -c": by_word}.get(root, "exit 13"))
+    done = shell.call("as_root", 'echo "it\'s" $((1 + 1))')
+    assert (done.returncode, done.stdout) == ((13, b"") if root == "nobody" else (0, b"it's 2\n"))
+
+
+def test_services_that_run_are_told_and_stopped(shell: Shell) -> None:
+    shell.tool("getprop", 'case "$1" in init.svc.b|init.svc.c-d) echo running;; *) echo stopped;; esac')
+    shell.tool("stop", 'echo "stop $1"')
+    assert shell.call("running_services", "read", "a", "b", "c-d").stdout == b"b c-d\n"
+    assert shell.call("running_services", "read", "a").stdout.strip() == b""
+    assert shell.call("running_services", "stop", "a", "b", "c-d").stdout == b"stop b\nstop c-d\n"
+
+
+def test_apps_that_run_are_stopped_and_forgotten_by_tracers(shell: Shell) -> None:
+    shell.tool("pidof", '[ "$1" = org.two ] && echo 7')
+    shell.tool("am", 'echo "am $*"')
+    assert shell.call("stop_apps", "org.one", "org.two").stdout == b"am force-stop org.two\n"
+    shell.tool("getprop", 'case "$1" in *app_0) echo org.two;; *app_1) echo com.theirs;; esac')
+    shell.tool("setprop", 'echo "setprop $1 <$2>"')
+    assert shell.call("forget_apps", "org.one", "org.two").stdout == b"setprop debug.atrace.app_0 <>\n"
+
+
+def test_a_package_is_told_by_its_first_apk(shell: Shell) -> None:
+    apk = shell.folder / "base.apk"
+    apk.write_bytes(DATA)
+    shell.tool("pm", f'[ "$2" = org.one ] && echo "package:{apk}" && echo package:/other')
+    shell.tool("dumpsys", "echo '  versionCode=7 minSdk=1'; echo other; echo '  versionName=1.2'")
+    told = shell.call("package", "org.one").stdout.decode()
+    assert re.match(rf"path {re.escape(str(apk))}\nhash {SHA256}.*\n +versionCode=7 .*\n +versionName=1\.2\n$", told)
+    assert shell.call("package", "org.none").stdout == b""
+
+
+def test_a_phone_that_keeps_a_shell_out_of_top_app_ends_it_with_the_reason(shell: Shell) -> None:
+    shell.tool("su", "exit 1")
+    shell.tool("settaskprofile", "exit 1")
+    done = shell.call("top_app", "mode", 97, then="echo ran")
+    assert (done.returncode, done.stdout) == (97, b"")
+    assert b"mode not reached" in done.stderr
+    assert (shell.folder / "mode").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["cpu_clusters", "state_files", "foreground", "snapshot_files", "snapshot_state", "root_user"]
+)
+def test_what_this_computer_lacks_is_left_out(shell: Shell, name: str) -> None:
+    shell.tool("dumpsys", 'echo "mWakefulness=Awake $*"')
+    (shell.bin / "su").unlink(missing_ok=True)
+    told = shell.run(f"{{ {call(name)}\n}} 2>/dev/null </dev/null; echo end").stdout.decode()
+    assert told.endswith("end\n")
+    if name == "state_files":
+        assert f"/proc/sys/kernel/random/boot_id:{BOOT}\n" in told
+    if name == "snapshot_state":
+        assert "doze light=mWakefulness=Awake deviceidle enabled light\n" in told
