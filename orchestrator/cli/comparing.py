@@ -237,22 +237,22 @@ def _campaigns_with(
 ) -> list[list[Campaign]]:
     """Return the newest campaign that measured both sides, else the newest of each that measured it."""
     newest: list[Campaign | None] = [None, None]
+    # Where nothing of a side has a result, the newest that tried it says why.
+    tried: list[Campaign | None] = [None, None]
     for listed in farm.store.campaigns():
         campaign = farm.store.campaign(listed.campaign_id)
         assert campaign is not None, "it has just been listed"
-        has = [any(fits(item.case) for item in campaign.invocations) for fits in (before, after)]
-        if any(has):
-            # What was planned and gave no result is nothing to compare.
-            measured = load_measured(farm, [campaign])
-            has = [
-                any(fits(item.case) and item.result.own_summary is not None for item in measured)
-                for fits in (before, after)
-            ]
+        if not any(fits(item.case) for item in campaign.invocations for fits in (before, after)):
+            continue
+        sides = [[item for item in load_measured(farm, [campaign]) if fits(item.case)] for fits in (before, after)]
+        has = [any(item.result.own_summary is not None for item in side) for side in sides]
         if all(has):
             return [[campaign], [campaign]]
         newest = [known or (campaign if there else None) for known, there in zip(newest, has, strict=True)]
+        tried = [known or (campaign if side else None) for known, side in zip(tried, sides, strict=True)]
         if all(newest):
             break
+    newest = [known or fallen_back for known, fallen_back in zip(newest, tried, strict=True)]
     for word, known in zip(request.sides, newest, strict=True):
         if known is None:
             raise UsageError(
