@@ -17,9 +17,10 @@ flock 9
 trap 'rm -rf "$new" "$apt"' EXIT
 mkdir -p "$new" "$apt/lists/partial" "$apt/cache/archives/partial"
 : >"$apt/status"
-# The mirror that this computer's own apt uses, if it has one of Debian.
+# The mirror that this computer's own apt uses.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -m 1 '/debian/*$' || true)
-echo "deb [signed-by=$keyring] ${mirror:-http://deb.debian.org/debian} $release main" >"$apt/sources.list"
+[ -n "$mirror" ] || { echo "build.sh: apt has no mirror of Debian here" >&2; exit 1; }
+echo "deb [signed-by=$keyring] $mirror $release main" >"$apt/sources.list"
 own_apt() {
   apt-get -q -o Dir::State="$apt" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache" \
     -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferences=/dev/null \
