@@ -10,12 +10,12 @@ PHONE_TESTS := tests/android tests/contract/test_device_contract.py tests/contra
 
 install: $(VENV)/installed
 
-$(VENV)/installed: requirements/pinned.txt pyproject.toml
+$(VENV)/installed: requirements/pinned.txt pyproject.toml lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "benchfarm needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pinned.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable lab
 	touch $@
 
 # A file's tests go to one worker, so that what they share is made once.
@@ -59,10 +59,10 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Pin what pyproject.toml allows, with hashes, and without naming where packages come from.
+# Pin what both pyproject.toml allow, with hashes, and without naming where packages come from.
 lock:
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header --no-emit-index-url \
-		--no-emit-trusted-host --no-emit-find-links --extra dev --output-file requirements/pinned.txt pyproject.toml
+		--no-emit-trusted-host --no-emit-find-links --extra dev --output-file requirements/pinned.txt pyproject.toml lab/pyproject.toml
 
 benchmarks: install
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done

@@ -13,10 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchfarm_lab.farm import VirtualLab
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.binary import find_adb
 from orchestrator.devices.server import AdbServer
-from orchestrator.virtual.farm import VirtualLab
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

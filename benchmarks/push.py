@@ -19,11 +19,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchfarm_lab.lab import start_lab, stop_lab
+from benchfarm_lab.spec import PhoneSpec
 from orchestrator.devices.binary import find_adb
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.server import AdbServer
-from orchestrator.virtual.lab import start_lab, stop_lab
-from orchestrator.virtual.spec import PhoneSpec
 
 TARGET = "/data/local/tmp/pushed"
 

@@ -138,7 +138,7 @@ def one_phone(profile: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Run it and print a table."""
-    shipped = sorted(path.stem for path in (REPO / "orchestrator" / "virtual" / "profiles").glob("*.yaml"))
+    shipped = sorted(path.stem for path in (REPO / "lab" / "src" / "benchfarm_lab" / "profiles").glob("*.yaml"))
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--profile", action="append", choices=shipped)

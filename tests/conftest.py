@@ -17,13 +17,13 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from orchestrator.virtual.farm import VirtualLab
+    from benchfarm_lab.farm import VirtualLab
     from tests.samples.real_phone import RealPhone
 
 DEBIAN_ADB = Path("/usr/bin/adb")
 PORTS_TRIED = 5
 #: Here tests wait for real servers and browsers, which a busy machine may starve past every deadline.
-AGAINST_SERVERS = ("android", "browser", "contract", "e2e", "wire")
+AGAINST_SERVERS = ("tests/android", "tests/browser", "tests/contract", "tests/e2e", "lab/tests/wire")
 
 # As where CI is set: what passed does so again, however slow this computer is. --hypothesis-profile=default draws anew.
 settings.load_profile("ci")
@@ -62,9 +62,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give a failed test against real servers one more try; the summary tells of the first."""
-    folder = Path(__file__).parent
+    folders = [Path(__file__).parents[1] / name for name in AGAINST_SERVERS]
     for item in items:
-        if item.path.relative_to(folder).parts[0] in AGAINST_SERVERS:
+        if any(item.path.is_relative_to(folder) for folder in folders):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
@@ -264,7 +264,7 @@ def real_phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPhone]:
 @pytest.fixture
 def make_lab(tmp_path: Path) -> Iterator[Callable[..., VirtualLab]]:
     """Make labs of virtual phones in this process: ``make_lab(server, ..., time_factor=1.0)``."""
-    from orchestrator.virtual.farm import VirtualLab
+    from benchfarm_lab.farm import VirtualLab
 
     labs: list[VirtualLab] = []
 

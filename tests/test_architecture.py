@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "orchestrator"
+REPO = Path(__file__).parent.parent
+PACKAGE = REPO / "orchestrator"
+#: The virtual phones, a distribution of its own that knows nothing of benchfarm.
+LAB = REPO / "lab" / "src" / "benchfarm_lab"
+#: Lines of Python in it, at most; what it needn't do is in docs/virtual-phones.md.
+LAB_LINES = 24_300
+#: The only modules of benchfarm that know of the lab.
+LAB_DOORS = {"bootstrap/virtual_lab.py"}
 
 #: What each part may import of the rest of benchfarm (itself always).
 FOUNDATION = {"errors", "units", "quantities", "clock"}
@@ -41,7 +48,6 @@ ALLOWED: dict[str, set[str]] = {
     "serve": PORTS,
     "report": PORTS | {"analysis", "resources"},
     "engine": PORTS | {"planning", "analysis", "libraries"},
-    "virtual": FOUNDATION,
 }
 #: bootstrap puts everything together, cli shows it: they may know all but each other's other half.
 ALLOWED["bootstrap"] = set(ALLOWED) - {"cli"}
@@ -65,12 +71,10 @@ OWNERS = {
     "rich": {"cli"},
     "tensorflow": {"models"},
     "keras": {"models"},
-    "ai_edge_litert": {"models", "virtual"},
+    "ai_edge_litert": {"models"},
     "pydantic": {"config", "documents.py"},
-    "yaml": {"config", "virtual"},
-    "tree_sitter": {"virtual"},
-    "tree_sitter_bash": {"virtual"},
-    "cryptography": {"virtual", "devices", "artifacts"},
+    "yaml": {"config"},
+    "cryptography": {"devices", "artifacts"},
     "requests": {"artifacts"},
     "urllib3": {"artifacts"},
     "elftools": {"artifacts"},
@@ -108,6 +112,10 @@ def modules() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if "_data" not in path.parts)
 
 
+def lab_modules() -> list[Path]:
+    return sorted(LAB.rglob("*.py"))
+
+
 def part_of(path: Path) -> str:
     first = path.relative_to(PACKAGE).parts[0]
     return first.removesuffix(".py")
@@ -137,15 +145,27 @@ def test_a_module_imports_only_what_its_layer_may_know(path: Path) -> None:
             assert any(where == owner or where.startswith(f"{owner}/") for owner in owners), f"{where}:{line}: {name}"
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
+    """A misunderstanding of phones that both shared could not be found by tests."""
+    of_benchfarm = {(path, name) for path in lab_modules() for name, _ in imports_of(path) if "orchestrator" in name}
+    assert not of_benchfarm
+    doors = {path for path in modules() if any(name.split(".")[0] == "benchfarm_lab" for name, _ in imports_of(path))}
+    assert {path.relative_to(PACKAGE).as_posix() for path in doors} == LAB_DOORS
+
+
+def test_the_lab_keeps_to_its_size() -> None:
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in lab_modules()) <= LAB_LINES
+
+
+@pytest.mark.parametrize("path", [*modules(), *lab_modules()], ids=lambda path: str(path.relative_to(REPO)))
 def test_a_module_has_a_name_that_says_something(path: Path) -> None:
     assert path.stem not in FORBIDDEN_NAMES
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", [*modules(), *lab_modules()], ids=lambda path: str(path.relative_to(REPO)))
 def test_only_the_command_line_prints_exits_and_reads_the_environment(path: Path) -> None:
-    where = path.relative_to(PACKAGE).as_posix()
-    if where.startswith("cli/") or where == "virtual/__main__.py":
+    where = path.relative_to(LAB if path.is_relative_to(LAB) else PACKAGE).as_posix()
+    if where.startswith("cli/") or where == "__main__.py":
         return
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -196,7 +216,7 @@ def test_what_reaches_a_terminal_goes_through_one_function() -> None:
     found = {
         f"{path.relative_to(PACKAGE)}:{line}"
         for path in modules()
-        if part_of(path) != "virtual" and path.relative_to(PACKAGE).as_posix() != "cli/terminal.py"
+        if path.relative_to(PACKAGE).as_posix() != "cli/terminal.py"
         for line in writes_of(path)
     }
     assert not found

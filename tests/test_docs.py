@@ -13,8 +13,8 @@ import typer
 from orchestrator.cli.app import app
 from tests.samples.places import REPO
 
-PAGES = [REPO / "README.md", REPO / "CHANGELOG.md", *sorted((REPO / "docs").rglob("*.md"))]
-SOURCES = sorted((REPO / "orchestrator").rglob("*.py"))
+PAGES = [REPO / "README.md", REPO / "CHANGELOG.md", REPO / "lab" / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
+SOURCES = sorted([*(REPO / "orchestrator").rglob("*.py"), *(REPO / "lab" / "src").rglob("*.py")])
 #: What ends a command in a shell's line.
 ENDS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>"}
 

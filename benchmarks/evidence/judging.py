@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from benchfarm_lab.hardware import VirtualHardware
+from benchfarm_lab.profiles import load_profile, profile_names
 from orchestrator.analysis.case_result import CLOCKS_LOW_MAX, clocks_low
 from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import Ending
@@ -17,8 +19,6 @@ from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
-from orchestrator.virtual.hardware import VirtualHardware
-from orchestrator.virtual.profiles import load_profile, profile_names
 
 RUNS = 1200
 LOOK_EVERY_S = 2.0

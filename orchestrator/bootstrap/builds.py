@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from orchestrator.bootstrap import virtual_lab
 from orchestrator.errors import ArtifactError
 from orchestrator.files import write_whole
 from orchestrator.planning import NoBuild, tools_for
@@ -113,24 +114,22 @@ def stand_in_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = F
 
     The libraries that the real program needs beside it for a DSP or an NPU come with it.
     """
-    from orchestrator.virtual import samples
-
+    package, libraries = "", {}
     if tool is ToolName.APK:
         name = "benchmark_model_plus_flex.apk" if has_flex else "benchmark_model.apk"
-        content = samples.benchmark_apk(abis=(abi,), flex=has_flex)
+        content, package = virtual_lab.fake_app(abi, has_flex=has_flex)
     else:
         name = "benchmark_model_plus_flex" if has_flex else _STAND_INS[tool]
-        content = samples.benchmark_elf(name, abi)
+        content = virtual_lab.fake_program(name, abi)
+        libraries = virtual_lab.fake_libraries(abi, npu=tool is ToolName.LITERT_NATIVE)
     sha256 = hashlib.sha256(content).hexdigest()
-    names = {ToolName.LITERT_NATIVE: samples.NPU_LIBRARIES, ToolName.APK: ()}.get(tool, samples.HEXAGON_LIBRARIES)
-    libraries = {library: samples.library_elf(library, abi) for library in names}
     return Build(
         name=f"virtual {name}",
         tool=tool,
         sha256=BuildSha(sha256),
         abi=abi,
         version="virtual",
-        package=samples.BENCHMARK_PACKAGE if tool is ToolName.APK else "",
+        package=package,
         is_virtual=True,
         path=_kept(folder / sha256[:16] / name, content),
         companions=tuple(

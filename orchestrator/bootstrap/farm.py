@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from orchestrator.bootstrap import virtual_lab
 from orchestrator.bootstrap.adapters import Adapters
 from orchestrator.bootstrap.builds import BuildChoice
 from orchestrator.bootstrap.settings import Settings
@@ -124,10 +125,9 @@ class Farm(Adapters):
     def _join_lab(self, server: AdbServer) -> None:
         """Connect the lab's phones that its server doesn't know: one that was started anew has forgotten all."""
         from orchestrator.devices.discovery import parse_devices
-        from orchestrator.virtual.lab import read_lab
 
         try:
-            phones = read_lab(self.lab_folder).phones
+            phones = virtual_lab.read_lab(self.lab_folder).phones
             known = {item.address for item in parse_devices(server.device_list())}
         except (DeviceError, UsageError):
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Farm, Settings, virtual_lab
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import BenchfarmError, UsageError
 
@@ -25,14 +25,12 @@ def up(
     """Start a lab and connect its phones; when anything fails, all that was started is stopped again."""
     from orchestrator.devices.binary import find_adb
     from orchestrator.devices.server import AdbServer
-    from orchestrator.virtual.lab import start_lab
-    from orchestrator.virtual.spec import PhoneSpec
 
     with Farm(settings) as farm:
         folder = farm.lab_folder
     asked = [name.partition("@") for name in profiles or DEFAULT_PROFILES]
     specs = [
-        PhoneSpec(profile=name, serial=serial, execute=execute, rooted=rooted, usb=usb)
+        virtual_lab.phone_spec(name, serial, execute=execute, rooted=rooted, usb=usb)
         for (name, serial), (_, _, usb) in zip(serials_for(tuple(name for name, _, _ in asked)), asked, strict=True)
     ]
     server = AdbServer.start(
@@ -43,10 +41,10 @@ def up(
         usb=False,
     )
     try:
-        lab = start_lab(
+        lab = virtual_lab.start_lab(
             folder,
             specs,
-            adb_keys=[folder / ".android" / "adbkey.pub"],
+            adb_key=folder / ".android" / "adbkey.pub",
             time_factor=speed,
             seed=seed,
             exit_with_parent=exit_with_parent,
@@ -68,31 +66,27 @@ def up(
 
 def add(settings: Settings, profile: str, *, serial: str = "") -> CommandResult:
     """Plug one more phone in at a lab that is up; raises UsageError."""
-    from orchestrator.virtual.lab import lab_request, read_lab
-    from orchestrator.virtual.spec import PhoneSpec
-
     name, _, usb = profile.partition("@")
     with Farm(settings) as farm:
         folder, server = farm.lab_folder, farm.lab_server()
-    present = read_lab(folder).phones
+    present = virtual_lab.read_lab(folder).phones
     if server is None:
         raise UsageError("no lab is up", hint="start one with 'benchfarm lab up'")
     if not serial:
         taken = {phone.serial for phone in present}
         serial = next(serial for _, serial in serials_for((name,) * (len(taken) + 1)) if serial not in taken)
-    phone = lab_request(folder, {"request": "add", "phone": PhoneSpec(profile=name, serial=serial, usb=usb).to_json()})
+    spec = virtual_lab.phone_spec(name, serial, usb=usb)
+    phone = virtual_lab.lab_request(folder, {"request": "add", "phone": spec.to_json()})
     server.connect_tcp(phone["phone"]["address"])
     return CommandResult(text=f"{serial} is plugged in at {phone['phone']['address']}", data=phone["phone"])
 
 
 def remove(settings: Settings, serial: str) -> CommandResult:
     """Unplug a phone of a lab that is up; what lies on it stays for the next time. Raises UsageError."""
-    from orchestrator.virtual.lab import lab_request, read_lab
-
     with Farm(settings) as farm:
         folder, server = farm.lab_folder, farm.lab_server()
-    address = next((phone.address for phone in read_lab(folder).phones if phone.serial == serial), "")
-    lab_request(folder, {"request": "remove", "serial": serial})
+    address = next((phone.address for phone in virtual_lab.read_lab(folder).phones if phone.serial == serial), "")
+    virtual_lab.lab_request(folder, {"request": "remove", "serial": serial})
     if server is not None and address:
         server.disconnect(address)
     return CommandResult(text=f"{serial} is unplugged", data={"serial": serial})
@@ -100,13 +94,12 @@ def remove(settings: Settings, serial: str) -> CommandResult:
 
 def serials_for(profiles: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return (profile, serial number) pairs: ``VIRTUAL-PIXEL-3``, and numbered from the second of a kind on."""
-    from orchestrator.virtual.profiles import profile_names
-
+    known = virtual_lab.profile_names()
     seen: Counter[str] = Counter()
     pairs = []
     for profile in profiles or DEFAULT_PROFILES:
-        if profile not in profile_names():
-            raise UsageError(f"there is no virtual phone {profile!r}", hint=f"there are: {', '.join(profile_names())}")
+        if profile not in known:
+            raise UsageError(f"there is no virtual phone {profile!r}", hint=f"there are: {', '.join(known)}")
         seen[profile] += 1
         number = f"-{seen[profile]}" if seen[profile] > 1 else ""
         pairs.append((profile, f"VIRTUAL-{profile.upper()}{number}"))
@@ -115,11 +108,9 @@ def serials_for(profiles: tuple[str, ...]) -> list[tuple[str, str]]:
 
 def down(settings: Settings) -> CommandResult:
     """Stop the lab and its adb server."""
-    from orchestrator.virtual.lab import stop_lab
-
     with Farm(settings) as farm:
         server = farm.lab_server()
-        stopped = stop_lab(farm.lab_folder)
+        stopped = virtual_lab.stop_lab(farm.lab_folder)
     if server is not None:
         server.stop()
     text = "the lab is down" if stopped or server else "no lab was up"
@@ -128,12 +119,9 @@ def down(settings: Settings) -> CommandResult:
 
 def list_phones(settings: Settings) -> CommandResult:
     """List the lab's phones with their faults; and the profiles that phones can have."""
-    from orchestrator.virtual.lab import lab_request
-    from orchestrator.virtual.profiles import profile_names
-
     with Farm(settings) as farm:
         try:
-            told = lab_request(farm.lab_folder, {"request": "list"})
+            told = virtual_lab.lab_request(farm.lab_folder, {"request": "list"})
         except UsageError:
             told = {"phones": [], "lost": []}
     phones, lost = told["phones"], told["lost"]
@@ -143,22 +131,19 @@ def list_phones(settings: Settings) -> CommandResult:
     ]
     parts = [table(("serial", "profile", "address", "faults"), rows) if rows else "no lab is up"]
     parts += [f"lost: {', '.join(part['serials'])}: {part['reason']}" for part in lost]
-    parts.append(f"profiles: {', '.join(profile_names())}")
-    data = {"phones": phones, "lost": lost, "profiles": list(profile_names())}
+    parts.append(f"profiles: {', '.join(virtual_lab.profile_names())}")
+    data = {"phones": phones, "lost": lost, "profiles": list(virtual_lab.profile_names())}
     return CommandResult(text="\n".join(parts), data=data)
 
 
 def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) -> CommandResult:
     """Give a phone a fault, take its faults back (``clear``), or explain the kinds when no phone is named."""
-    from orchestrator.virtual.fault_kinds import describe
-    from orchestrator.virtual.lab import lab_request
-
     if not serial or not kind:
-        return CommandResult(text=describe(), data={"kinds": describe()})
+        return CommandResult(text=virtual_lab.fault_kinds(), data={"kinds": virtual_lab.fault_kinds()})
     with Farm(settings) as farm:
         folder = farm.lab_folder
     if kind == "clear":
-        cleared = lab_request(folder, {"request": "clear", "serial": serial})["cleared"]
+        cleared = virtual_lab.lab_request(folder, {"request": "clear", "serial": serial})["cleared"]
         return CommandResult(text=f"{serial}: {len(cleared)} faults taken back", data=cleared)
     values: dict[str, object] = {"kind": kind}
     for option in options:
@@ -166,20 +151,18 @@ def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) 
         if not equals:
             raise UsageError(f"{option!r} isn't name=value", hint="benchfarm lab fault lists the kinds of fault")
         values[name] = value
-    added = lab_request(folder, {"request": "fault", "serial": serial, "fault": values})["fault"]
+    added = virtual_lab.lab_request(folder, {"request": "fault", "serial": serial, "fault": values})["fault"]
     return CommandResult(text=f"{serial}: {_fault_text(added)}", data=added)
 
 
 def program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> CommandResult:
     """Write a stand-in program that takes so much longer than the usual one; raises UsageError."""
     from orchestrator.cli.files import write_file
-    from orchestrator.virtual.programs.process import time_factor_of
-    from orchestrator.virtual.samples import benchmark_elf
 
     marked = f"{version} time{time_percent:+.4g}%" if time_percent else version
-    if abs(time_factor_of(marked) - (1 + time_percent / 100)) > 1e-6:
+    if abs(virtual_lab.time_factor_of(marked) - (1 + time_percent / 100)) > 1e-6:
         raise UsageError(f"--time {time_percent:g} can't be", hint="a percentage from -95 to 999 with at most 4 digits")
-    write_file(path, benchmark_elf(name, abi, version=marked))
+    write_file(path, virtual_lab.fake_program(name, abi, version=marked))
     path.chmod(0o755)
     text = f"{path}: stand-in {name} for {abi}, version '{marked}'; only virtual phones run it"
     return CommandResult(text=text, data={"path": path, "program": name, "abi": abi, "version": marked})

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchfarm_lab.faults import parse_fault
+from benchfarm_lab.samples import BENCHMARK_PACKAGE, benchmark_apk
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.cli.farm_job import Shared
@@ -38,13 +40,11 @@ from orchestrator.errors import (
 )
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.records.identity import RunId, Serial
-from orchestrator.virtual.faults import parse_fault
-from orchestrator.virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
 from tests.samples.meanwhile import runs, switch_on_at, when
 
 if TYPE_CHECKING:
-    from orchestrator.virtual.farm import VirtualLab
-    from orchestrator.virtual.phone import Phone
+    from benchfarm_lab.farm import VirtualLab
+    from benchfarm_lab.phone import Phone
 
 
 class Bench:

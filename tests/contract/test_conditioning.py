@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchfarm_lab.faults import parse_fault
 from orchestrator.clock import ManualClock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
@@ -18,11 +19,10 @@ from orchestrator.errors import DeviceCommandError, DeviceSetAsideError, HostSto
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import FitLimits, Quiet
-from orchestrator.virtual.faults import parse_fault
 
 if TYPE_CHECKING:
-    from orchestrator.virtual.farm import VirtualLab
-    from orchestrator.virtual.phone import Phone
+    from benchfarm_lab.farm import VirtualLab
+    from benchfarm_lab.phone import Phone
 
 STAY_ON = "settings get global stay_on_while_plugged_in"
 ANY = FitLimits(battery_percent_min=0, battery_heat_c_max=200.0, thermal_status_max=6, wait_s=0.0)

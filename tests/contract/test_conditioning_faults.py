@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchfarm_lab.faults import parse_fault
 from orchestrator.clock import SystemClock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
@@ -24,12 +25,11 @@ from orchestrator.devices.server import AdbServer
 from orchestrator.errors import BenchfarmError, DeviceBusyError, DeviceChangedError, DeviceStorageError
 from orchestrator.ports import ShellResult
 from orchestrator.records.plan import FitLimits, Quiet, Screen
-from orchestrator.virtual.faults import parse_fault
 from tests.samples.places import REPO
 
 if TYPE_CHECKING:
-    from orchestrator.virtual.farm import VirtualLab
-    from orchestrator.virtual.phone import Phone
+    from benchfarm_lab.farm import VirtualLab
+    from benchfarm_lab.phone import Phone
 
 
 ANY = FitLimits(battery_percent_min=0, battery_heat_c_max=200.0, thermal_status_max=6, wait_s=0.0)

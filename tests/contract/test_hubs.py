@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from benchfarm_lab.farm import VirtualLab
+from benchfarm_lab.faults import parse_fault
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.server import AdbServer
@@ -22,8 +24,6 @@ from orchestrator.devices.traffic import HubTraffic, Lane, hub_of
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.ports import PlacedFile
 from orchestrator.records.plan import PushLimits
-from orchestrator.virtual.farm import VirtualLab
-from orchestrator.virtual.faults import parse_fault
 from tests.samples.places import REPO
 
 DEADLINE_S = 180.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from benchfarm_lab.farm import VirtualLab
+from benchfarm_lab.faults import Fault, FaultKind
 from orchestrator.bootstrap import Attached
 from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import KnownPhones, list_devices
 from orchestrator.devices.server import AdbServer
-from orchestrator.virtual.farm import VirtualLab
-from orchestrator.virtual.faults import Fault, FaultKind
 
 AT_ONCE_S = 1e-12
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from benchfarm_lab.farm import VirtualLab
+from benchfarm_lab.faults import parse_fault
+from benchfarm_lab.phone import Phone
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.beginning import begin, identify, prepare
 from orchestrator.cli.campaigns import new_campaign_id
@@ -18,9 +21,6 @@ from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.server import AdbServer
 from orchestrator.engine.events import DeviceNote
 from orchestrator.records.identity import Serial
-from orchestrator.virtual.farm import VirtualLab
-from orchestrator.virtual.faults import parse_fault
-from orchestrator.virtual.phone import Phone
 from tests.samples.overheard_adb import Overheard
 from tests.samples.places import MODELS
 

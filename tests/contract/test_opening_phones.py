@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from benchfarm_lab.farm import VirtualLab
+from benchfarm_lab.phone import Phone
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.devices import restore
 from orchestrator.devices.address import ServerAddress
@@ -16,8 +18,6 @@ from orchestrator.devices.server import AdbServer
 from orchestrator.errors import NoDeviceError
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
-from orchestrator.virtual.farm import VirtualLab
-from orchestrator.virtual.phone import Phone
 from tests.samples.overheard_adb import Overheard
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from benchfarm_lab.farm import VirtualLab
+from benchfarm_lab.faults import parse_fault
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.quarantine import QuarantineFolder
@@ -18,8 +20,6 @@ from orchestrator.devices.recovery import LadderRescuer, usb_port
 from orchestrator.devices.server import AdbServer
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import PushLimits
-from orchestrator.virtual.farm import VirtualLab
-from orchestrator.virtual.faults import parse_fault
 from tests.samples.meanwhile import switch_on_at, when
 
 

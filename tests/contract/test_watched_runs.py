@@ -17,7 +17,7 @@ from orchestrator.records.verdict import Grade
 from tests.samples.known_truth import WatchedPhone
 
 if TYPE_CHECKING:
-    from orchestrator.virtual.farm import VirtualLab
+    from benchfarm_lab.farm import VirtualLab
 
 
 @pytest.fixture

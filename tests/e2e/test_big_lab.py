@@ -62,6 +62,6 @@ def test_phones_of_all_processes_are_usable_and_go_down_together(big_lab: Cli) -
 
 def is_of_a_lab(pid: int) -> bool:
     try:
-        return b"orchestrator.virtual" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"benchfarm_lab" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False

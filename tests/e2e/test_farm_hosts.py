@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from benchfarm_lab.samples import benchmark_elf
 from orchestrator.queueing.schedule import Schedules
 from orchestrator.store.opening import open_store
-from orchestrator.virtual.samples import benchmark_elf
 from tests.samples.farm_hosts import Counts, Database, FarmOfHosts, changes, private_database, running_farm, stored
 
 if TYPE_CHECKING:

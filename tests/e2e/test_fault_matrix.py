@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.virtual.fault_kinds import FaultKind
+from benchfarm_lab.fault_kinds import FaultKind
 from tests.e2e.conftest import Lab
 from tests.samples.faulty_lab import (
     SEED,

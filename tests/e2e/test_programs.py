@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.virtual.samples import benchmark_elf
+from benchfarm_lab.samples import benchmark_elf
+from lab.tests.unit import tiny_models
 from tests.e2e.conftest import Lab
 from tests.samples.places import MODELS
-from tests.unit.virtual import tiny_models
 
 PIXEL, GALAXY = 0, 1
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.virtual.faults import parse_fault
-from orchestrator.virtual.lab import lab_request
+from benchfarm_lab.faults import parse_fault
+from benchfarm_lab.lab import lab_request
 from tests.conftest import poll_until
 
 if TYPE_CHECKING:

@@ -13,6 +13,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from benchfarm_lab.faults import parse_fault
+from benchfarm_lab.phone import Phone
+from benchfarm_lab.samples import write_benchmark_elf
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.devices.adb import AdbDevice
@@ -22,9 +25,6 @@ from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 from orchestrator.tools.native import NativeTool
-from orchestrator.virtual.faults import parse_fault
-from orchestrator.virtual.phone import Phone
-from orchestrator.virtual.samples import write_benchmark_elf
 from tests.samples.places import MODELS
 
 MODEL = MODELS / "texturenet_0.25_256_float.tflite"

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from benchfarm_lab.farm import VirtualLab
+from benchfarm_lab.phone import Phone
 from orchestrator.errors import DeviceError
-from orchestrator.virtual.farm import VirtualLab
-from orchestrator.virtual.phone import Phone
 from tests.conftest import poll_until
 
 

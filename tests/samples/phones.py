@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from benchfarm_lab.faults import parse_fault
+from benchfarm_lab.phone import Phone
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress, configured_address
 from orchestrator.devices.server import AdbServer
 from orchestrator.errors import DeviceError
 from orchestrator.ports import ShellResult
-from orchestrator.virtual.faults import parse_fault
-from orchestrator.virtual.phone import Phone
 from tests.samples.real_phone import RealPhone
 
 #: ``--phone`` -> the bodies that tests of phones take. Real adbd meets both adb servers, as the virtual one does.

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from orchestrator.virtual.samples import benchmark_apk, benchmark_elf
+from benchfarm_lab.samples import benchmark_apk, benchmark_elf
 
 
 def real(content: bytes) -> bytes:

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from benchfarm_lab.samples import benchmark_elf
 from orchestrator.artifacts.addresses import parse_mirror
 from orchestrator.artifacts.download import Downloader
 from orchestrator.artifacts.fetching import BuildFetcher, FetchStatus
@@ -17,7 +18,6 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import ToolName
 from orchestrator.resources import data_folder
-from orchestrator.virtual.samples import benchmark_elf
 from tests.unit.artifacts.sample_files import app_bytes, certificate, elf, fingerprint, real, signed
 
 V2 = 0x7109871A

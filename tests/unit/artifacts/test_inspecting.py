@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchfarm_lab.samples import benchmark_apk, benchmark_elf, write_benchmark_apk, write_benchmark_elf
 from orchestrator.artifacts.apk import full_activity, inspect_apk
 from orchestrator.artifacts.elf import inspect_elf, inspect_elf_bytes
 from orchestrator.artifacts.program import inspect_program
 from orchestrator.errors import ArtifactError
-from orchestrator.virtual.samples import benchmark_apk, benchmark_elf, write_benchmark_apk, write_benchmark_elf
 
 
 def elf_with_notes(notes: list[tuple[bytes, int, bytes]], *, interpreter: bytes = b"", machine: int = 183) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchfarm_lab.samples import write_benchmark_elf
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.config.builds import load_builds
 from orchestrator.errors import ArtifactError
@@ -14,7 +15,6 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import ToolName
 from orchestrator.resources import data_folder
-from orchestrator.virtual.samples import write_benchmark_elf
 from tests.unit.artifacts.sample_files import app, program
 
 PHONE = DeviceFacts(

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from benchfarm_lab.profiles import load_profile as load_virtual
+from benchfarm_lab.profiles import profile_names
 from orchestrator.config.profiles import load_profile, load_profiles, match_profile
 from orchestrator.errors import PlanError
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.workload import DelegateName
 from orchestrator.resources import data_folder
-from orchestrator.virtual.profiles import load_profile as load_virtual
-from orchestrator.virtual.profiles import profile_names
 
 MINIMAL = "title: T\nkind: android\nsoc: S\ncluster_cores: [4, 4]\ndelegates: cpu\n"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from benchfarm_lab.samples import HEXAGON_LIBRARIES
+from lab.tests.unit import tiny_models
+from lab.tests.unit.bench_phone import BenchPhone
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.tools.failure_codes import FAILURE_CODES
 from orchestrator.tools.output import parse_run
-from orchestrator.virtual.samples import HEXAGON_LIBRARIES
-from tests.unit.virtual import tiny_models
-from tests.unit.virtual.bench_phone import BenchPhone
 
 QUANTISED = "mobilenet_v1_0.25_128_static_uint8io.tflite"
 

@@ -1,0 +1,330 @@
+"""Commands that run other commands: sh, nohup, timeout, setsid, taskset, nice, env, xargs, time, su, run-as."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+from benchfarm_lab.commands.invocation import MAX_SCRIPT_BYTES, Invocation, decoded
+from benchfarm_lab.commands.options import need_args, read_options
+from benchfarm_lab.commands.registry import command
+from benchfarm_lab.contract import PhoneFileError
+from benchfarm_lab.handles import NullHandle
+from benchfarm_lab.processes import signal_number, user_id
+
+_SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
+_ITEM = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|\\.|[^\s\"'\\])+", re.DOTALL)
+_QUOTE = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'|\\(.)", re.DOTALL)
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds(call: Invocation, text: str) -> float:
+    """Return a span of time (``1.5``, ``2m``) in seconds."""
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        code = 125 if call.name == "timeout" else 1
+        if text and re.match(r"[\d.]", text):
+            call.fail(f"Unknown suffix '{text[-1]}'", code)
+        call.fail(f"Not a number '{text}'", code)
+    return float(match.group(1)) * _UNITS[match.group(2)]
+
+
+@command("sh")
+def sh(call: Invocation) -> int:
+    """Run a script: ``sh -c text name args``, ``sh file args``, or commands from stdin."""
+    from benchfarm_lab.shell.interpreter import Shell
+    from benchfarm_lab.shell.reading import run_lines
+    from benchfarm_lab.shell.variables import OPTION_LETTERS
+
+    args = list(call.args)
+    options: set[str] = set()
+    script: str | None = None
+    from_stdin = False
+    while args and args[0][:1] in {"-", "+"} and len(args[0]) > 1:
+        arg = args.pop(0)
+        if arg == "--":
+            break
+        for letter in arg[1:]:
+            if letter == "c":
+                script = ""
+            elif letter == "s":
+                from_stdin = True
+            elif letter == "o" and args:
+                options.add(args.pop(0))
+            elif letter in OPTION_LETTERS:
+                options.add(OPTION_LETTERS[letter])
+            elif letter not in "li":
+                call.fail(f"-{letter}: unknown option")
+    name = call.launch.argv[0]
+    call.process.is_shell = True
+    if script is not None:
+        if not args:
+            call.fail("-c: requires argument")
+        script = args.pop(0)
+        name = args.pop(0) if args else name
+    elif args and not from_stdin:
+        name = args.pop(0)
+        try:
+            script = decoded(call.system.files.open_read(call.path(name), uid=call.uid).read(MAX_SCRIPT_BYTES))
+        except PhoneFileError as exc:
+            call.error(f"{call.launch.argv[0]}: can't open {name}: {exc}")
+            return 127
+    shell = Shell.from_launch(call.launch, name=name, positional=args)
+    shell.options |= options
+    try:
+        return run_lines(shell) if script is None else shell.run(script, exec_last=True)
+    finally:
+        shell.close()
+
+
+@command("nohup")
+def nohup(call: Invocation) -> int:
+    """Run a command that a hang-up doesn't end."""
+    options = read_options(call, "", stop_early=True)
+    if not options.args:
+        call.fail('Needs 1 argument (see "nohup --help")', 125)
+    call.process.ignored.add(1)
+    return call.become(options.args)
+
+
+@command("setsid")
+def setsid(call: Invocation) -> int:
+    """Run a command in a session of its own."""
+    options = read_options(call, "cdw", stop_early=True)
+    need_args(call, options, 1)
+    call.process.pgid = call.process.pid
+    return call.become(options.args)
+
+
+@command("timeout")
+def timeout(call: Invocation) -> int:
+    """End a command by a signal when its time is over (exit code 124)."""
+    options = read_options(call, "vif", "sk", long={"foreground": "f"}, stop_early=True)
+    if len(options.args) < 2:
+        call.fail('Need 2 arguments (see "timeout --help")', 125)
+    span_s = seconds(call, options.args[0])
+    signal = signal_number(options.last("s", "TERM"))
+    if signal is None:
+        call.fail(f"bad -s: '{options.last('s')}'")
+    table = call.system.processes
+    child = table.spawn(options.args[1:], uid=call.uid, parent=call.process, group=call.process.group)
+    over = threading.Event()
+
+    def watch() -> None:
+        if span_s <= 0 or call.system.time.sleep(span_s, child.done):
+            return
+        over.set()
+        table.kill(child, signal)
+        if "k" in options and not call.system.time.sleep(seconds(call, options.last("k")), child.done):
+            table.kill(child, 9)
+
+    def pass_on() -> None:
+        table.kill(child, call.process.signal)
+
+    threading.Thread(target=watch, daemon=True, name="phone-timeout").start()
+    call.process.add_waker(pass_on)
+    try:
+        status = call.run_as(child, options.args[1:])
+    finally:
+        call.process.remove_waker(pass_on)
+    call.check_alive()
+    if over.is_set():
+        return 137 if child.signal == 9 and signal == 9 else 124
+    return status
+
+
+@command("taskset")
+def taskset(call: Invocation) -> int:
+    """Show or set on which cores a process may run; masks are hexadecimal."""
+    options = read_options(call, "ap", stop_early=True)
+    rest = options.args
+    every = call.system.processes.all_cpus
+    if "p" in options.flags:
+        process = call.system.processes.find(int(rest[-1])) if rest and rest[-1].isdigit() else None
+        if process is None:
+            call.fail(f"failed to get pid {rest[-1] if rest else ''}'s affinity: No such process")
+        call.out.line(f"pid {process.pid}'s current affinity mask: {process.affinity:x}")
+        if len(rest) > 1:
+            process.affinity = _mask(call, rest[0], every)
+            call.out.line(f"pid {process.pid}'s new affinity mask: {process.affinity:x}")
+        return 0
+    if len(rest) < 2:
+        call.fail('Needs 2 arguments (see "taskset --help")')
+    call.process.affinity = _mask(call, rest[0], every)
+    return call.become(rest[1:])
+
+
+def _mask(call: Invocation, text: str, every: int) -> int:
+    try:
+        mask = int(text, 16)
+    except ValueError:
+        call.fail(f"bad mask '{text}'")
+    if mask & every == 0:
+        call.fail(f"failed to set pid {call.process.pid}'s affinity: Invalid argument")
+    return mask & every
+
+
+@command("nice")
+def nice(call: Invocation) -> int:
+    """Run a command at another priority."""
+    options = read_options(call, "", "n", stop_early=True)
+    if not options.args:
+        call.out.line(call.process.nice)
+        return 0
+    by = int(options.last("n", "10")) if re.fullmatch(r"-?\d+", options.last("n", "10")) else 10
+    if by < 0 and call.uid != 0:
+        call.fail("Permission denied")
+    call.process.nice = max(-20, min(19, call.process.nice + by))
+    return call.become(options.args)
+
+
+@command("renice")
+def renice(call: Invocation) -> int:
+    """Change a process's priority."""
+    options = read_options(call, "pgu", "n")
+    need_args(call, options, 1)
+    if "n" not in options:
+        call.fail('Needs -n (see "renice --help")')
+    for name in options.args:
+        process = call.system.processes.find(int(name)) if name.isdigit() else None
+        if process is None:
+            call.fail(f"setpriority {name}: No such process")
+        by = int(options.last("n", "0"))
+        if call.uid != 0 and (by < 0 or process.uid != call.uid):
+            call.fail(f"setpriority {name}: Permission denied")
+        process.nice = max(-20, min(19, process.nice + by))
+    return 0
+
+
+@command("chrt", "ionice")
+def scheduling(call: Invocation) -> int:
+    """Real-time scheduling isn't for shell users."""
+    options = read_options(call, "abfFimopRrT", "cn", stop_early=True)
+    if call.name == "ionice" and len(options.args) > 0 and "p" not in options:
+        return call.become(options.args)
+    if "m" in options:
+        call.out.line("SCHED_OTHER min/max priority\t: 0/0")
+        return 0
+    call.complain(f"sched_setscheduler: {'Operation not permitted' if call.uid else 'Invalid argument'}")
+    return 1
+
+
+@command("env")
+def env(call: Invocation) -> int:
+    """Run a command with another environment, or show it."""
+    options = read_options(call, "i0", "u", stop_early=True)
+    environment = {} if "i" in options else dict(call.env)
+    for name in options.values.get("u", []):
+        environment.pop(name, None)
+    rest = list(options.args)
+    while rest and "=" in rest[0]:
+        name, _, value = rest.pop(0).partition("=")
+        environment[name] = value
+    if rest:
+        return call.become(rest, env=environment)
+    for name, value in environment.items():
+        call.out.line(f"{name}={value}")
+    return 0
+
+
+@command("time")
+def time(call: Invocation) -> int:
+    """Run a command and say how long it took."""
+    options = read_options(call, "pv", stop_early=True)
+    need_args(call, options, 1)
+    begun_s = call.system.time.uptime_s()
+    status = call.run_child(options.args)
+    took_s = call.system.time.uptime_s() - begun_s
+    if "p" in options:
+        call.error(f"real {took_s:.2f}\nuser {took_s * 0.1:.2f}\nsys {took_s * 0.05:.2f}")
+    else:
+        call.error(f"    {int(took_s // 60)}m{took_s % 60:05.2f}s real     0m00.00s user     0m00.00s system")
+    return status
+
+
+@command("xargs")
+def xargs(call: Invocation) -> int:
+    """Run a command with arguments from stdin."""
+    options = read_options(call, "0prtx", "nIEsP", stop_early=True)
+    base = options.args or ["echo"]
+    data = call.stdin.read(-1)
+    items = [decoded(item) for item in data.split(b"\0")] if "0" in options else _quoted_items(decoded(data))
+    if "0" in options and items and not items[-1]:
+        items.pop()
+    if "I" in options:
+        lines = items if "0" in options else [line.strip() for line in decoded(data).splitlines() if line.strip()]
+        marker = options.last("I")
+        batches = [[argument.replace(marker, line) for argument in base] for line in lines]
+    else:
+        size = int(options.last("n", "0") or 0) or max(1, len(items))
+        batches = [base + items[at : at + size] for at in range(0, len(items), size)]
+        if not items and "r" not in options:
+            batches = [list(base)]
+    status = 0
+    fds = {**call.launch.fds, 0: NullHandle()}
+    for batch in batches:
+        if "t" in options:
+            call.error(" ".join(batch))
+        code = call.run_child(batch, fds=fds)
+        call.check_alive()
+        if code in {126, 127}:
+            return code
+        status = 123 if code else status
+    return status
+
+
+def _quoted_items(text: str) -> list[str]:
+    """Split at blanks and newlines; quotes and backslashes keep them."""
+    return [_unquoted(match.group()) for match in _ITEM.finditer(text)]
+
+
+def _unquoted(item: str) -> str:
+    return _QUOTE.sub(lambda quote: "".join(filter(None, quote.groups())), item)
+
+
+@command("su")
+def su(call: Invocation) -> int:
+    """Become root, on a rooted phone."""
+    if not call.system.build.rooted and call.uid != 0:
+        call.error("/system/bin/sh: su: inaccessible or not found")
+        return 127
+    args = list(call.args)
+    uid = 0
+    if args and not args[0].startswith("-"):
+        found = user_id(args.pop(0))
+        if found is None:
+            call.fail("bad user")
+        uid = found
+    call.process.uid = uid
+    if args[:1] == ["-c"]:
+        return call.become(["/system/bin/sh", "-c", " ".join(args[1:])])
+    return call.become(args or ["/system/bin/sh"])
+
+
+@command("run-as")
+def run_as(call: Invocation) -> int:
+    """Become the user of a debuggable app, in its own folder."""
+    args = list(call.args)
+    if args[:1] == ["--user"]:
+        del args[:2]
+    if not args:
+        call.fail("run-as: usage: run-as <package-name> [--user <uid>] <command> [<args>]")
+    package = call.system.packages.get(args[0])
+    if package is None:
+        call.fail(f"unknown package: {args[0]}")
+    if not package.info.debuggable:
+        call.fail(f"package not debuggable: {args[0]}")
+    call.process.uid = package.uid
+    environment = dict(call.env) | {"HOME": package.data_path, "USER": f"u0_a{package.uid - 10000}"}
+    return call.become(args[1:] or ["/system/bin/sh"], env=environment, cwd=package.data_path)
+
+
+@command("toybox")
+def toybox(call: Invocation) -> int:
+    """Run one of the commands by its name."""
+    from benchfarm_lab.commands.registry import command_names
+
+    if not call.args:
+        call.out.line(" ".join(command_names(call.system.props)))
+        return 0
+    return call.become([f"/system/bin/{call.args[0]}", *call.args[1:]])

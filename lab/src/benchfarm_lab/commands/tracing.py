@@ -1,0 +1,211 @@
+"""perfetto and atrace: recording the kernel's trace with the slices of programs."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from benchfarm_lab.commands.invocation import Invocation, decoded, encoded
+from benchfarm_lab.commands.options import Options, read_options
+from benchfarm_lab.commands.registry import command
+from benchfarm_lab.contract import FileWriter, PhoneFileError
+from benchfarm_lab.processes import Process
+from benchfarm_lab.system import PhoneSystem
+from benchfarm_lab.trace_formats import atrace_text, perfetto_trace
+from benchfarm_lab.tracing import TraceSession, service_runs
+
+#: The one folder where SELinux lets perfetto write.
+_TRACES: Final = "/data/misc/perfetto-traces/"
+#: From this API level on perfetto may read a config from a folder of its own.
+_CONFIG_SDK: Final = 31
+_CONFIGS: Final = "/data/misc/perfetto-configs/"
+_MOST_CONFIG_BYTES: Final = 1 << 20
+#: The signals at which perfetto ends as if its time were over.
+_GRACEFUL: Final = frozenset({2, 15})
+_TOKEN: Final = re.compile(r"\s+|#[^\n]*|(?P<name>[a-z_]+)\s*:?|(?P<value>\"[^\"\n]*\"|-?[\w.]+)|(?P<brace>[{}])")
+_CATEGORIES: Final = ("gfx", "input", "view", "webview", "wm", "am", "sched", "freq", "idle", "disk", "dalvik")
+_ATRACE_KB: Final = 2048
+_LONGEST_SLEEP_S: Final = 60.0
+
+
+class _ConfigError(Exception):
+    """The text is no TraceConfig."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Config:
+    """What is read of a TraceConfig."""
+
+    values: tuple[tuple[str, str], ...]
+
+    def all(self, name: str) -> tuple[str, ...]:
+        return tuple(value for found, value in self.values if found == name)
+
+    def number(self, name: str) -> int:
+        texts = self.all(name)
+        return int(texts[0]) if texts and texts[0].isdigit() else 0
+
+
+def _parse_config(text: str) -> _Config:
+    values: list[tuple[str, str]] = []
+    depth, position, name = 0, 0, ""
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise _ConfigError(f"unexpected character at {position}")
+        position = match.end()
+        if match["brace"]:
+            depth += 1 if match["brace"] == "{" else -1
+            if depth < 0:
+                raise _ConfigError("unmatched }")
+            name = ""
+        elif match["value"] or (match["name"] and name):
+            if not name:
+                raise _ConfigError(f"no field's name before {match[0].strip()}")
+            values.append((name, (match["value"] or match["name"]).strip('"')))
+            name = ""
+        elif match["name"]:
+            name = match["name"]
+    if depth or not values:
+        raise _ConfigError("unmatched {" if depth else "it is empty")
+    return _Config(values=tuple(values))
+
+
+@command("perfetto", since_sdk=28)
+def perfetto(call: Invocation) -> int:
+    """Record a trace: ``perfetto --txt -c - -o FILE [--background]``."""
+    long = {"txt": "t", "config": "c", "out": "o", "background": "d", "background-wait": "D"}
+    args = ["-t" if arg == "--txt" else arg for arg in call.args]
+    options = read_options(call, "tdD", "co", long=long, args=args)
+    if "c" not in options or "o" not in options:
+        call.error("-c/--config and -o/--out are needed")
+        return 1
+    config = _config_of(call, options)
+    if config is None:
+        return 1
+    path = call.path(options.last("o"))
+    if not path.startswith(_TRACES) or "/../" in path:
+        call.error(f"Failed to open {path}. (errno: 13, Permission denied)")
+        return 1
+    try:
+        writer = call.system.files.open_write(path, mode=0o600, uid=call.uid)
+    except PhoneFileError as exc:
+        call.error(f"Failed to open {path}. (errno: {exc.errno}, {exc})")
+        return 1
+    if not service_runs(call.system.props):
+        writer.close()
+        call.error("Could not connect to the traced socket /dev/socket/traced_consumer. Ensure traced is running.")
+        return 1
+    if not {"d", "D"} & options.flags:
+        return _record(call.system, call.process, config, writer)
+    child = call.system.processes.spawn(call.launch.argv, uid=call.uid, ppid=1)
+
+    def body() -> None:
+        call.system.processes.enter(child)
+        status = 1
+        try:
+            status = _record(call.system, child, config, writer)
+        finally:
+            call.system.processes.end(child, status)
+
+    threading.Thread(target=body, daemon=True, name=f"phone-perfetto-{child.pid}").start()
+    call.out.line(child.pid)
+    return 0
+
+
+def _config_of(call: Invocation, options: Options) -> _Config | None:
+    """Read the config; complain and return None when there is none that perfetto may read."""
+    source = options.last("c")
+    sdk = call.system.props.sdk
+    if source != "-" and not (sdk >= _CONFIG_SDK and call.path(source).startswith(_CONFIGS)):
+        call.error(f"Could not open {source} (errno: 13, Permission denied)")
+        return None
+    try:
+        text = decoded(b"".join(call.chunks(call.open(source))))
+        if "t" not in options:
+            raise _ConfigError("it is no binary proto")
+        return _parse_config(text[:_MOST_CONFIG_BYTES])
+    except (_ConfigError, PhoneFileError) as exc:
+        call.error(f"The TraceConfig is invalid: {exc}")
+        return None
+
+
+def _record(system: PhoneSystem, process: Process, config: _Config, writer: FileWriter) -> int:
+    """Record until the time is over or a signal comes, and write the file; a SIGKILL leaves it empty."""
+    records = "linux.ftrace" in config.all("name") and "ftrace/print" in config.all("ftrace_events")
+    session = TraceSession(
+        apps=config.all("atrace_apps") if records else (), capacity_bytes=config.number("size_kb") << 10
+    )
+    system.tracing.begin(session)
+    duration_s = config.number("duration_ms") / 1000 or float("inf")
+    while not process.killed.is_set() and duration_s > 0:
+        step_s = min(duration_s, _LONGEST_SLEEP_S)
+        system.time.sleep(step_s, process.killed)
+        duration_s -= step_s
+    system.tracing.end(session)
+    try:
+        if process.killed.is_set() and process.signal not in _GRACEFUL:
+            return 128 + process.signal
+        writer.write(perfetto_trace(session, system.hardware.clusters()))
+    except PhoneFileError:
+        return 1
+    finally:
+        writer.close()
+    return 0
+
+
+@command("atrace")
+def atrace(call: Invocation) -> int:
+    """Record the kernel's trace as text: for a time, or between ``--async_start`` and ``--async_stop``."""
+    flags = [arg for arg in call.args if arg.startswith("--")]
+    options = read_options(call, "cz", "abto", args=[arg for arg in call.args if not arg.startswith("--")])
+    if "--list_categories" in flags:
+        for name in _CATEGORIES:
+            call.out.line(f"{name:>10} - {name}")
+        return 0
+    unknown = [name for name in options.args if name not in _CATEGORIES]
+    if unknown:
+        call.error(f'error: unknown tracing category "{unknown[0]}"')
+        return 1
+    tracing = call.system.tracing
+    if "--async_stop" in flags:
+        session, tracing.atrace = tracing.atrace, None
+        if session is None:
+            return _print_trace(call, TraceSession(apps=(), capacity_bytes=0), options)
+        tracing.end(session)
+        return _print_trace(call, session, options)
+    session = _atrace_session(options)
+    if "--async_start" in flags:
+        if tracing.atrace is not None:
+            tracing.end(tracing.atrace)
+        tracing.atrace = session
+        tracing.begin(session)
+        call.out.line("capturing trace... done")
+        return 0
+    tracing.begin(session)
+    try:
+        call.sleep(float(options.last("t", "5")))
+    finally:
+        tracing.end(session)
+    return _print_trace(call, session, options)
+
+
+def _atrace_session(options: Options) -> TraceSession:
+    apps: Sequence[str] = [app for app in options.last("a").split(",") if app]
+    size_kb = options.last("b", str(_ATRACE_KB))
+    return TraceSession(apps=tuple(apps), capacity_bytes=int(size_kb) << 10)
+
+
+def _print_trace(call: Invocation, session: TraceSession, options: Options) -> int:
+    cpus = sum(len(cluster.cpus) for cluster in call.system.hardware.clusters())
+    text = "TRACE:\n" + atrace_text(session, cpus)
+    if "o" in options:
+        writer = call.system.files.open_write(call.path(options.last("o")), uid=call.uid)
+        writer.write(encoded(text))
+        writer.close()
+    else:
+        call.out.write(encoded(text))
+    return 0

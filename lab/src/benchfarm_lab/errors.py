@@ -1,0 +1,44 @@
+"""The errors that a lab raises on purpose, with the exit code of its processes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LabError(Exception):
+    """Something went wrong that has a name; the message says what, where, and what to do next."""
+
+    exit_code: ClassVar[int] = 70
+    #: The error's name in an answer of the control channel.
+    code: ClassVar[str] = "fault"
+
+    def __init__(self, message: str, *, serial: str = "", hint: str = "") -> None:
+        super().__init__(f"{serial}: {message}" if serial else message)
+        self.serial = serial
+        self.hint = hint
+
+
+class UsageError(LabError):
+    """What was asked for can't be done as written."""
+
+    exit_code = 2
+    code = "usage"
+
+
+class DeviceError(LabError):
+    """Something went wrong in the lab or with a phone."""
+
+    exit_code = 3
+    code = "device"
+
+
+class DeviceTimeoutError(DeviceError):
+    """The lab didn't answer in time."""
+
+    code = "device-timeout"
+
+
+class LinkLostError(DeviceError):
+    """The connection to the lab ended before the answer was whole."""
+
+    code = "link-lost"

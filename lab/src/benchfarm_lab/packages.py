@@ -1,0 +1,314 @@
+"""The package manager: APKs that were installed, and the rules by which it refuses one."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from benchfarm_lab.apk_signature import signer_digest
+from benchfarm_lab.contract import AppInfo, ByteSource, PhoneFileError, ProgramShelf
+from benchfarm_lab.processes import FIRST_APP_UID
+
+if TYPE_CHECKING:
+    from benchfarm_lab.files import PhoneTree
+    from benchfarm_lab.props import PhoneProps
+
+#: What comes with the phone, for lists.
+SYSTEM_PACKAGES: Final = (
+    "android", "com.android.chrome", "com.android.phone", "com.android.providers.settings", "com.android.settings",
+    "com.android.shell", "com.android.systemui", "com.android.vending", "com.google.android.gms",
+)  # fmt: skip
+_FIRST_UID: Final = FIRST_APP_UID + 147
+_CHUNK_BYTES: Final = 1 << 20
+#: What the system keeps free for itself when it installs.
+_RESERVE_BYTES: Final = 32 << 20
+
+
+class InstallRefusedError(Exception):
+    """The package manager refuses an APK; ``code`` is its word for it."""
+
+    def __init__(self, code: str, detail: str = "") -> None:
+        super().__init__(f"{code}: {detail}" if detail else code)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallOptions:
+    """The options of ``pm install`` that make a difference."""
+
+    replace_existing: bool = True
+    allow_downgrade: bool = False
+    grant_permissions: bool = False
+    abi: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledPackage:
+    """One app as it is installed."""
+
+    info: AppInfo
+    uid: int
+    code_path: str
+    signer: str | None
+    primary_abi: str
+    installed_s: float
+    updated_s: float
+    granted: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def apk_path(self) -> str:
+        """Where its APK is."""
+        return f"{self.code_path}/base.apk"
+
+    @property
+    def data_path(self) -> str:
+        """Its own folder."""
+        return f"/data/data/{self.info.package}"
+
+
+class PackageStore:
+    """The apps of one phone. They are found again in /data/app when a phone is built on an old folder."""
+
+    def __init__(self, shelf: ProgramShelf, props: PhoneProps) -> None:
+        self._shelf = shelf
+        self._props = props
+        self._lock = threading.RLock()
+        self._packages: dict[str, InstalledPackage] = {}
+        self._sessions: dict[int, _Session] = {}
+        self.files: PhoneTree
+
+    def restore(self, files: PhoneTree) -> None:
+        """Take the phone's files into use and find the apps in them."""
+        self.files = files
+        for outer in files.list("/data/app", uid=0):
+            for inner in files.list(f"/data/app/{outer}", uid=0):
+                code_path = f"/data/app/{outer}/{inner}"
+                try:
+                    info = self._shelf.inspect_apk(_pieces(files.open_read(f"{code_path}/base.apk", uid=0)))
+                    mtime_s = files.stat(f"{code_path}/base.apk", uid=0).mtime_s
+                except PhoneFileError:
+                    continue
+                if info is not None:
+                    self._packages[info.package] = InstalledPackage(
+                        info=info, uid=self._next_uid(), code_path=code_path,
+                        signer=signer_digest(files.host_path(f"{code_path}/base.apk")),
+                        primary_abi=self._abi(info, "") or "", installed_s=mtime_s, updated_s=mtime_s,
+                    )  # fmt: skip
+
+    def get(self, package: str) -> InstalledPackage | None:
+        """Return an installed app, or None."""
+        return self._packages.get(package)
+
+    def uid_of(self, package: str) -> int | None:
+        """Return the uid of an app, None when it isn't installed."""
+        found = self._packages.get(package)
+        return found.uid if found is not None else None
+
+    def all(self) -> Sequence[InstalledPackage]:
+        """Return the installed apps, sorted by name."""
+        with self._lock:
+            return [self._packages[name] for name in sorted(self._packages)]
+
+    def _next_uid(self) -> int:
+        return max((package.uid for package in self._packages.values()), default=_FIRST_UID - 1) + 1
+
+    # Installing
+
+    def install(
+        self, source: Iterable[bytes], size_bytes: int, options: InstallOptions, *, now_s: float
+    ) -> InstalledPackage:
+        """Install an APK from its bytes. Raises InstallRefusedError."""
+        with self._lock:
+            if size_bytes + _RESERVE_BYTES > self.files.storage.free_bytes:
+                raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE")
+            stage = f"/data/app/vmdl{secrets.randbelow(1 << 31)}.tmp"
+            try:
+                return self._staged(stage, source, options, now_s)
+            finally:
+                self._remove_tree(stage)
+
+    def _staged(self, stage: str, source: Iterable[bytes], options: InstallOptions, now_s: float) -> InstalledPackage:
+        apk = f"{stage}/base.apk"
+        try:
+            self.files.make_folders(stage, uid=0)
+            writer = self.files.open_write(apk, mode=0o644, uid=0)
+            try:
+                for piece in source:
+                    writer.write(piece)
+            finally:
+                writer.close()
+        except PhoneFileError as exc:
+            raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE", str(exc)) from exc
+        info = self._shelf.inspect_apk(_pieces(self.files.open_read(apk, uid=0)))
+        if info is None:
+            raise InstallRefusedError("INSTALL_PARSE_FAILED_NOT_APK", f"Failed to parse {apk}")
+        signer = signer_digest(self.files.host_path(apk))
+        old = self._packages.get(info.package)
+        abi = self._accepted(info, old, signer, options, apk)
+        code_path = f"/data/app/~~{secrets.token_urlsafe(16)}==/{info.package}-{secrets.token_urlsafe(16)}=="
+        self.files.make_folders(code_path, uid=0)
+        self.files.rename(apk, f"{code_path}/base.apk", uid=0)
+        package = InstalledPackage(
+            info=info, uid=old.uid if old else self._next_uid(), code_path=code_path, signer=signer, primary_abi=abi,
+            installed_s=old.installed_s if old else now_s, updated_s=now_s,
+            granted=frozenset({"all"}) if options.grant_permissions else old.granted if old else frozenset(),
+        )  # fmt: skip
+        self._packages[info.package] = package
+        if old is not None:
+            self._remove_tree(old.code_path.rsplit("/", 1)[0])
+        self._make_data_folders(package)
+        return package
+
+    def _accepted(
+        self, info: AppInfo, old: InstalledPackage | None, signer: str | None, options: InstallOptions, apk: str
+    ) -> str:
+        """Return the ABI that the app will run with; raise InstallRefusedError when the phone won't have it."""
+        sdk = self._props.sdk
+        if info.min_sdk > sdk:
+            raise InstallRefusedError(
+                "INSTALL_FAILED_OLDER_SDK",
+                f"Failed parse during installPackageLI: {apk} (at Binary XML file line #7): "
+                f"Requires newer sdk version #{info.min_sdk} (current version is #{sdk})",
+            )
+        if old is not None:
+            if not options.replace_existing:
+                raise InstallRefusedError(
+                    "INSTALL_FAILED_ALREADY_EXISTS",
+                    f"Attempt to re-install {info.package} without first uninstalling.",
+                )
+            if signer is not None and old.signer is not None and signer != old.signer:
+                raise InstallRefusedError(
+                    "INSTALL_FAILED_UPDATE_INCOMPATIBLE",
+                    f"Existing package {info.package} signatures do not match newer version; ignoring!",
+                )
+            if info.version_code < old.info.version_code and not (
+                options.allow_downgrade and (info.debuggable or self._props.get("ro.debuggable") == "1")
+            ):
+                raise InstallRefusedError(
+                    "INSTALL_FAILED_VERSION_DOWNGRADE",
+                    f"Downgrade detected: Update version code {info.version_code} is older than current "
+                    f"{old.info.version_code}",
+                )
+        abi = self._abi(info, options.abi)
+        if abi is None:
+            raise InstallRefusedError(
+                "INSTALL_FAILED_NO_MATCHING_ABIS",
+                "INSTALL_FAILED_NO_MATCHING_ABIS: Failed to extract native libraries, res=-113",
+            )
+        return abi
+
+    def _abi(self, info: AppInfo, wanted: str) -> str | None:
+        """Return the ABI to run an app with, "" for one without native code, None when none fits."""
+        if not info.abis:
+            return ""
+        known = self._props.get("ro.product.cpu.abilist", "arm64-v8a,armeabi-v7a,armeabi").split(",")
+        if wanted and wanted != "-":
+            return wanted if wanted in info.abis and wanted in known else None
+        return next((abi for abi in known if abi in info.abis), None)
+
+    def _make_data_folders(self, package: InstalledPackage) -> None:
+        for path in (package.data_path, f"{package.data_path}/files", f"{package.data_path}/cache"):
+            try:
+                self.files.make_folder(path, mode=0o700, uid=0)
+            except PhoneFileError:
+                continue  # kept from before
+            self.files.change_owner(path, package.uid, package.uid, uid=0)
+
+    # Sessions
+
+    def create_session(self, options: InstallOptions) -> int:
+        """Begin an installation in pieces; return its number."""
+        with self._lock:
+            number = secrets.randbelow((1 << 31) - 1) + 1
+            self._sessions[number] = _Session(options)
+            return number
+
+    def write_session(self, number: int, source: Iterable[bytes]) -> int:
+        """Add a piece (an APK) to a session; return its size. Raises KeyError for a session that isn't there."""
+        session = self._sessions[number]
+        path = f"/data/app/vmdl{number}-{len(session.paths)}.tmp"
+        writer = self.files.open_write(path, mode=0o600, uid=0)
+        size = 0
+        try:
+            for piece in source:
+                writer.write(piece)
+                size += len(piece)
+        finally:
+            writer.close()
+        session.paths.append(path)
+        return size
+
+    def commit_session(self, number: int, *, now_s: float) -> InstalledPackage:
+        """Install what a session holds. Raises KeyError, InstallRefusedError."""
+        session = self._sessions.pop(number)
+        try:
+            if not session.paths:
+                raise InstallRefusedError("INSTALL_FAILED_INVALID_APK", "Missing base package")
+            base = session.paths[0]
+            size = self.files.stat(base, uid=0).size_bytes
+            return self.install(_pieces(self.files.open_read(base, uid=0)), size, session.options, now_s=now_s)
+        finally:
+            for path in session.paths:
+                self.files.remove(path, uid=0)
+
+    def abandon_session(self, number: int) -> None:
+        """Forget a session. Raises KeyError."""
+        for path in self._sessions.pop(number).paths:
+            self.files.remove(path, uid=0)
+
+    # Changing and removing
+
+    def uninstall(self, package: str, *, keep_data: bool = False) -> bool:
+        """Remove an app; False when it isn't there."""
+        with self._lock:
+            found = self._packages.get(package)
+            if found is None:
+                return False
+            self._remove_tree(found.code_path.rsplit("/", 1)[0])
+            if not keep_data:
+                self._remove_tree(found.data_path)
+                self._remove_tree(f"/storage/emulated/0/Android/data/{package}")
+            del self._packages[package]
+            return True
+
+    def clear(self, package: str) -> bool:
+        """Remove an app's data; False when the app isn't there."""
+        with self._lock:
+            found = self._packages.get(package)
+            if found is None:
+                return False
+            self._remove_tree(found.data_path)
+            self._make_data_folders(found)
+            return True
+
+    def grant(self, package: str, permission: str) -> None:
+        """Grant a permission to an app. Raises KeyError for an app that isn't there."""
+        with self._lock:
+            found = self._packages[package]
+            self._packages[package] = replace(found, granted=found.granted | {permission})
+
+    def _remove_tree(self, path: str) -> None:
+        try:
+            names = self.files.list(path, uid=0)
+        except PhoneFileError:
+            names = ()
+        for name in names:
+            self._remove_tree(f"{path}/{name}")
+        try:
+            self.files.remove(path, uid=0)
+        except PhoneFileError:
+            return
+
+
+@dataclass(slots=True)
+class _Session:
+    options: InstallOptions
+    paths: list[str] = field(default_factory=list)
+
+
+def _pieces(source: ByteSource) -> Iterator[bytes]:
+    while piece := source.read(_CHUNK_BYTES):
+        yield piece

@@ -1,0 +1,46 @@
+"""Files on the phone as programs open them: paths against the working folder, whole reads and writes."""
+
+from __future__ import annotations
+
+import errno
+import stat
+
+from benchfarm_lab.contract import PhoneFileError, ProcessContext
+
+
+def absolute(process: ProcessContext, path: str) -> str:
+    """Return a path as seen from the root."""
+    return path if path.startswith("/") else f"{process.cwd.rstrip('/')}/{path}"
+
+
+def read_whole(process: ProcessContext, path: str) -> bytes:
+    """Return a file's bytes; raise PhoneFileError (ENODEV for a folder, which can't be mapped into memory)."""
+    place = absolute(process, path)
+    if stat.S_ISDIR(process.files.stat(place, uid=process.uid).mode):
+        raise PhoneFileError(errno.ENODEV, "No such device")
+    source = process.files.open_read(place, uid=process.uid)
+    parts: list[bytes] = []
+    while part := source.read(1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def size_of(process: ProcessContext, path: str) -> int | None:
+    """Return a file's size, None when it isn't there."""
+    try:
+        return process.files.stat(absolute(process, path), uid=process.uid).size_bytes
+    except PhoneFileError:
+        return None
+
+
+def write_whole(process: ProcessContext, path: str, content: bytes) -> bool:
+    """Write a file; return False when that isn't possible."""
+    try:
+        writer = process.files.open_write(absolute(process, path), uid=process.uid)
+        try:
+            writer.write(content)
+        finally:
+            writer.close()
+    except PhoneFileError:
+        return False
+    return True

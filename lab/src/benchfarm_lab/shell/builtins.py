@@ -1,0 +1,339 @@
+"""What the shell does itself: variables, flow, traps, jobs, ``echo``, ``test`` and so on."""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchfarm_lab.contract import PhoneFileError, StreamClosedError
+from benchfarm_lab.launching import DEFAULT_PATH, find_program
+from benchfarm_lab.shell.arithmetic import ArithmeticFaultError
+from benchfarm_lab.shell.conditions import ConditionFaultError, holds
+from benchfarm_lab.shell.flow import ExitError, LeaveLoopError, ReturnError
+from benchfarm_lab.shell.interpreter import Shell
+from benchfarm_lab.shell.job_builtins import jobs_builtin, kill_builtin, trap_builtin, wait_builtin
+from benchfarm_lab.shell.printing import echoed
+from benchfarm_lab.shell.scanning import RESERVED
+from benchfarm_lab.shell.simple_commands import external
+from benchfarm_lab.shell.spans import ShellSyntaxError
+from benchfarm_lab.shell.variable_builtins import (
+    export_builtin,
+    getopts_builtin,
+    local_builtin,
+    read_builtin,
+    readonly_builtin,
+    set_builtin,
+    shift_builtin,
+    unset_builtin,
+)
+from benchfarm_lab.shell.variables import quoted
+
+_MAX_SOURCE_BYTES = 1 << 22
+#: What every mksh knows as aliases. They change what ``command -v`` prints, not what the commands here do.
+ALIASES: Mapping[str, str] = {
+    "autoload": r"\builtin typeset -fu", "functions": r"\builtin typeset -f", "hash": r"\builtin alias -t",
+    "history": r"\builtin fc -l", "integer": r"\builtin typeset -i", "local": r"\builtin typeset",
+    "login": r"\builtin exec login", "nameref": r"\builtin typeset -n", "nohup": "nohup ", "r": r"\builtin fc -e -",
+    "type": r"\builtin whence -v",
+}  # fmt: skip
+
+
+def alias_text(name: str) -> str:
+    """Return an alias as mksh lists it."""
+    text = ALIASES[name].replace("\\", "\\\\")
+    return f"{name}='{text}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A builtin; assignments before a special one stay."""
+
+    body: Callable[[Shell, Sequence[str]], int]
+    special: bool = False
+
+    def run(self, shell: Shell, arguments: Sequence[str]) -> int:
+        """Run it; a stream that nobody reads any more ends it as SIGPIPE would."""
+        try:
+            return self.body(shell, arguments[1:])
+        except StreamClosedError:
+            return 128 + 13
+        except PhoneFileError as exc:
+            shell.complain(f"{arguments[0]}: {exc}")
+            return 1
+
+
+def _echo(shell: Shell, args: Sequence[str]) -> int:
+    try:
+        if 1 not in shell.fds:
+            raise PhoneFileError(errno.EBADF, "Bad file descriptor")
+        shell.write(1, echoed(args))
+    except PhoneFileError as exc:
+        shell.complain(f"echo: write: {exc}")
+        return 1
+    return 0
+
+
+def _test(shell: Shell, args: Sequence[str], name: str = "test") -> int:
+    try:
+        return 0 if holds(shell, args) else 1
+    except ConditionFaultError as exc:
+        shell.complain(f"{name}: {exc}")
+        return 2
+    except ArithmeticFaultError as exc:
+        shell.complain(str(exc))
+        return 2
+
+
+def _bracket(shell: Shell, args: Sequence[str]) -> int:
+    if not args or args[-1] != "]":
+        shell.complain("[: missing ]")
+        return 2
+    return _test(shell, args[:-1], "[")
+
+
+def _cd(shell: Shell, args: Sequence[str]) -> int:
+    target = next((arg for arg in args if arg not in {"-P", "-L", "--"}), None)
+    if target is None:
+        target = shell.lookup("HOME") or ""
+    if target == "-":
+        target = shell.lookup("OLDPWD") or ""
+        shell.write(1, f"{target}\n".encode("utf-8", "surrogateescape"))
+    # As written, links and all, with each ``..`` taking the name before it away; -P asks for where it really is.
+    where = posixpath.normpath(shell.absolute(target or "."))
+    try:
+        if "-P" in args:
+            where = shell.files.real_path(where, uid=shell.uid)
+        found = shell.files.stat(where, uid=shell.uid)
+    except PhoneFileError as exc:
+        shell.complain(f"cd: {where}: {exc}")
+        return 2
+    if not stat.S_ISDIR(found.mode):
+        shell.complain(f"cd: {where}: Not a directory")
+        return 2
+    if not shell.files.may(where, 1, uid=shell.uid):
+        shell.complain(f"cd: {where}: Permission denied")
+        return 2
+    shell.assign("OLDPWD", shell.cwd)
+    shell.cwd = where
+    shell.assign("PWD", where)
+    return 0
+
+
+def _pwd(shell: Shell, args: Sequence[str]) -> int:
+    where = shell.files.real_path(shell.cwd, uid=shell.uid) if "-P" in args else shell.cwd
+    shell.write(1, f"{where}\n".encode("utf-8", "surrogateescape"))
+    return 0
+
+
+def _eval(shell: Shell, args: Sequence[str]) -> int:
+    return shell.run_text(" ".join(args))
+
+
+def _source(shell: Shell, args: Sequence[str]) -> int:
+    if not args:
+        shell.complain(".: missing argument")
+        raise ExitError(1)
+    # A name without a slash is looked for in PATH, and only there.
+    path = find_program(
+        shell.system, args[0], path=shell.lookup("PATH") or DEFAULT_PATH, cwd=shell.cwd, uid=shell.uid
+    )  # fmt: skip
+    try:
+        if path is None:
+            raise PhoneFileError(errno.ENOENT, "No such file or directory")
+        data = shell.files.open_read(shell.absolute(path), uid=shell.uid).read(_MAX_SOURCE_BYTES)
+    except PhoneFileError as exc:
+        if exc.errno == errno.EISDIR:
+            return 0
+        # It is a special builtin: its failure ends a shell that runs a script.
+        shell.complain(f".: {args[0]}: {exc}")
+        raise ExitError(1) from exc
+    shell.status = 0
+    before = shell.positional
+    if len(args) > 1:
+        shell.positional = list(args[1:])
+    try:
+        return shell.run_text(data.decode("utf-8", "surrogateescape"))
+    except ReturnError as exc:
+        return exc.status
+    except ShellSyntaxError as exc:
+        shell.complain_of_syntax(exc)
+        return 1
+    finally:
+        if len(args) > 1:
+            shell.positional = before
+
+
+def _status_argument(shell: Shell, args: Sequence[str]) -> int:
+    if not args:
+        return shell.status
+    try:
+        return int(args[0]) & 0xFF
+    except ValueError:
+        return shell.calculator.value(args[0]) & 0xFF
+
+
+def _exit(shell: Shell, args: Sequence[str]) -> int:
+    if args and not args[0].lstrip("-").isdigit():
+        shell.complain(f"exit: bad number: {args[0]}")
+        raise ExitError(1)
+    raise ExitError(_status_argument(shell, args))
+
+
+def _return(shell: Shell, args: Sequence[str]) -> int:
+    raise ReturnError(_status_argument(shell, args))
+
+
+def _leave(*, again: bool) -> Callable[[Shell, Sequence[str]], int]:
+    def run(shell: Shell, args: Sequence[str]) -> int:
+        wanted = max(1, int(args[0])) if args and args[0].isdigit() else 1
+        name, did = ("continue", "continue") if again else ("break", "break")
+        if not shell.loops:
+            shell.complain(f"{name}: can't {did}")
+            return 0
+        if wanted > shell.loops:
+            shell.complain(f"{name}: can only {did} {shell.loops} level(s)")
+        raise LeaveLoopError(min(wanted, shell.loops), again=again)
+
+    return run
+
+
+def _command(shell: Shell, args: Sequence[str]) -> int:
+    if args[:1] in (["-v"], ["-V"]):
+        return _where(shell, args[1:], long=args[0] == "-V")
+    args = args[1:] if args[:1] == ["-p"] else args
+    if not args:
+        return 0
+    builtin = BUILTINS.get(args[0])
+    if builtin is None:
+        return external(shell, args, {})
+    try:
+        return builtin.run(shell, args)
+    except ExitError as exc:
+        # ``command`` makes an ordinary builtin of a special one.
+        if args[0] == "exit":
+            raise
+        return exc.status
+
+
+def _type(shell: Shell, args: Sequence[str]) -> int:
+    return _where(shell, args, long=True)
+
+
+def _where(shell: Shell, names: Sequence[str], *, long: bool) -> int:
+    """Say what names stand for; without ``long`` the first that stands for nothing is the last looked at."""
+    status = 0
+    for name in names:
+        path = find_program(shell.system, name, path=shell.lookup("PATH") or DEFAULT_PATH, cwd=shell.cwd, uid=shell.uid)
+        if name in shell.functions:
+            text = f"{name} is a function" if long else name
+        elif name in ALIASES:
+            text = f"{name} is an alias for {quoted(ALIASES[name])}" if long else f"alias {alias_text(name)}"
+        elif name in RESERVED:
+            text = f"{name} is a reserved word" if long else name
+        elif name in BUILTINS:
+            text = f"{name} is a shell builtin" if long else name
+        elif path is not None and shell.files.may(shell.absolute(path), 1, uid=shell.uid):
+            text = f"{name} is {path}" if long else path
+        else:
+            status = 1
+            if not long:
+                break
+            shell.write(1, f"{name} not found\n".encode("utf-8", "surrogateescape"))
+            continue
+        shell.write(1, f"{text}\n".encode("utf-8", "surrogateescape"))
+    return status
+
+
+def _alias(shell: Shell, args: Sequence[str]) -> int:
+    """List aliases: mksh's own ones; others aren't taken in."""
+    for name in args or ALIASES:
+        if "=" in name:
+            continue
+        if "'" in name:
+            shell.complain(f"alias: {name}: invalid alias name")
+            return 1
+        if name not in ALIASES:
+            shell.write(1, f"{name} alias not found\n".encode("utf-8", "surrogateescape"))
+            return 1
+        shell.write(1, f"{alias_text(name)}\n".encode())
+    return 0
+
+
+def _umask(shell: Shell, args: Sequence[str]) -> int:
+    if not args:
+        shell.write(1, f"{shell.process.umask:03o}\n".encode())
+        return 0
+    try:
+        shell.process.umask = int(args[0], 8) & 0o777
+    except ValueError:
+        shell.complain("umask: bad mask")
+        return 1
+    return 0
+
+
+def _let(shell: Shell, args: Sequence[str]) -> int:
+    value = 0
+    for arg in args:
+        value = shell.calculator.value(arg)
+    return 0 if value else 1
+
+
+def _nothing(shell: Shell, args: Sequence[str]) -> int:
+    return 0
+
+
+def _false(shell: Shell, args: Sequence[str]) -> int:
+    return 1
+
+
+def _times(shell: Shell, args: Sequence[str]) -> int:
+    """Tell the processor time of the shell, and that of the children that it has waited for: user and system."""
+    hardware = shell.system.hardware
+    for used_s in (hardware.cpu_s(shell.process.pid), sum(map(hardware.cpu_s, shell.process.ended_children))):
+        parts = (f"{int(s // 60)}m{s % 60:05.2f}s" for s in (0.97 * used_s, 0.03 * used_s))
+        shell.write(1, (" ".join(parts) + "\n").encode())
+    return 0
+
+
+BUILTINS: Mapping[str, Builtin] = {
+    ":": Builtin(_nothing, special=True),
+    "true": Builtin(_nothing),
+    "false": Builtin(_false),
+    "echo": Builtin(_echo),
+    "test": Builtin(_test),
+    "[": Builtin(_bracket),
+    "cd": Builtin(_cd),
+    "pwd": Builtin(_pwd),
+    "export": Builtin(export_builtin, special=True),
+    "readonly": Builtin(readonly_builtin, special=True),
+    "local": Builtin(local_builtin),
+    "typeset": Builtin(local_builtin),
+    "unset": Builtin(unset_builtin, special=True),
+    "set": Builtin(set_builtin, special=True),
+    "shift": Builtin(shift_builtin, special=True),
+    "read": Builtin(read_builtin),
+    "eval": Builtin(_eval, special=True),
+    ".": Builtin(_source, special=True),
+    "source": Builtin(_source),
+    "exit": Builtin(_exit, special=True),
+    "return": Builtin(_return, special=True),
+    "break": Builtin(_leave(again=False), special=True),
+    "continue": Builtin(_leave(again=True), special=True),
+    "trap": Builtin(trap_builtin, special=True),
+    "wait": Builtin(wait_builtin),
+    "kill": Builtin(kill_builtin),
+    "jobs": Builtin(jobs_builtin),
+    "times": Builtin(_times, special=True),
+    "command": Builtin(_command),
+    "type": Builtin(_type),
+    "whence": Builtin(_type),
+    "umask": Builtin(_umask),
+    "let": Builtin(_let),
+    "getopts": Builtin(getopts_builtin),
+    "ulimit": Builtin(_nothing),
+    "alias": Builtin(_alias),
+    "exec": Builtin(_nothing, special=True),
+}

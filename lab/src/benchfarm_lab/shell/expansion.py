@@ -1,0 +1,307 @@
+"""From words as written to arguments: variables, substitutions, splitting, file names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from benchfarm_lab.files import PhoneTree
+from benchfarm_lab.shell.arithmetic import Calculator
+from benchfarm_lab.shell.patterns import Pieces, has_magic, matching_paths, replaced, trimmed
+from benchfarm_lab.shell.syntax import Arithmetic, Command, Part, Text, Variable, Word
+
+_USUAL: Final = " \t\n"
+_WORDS: Final = re.compile(r"[^ \t\n]+")
+_CONDITIONAL: Final = frozenset({"-", "=", "?", "+"})
+
+
+class ExpansionFaultError(Exception):
+    """``${x?message}``, ``set -u``, a bad substitution: the shell ends with the message."""
+
+
+class ShellState(Protocol):
+    """What expansion needs of a shell."""
+
+    @property
+    def cwd(self) -> str:
+        """The current folder."""
+        ...
+
+    @property
+    def uid(self) -> int:
+        """Who asks."""
+        ...
+
+    @property
+    def files(self) -> PhoneTree:
+        """The phone's files."""
+        ...
+
+    @property
+    def calculator(self) -> Calculator:
+        """Arithmetic over the shell's variables."""
+        ...
+
+    @property
+    def positional(self) -> Sequence[str]:
+        """``$1`` and so on."""
+        ...
+
+    def lookup(self, name: str) -> str | None:
+        """Return a variable or special parameter, None when it isn't set."""
+        ...
+
+    def assign(self, name: str, value: str) -> None:
+        """Set a variable."""
+        ...
+
+    def substitute(self, script: str) -> str:
+        """Run a script and return what it printed, without newlines at the end."""
+        ...
+
+    def has_option(self, name: str) -> bool:
+        """Say whether ``set -o name`` is on."""
+        ...
+
+
+class _Fields:
+    """Arguments under construction: pieces of text, each quoted or not."""
+
+    def __init__(self, separators: str) -> None:
+        self.fields: list[list[tuple[str, bool]]] = []
+        self.separators = separators
+        self.open = False
+
+    def add(self, text: str, *, quoted: bool) -> None:
+        if not self.open:
+            self.fields.append([])
+            self.open = True
+        self.fields[-1].append((text, quoted))
+
+    def cut(self) -> None:
+        self.open = False
+
+    def add_split(self, text: str) -> None:
+        """Add the result of an unquoted expansion: split at the separators."""
+        if self.separators == _USUAL:
+            self._add_words(text)
+            return
+        pending = self.open  # a field that a separator other than a space would end
+        at = 0
+        while at < len(text):
+            char = text[at]
+            if char not in self.separators:
+                end = at
+                while end < len(text) and text[end] not in self.separators:
+                    end += 1
+                self.add(text[at:end], quoted=False)
+                pending = True
+                at = end
+                continue
+            if char not in " \t\n":
+                if not pending:
+                    self.add("", quoted=False)
+                pending = False
+            self.cut()
+            at += 1
+
+    def _add_words(self, text: str) -> None:
+        """Add text that is split at white space, as it is unless IFS says otherwise."""
+        words = _WORDS.findall(text)
+        if not words:
+            self.open = self.open and not text
+            return
+        if text[0] in _USUAL:
+            self.cut()
+        self.add(words[0], quoted=False)
+        self.fields += [[(word, False)] for word in words[1:]]
+        if text[-1] in _USUAL:
+            self.cut()
+
+
+class Expander:
+    """Expands words for one shell."""
+
+    def __init__(self, state: ShellState) -> None:
+        self._state = state
+
+    def arguments(self, words: Sequence[Word]) -> list[str]:
+        """Return the arguments that words stand for, split and with file names filled in."""
+        arguments: list[str] = []
+        for word in words:
+            if word.argument is not None:
+                arguments.append(word.argument)
+                continue
+            if word.variable is not None:
+                arguments.append(self._value(word.variable))
+                continue
+            for field in self._fields(word):
+                pieces = tuple(field)
+                if has_magic(pieces) and not self._state.has_option("noglob"):
+                    found = matching_paths(pieces, files=self._state.files, cwd=self._state.cwd, uid=self._state.uid)
+                    if found:
+                        arguments += found
+                        continue
+                arguments.append("".join(text for text, _ in pieces))
+        return arguments
+
+    def text(self, word: Word) -> str:
+        """Return a word's text without splitting or file names (assignments, redirections, here-documents)."""
+        if word.text is not None:
+            return word.text
+        if word.variable is not None:
+            return self._value(word.variable)
+        return "".join(text for text, _ in self.pieces(word))
+
+    def pieces(self, word: Word) -> Pieces:
+        """Return a word's text in pieces that know whether they were quoted: for patterns."""
+        pieces: list[tuple[str, bool]] = []
+        for part in self._with_home(word.parts):
+            if isinstance(part, Variable) and part.name in {"@", "*"} and not part.operator:
+                separator = " " if part.name == "@" else (self._state.lookup("IFS") or " ")[:1]
+                pieces.append((separator.join(self._state.positional), part.quoted))
+            else:
+                pieces.append((self._part_text(part), part.quoted))
+        return tuple(pieces)
+
+    def _with_home(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        first = parts[0] if parts else None
+        if isinstance(first, Text) and not first.quoted and (first.text == "~" or first.text.startswith("~/")):
+            home = self._state.lookup("HOME") or "/"
+            rest = first.text[1:]
+            return (Text(home, quoted=True), Text(rest, quoted=False), *parts[1:])
+        return parts
+
+    def _fields(self, word: Word) -> list[list[tuple[str, bool]]]:
+        separators = self._state.lookup("IFS")
+        fields = _Fields(" \t\n" if separators is None else separators)
+        for part in self._with_home(word.parts):
+            if isinstance(part, Text):
+                if part.text or part.quoted:
+                    fields.add(part.text, quoted=part.quoted)
+            elif isinstance(part, Variable) and part.name in {"@", "*"} and part.operator in {"", ":-", "-", ":+", "+"}:
+                self._add_positional(fields, part)
+            elif part.quoted:
+                fields.add(self._part_text(part), quoted=True)
+            elif isinstance(part, Variable) and part.operator in {":-", "-", ":+", "+"} and self._takes_operand(part):
+                self._add_operand(fields, part)
+            else:
+                fields.add_split(self._part_text(part))
+        return fields.fields
+
+    def _add_positional(self, fields: _Fields, part: Variable) -> None:
+        positional = self._state.positional
+        if part.operator and self._takes_operand(part):
+            self._add_operand(fields, part)
+            return
+        if part.operator in {":+", "+"}:
+            return
+        if part.quoted and part.name == "*":
+            separators = self._state.lookup("IFS")
+            fields.add((" " if separators is None else separators[:1]).join(positional), quoted=True)
+            return
+        for place, value in enumerate(positional):
+            if place:
+                fields.cut()
+            if part.quoted:
+                fields.add(value, quoted=True)
+            else:
+                fields.add_split(value)
+
+    def _takes_operand(self, part: Variable) -> bool:
+        value = " ".join(self._state.positional) if part.name in {"@", "*"} else self._state.lookup(part.name)
+        if part.name in {"@", "*"} and not self._state.positional:
+            value = None
+        is_set = bool(value) if part.operator.startswith(":") else value is not None
+        return is_set == part.operator.endswith("+")
+
+    def _add_operand(self, fields: _Fields, part: Variable) -> None:
+        if part.operand is None:
+            return
+        for inner in part.operand.parts:
+            if isinstance(inner, Text):
+                if inner.quoted or part.quoted:
+                    fields.add(inner.text, quoted=True)
+                else:
+                    fields.add_split(inner.text)
+            elif inner.quoted or part.quoted:
+                fields.add(self._part_text(inner), quoted=True)
+            else:
+                fields.add_split(self._part_text(inner))
+        if part.quoted and not part.operand.parts:
+            fields.add("", quoted=True)
+
+    def _part_text(self, part: Part) -> str:
+        match part:
+            case Text():
+                return part.text
+            case Command():
+                return self._state.substitute(part.script)
+            case Arithmetic():
+                return str(self._state.calculator.value(self.text(part.expression)))
+            case Variable():
+                return self._variable(part)
+
+    def _value(self, name: str) -> str:
+        """Return the value of a variable or parameter."""
+        value = self._state.lookup(name)
+        return self._unset(name) if value is None else value
+
+    def _unset(self, name: str) -> str:
+        """Return what a variable is that isn't set."""
+        if self._state.has_option("nounset") and name not in {"@", "*"}:
+            raise ExpansionFaultError(f"{name}: parameter not set")
+        return ""
+
+    def _variable(self, part: Variable) -> str:
+        if not part.operator and part.name not in {"@", "*"}:
+            return self._value(part.name)
+        if part.operator == "bad":
+            raise ExpansionFaultError(f"${{{part.name}}}: bad substitution")
+        if part.name in {"@", "*"}:
+            if part.operator == "length":
+                return str(len(self._state.positional))
+            value: str | None = " ".join(self._state.positional)
+        else:
+            value = self._state.lookup(part.name)
+        operand = part.operand
+        if part.operator.lstrip(":") in _CONDITIONAL:
+            return self._conditional(part, value)
+        if value is None:
+            value = self._unset(part.name)
+        match part.operator:
+            case "length":
+                return str(len(value))
+            case "#" | "##" | "%" | "%%" if operand is not None:
+                return trimmed(value, self.pieces(operand), part.operator)
+            case "/" | "//" | "/#" | "/%" if operand is not None:
+                replacement = self.text(part.second) if part.second is not None else ""
+                return replaced(value, self.pieces(operand), replacement, part.operator)
+            case ":" if operand is not None:
+                return self._substring(value, operand, part.second)
+        return value
+
+    def _conditional(self, part: Variable, value: str | None) -> str:
+        is_set = bool(value) if part.operator.startswith(":") else value is not None
+        operand = self.text(part.operand) if part.operand is not None and is_set == part.operator.endswith("+") else ""
+        match part.operator[-1]:
+            case "+":
+                return operand if is_set else ""
+            case "=" if not is_set:
+                self._state.assign(part.name, operand)
+                return operand
+            case "?" if not is_set:
+                raise ExpansionFaultError(f"{part.name}: {operand or 'parameter null or not set'}")
+            case "-" if not is_set:
+                return operand
+        return value or ""
+
+    def _substring(self, value: str, offset: Word, length: Word | None) -> str:
+        calculator = self._state.calculator
+        start = calculator.value(self.text(offset))
+        start = max(0, len(value) + start) if start < 0 else start
+        if length is None:
+            return value[start:]
+        count = calculator.value(self.text(length))
+        return value[start : start + count] if count >= 0 else value[start:count]

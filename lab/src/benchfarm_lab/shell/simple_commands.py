@@ -1,0 +1,186 @@
+"""Simple commands: assignments, redirections, and the builtin, function or program that a name stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from benchfarm_lab.launching import Launch, LaunchFaultError, launch
+from benchfarm_lab.shell.expansion import ExpansionFaultError
+from benchfarm_lab.shell.flow import ExitError, ReturnError
+from benchfarm_lab.shell.redirection import RedirectFaultError, redirected
+from benchfarm_lab.shell.syntax import Redirect, Simple, Word
+from benchfarm_lab.shell.variables import quoted
+
+if TYPE_CHECKING:
+    from benchfarm_lab.shell.builtins import Builtin
+    from benchfarm_lab.shell.interpreter import Shell
+
+_MAX_CALLS: Final = 120
+
+
+def run_simple(shell: Shell, command: Simple, *, replace: bool = False) -> int:
+    """Run a simple command. ``replace``: it is the shell's last, so a program takes over the shell's process."""
+    shell.check_signals()
+    arguments = shell.expander.arguments(command.words)
+    if not arguments:
+        return _assign(shell, command)
+    name = arguments[0]
+    builtin = _builtins().get(name)
+    if "xtrace" in shell.options:
+        shell.error("+ " + " ".join(quoted(argument) for argument in arguments))
+    if name == "exec":
+        return _exec(shell, command, arguments[1:])
+    if name in shell.functions and not (builtin and builtin.special):
+        return _with_assignments(shell, command, lambda: _call(shell, name, arguments))
+    if builtin is not None:
+        return _with_assignments(shell, command, lambda: builtin.run(shell, arguments), special=builtin.special)
+    if replace and not shell.traps:
+        assigned = _assigned(shell, command)
+        shell.take_redirects(command.redirects)
+        return external(shell, arguments, assigned, replace=True)
+    return with_redirects(
+        shell, command.redirects, lambda: external(shell, arguments, _assigned(shell, command))
+    )  # fmt: skip
+
+
+@cache
+def _builtins() -> Mapping[str, Builtin]:
+    from benchfarm_lab.shell.builtins import BUILTINS
+
+    return BUILTINS
+
+
+def with_redirects(
+    shell: Shell, redirects: Sequence[Redirect], body: Callable[[], int], *, special: bool = False
+) -> int:  # fmt: skip
+    """Run something with the shell's open files redirected; return its status, 1 when they can't be.
+
+    Raises ExitError when they can't be for a special builtin: that ends the shell.
+    """
+    if not redirects:
+        return body()
+    try:
+        fds, opened = redirected(shell, redirects)
+    except RedirectFaultError as exc:
+        shell.complain(str(exc))
+        if special:
+            shell.complain("redirection failure")
+            raise ExitError(1) from exc
+        return 1
+    before, shell.fds = shell.fds, fds
+    try:
+        return body()
+    finally:
+        if shell.fds is fds:
+            shell.fds = before
+        for handle in opened:
+            handle.release()
+
+
+def external(
+    shell: Shell, arguments: Sequence[str], assigned: Mapping[str, str], *, replace: bool = False
+) -> int:  # fmt: skip
+    """Run a program: in a child process, or in the shell's own."""
+    processes = shell.system.processes
+    if replace:
+        process = shell.process
+        process.is_shell = False
+        process.caught.clear()
+    else:
+        process = processes.spawn(arguments, uid=shell.uid, parent=shell.process, group=shell.process.group)
+        process.ignored |= {signal for signal, script in shell.traps.items() if not script}
+    request = Launch(
+        system=shell.system, process=process, argv=arguments, env={**shell.variables.environment(), **assigned},
+        cwd=shell.cwd, fds=shell.fds, surrender=shell.close if replace else None,
+    )  # fmt: skip
+    status = 1
+    try:
+        status = launch(request)
+    except LaunchFaultError as exc:
+        shell.complain(str(exc))
+        status = exc.code
+    finally:
+        if not replace:
+            processes.end(process, status)
+    return status if replace else shell.ended(process, status)
+
+
+# Assignments
+
+
+def _assigned(shell: Shell, command: Simple) -> dict[str, str]:
+    return {name: _value(shell, name, word, append=append) for name, word, append in command.assignments}
+
+
+def _value(shell: Shell, name: str, word: Word, *, append: bool) -> str:
+    value = shell.expander.text(word)
+    return (shell.lookup(name) or "") + value if append else value
+
+
+def _assign(shell: Shell, command: Simple) -> int:
+    """Do what a command without a name does."""
+    # ``$?`` in a value is still that of the command before; a substitution in one is what the whole ends with.
+    before, shell.has_substituted = shell.status, False
+    for name, word, append in command.assignments:
+        shell.assign(name, _value(shell, name, word, append=append))
+    status = shell.status if shell.has_substituted else 0
+    shell.status = before
+    return with_redirects(shell, command.redirects, lambda: status)
+
+
+def _with_assignments(shell: Shell, command: Simple, body: Callable[[], int], *, special: bool = False) -> int:
+    """Run something with the assignments and redirections of its command; those before a special builtin stay."""
+    if not command.assignments:
+        return with_redirects(shell, command.redirects, body, special=special)
+    assigned = _assigned(shell, command)
+    values = shell.variables.values
+    before = {name: values.get(name) for name in assigned}
+    for name, value in assigned.items():
+        shell.assign(name, value)
+    try:
+        return with_redirects(shell, command.redirects, body, special=special)
+    finally:
+        if not special:
+            _restore(shell, before)
+
+
+def _restore(shell: Shell, before: Mapping[str, str | None]) -> None:
+    values = shell.variables.values
+    for name, value in before.items():
+        if value is None:
+            values.pop(name, None)
+        else:
+            values[name] = value
+
+
+# What a name stands for
+
+
+def _exec(shell: Shell, command: Simple, arguments: list[str]) -> int:
+    for name, value in _assigned(shell, command).items():
+        shell.assign(name, value)
+    shell.take_redirects(command.redirects, special=True)
+    if arguments:
+        shell.traps.clear()
+        builtin = _builtins().get(arguments[0])
+        raise ExitError(builtin.run(shell, arguments) if builtin else external(shell, arguments, {}, replace=True))
+    return 0
+
+
+def _call(shell: Shell, name: str, arguments: list[str]) -> int:
+    """Run one of the shell's functions."""
+    if shell.calls >= _MAX_CALLS:
+        raise ExpansionFaultError(f"{name}: functions are nested too deeply")
+    before, shell.positional = shell.positional, arguments[1:]
+    shell.calls += 1
+    shell.locals.append({})
+    try:
+        return shell.execute(shell.functions[name])
+    except ReturnError as exc:
+        return exc.status
+    finally:
+        shell.calls -= 1
+        shell.positional = before
+        _restore(shell, shell.locals.pop())

@@ -1,0 +1,206 @@
+"""Builtins about variables and positional parameters: export, local, set, shift, read, getopts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchfarm_lab.handles import NullHandle
+from benchfarm_lab.shell.flow import ExitError
+from benchfarm_lab.shell.interpreter import Shell
+from benchfarm_lab.shell.variables import OPTION_LETTERS, quoted
+
+
+def export_builtin(shell: Shell, args: Sequence[str]) -> int:
+    """Mark variables for the environment."""
+    names = [arg for arg in args if not arg.startswith("-")]
+    if not names:
+        for name, value in shell.variables.environment().items():
+            shell.write(1, f"export {name}={quoted(value)}\n".encode("utf-8", "surrogateescape"))
+    for arg in names:
+        name, equals, value = arg.partition("=")
+        if not name.isidentifier():
+            shell.complain(f"export: {name}: is not an identifier")
+            return 1
+        if equals:
+            shell.assign(name, value)
+        shell.variables.exported.add(name)
+    return 0
+
+
+def readonly_builtin(shell: Shell, args: Sequence[str]) -> int:
+    """Make variables constant."""
+    for arg in args:
+        name, equals, value = arg.partition("=")
+        if equals:
+            shell.assign(name, value)
+        shell.variables.constant.add(name)
+    return 0
+
+
+def local_builtin(shell: Shell, args: Sequence[str]) -> int:
+    """Give variables to a function alone."""
+    for arg in args:
+        if arg.startswith("-"):
+            continue
+        name, equals, value = arg.partition("=")
+        if shell.locals and name not in shell.locals[-1]:
+            shell.locals[-1][name] = shell.variables.values.get(name)
+        if equals or shell.locals:
+            shell.assign(name, value)
+    return 0
+
+
+def unset_builtin(shell: Shell, args: Sequence[str]) -> int:
+    """Forget variables or functions."""
+    functions = args[:1] == ["-f"]
+    for name in args:
+        if name in {"-f", "-v"}:
+            continue
+        if functions:
+            shell.functions.pop(name, None)
+        elif name in shell.variables.constant:
+            shell.complain(f"read-only: {name}")
+            return 1
+        else:
+            shell.variables.values.pop(name, None)
+            shell.variables.exported.discard(name)
+    return 0
+
+
+def set_builtin(shell: Shell, args: Sequence[str]) -> int:
+    """Set options and positional parameters."""
+    if not args:
+        for name in sorted(shell.variables.values):
+            shell.write(1, f"{name}={quoted(shell.variables.values[name])}\n".encode("utf-8", "surrogateescape"))
+        return 0
+    todo = list(args)
+    while todo and todo[0][:1] in {"-", "+"} and len(todo[0]) > 1:
+        arg = todo.pop(0)
+        if arg == "--":
+            break
+        on = arg[0] == "-"
+        for letter in arg[1:]:
+            name = todo.pop(0) if letter == "o" and todo else OPTION_LETTERS.get(letter, "")
+            if not name:
+                shell.complain(f"set: -{letter}: unknown option")
+                return 1
+            (shell.options.add if on else shell.options.discard)(name)
+    else:
+        if not todo:
+            return 0
+    shell.positional = todo
+    return 0
+
+
+def shift_builtin(shell: Shell, args: Sequence[str]) -> int:
+    """Drop positional parameters."""
+    count = int(args[0]) if args and args[0].isdigit() else 1
+    if count > len(shell.positional):
+        shell.complain("shift: nothing to shift")
+        raise ExitError(1)
+    del shell.positional[:count]
+    return 0
+
+
+def read_builtin(shell: Shell, args: Sequence[str]) -> int:
+    """Read a line into variables."""
+    raw, names, descriptor = False, [], 0
+    todo = list(args)
+    while todo:
+        arg = todo.pop(0)
+        if arg == "--":
+            names += todo
+            break
+        if arg.startswith("-u") and len(arg) > 2:
+            descriptor = int(arg[2:]) if arg[2:].isdigit() else 0
+        elif arg in {"-p", "-t", "-n", "-d"} and todo:
+            todo.pop(0)
+        elif arg.startswith("-"):
+            raw = raw or "r" in arg
+        else:
+            names.append(arg)
+    handle = shell.fds.get(descriptor) or NullHandle()
+    line = handle.read_line(shell.process)
+    complete = line.endswith(b"\n")
+    while not raw and line.endswith(b"\\\n"):
+        following = handle.read_line(shell.process)
+        line = line[:-2] + following
+        complete = following.endswith(b"\n")
+    text = line.removesuffix(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape")
+    for name, value in zip(names or ["REPLY"], _split_line(shell, text, len(names) or 1, raw=raw), strict=True):
+        shell.assign(name, value)
+    return 0 if complete else 1
+
+
+def _split_line(shell: Shell, text: str, count: int, *, raw: bool) -> list[str]:
+    """Split a line at IFS into ``count`` values; the last one takes the rest."""
+    separators = shell.lookup("IFS")
+    separators = " \t\n" if separators is None else separators
+    spaces = "".join(char for char in separators if char in " \t\n")
+    marked: list[tuple[str, bool]] = []
+    at = 0
+    while at < len(text):
+        if text[at] == "\\" and not raw:
+            marked.append((text[at + 1 : at + 2], False))
+            at += 2
+        else:
+            marked.append((text[at], text[at] in separators))
+            at += 1
+    at, end = 0, len(marked)
+    while at < end and marked[at][1] and marked[at][0] in spaces:
+        at += 1
+    while end > at and marked[end - 1][1] and marked[end - 1][0] in spaces:
+        end -= 1
+    values: list[str] = []
+    while len(values) < count - 1:
+        start = at
+        while at < end and not marked[at][1]:
+            at += 1
+        values.append("".join(char for char, _ in marked[start:at]))
+        while at < end and marked[at][1] and marked[at][0] in spaces:
+            at += 1
+        if at < end and marked[at][1]:
+            at += 1
+            while at < end and marked[at][1] and marked[at][0] in spaces:
+                at += 1
+    rest = marked[at:end]
+    if rest and rest[-1][1] and not any(separator for _, separator in rest[:-1]):
+        rest = rest[:-1]  # one separator at the very end only ends the last field
+    values.append("".join(char for char, _ in rest))
+    return values
+
+
+def getopts_builtin(shell: Shell, args: Sequence[str]) -> int:
+    """Take the next option from arguments."""
+    if len(args) < 2:
+        shell.complain("getopts: missing name argument")
+        return 2
+    letters, name = args[0], args[1]
+    words = list(args[2:]) or shell.positional
+    place, _, offset = (shell.lookup("OPTIND") or "1").partition(".")
+    at, inside = int(place or "1") - 1, int(offset or "1")
+    if at >= len(words) or not words[at].startswith("-") or words[at] == "-" or words[at] == "--":
+        if at < len(words) and words[at] == "--":
+            at += 1
+        shell.assign("OPTIND", str(at + 1))
+        shell.assign(name, "?")
+        return 1
+    letter, rest = words[at][inside], words[at][inside + 1 :]
+    found = letters.find(letter) if letter != ":" else -1
+    takes = found >= 0 and letters[found + 1 : found + 2] == ":"
+    if takes:
+        value = rest or (words[at + 1] if at + 1 < len(words) else None)
+        at += 1 if rest else 2
+        shell.assign("OPTIND", str(at + 1))
+        if value is None:
+            shell.complain(f"-{letter}: requires an argument")
+            shell.assign(name, "?")
+            return 0
+        shell.assign("OPTARG", value)
+    else:
+        shell.assign("OPTIND", f"{at + 1}.{inside + 1}" if rest else str(at + 2))
+        shell.variables.values.pop("OPTARG", None)
+        if found < 0 and not letters.startswith(":"):
+            shell.complain(f"-{letter}: unknown option")
+    shell.assign(name, letter if found >= 0 else "?")
+    return 0

@@ -1,0 +1,83 @@
+"""What else is at the root of the phone: /dev, /system, links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from benchfarm_lab.commands.registry import command_names, find_command
+from benchfarm_lab.props import PhoneProps
+from benchfarm_lab.system import PhoneSystem
+from benchfarm_lab.trees.cgroups import cgroup_tree
+from benchfarm_lab.trees.node import DeviceNode, DictFolder, FileNode, LinkNode, Node, folder, once
+from benchfarm_lab.trees.proc import proc_tree
+from benchfarm_lab.trees.sysfs import sysfs_tree
+
+
+class _Commands:
+    """/system/bin: one file for each command."""
+
+    mode = 0o751
+    uid = 0
+
+    def __init__(self, props: PhoneProps) -> None:
+        self._props = props
+
+    def names(self) -> Iterable[str]:
+        """Return the commands' names."""
+        return [*command_names(self._props), "toybox"]
+
+    def child(self, name: str) -> Node | None:
+        """Return a command's file."""
+        if name == "toybox":
+            return FileNode(lambda: b"", mode=0o755)
+        return FileNode(lambda: b"", mode=0o755) if find_command(name, self._props) is not None else None
+
+
+def _build_prop(system: PhoneSystem) -> bytes:
+    rows = (f"{key}={value}\n" for key, value in system.props.items() if key.startswith("ro."))
+    return ("# begin build properties\n" + "".join(rows)).encode("utf-8", "surrogateescape")
+
+
+def root_mounts(system: PhoneSystem) -> Mapping[str, Callable[[], Node]]:
+    """Return the computed entries of the root folder."""
+    libraries = {
+        name: (lambda: FileNode(lambda: b"", mode=0o644))
+        for name in ("libneuralnetworks.so", "libGLESv2.so", "libvulkan.so", "liblog.so", "libc.so")
+    }
+
+    def system_folder() -> Node:
+        return DictFolder(
+            {
+                "bin": lambda: _Commands(system.props),
+                "xbin": folder({}),
+                "lib": folder(libraries),
+                "lib64": folder(libraries),
+                "etc": folder({"hosts": lambda: FileNode(lambda: b"127.0.0.1       localhost\n", mode=0o644)}),
+                "build.prop": lambda: FileNode(lambda: _build_prop(system), mode=0o600),
+            },
+            mode=0o755,
+        )
+
+    def dev_folder() -> Node:
+        return DictFolder(
+            {
+                "null": lambda: DeviceNode("null"), "zero": lambda: DeviceNode("zero"),
+                "random": lambda: DeviceNode("random"), "urandom": lambda: DeviceNode("random"),
+                "block": folder({}), "cpuset": once(lambda: cgroup_tree(system)),
+                "cpuctl": once(lambda: cgroup_tree(system)),
+            },
+            mode=0o755,
+        )  # fmt: skip
+
+    def link(target: str) -> Callable[[], Node]:
+        return lambda: LinkNode(lambda: target)
+
+    return {
+        "proc": once(lambda: proc_tree(system)), "sys": once(lambda: sysfs_tree(system)), "dev": once(dev_folder),
+        "system": once(system_folder), "bin": link("/system/bin"), "etc": link("/system/etc"),
+        "d": link("/sys/kernel/debug"), "sdcard": link("/storage/self/primary"),
+        "vendor": lambda: DictFolder(
+            {"lib64": folder({"libOpenCL.so": lambda: FileNode(lambda: b"", mode=0o644)}), "bin": folder({})},
+            mode=0o755,
+        ),
+    }  # fmt: skip

@@ -1,0 +1,228 @@
+"""What happens when a command comes over adb (contract: Userland), and how a phone's userland is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from benchfarm_lab.activities import ActivityService
+from benchfarm_lab.contract import SHELL_UID, Hardware, MomentHook, PhoneTime, ProgramShelf, ShellSession
+from benchfarm_lab.faults import FaultKind, FaultTable
+from benchfarm_lab.files import PhoneTree
+from benchfarm_lab.hangup import HangupWatch
+from benchfarm_lab.launching import DEFAULT_PATH
+from benchfarm_lab.logs import PhoneLogs
+from benchfarm_lab.packages import PackageStore
+from benchfarm_lab.pipes import ClientSink, ClientSource
+from benchfarm_lab.processes import FIRST_APP_UID, ProcessTable
+from benchfarm_lab.props import PhoneProps
+from benchfarm_lab.settings import PhoneSettings
+from benchfarm_lab.shell.interpreter import Shell
+from benchfarm_lab.shell.variables import Variables
+from benchfarm_lab.space import Storage
+from benchfarm_lab.state import PhoneState
+from benchfarm_lab.system import PhoneBuild, PhoneSystem
+from benchfarm_lab.trace_formats import comm_of
+from benchfarm_lab.tracing import TraceService
+from benchfarm_lab.trees.node import Node
+from benchfarm_lab.trees.rootfs import root_mounts
+
+_SHELL: Final = "/system/bin/sh"
+#: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in the log with it).
+_LAST_WORDS_S: Final = 0.2
+#: Shared by all phones of this program: one thread looks after the sessions that run.
+_HANGUPS: Final = HangupWatch()
+_ENVIRONMENT: Final[Mapping[str, str]] = {
+    "ANDROID_ASSETS": "/system/app", "ANDROID_BOOTLOGO": "1", "ANDROID_DATA": "/data", "ANDROID_ROOT": "/system",
+    "ANDROID_STORAGE": "/storage", "EXTERNAL_STORAGE": "/sdcard", "HOME": "/", "HOSTNAME": "localhost",
+    "LOGNAME": "shell", "PATH": DEFAULT_PATH, "SHELL": "/bin/sh", "TERM": "xterm-256color", "TMPDIR": "/data/local/tmp",
+    "USER": "shell",
+}  # fmt: skip
+
+
+class PhoneUserland:
+    """The userland of one phone: a shell for each command, over the phone's parts."""
+
+    def __init__(self, system: PhoneSystem, faults: FaultTable) -> None:
+        self.system = system
+        self.faults = faults
+
+    @property
+    def files(self) -> PhoneTree:
+        """The phone's files (contract: PhoneFiles)."""
+        return self.system.files
+
+    @property
+    def logs(self) -> PhoneLogs:
+        """The phone's log (contract: LogSink)."""
+        return self.system.logs
+
+    @property
+    def processes(self) -> ProcessTable:
+        """The phone's process table."""
+        return self.system.processes
+
+    @property
+    def packages(self) -> PackageStore:
+        """The phone's package manager."""
+        return self.system.packages
+
+    @property
+    def props(self) -> PhoneProps:
+        """The phone's properties."""
+        return self.system.props
+
+    @property
+    def state(self) -> PhoneState:
+        """The phone's screen and what its services were told."""
+        return self.system.state
+
+    @property
+    def boot_id(self) -> str:
+        """The kernel's random id of this boot."""
+        return self.system.boot_id
+
+    def run(self, command: str, session: ShellSession) -> int:
+        """Interpret one command line and return its exit code.
+
+        Returns when the shell has ended and no process holds the session's output any more (or the client has gone),
+        as adbd closes a stream.
+        """
+        system = self.system
+        process = system.processes.spawn([_SHELL, "-c", command], uid=SHELL_UID, is_shell=True)
+        stdout, stderr = ClientSink(session.stdout, pty=session.pty), ClientSink(session.stderr, pty=session.pty)
+        stdin = ClientSource(session.stdin, pty=session.pty)
+        variables = Variables(dict(_ENVIRONMENT) | {"IFS": " \t\n", "PWD": "/"}, set(_ENVIRONMENT) | {"PWD"})
+        shell = Shell(
+            system, process, name=_SHELL, positional=(), variables=variables, cwd="/",
+            fds={0: stdin, 1: stdout, 2: stderr},
+        )  # fmt: skip
+        shell.owns_fds = True
+        status = 1
+        try:
+            with _HANGUPS.watching(session.hangup, lambda: system.processes.kill(process, 1)):
+                status = shell.run(command, exec_last=True) if command.strip() else self._interactive(shell)
+        finally:
+            shell.close()
+            system.processes.end(process, status)
+        for sink in (stdout, stderr):
+            while not sink.released.wait(0.05) and not session.hangup.is_set():
+                continue
+        return status & 0xFF
+
+    @staticmethod
+    def _interactive(shell: Shell) -> int:
+        """A shell without a command reads its commands from stdin, line by line."""
+        from benchfarm_lab.shell.reading import run_lines
+
+        return run_lines(shell)
+
+    def restart(self) -> None:
+        """What a reboot does: processes end, logs and volatile properties are gone, a new boot id."""
+        system = self.system
+        for process in system.processes.kill_all():
+            process.done.wait(_LAST_WORDS_S)
+        system.logs.restart()
+        system.state.restart()
+        system.tracing.restart()
+        system.new_boot()
+
+    def close(self) -> None:
+        """End all processes and let go of the host's folder."""
+        self.system.processes.kill_all()
+        self.system.files.close()
+
+
+#: What a phone of 64 GB shows, and what of it is taken as it leaves the factory.
+_STORAGE_BYTES: Final = 54 << 30
+_SHIPPED_BYTES: Final = 11 << 30
+
+
+def build_userland(
+    *, folder: Path, props: Mapping[str, str], time: PhoneTime, hardware: Hardware, shelf: ProgramShelf,
+    build: PhoneBuild, faults: FaultTable | None = None, on_reboot: Callable[[str], None] = lambda reason: None,
+    moment: MomentHook | None = None,
+) -> PhoneUserland:  # fmt: skip
+    """Put the userland of one phone together.
+
+    ``folder`` holds the phone's files on the host. ``on_reboot`` is called with the reason ("", "recovery" ...) from a
+    command's thread and shouldn't wait for that command. ``moment`` is handed to programs.
+    """
+    faults = faults or FaultTable()
+    phone_props = PhoneProps(props)
+    processes = ProcessTable(time, sum(len(cluster.cpus) for cluster in hardware.clusters()))
+    logs = PhoneLogs(time)
+    packages = PackageStore(shelf, phone_props)
+    storage = Storage(total_bytes=_STORAGE_BYTES, shipped_bytes=_SHIPPED_BYTES)
+    parts: list[PhoneSystem] = []
+    mounts: dict[str, Callable[[], Node]] = {}
+    files = PhoneTree(
+        folder, mounts=mounts, storage=storage, app_uid=packages.uid_of,
+        denied=lambda operation, path: (
+            0
+            if faults.is_empty
+            else _denied(faults, operation, path) or _denied_by_selinux(parts[0], faults, path)
+        ),
+        passing=lambda path, size: faults.advance(FaultKind.NO_SPACE, size, subject=path)[0],
+    )  # fmt: skip
+    activities = ActivityService()
+    system = PhoneSystem(
+        build=build, time=time, hardware=hardware, shelf=shelf, props=phone_props, processes=processes, logs=logs,
+        storage=storage, files=files, packages=packages, activities=activities, settings=PhoneSettings(),
+        state=PhoneState(hardware), tracing=TraceService(time, phone_props), on_reboot=on_reboot,
+        moment=moment, default_props=dict(props),
+    )  # fmt: skip
+    parts.append(system)
+    mounts.update(root_mounts(system))
+    activities.attach(system)
+    _lay_out(files)
+    packages.restore(files)
+    faults.handle(FaultKind.SCREEN_LOCK, lambda fault: system.state.lock())
+    logs.between = lambda: _log_noise(faults)
+    return PhoneUserland(system, faults)
+
+
+def _denied(faults: FaultTable, operation: str, path: str) -> int:
+    if operation == "stat" or faults.active(FaultKind.PERMISSION_DENIED, path) is None:
+        return 0
+    return 13
+
+
+def _denied_by_selinux(system: PhoneSystem, faults: FaultTable, path: str) -> int:
+    """Return 13 for a benchmark program that a fault keeps from a path, and log the denial as the kernel does."""
+    process = system.processes.current()
+    if process is None or process.context is None or faults.active(FaultKind.SELINUX_DENIAL, path) is None:
+        return 0
+    is_app = process.uid >= FIRST_APP_UID
+    who = "u:r:untrusted_app:s0:c120,c256,c512,c768" if is_app else "u:r:shell:s0"
+    app = f" app={process.argv[0]}" if is_app else ""
+    number, name = system.logs.last_number() + 1, path.rpartition("/")[2]
+    text = (
+        f'type=1400 audit(0.0:{number}): avc: denied {{ read }} for name="{name}" dev="dm-5" ino=81374 '
+        f"scontext={who} tcontext=u:object_r:shell_data_file:s0 tclass=file permissive=0{app}"
+    )
+    system.logs.append("W", comm_of(process.argv[0]), text, pid=process.pid, uid=process.uid)
+    return 13
+
+
+def _log_noise(faults: FaultTable) -> bytes | None:
+    """Return what a fault puts between two messages of the log."""
+    if faults.take(FaultKind.LOG_GARBAGE) is not None:
+        return b"\xff\xfe\x80\x00 garbage \xc3\x28 \xf0\x9f"
+    if faults.take(FaultKind.LOG_UTF8) is not None:
+        return "\U0001f525 hot \U0001f4f1 phone".encode()
+    return None
+
+
+def _lay_out(files: PhoneTree) -> None:
+    """Create the folders that every phone has."""
+    host = files.folder
+    for path in ("data/local/tmp", "data/data", "data/app", "data/user",
+                 "data/misc/perfetto-traces", "storage/emulated/0/Android/data",
+                 "storage/emulated/0/Download", "storage/self"):  # fmt: skip
+        host.joinpath(path).mkdir(parents=True, exist_ok=True)
+    for path, target in (("storage/self/primary", "/storage/emulated/0"), ("data/user/0", "/data/data")):
+        link = host / path
+        if not link.is_symlink():
+            link.symlink_to(target)

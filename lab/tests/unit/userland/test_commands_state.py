@@ -1,0 +1,249 @@
+"""What the phone says of itself: properties, settings, dumpsys, sysfs, procfs, processes."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+import pytest
+
+from benchfarm_lab.faults import Fault, FaultKind
+from tests.conftest import poll_until
+
+until = partial(poll_until, what="it comes about", timeout_s=60)
+
+
+def test_getprop_lists_in_brackets_and_prints_one(phone):
+    assert phone.out("getprop ro.product.model") == "Pixel 3\n"
+    assert phone.out("getprop nope") == "\n"
+    assert phone.out("getprop nope default") == "default\n"
+    assert "[ro.serialno]: [VP0001]\n" in phone.out("getprop")
+
+
+@pytest.mark.parametrize(
+    ("key", "allowed"), [("debug.mark", True), ("log.tag.x", True), ("ro.serialno", False), ("sys.x", False)]
+)
+def test_setprop_is_refused_where_the_system_refuses(phone, key, allowed):
+    status, _, err = phone.run(f"setprop {key} value")
+    assert (status == 0) is allowed
+    assert bool(err) is not allowed
+    assert (phone.out(f"getprop {key}") == "value\n") is allowed
+
+
+def test_settings_are_kept_by_table(phone):
+    assert phone.out("settings get global stay_on_while_plugged_in") == "0\n"
+    phone.run("settings put system screen_off_timeout 1800000; settings put global name 'two words'")
+    assert phone.out("settings get system screen_off_timeout") == "1800000\n"
+    assert "name=two words\n" in phone.out("settings list global")
+    assert phone.out("settings delete global name; settings get global name") == "Deleted 1 rows\nnull\n"
+    assert phone.run("settings get nowhere x")[0] == 255
+
+
+def test_battery_is_shown_as_aosp_does(phone):
+    text = phone.out("dumpsys battery")
+    assert text.startswith("Current Battery Service state:\n  AC powered: false\n  USB powered: true\n")
+    assert "  level: 88\n  scale: 100\n  voltage: 4200\n  temperature: 255\n" in text
+
+
+def test_battery_figures_can_be_set_by_hand_and_taken_back(phone):
+    phone.run("dumpsys battery unplug; dumpsys battery set level 7; dumpsys battery set temp 410")
+    text = phone.out("dumpsys battery")
+    assert "UPDATES STOPPED" in text
+    assert "USB powered: false" in text
+    assert "level: 7\n" in text
+    assert "temperature: 410\n" in text
+    assert "status: 3\n" in text
+    phone.run("dumpsys battery reset")
+    assert "level: 88\n" in phone.out("dumpsys battery")
+
+
+def test_thermal_service_lists_zones_and_can_be_overridden(phone):
+    text = phone.out("dumpsys thermalservice")
+    assert "Thermal Status: 0\n" in text
+    assert "\tTemperature{mValue=31.5, mType=0, mName=cpu0-silver-usr, mStatus=0}\n" in text
+    assert "\tTemperature{mValue=25.5, mType=2, mName=maxfg, mStatus=0}\n" in text
+    phone.run("cmd thermalservice override-status 3")
+    assert "IsStatusOverride: true" in phone.out("dumpsys thermalservice")
+    assert "Thermal Status: 3\n" in phone.out("dumpsys thermalservice")
+    phone.run("cmd thermalservice reset")
+    assert "Thermal Status: 0\n" in phone.out("dumpsys thermalservice")
+
+
+def test_screen_and_keyguard_follow_keys_and_faults(phone):
+    assert "mWakefulness=Awake" in phone.out("dumpsys power")
+    phone.faults.add(Fault(kind=FaultKind.SCREEN_LOCK))
+    assert "mWakefulness=Asleep" in phone.out("dumpsys power")
+    assert "mShowingLockscreen=true" in phone.out("dumpsys window policy")
+    phone.run("input keyevent KEYCODE_WAKEUP; input keyevent 82")
+    assert "mWakefulness=Awake" in phone.out("dumpsys power")
+    assert "mShowingLockscreen=false" in phone.out("dumpsys window policy")
+    phone.run("input keyevent 223; wm dismiss-keyguard")
+    assert "mShowingLockscreen=false" in phone.out("dumpsys window")
+
+
+def test_staying_awake_is_what_svc_set(phone):
+    phone.run("svc power stayon usb")
+    assert phone.out("settings get global stay_on_while_plugged_in") == "2\n"
+    assert "mStayOn=true" in phone.out("dumpsys power")
+    phone.run("svc power stayon false")
+    assert "mStayOn=false" in phone.out("dumpsys power")
+
+
+def test_services_take_what_a_benchmark_host_tells_them(phone):
+    assert phone.run("cmd power set-fixed-performance-mode-enabled true")[0] == 0
+    assert phone.hardware.fixed
+    assert phone.run("cmd power set-fixed-performance-mode-enabled false")[0] == 0
+    assert not phone.hardware.fixed
+    phone.run("cmd connectivity airplane-mode enable")
+    assert phone.out("settings get global airplane_mode_on") == "1\n"
+    assert phone.run("svc wifi disable")[0] == 0
+    assert phone.out("settings get global wifi_on") == "0\n"
+    phone.run("cmd connectivity airplane-mode disable")
+    assert phone.run("svc data disable")[0] == 0
+    assert not phone.hardware.online
+    assert phone.run("cmd wifi set-wifi-enabled enabled")[0] == 0
+    assert phone.hardware.online
+    assert phone.run("cmd wifi set-wifi-enabled disabled")[0] == 0
+    assert not phone.hardware.online
+    assert phone.run("cmd nope")[0] == 20
+    assert phone.out("wm size") == "Physical size: 1080x2160\n"
+
+
+def test_gles_line_is_surface_flingers(phone):
+    assert phone.out("dumpsys SurfaceFlinger | grep GLES") == "GLES: Qualcomm, Adreno (TM) 630, OpenGL ES 3.2\n"
+
+
+def test_unknown_service_is_said(phone):
+    assert phone.run("dumpsys nope")[2] == "Can't find service: nope\n"
+    for service in set(phone.out("dumpsys -l").split()[3:]) - {"package"}:
+        assert phone.run(f"dumpsys {service}")[1], service
+
+
+CPU = "/sys/devices/system/cpu"
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        (f"{CPU}/present", "0-7"), (f"{CPU}/online", "0-7"),
+        (f"{CPU}/cpu5/cpufreq/cpuinfo_max_freq", "2803200"), (f"{CPU}/cpu5/cpufreq/related_cpus", "4 5 6 7"),
+        (f"{CPU}/cpu0/cpufreq/scaling_cur_freq", "300000"), (f"{CPU}/cpufreq/policy4/scaling_governor", "schedutil"),
+        (f"{CPU}/cpufreq/policy0/scaling_available_frequencies", "300000 1228800 1766400 "),
+        (f"{CPU}/cpu0/cpufreq/stats/time_in_state", "300000 100\n1228800 100\n1766400 100"),
+        (f"{CPU}/cpu7/topology/physical_package_id", "1"), (f"{CPU}/cpu7/cpu_capacity", "1024"),
+        ("/sys/class/thermal/thermal_zone0/type", "cpu0-silver-usr"),
+        ("/sys/class/thermal/thermal_zone0/temp", "31500"),
+        ("/sys/class/thermal/thermal_zone0/trip_point_0_temp", "95000"),
+        ("/sys/class/kgsl/kgsl-3d0/gpuclk", "257000000"), ("/sys/class/kgsl/kgsl-3d0/max_gpuclk", "710000000"),
+        ("/sys/class/kgsl/kgsl-3d0/devfreq/cur_freq", "257000000"),
+        ("/sys/class/power_supply/battery/capacity", "88"), ("/sys/class/power_supply/battery/temp", "255"),
+        ("/sys/class/power_supply/battery/status", "Charging"),
+    ],
+)  # fmt: skip
+def test_sysfs_shows_the_hardware(phone, path, content):
+    assert phone.out(f"cat {path}") == f"{content}\n"
+
+
+def test_sysfs_can_be_walked_by_patterns(phone):
+    assert phone.out(f"for c in {CPU}/cpu[0-9]*; do cat $c/cpufreq/cpuinfo_max_freq; done | sort -u").split() == [
+        "1766400", "2803200",
+    ]  # fmt: skip
+    assert phone.out("ls /sys/class/thermal").split() == [
+        "cooling_device0", "cooling_device1", "thermal_zone0", "thermal_zone1",
+    ]  # fmt: skip
+
+
+def test_only_root_changes_clocks(phone, make_phone):
+    node = f"{CPU}/cpufreq/policy4/scaling_max_freq"
+    assert phone.run(f"echo 1612800 > {node}")[2].endswith("Permission denied\n")
+    assert phone.run("su -c id")[0] == 127
+    rooted = make_phone(rooted=True)
+    assert rooted.out("su -c 'id -u'") == "0\n"
+    assert rooted.run(f"su -c 'echo 1612800 > {node}'") == (0, "", "")
+    assert rooted.run(f"su 0 sh -c 'echo performance > {CPU}/cpu4/cpufreq/scaling_governor'")[0] == 0
+    assert rooted.hardware.limits == [(1, None, 1612800, None), (1, None, None, "performance")]
+    assert rooted.run(f"su -c 'echo fast > {node}'")[0] == 1
+
+
+def test_proc_shows_the_phone(phone):
+    assert phone.out("grep -c ^processor /proc/cpuinfo") == "8\n"
+    assert int(phone.out("cat /proc/meminfo | grep MemTotal").split()[1]) == 4 << 20
+    assert re.fullmatch(r"\d+\.\d\d \d+\.\d\d\n", phone.out("cat /proc/uptime"))
+    assert re.fullmatch(r"\d+\.\d\d \d+\.\d\d \d+\.\d\d \d+/\d+ \d+\n", phone.out("cat /proc/loadavg"))
+    assert re.fullmatch(
+        r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\n", phone.out("cat /proc/sys/kernel/random/boot_id")
+    )
+    assert phone.out("cat /proc/stat | head -1").startswith("cpu ")
+    assert phone.out("cat /proc/version").startswith("Linux version ")
+    assert phone.out("cat /proc/$$/comm; :") == "sh\n"
+    assert phone.out("cat /proc/self/comm") == "cat\n"
+    assert "Uid:\t2000\t2000\t2000\t2000\n" in phone.out("cat /proc/self/status")
+
+
+def test_ps_shows_chosen_columns_of_chosen_processes(phone):
+    assert phone.out("ps -A -o PID,NAME | grep system_server").split() == ["1003", "system_server"]
+    pid, name = phone.out("sh -c 'ps -o PID= -o NAME= -p $$; :'").split()
+    assert pid.isdigit()
+    assert name == "sh"
+    assert phone.run("ps -p 99999")[0] == 1
+
+
+def test_pidof_pgrep_and_pkill_find_by_name(phone):
+    phone.run("sleep 1000 >/dev/null 2>&1 </dev/null & sleep 1001 >/dev/null 2>&1 </dev/null &")
+    until(lambda: len(phone.out("pidof sleep").split()) == 2)
+    assert len(phone.out("pgrep sleep").split()) == 2
+    assert phone.out("pgrep -f '[s]leep 1001' | wc -l").strip() == "1"
+    assert phone.run("pkill -9 -f '[s]leep 1001'")[0] == 0
+    until(lambda: len(phone.out("pidof sleep").split()) == 1)
+    assert phone.run("killall sleep")[0] == 0
+    until(lambda: phone.run("pidof sleep")[0] == 1)
+
+
+def test_taskset_shows_and_sets_masks_in_hex(phone):
+    assert phone.out("taskset -p $$").endswith("current affinity mask: ff\n")
+    assert phone.out("taskset f0 nproc") == "4\n"
+    assert phone.out("taskset 0xf sh -c 'taskset -p $$'").endswith("mask: f\n")
+    assert phone.run("taskset 100 true")[0] == 1
+    assert phone.run("taskset zz true")[0] == 1
+
+
+def test_df_and_du_count_real_bytes(phone):
+    before = int(phone.out("df -k /data/local/tmp | tail -1").split()[3])
+    phone.put("/data/local/tmp/f", bytes(10 << 20))
+    assert before - int(phone.out("df /data | tail -1").split()[3]) == 10 << 10
+    assert phone.out("du -sk /data/local/tmp/f").split()[0] == str(10 << 10)
+    assert phone.out("stat -f -c '%a %S' /data").split()[1] == "4096"
+
+
+def test_date_and_uptime_follow_the_phones_clock(phone):
+    phone.time.jump(86400 * 365)
+    before_s = int(phone.time.wall_s())
+    assert before_s <= int(phone.out("date +%s")) <= int(phone.time.wall_s())
+    assert re.fullmatch(r"\d{10}\.\d{9}\n", phone.out("date +%s.%N"))
+    assert re.search(r" up \d+ min,  0 users,  load average: ", phone.out("uptime"))
+    assert phone.run("date 010112002020")[0] == 1
+
+
+def test_identity_is_the_shell_users(phone):
+    assert phone.out("whoami; id -u; id -un") == "shell\n2000\nshell\n"
+    assert phone.out("id").startswith("uid=2000(shell) gid=2000(shell) groups=2000(shell),1004(input)")
+    assert phone.out("uname -m") == "aarch64\n"
+    assert phone.out("getenforce") == "Enforcing\n"
+    assert phone.out("which ls sh; echo $?") == "/system/bin/ls\n/system/bin/sh\n0\n"
+    assert phone.run("which nope")[0] == 1
+    assert phone.run("awk 1")[2] == "/system/bin/sh: awk: inaccessible or not found\n"
+
+
+def test_unknown_option_is_refused_as_toybox_does(phone):
+    assert phone.run("ls -y")[::2] == (1, "ls: Unknown option 'y' (see \"ls --help\")\n")
+    assert phone.run("sha256sum nope")[::2] == (1, "sha256sum: nope: No such file or directory\n")
+    assert phone.run("cat /data/data")[0] == 1
+
+
+def test_ls_shows_owner_mode_and_size(phone):
+    phone.put("/data/local/tmp/f", b"12345", mode=0o755)
+    phone.userland.files.set_times("/data/local/tmp/f", 1_600_000_000)
+    assert phone.out("ls -l /data/local/tmp/f") == "-rwxr-xr-x 1 shell shell 5 2020-09-13 12:26 /data/local/tmp/f\n"
+    assert phone.out("ls -ld /sdcard").rstrip().endswith("/sdcard -> /storage/self/primary")
+    assert phone.out("ls -1d /data/local/tmp/*") == "/data/local/tmp/f\n"
+    assert phone.run("ls /data/data")[2] == "ls: /data/data: Permission denied\n"

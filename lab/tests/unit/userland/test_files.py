@@ -1,0 +1,298 @@
+"""The phone's file tree: real files below one folder, nothing outside it."""
+
+from __future__ import annotations
+
+import errno
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchfarm_lab.contract import PhoneFileError
+from benchfarm_lab.faults import Fault, FaultKind
+from lab.tests.unit.userland.userland_phone import TestPhone
+
+TMP = "/data/local/tmp"
+ODD_NAMES = ["with space", "new\nline", "quo'te", 'dou"ble', "-dash", "--", "*", "$(id)", "`id`", "üñí", "\\back", ";",
+             "a" * 255,
+             "\udcff\udcfe", " ", "%s", "#", "~", "..."]  # fmt: skip
+
+
+class _Fails:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind, exc, trace) -> bool:
+        assert isinstance(exc, PhoneFileError), f"expected {errno.errorcode[self.number]}, got {exc!r}"
+        assert exc.errno == self.number, f"expected {errno.errorcode[self.number]}, got {errno.errorcode[exc.errno]}"
+        return True
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_name_is_an_ordinary_file_name(phone, name):
+    files = phone.userland.files
+    phone.put(f"{TMP}/{name}", b"content")
+    assert list(files.list(TMP)) == [name]
+    assert files.open_read(f"{TMP}/{name}").read() == b"content"
+    files.rename(f"{TMP}/{name}", f"{TMP}/plain")
+    files.rename(f"{TMP}/plain", f"{TMP}/{name}")
+    files.remove(f"{TMP}/{name}")
+    assert list(files.list(TMP)) == []
+
+
+def test_pushed_file_is_really_in_the_phones_folder(phone):
+    phone.put(f"{TMP}/model.tflite", b"abc")
+    assert (phone.folder / "data/local/tmp/model.tflite").read_bytes() == b"abc"
+
+
+def secret_beside(folder: Path) -> Path:
+    secret = folder.parent / "secret"
+    secret.write_text("host's own")
+    return secret
+
+
+ESCAPES = [
+    "/../secret", "/../../secret", "/data/local/tmp/../../../../secret", "/data/../../secret", "/proc/../../secret",
+    "/sdcard/../../../../../secret", "//../secret", "/data/local/tmp/./../../../../secret",
+    "/sys/class/../../../secret",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ESCAPES)
+def test_no_dots_lead_out_of_the_folder(phone, path):
+    secret_beside(phone.folder)
+    with _Fails(errno.ENOENT):
+        phone.userland.files.open_read(path, uid=0)
+    with pytest.raises(PhoneFileError):
+        phone.userland.files.open_write(path, uid=0)
+    assert (phone.folder.parent / "secret").read_text() == "host's own"
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../../../../../../etc/passwd", "/../../../../../etc/passwd"])
+def test_links_are_phone_paths_and_never_the_hosts(phone, target):
+    phone.userland.files.link(target, f"{TMP}/l", uid=2000)
+    with _Fails(errno.ENOENT):
+        phone.userland.files.open_read(f"{TMP}/l", uid=0)
+    with pytest.raises(PhoneFileError):
+        phone.userland.files.open_write(f"{TMP}/l", uid=0)
+
+
+def test_link_planted_on_the_host_leads_nowhere(phone):
+    secret = secret_beside(phone.folder)
+    (phone.folder / "data/local/tmp/file").symlink_to(secret)
+    (phone.folder / "data/local/tmp/folder").symlink_to(secret.parent)
+    files = phone.userland.files
+    for path in (f"{TMP}/file", f"{TMP}/folder/secret"):
+        with pytest.raises(PhoneFileError):
+            files.open_read(path, uid=0)
+        with pytest.raises(PhoneFileError):
+            files.open_write(path, uid=0)
+        with pytest.raises(PhoneFileError):
+            files.set_mode(path, 0o777)
+    assert secret.read_text() == "host's own"
+    assert phone.run(f"rm -rf {TMP}/folder {TMP}/file")[0] == 0
+    assert secret.exists()
+
+
+@pytest.mark.parametrize("target", ["../b", "../../tmp/b", "../a/../b", "../../../local/tmp/b"])
+def test_link_leads_up_from_where_it_lies(phone, target):
+    files = phone.userland.files
+    files.make_folder(f"{TMP}/a")
+    phone.put(f"{TMP}/b", b"content")
+    files.link(target, f"{TMP}/a/link", uid=2000)
+    for _ in range(2):  # the second time its folder is kept open
+        assert files.open_read(f"{TMP}/a/link").read() == b"content"
+    files.link("..", f"{TMP}/a/up", uid=2000)
+    assert files.real_path(f"{TMP}/a/up/b", uid=2000) == f"{TMP}/b"
+
+
+def test_folder_that_may_no_longer_be_searched_is_closed_at_once(phone):
+    files = phone.userland.files
+    for name in ("one", "one/two"):
+        files.make_folder(f"{TMP}/{name}")
+    phone.put(f"{TMP}/one/two/file", b"content")
+    app = 10007
+    files.change_mode(f"{TMP}/one", 0o755, uid=2000)
+    files.change_mode(f"{TMP}/one/two", 0o755, uid=2000)
+    assert files.open_read(f"{TMP}/one/two/file", uid=app).read() == b"content"
+    files.change_mode(f"{TMP}/one", 0o700, uid=2000)
+    with _Fails(errno.EACCES):
+        files.open_read(f"{TMP}/one/two/file", uid=app)
+    assert files.open_read(f"{TMP}/one/two/file").read() == b"content"
+
+
+def test_folder_that_took_the_place_of_another_is_the_one_that_is_read(phone):
+    files = phone.userland.files
+    for name in ("old", "new"):
+        files.make_folder(f"{TMP}/{name}")
+        phone.put(f"{TMP}/{name}/file", name.encode())
+        assert files.open_read(f"{TMP}/{name}/file").read() == name.encode()
+    files.rename(f"{TMP}/old", f"{TMP}/older")
+    files.rename(f"{TMP}/new", f"{TMP}/old")
+    assert files.open_read(f"{TMP}/old/file").read() == b"new"
+    assert files.open_read(f"{TMP}/older/file").read() == b"old"
+    files.remove(f"{TMP}/old/file")
+    files.remove(f"{TMP}/old")
+    with _Fails(errno.ENOENT):
+        files.open_write(f"{TMP}/old/file")
+
+
+def test_swapping_a_folder_for_a_link_meanwhile_doesnt_help(phone):
+    secret_beside(phone.folder)
+    files = phone.userland.files
+    files.make_folder(f"{TMP}/d")
+    phone.put(f"{TMP}/d/secret", b"phone's own")
+    real, moved = phone.folder / "data/local/tmp/d", phone.folder / "data/local/tmp/moved"
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            real.rename(moved)
+            real.symlink_to(phone.folder.parent)
+            real.unlink()
+            moved.rename(real)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    seen = set()
+    try:
+        for _ in range(400):
+            try:
+                seen.add(files.open_read(f"{TMP}/d/secret", uid=0).read())
+            except PhoneFileError:
+                continue
+    finally:
+        stop.set()
+        swapper.join()
+    assert b"host's own" not in seen
+
+
+PARTS = st.sampled_from(
+    ["..", ".", "", "data", "local", "tmp", "a", "l", "sdcard", "proc", "sys", "self", "primary", "secret"]
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(PARTS, max_size=12), target=st.lists(PARTS, max_size=8), absolute=st.booleans())
+def test_whatever_the_path_only_the_phones_folder_changes(tmp_path_factory, parts, target, absolute):
+    outer = tmp_path_factory.mktemp("outer")
+    (outer / "secret").write_text("host's own")
+    phone = TestPhone(outer / "phone")
+    files = phone.userland.files
+    path = "/" + "/".join(parts)
+    try:
+        files.link(("/" if absolute else "") + "/".join(target) or ".", f"{TMP}/l", uid=2000)
+        for attempt in (
+            lambda: files.open_read(path, uid=0).read(100),
+            lambda: files.open_write(path, uid=0).write(b"x"),
+            lambda: files.make_folders(path, uid=0),
+            lambda: files.rename(path, f"{TMP}/moved", uid=0),
+            lambda: files.set_mode(path, 0o600),
+            lambda: files.remove(path, uid=0),
+        ):
+            try:
+                result = attempt()
+            except PhoneFileError:
+                continue
+            assert result != b"host's own"
+    finally:
+        phone.userland.close()
+    assert sorted(path.name for path in outer.iterdir()) == ["phone", "secret"]
+    assert (outer / "secret").read_text() == "host's own"
+
+
+def test_nul_in_a_path_is_refused(phone):
+    with _Fails(errno.EINVAL):
+        phone.userland.files.stat("/data\0/x")
+
+
+@pytest.mark.parametrize(
+    ("path", "number"),
+    [("/system/x", errno.EROFS), ("/x", errno.EROFS), ("/sys/x", errno.EACCES), ("/proc/x", errno.EACCES),
+     ("/data/x", errno.EACCES), ("/data/data/x", errno.EACCES), ("/data/local/x", errno.EACCES)],
+)  # fmt: skip
+def test_shell_user_may_not_write_there(phone, path, number):
+    with _Fails(number):
+        phone.userland.files.open_write(path)
+
+
+def test_shell_user_may_not_list_the_apps_data(phone):
+    with _Fails(errno.EACCES):
+        phone.userland.files.list("/data/data")
+
+
+def test_app_reads_what_was_pushed_but_writes_only_in_its_own_places(phone):
+    files = phone.userland.files
+    phone.put(f"{TMP}/m", b"x", mode=0o644)
+    phone.put(f"{TMP}/private", b"x", mode=0o600)
+    assert files.open_read(f"{TMP}/m", uid=10147).read() == b"x"
+    for attempt in (
+        lambda: files.open_write(f"{TMP}/new", uid=10147),
+        lambda: files.open_write(f"{TMP}/m", uid=10147),
+        lambda: files.open_read(f"{TMP}/private", uid=10147),
+        lambda: files.list(TMP, uid=10147),
+    ):
+        with _Fails(errno.EACCES):
+            attempt()
+    files.open_write("/sdcard/shared", uid=10147).close()
+    assert files.stat("/sdcard/shared").mode & 0o777 == 0o660
+
+
+def test_mode_and_time_are_kept(phone):
+    files = phone.userland.files
+    phone.put(f"{TMP}/f", b"", mode=0o755)
+    files.set_times(f"{TMP}/f", 1_000_000_000)
+    found = files.stat(f"{TMP}/f")
+    assert (stat.S_IMODE(found.mode), found.mtime_s, found.uid) == (0o755, 1_000_000_000, 2000)
+    files.set_mode(f"{TMP}/f", 0o000)
+    assert stat.S_IMODE(files.stat(f"{TMP}/f").mode) == 0
+    with _Fails(errno.EACCES):
+        files.open_read(f"{TMP}/f")
+
+
+def test_full_phone_writes_what_fits_and_says_so(phone):
+    phone.userland.system.storage.fill(free_bytes=1000)
+    writer = phone.userland.files.open_write(f"{TMP}/f")
+    with _Fails(errno.ENOSPC):
+        writer.write(bytes(4000))
+    writer.close()
+    assert phone.userland.files.stat(f"{TMP}/f").size_bytes == 1000
+    phone.userland.files.remove(f"{TMP}/f")
+    assert phone.userland.system.storage.free_bytes == 1000
+
+
+def test_space_fault_counts_bytes(phone):
+    phone.faults.add(Fault(kind=FaultKind.NO_SPACE, at_bytes=10))
+    writer = phone.userland.files.open_write(f"{TMP}/f")
+    writer.write(bytes(8))
+    with _Fails(errno.ENOSPC):
+        writer.write(bytes(8))
+    assert phone.userland.files.stat(f"{TMP}/f").size_bytes == 10
+
+
+def test_permission_fault_denies_its_subject_only(phone):
+    phone.put(f"{TMP}/a", b"x")
+    phone.put(f"{TMP}/b", b"x")
+    phone.faults.add(Fault(kind=FaultKind.PERMISSION_DENIED, subject=f"{TMP}/a"))
+    assert phone.run(f"cat {TMP}/a")[2] == f"cat: {TMP}/a: Permission denied\n"
+    assert phone.out(f"cat {TMP}/b") == "x"
+
+
+def test_device_files_do_what_they_do(phone):
+    assert phone.out("head -c 4 /dev/zero | od -A n -t x1").split() == ["00"] * 4
+    assert phone.out("cat /dev/null") == ""
+    assert len(phone.out("head -c 16 /dev/urandom | xxd -p").strip()) == 32
+    assert phone.run("echo x > /dev/null")[0] == 0
+
+
+def test_files_outlive_the_phone_that_wrote_them(phone, make_phone, tmp_path):
+    phone.put(f"{TMP}/kept", b"x", mode=0o755)
+    again = TestPhone(phone.folder)
+    assert again.out(f"stat -c '%s %a' {TMP}/kept") == "1 755\n"
+    again.userland.close()

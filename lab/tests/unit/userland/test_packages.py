@@ -1,0 +1,248 @@
+"""Installing, starting and stopping apps."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from benchfarm_lab.contract import ProgramDiedError
+from lab.tests.unit.userland.userland_phone import make_apk, make_signature
+
+APP = "org.example.bench"
+APK = "/data/local/tmp/a.apk"
+
+
+def install(phone, apk: bytes, options: str = "") -> tuple[int, str]:
+    phone.put(APK, apk)
+    status, out, _ = phone.run(f"pm install {options} {APK}")
+    return status, out
+
+
+def test_pushed_apk_is_installed_and_listed(phone):
+    assert install(phone, make_apk(), "-r -d -g") == (0, "Success\n")
+    assert phone.out(f"pm list packages {APP}") == f"package:{APP}\n"
+    path = phone.out(f"pm path {APP}").strip().removeprefix("package:")
+    assert phone.out(f"cmp {path} {APK} && echo same") == "same\n"
+    assert f"{path}={APP}" in phone.out("pm list packages -f -3")
+    dump = phone.out(f"dumpsys package {APP}")
+    assert "versionCode=1 minSdk=23" in dump
+    assert "DEBUGGABLE" in dump
+
+
+def test_streamed_install_takes_exactly_the_bytes_announced(phone):
+    apk = make_apk()
+    status, out, _ = phone.run(f"cmd package install -r -S {len(apk)}; cat", apk + b"rest")
+    assert (status, out) == (0, "Success\nrest")
+
+
+def test_session_install_goes_through_its_steps(phone):
+    apk = make_apk()
+    number = re.search(r"\[(\d+)\]", phone.out("pm install-create -r"))[1]
+    assert (
+        phone.run(f"pm install-write -S {len(apk)} {number} base.apk -", apk)[1]
+        == f"Success: streamed {len(apk)} bytes\n"
+    )
+    assert phone.out(f"pm install-commit {number}") == "Success\n"
+    assert phone.run(f"pm install-commit {number}")[0] == 255
+    abandoned = re.search(r"\[(\d+)\]", phone.out("pm install-create"))[1]
+    assert phone.out(f"pm install-abandon {abandoned}") == "Success\n"
+
+
+@pytest.mark.parametrize(
+    ("apk", "options", "code"),
+    [
+        (make_apk(version_code=5, abis=["x86_64"]), "", "INSTALL_FAILED_NO_MATCHING_ABIS"),
+        (make_apk(version_code=5, min_sdk=31), "", "INSTALL_FAILED_OLDER_SDK"),
+        (make_apk(version_code=4), "", "INSTALL_FAILED_VERSION_DOWNGRADE"),
+        (make_apk(version_code=4, debuggable=False), "-d", "INSTALL_FAILED_VERSION_DOWNGRADE"),
+        (make_apk(version_code=6), "-R", "INSTALL_FAILED_ALREADY_EXISTS"),
+        (b"PK but no zip", "", "INSTALL_PARSE_FAILED_NOT_APK"),
+    ],
+)
+def test_install_is_refused_with_the_phones_own_code(phone, apk, options, code):
+    install(phone, make_apk(version_code=5))
+    before = phone.out(f"pm path {APP}")
+    status, out = install(phone, apk, options)
+    assert status == 1
+    assert out.startswith(f"Failure [{code}")
+    assert phone.out(f"pm path {APP}") == before
+    assert "vmdl" not in "".join(phone.userland.files.list("/data/app", uid=0))
+
+
+def test_downgrade_is_allowed_for_a_debuggable_app(phone):
+    install(phone, make_apk(version_code=5))
+    assert install(phone, make_apk(version_code=4), "-d")[1] == "Success\n"
+
+
+def test_update_must_come_from_the_same_signer(phone):
+    ours, others = make_signature("ours"), make_signature("others")
+    install(phone, make_apk(signer=ours))
+    assert install(phone, make_apk(version_code=2, signer=ours)) == (0, "Success\n")
+    assert "INSTALL_FAILED_UPDATE_INCOMPATIBLE" in install(phone, make_apk(version_code=3, signer=others))[1]
+    phone.run(f"pm uninstall {APP}")
+    assert install(phone, make_apk(signer=others)) == (0, "Success\n")
+
+
+def signing_block(certificate: bytes) -> bytes:
+    """Return an APK Signing Block (scheme v2) with one signer, as far as its certificate."""
+
+    def piece(data: bytes) -> bytes:
+        return len(data).to_bytes(4, "little") + data
+
+    value = piece(piece(piece(piece(b"digests") + piece(piece(certificate)) + piece(b""))))
+    pair = (len(value) + 4).to_bytes(8, "little") + (0x7109871A).to_bytes(4, "little") + value
+    size = (len(pair) + 24).to_bytes(8, "little")
+    return size + pair + size + b"APK Sig Block 42"
+
+
+def with_block(apk: bytes, block: bytes) -> bytes:
+    end = apk.rfind(b"PK\x05\x06")
+    directory = int.from_bytes(apk[end + 16 : end + 20], "little")
+    moved = apk[end : end + 16] + (directory + len(block)).to_bytes(4, "little") + apk[end + 20 :]
+    return apk[:directory] + block + apk[directory:end] + moved
+
+
+def test_signing_block_is_read_too(phone):
+    one, two = signing_block(b"certificate one"), signing_block(b"certificate two")
+    assert install(phone, with_block(make_apk(), one))[1] == "Success\n"
+    assert install(phone, with_block(make_apk(version_code=2), one))[1] == "Success\n"
+    assert "UPDATE_INCOMPATIBLE" in install(phone, with_block(make_apk(version_code=3), two))[1]
+
+
+def test_full_phone_refuses_an_install(phone):
+    phone.put(APK, make_apk())
+    phone.userland.system.storage.fill(free_bytes=10_000)
+    assert "INSTALL_FAILED_INSUFFICIENT_STORAGE" in phone.out(f"pm install {APK}")
+
+
+def test_missing_apk_file_is_said(phone):
+    status, _, err = phone.run("pm install /data/local/tmp/none.apk")
+    assert status == 1
+    assert "No such file or directory" in err
+
+
+def test_uninstall_and_clear_remove_the_data(phone):
+    install(phone, make_apk())
+    phone.run(f"run-as {APP} sh -c 'echo x > files/r.pb'")
+    assert phone.out(f"run-as {APP} cat files/r.pb") == "x\n"
+    assert phone.out(f"pm clear {APP}") == "Success\n"
+    assert phone.run(f"run-as {APP} cat files/r.pb")[0] == 1
+    assert phone.out(f"pm uninstall {APP}") == "Success\n"
+    assert phone.run(f"pm uninstall {APP}")[0] == 1
+    assert phone.run(f"pm path {APP}") == (1, "", "")
+
+
+def test_run_as_is_the_apps_user_in_the_apps_folder(phone):
+    install(phone, make_apk())
+    assert phone.out(f"run-as {APP} sh -c 'pwd; id -u'") == f"/data/data/{APP}\n10147\n"
+    assert phone.run(f"run-as {APP} sh -c 'echo x > /data/local/tmp/y'")[0] == 1
+    assert phone.run("run-as nope ls")[2] == "run-as: unknown package: nope\n"
+    install(phone, make_apk("org.example.release", debuggable=False))
+    assert phone.run("run-as org.example.release ls")[2] == "run-as: package not debuggable: org.example.release\n"
+
+
+def test_apps_are_found_again_in_an_old_folder(phone):
+    from lab.tests.unit.userland.userland_phone import TestPhone
+
+    install(phone, make_apk())
+    again = TestPhone(phone.folder)
+    assert again.out(f"pm list packages {APP}") == f"package:{APP}\n"
+    again.userland.close()
+
+
+AWKWARD = [
+    "--graph=/data/local/tmp/m.tflite --num_threads=4",
+    "it's",
+    'say "hi"',
+    "$(id) `id` $HOME",
+    "a;b|c&d",
+    "x\ny",
+    "üñí",
+    "-n",
+    "*",
+    "\\",
+]
+
+
+@pytest.mark.parametrize("text", AWKWARD)
+def test_string_extra_arrives_as_the_shell_quoted_it(phone, text):
+    install(phone, make_apk())
+    quoted = "'" + text.replace("'", "'\\''") + "'"
+    status, out, err = phone.run(f"am start -S -W -n {APP}/.MainActivity --es args {quoted}")
+    assert (status, err) == (0, "")
+    assert phone.shelf.started[-1] == {"args": text}
+    assert re.search(
+        rf"Stopping: {APP}\nStarting: Intent {{ cmp={APP}/.MainActivity \(has extras\) }}\nStatus: ok\n", out
+    )
+    assert re.search(rf"Activity: {APP}/.MainActivity\nTotalTime: \d+\nWaitTime: \d+\nComplete\n", out)
+
+
+@pytest.mark.parametrize("component", ["org.nope/.A", f"{APP}/.Other"])
+def test_missing_activity_is_an_error_of_type_3(phone, component):
+    install(phone, make_apk())
+    package, _, name = component.partition("/")
+    _, _, err = phone.run(f"am start -n {component}")
+    assert err == f"Error type 3\nError: Activity class {{{package}/{package}{name}}} does not exist.\n"
+
+
+def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
+    install(phone, make_apk())
+    phone.shelf.activity_body = lambda process: int(process.killed.wait(600))
+    phone.run(f"am start -n {APP}/.MainActivity")
+    pid = phone.out(f"pidof {APP}").strip()
+    row = phone.out(f"ps -o USER,PID,NAME -p {pid}").splitlines()[1].split()
+    assert row == ["u0_a147", pid, APP]
+    assert phone.run(f"kill {pid}")[2].endswith("Operation not permitted\n")
+    phone.run(f"am force-stop {APP}")
+    assert phone.run(f"pidof {APP}") == (1, "", "")
+    log = phone.out("logcat -d -b all")
+    assert f"Force stopping {APP}" in log
+    assert f"Process {APP} (pid {pid}) has died" in log
+
+
+def test_program_in_an_app_knows_where_it_is(phone):
+    seen = []
+
+    def body(process):
+        seen.append((process.uid, process.group))
+        process.logs.log("I", "tflite", json.dumps({"pid": process.pid}), pid=process.pid, uid=process.uid)
+        return 0
+
+    install(phone, make_apk())
+    phone.shelf.activity_body = body
+    phone.run(f"am start -W -n {APP}/.MainActivity")
+    found = next(entry for entry in phone.userland.logs.wait(["main"], 0, lambda: bool(seen)) if entry.tag == "tflite")
+    assert seen == [(10147, "top-app")]
+    assert json.loads(found.message)["pid"] == found.pid
+
+
+def wait_gone(phone) -> None:
+    for process in phone.userland.processes.live():
+        assert process.done.wait(60)
+
+
+def test_crash_of_an_app_is_in_the_crash_buffer(phone):
+    def body(process):
+        raise ProgramDiedError(11)
+
+    install(phone, make_apk())
+    phone.shelf.activity_body = body
+    phone.run(f"am start -n {APP}/.MainActivity")
+    wait_gone(phone)
+    crash = phone.out("logcat -d -b crash -v tag")
+    assert "F/libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR)" in crash
+    assert f">>> {APP} <<<" in crash
+    assert "has died" in phone.out("logcat -d -b system")
+
+
+def test_starting_again_with_s_stops_the_first(phone):
+    install(phone, make_apk())
+    phone.shelf.activity_body = lambda process: int(process.killed.wait(600))
+    phone.run(f"am start -n {APP}/.MainActivity")
+    first = phone.out(f"pidof {APP}")
+    phone.run(f"am start -S -n {APP}/.MainActivity")
+    second = phone.out(f"pidof {APP}")
+    assert second.strip().isdigit()
+    assert first != second

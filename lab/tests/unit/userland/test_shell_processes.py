@@ -1,0 +1,284 @@
+"""Processes of the phone: background jobs, signals, hang-ups, programs, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from functools import partial
+
+import pytest
+
+from lab.tests.unit.userland.userland_phone import ARM64_ELF, X86_ELF, Given
+from tests.conftest import poll_until
+
+TMP = "/data/local/tmp"
+
+
+until = partial(poll_until, what="it comes about", timeout_s=60)
+
+
+def put_probe(phone, name: str = "probe", mode: int = 0o755) -> str:
+    phone.put(f"{TMP}/{name}", ARM64_ELF, mode=mode)
+    return f"{TMP}/{name}"
+
+
+def test_no_host_process_is_started_for_anything(phone, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a process of the host's was started")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr("os.fork", refuse)
+    monkeypatch.setattr("os.system", refuse)
+    phone.put(f"{TMP}/x86", X86_ELF, mode=0o755)
+    assert phone.run(f"{TMP}/x86")[0] == 126
+    assert phone.run("ls / | sort | head -1; date; $(echo sh -c id); nohup sh -c true &")[0] == 0
+
+
+def test_background_job_outlives_the_connection(phone):
+    call = phone.call(f"nohup sh -c 'sleep 0.3; echo done > {TMP}/rc' >/dev/null 2>&1 </dev/null & echo $!")
+    call.join()
+    call.hang_up()
+    until(lambda: (phone.folder / "data/local/tmp/rc").exists())
+
+
+def test_job_that_holds_stdout_keeps_the_stream_open(phone):
+    call = phone.call("sleep 1000 & echo started")
+    call.out.wait_for(b"started\n")
+    until(lambda: phone.out("pidof sleep"))
+    assert call.thread.is_alive()
+    phone.run("pkill sleep")
+    assert call.join() == 0
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["sleep 99 >/dev/null 2>&1 </dev/null &", "(sleep 99; echo x) >/dev/null 2>&1 &", "{ sleep 99; } >/dev/null 2>&1 &",
+     "nohup sh -c 'sleep 99; :' >/dev/null 2>&1 </dev/null & echo $!", "setsid sleep 99 >/dev/null 2>&1 &",
+     "sh -c 'exec >/dev/null 2>&1; sleep 99' &"],
+)  # fmt: skip
+def test_job_with_its_output_elsewhere_lets_the_stream_end(phone, script):
+    assert phone.call(script).join() == 0
+    until(lambda: "sleep" in phone.out("ps -A -o NAME"))
+    phone.run("pkill -9 sleep")
+
+
+def test_hang_up_ends_a_simple_command(phone):
+    call = phone.call("sleep 1000")
+    until(lambda: phone.out("pidof sleep"))
+    call.hang_up()
+    assert call.join() == 129
+    assert phone.run("pidof sleep")[0] == 1
+
+
+def test_hang_up_leaves_the_child_of_a_compound_command_running(phone):
+    call = phone.call("cd /; sleep 1000; echo after")
+    until(lambda: phone.out("pidof sleep"))
+    parent = phone.out("ps -A -o PPID,NAME | grep sleep").split()[0]
+    assert parent != "1"
+    call.hang_up()
+    until(lambda: phone.out("ps -A -o PPID,NAME | grep sleep").split()[:1] == ["1"])
+    phone.run("pkill sleep")
+    call.join()
+    assert b"after" not in bytes(call.out.data)
+
+
+def test_nohup_command_survives_the_hang_up(phone):
+    call = phone.call("nohup sleep 1000")
+    until(lambda: phone.out("pidof sleep"))
+    pid = phone.out("pidof sleep")
+    unprotected = phone.call("sleep 2000")
+    until(lambda: len(phone.out("pidof sleep").split()) == 2)
+    call.hang_up()
+    unprotected.hang_up()
+    # What ended the one, and came later, would have ended the other.
+    assert unprotected.join() == 129
+    until(lambda: len(phone.out("pidof sleep").split()) < 2)
+    assert phone.out("pidof sleep") == pid
+    phone.run("pkill -9 sleep")
+    call.join()
+
+
+def test_pid_of_a_detached_run_kills_it(phone):
+    probe = put_probe(phone)
+    pid = phone.out(f"nohup {probe} hang >{TMP}/out 2>&1 </dev/null & echo $!").strip()
+    until(lambda: (phone.folder / "data/local/tmp/out").read_bytes() == b"hanging\n")
+    assert phone.run(f"kill -0 {pid}")[0] == 0
+    assert phone.out(f"cat /proc/{pid}/cmdline | tr '\\0' ' '") == f"{probe} hang "
+    phone.run(f"kill -9 {pid}")
+    until(lambda: phone.run(f"kill -0 {pid}")[0] == 1)
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("exit 0", 0), ("exit 7", 7), ("die 9", 137), ("die 11", 139), ("die 6", 134)],
+)
+def test_exit_code_of_a_program_is_its_own(phone, script, status):
+    assert phone.run(f"{put_probe(phone)} {script}")[0] == status
+
+
+def test_shell_says_by_which_signal_a_program_ended(phone):
+    probe = put_probe(phone)
+    status, out, err = phone.run(f"cd {TMP}; {probe} die 11; echo code $?")
+    assert (status, out) == (0, "code 139\n")
+    assert err == "Segmentation fault \n"
+    assert "F DEBUG" in phone.out("logcat -d -b crash")
+
+
+def test_program_gets_its_place_affinity_and_environment(phone):
+    put_probe(phone)
+    facts = json.loads(phone.out(f"cd {TMP} && LD_LIBRARY_PATH=. taskset f0 ./probe facts 'a b'"))
+    assert facts == {
+        "argv": ["./probe", "facts", "a b"], "cwd": TMP, "uid": 2000, "affinity": 0xF0, "group": "shell", "env": ".",
+    }  # fmt: skip
+
+
+def test_streams_of_a_program_stay_apart(phone):
+    probe = put_probe(phone)
+    assert phone.run(probe)[1:] == ("", "a word on stderr\n")
+    assert phone.run(f"{probe} 2>&1 >/dev/null")[1:] == ("a word on stderr\n", "")
+
+
+def test_flood_ends_when_the_client_is_gone(phone):
+    call = phone.call(f"{put_probe(phone)} flood")
+    call.out.wait_for(b"xx")
+    call.hang_up()
+    call.join()
+    assert phone.run("pidof probe")[0] == 1
+
+
+def test_flood_into_a_pipe_ends_with_its_reader(phone):
+    assert phone.out(f"{put_probe(phone)} flood | head -c 3") == "xxx"
+    until(lambda: phone.run("pidof probe")[0] == 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mode", "status", "words"),
+    [
+        ("probe", ARM64_ELF, 0o644, 126, "can't execute: Permission denied"),
+        ("other", ARM64_ELF, 0o755, 126, "no stand-in"),
+        ("x86", X86_ELF, 0o755, 126, "not executable: 64-bit ELF file"),
+    ],
+)
+def test_what_cant_be_executed_is_said(phone, name, content, mode, status, words):
+    phone.put(f"{TMP}/{name}", content, mode=mode)
+    found, _, err = phone.run(f"cd {TMP}; ./{name}")
+    assert found == status
+    assert err.startswith(f"/system/bin/sh: ./{name}: ")
+    assert words in err
+
+
+def test_missing_program_is_127(phone):
+    assert phone.run("nope") == (127, "", "/system/bin/sh: nope: inaccessible or not found\n")
+    assert phone.run("./nope")[0] == 127
+    assert phone.run("/data")[0] == 126
+
+
+def test_64_bit_program_isnt_there_for_a_32_bit_phone(make_phone):
+    phone = make_phone(props={"ro.product.cpu.abilist64": "", "ro.product.cpu.abilist": "armeabi-v7a,armeabi"})
+    status, _, err = phone.run(put_probe(phone))
+    assert status == 127
+    assert "No such file or directory" in err
+
+
+def test_shell_user_cant_kill_the_system(phone):
+    assert phone.run("kill 1003")[2].endswith("Operation not permitted\n")
+    assert phone.run("pkill system_server")[0] == 1
+    assert "system_server" in phone.out("ps -A")
+
+
+def test_reader_of_the_clients_stdin_can_be_killed(phone):
+    call = phone.call("cat", Given(stays_open=True))
+    until(lambda: phone.out("pidof cat"))
+    phone.run("kill $(pidof cat)")
+    assert call.join() == 143
+
+
+def test_stdin_of_the_client_reaches_programs(phone):
+    assert phone.run("tr a-z A-Z | cat", b"shout") == (0, "SHOUT", "")
+    assert phone.run("read a; read b; echo $b-$a; cat", b"1\n2\nrest")[1] == "2-1\nrest"
+
+
+def test_shell_without_a_command_reads_stdin(phone):
+    assert phone.run("", b"x=1\nif [ $x = 1 ]\nthen echo yes\nfi\ncat <<E\ndoc\nE\nexit 4\necho never\n")[:2] == (
+        4,
+        "yes\ndoc\n",
+    )
+
+
+def test_trap_runs_when_a_signal_comes_from_outside(phone):
+    call = phone.call("trap 'echo cleaning; exit 3' TERM; echo $$; while :; do sleep 0.02; done")
+    call.out.wait_for(b"\n")
+    phone.run(f"kill {bytes(call.out.data).decode().strip()}")
+    assert call.join() == 3
+    assert bytes(call.out.data).endswith(b"cleaning\n")
+
+
+def test_reboot_ends_everything_and_gives_a_new_boot_id(phone):
+    probe = put_probe(phone)
+    before = phone.out("cat /proc/sys/kernel/random/boot_id")
+    calls = [phone.call(f"{probe} hang"), phone.call("sleep 1000"), phone.call("logcat")]
+    until(lambda: len(phone.userland.processes.live()) >= 3)
+    phone.run("setprop debug.x 1; log remembered")
+    phone.userland.restart()
+    for call in calls:
+        call.hang_up()
+        call.join()
+    assert phone.out("cat /proc/sys/kernel/random/boot_id") != before
+    assert phone.out("getprop debug.x") == "\n"
+    assert "remembered" not in phone.out("logcat -d")
+
+
+def test_reboot_is_asked_of_the_phone(phone):
+    phone.run("reboot")
+    phone.run("svc power reboot recovery")
+    phone.run("setprop sys.powerctl reboot,bootloader")
+    assert phone.reboots == ["", "recovery", "bootloader"]
+
+
+def test_sped_up_phone_sleeps_shorter(make_phone):
+    phone = make_phone(time_factor=1000.0)
+    begun_s = time.monotonic()
+    assert phone.run("sleep 100")[0] == 0
+    assert time.monotonic() - begun_s < 50
+    assert phone.time.uptime_s() > 100
+
+
+def test_hundred_phones_have_no_thread_of_their_own(make_phone):
+    before = threading.active_count()
+    phones = [make_phone() for _ in range(100)]
+    for phone in phones:
+        assert phone.run("true")[0] == 0
+    until(lambda: threading.active_count() <= before + 1)
+
+
+def test_x86_program_runs_for_real_only_where_it_was_allowed(make_phone, tmp_path):
+    import platform
+    import shutil
+    from pathlib import Path
+
+    if platform.machine() != "x86_64" or platform.system() != "Linux":
+        pytest.skip("needs an x86-64 Linux")
+    real = Path(shutil.which("cat") or "/bin/cat").read_bytes()
+    careful, bold = make_phone(), make_phone(execute=True)
+    for phone in (careful, bold):
+        phone.put(f"{TMP}/catx", real, mode=0o755)
+        phone.put(f"{TMP}/in.txt", b"from the phone\n")
+    assert careful.run(f"{TMP}/catx {TMP}/in.txt")[0] == 126
+    assert bold.run(f"{TMP}/catx {TMP}/in.txt") == (0, "from the phone\n", "")
+    assert bold.run(f"cd {TMP}; ./catx in.txt - >out", b"stdin too\n")[0] == 0
+    assert bold.out(f"cat {TMP}/out") == "from the phone\nstdin too\n"
+    call = bold.call(f"{TMP}/catx", Given(stays_open=True))
+    until(lambda: bold.out("pidof catx"))
+    bold.run("kill -9 $(pidof catx)")
+    assert call.join() == 137
+
+
+def test_a_process_group_is_shown_and_killed_as_one(phone):
+    phone.call("setsid sh -c 'sleep 61 & sleep 62; true' >/dev/null 2>&1 </dev/null &").join()
+    until(lambda: phone.out("ps -A -o ARGS | grep -c '^sleep 6[12]'").strip() == "2")
+    (group,) = {line.split()[0] for line in phone.out("ps -A -o PGID,ARGS").splitlines() if " sleep 6" in line}
+    assert phone.run(f"kill -9 -- -{group}")[0] == 0
+    until(lambda: "sleep 6" not in phone.out("ps -A -o ARGS"))
+    assert phone.run(f"kill -9 -- -{group}")[0] == 1

@@ -1,0 +1,312 @@
+"""A userland over small real parts of its own: no adb, no benchmark programs, no physics."""
+
+from __future__ import annotations
+
+import json
+import threading
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+
+from benchfarm_lab.contract import (
+    AppInfo,
+    Battery,
+    CpuCluster,
+    GpuActivity,
+    ProcessContext,
+    Program,
+    ProgramDiedError,
+    ShellSession,
+    ThermalZone,
+)
+from benchfarm_lab.faults import FaultTable
+from benchfarm_lab.system import PhoneBuild
+from benchfarm_lab.time import ScaledTime
+from benchfarm_lab.userland import PhoneUserland, build_userland
+
+PROPS = {
+    "ro.serialno": "VP0001", "ro.product.model": "Pixel 3", "ro.build.version.sdk": "30", "sys.boot_completed": "1",
+    "ro.product.cpu.abilist": "arm64-v8a,armeabi-v7a,armeabi", "ro.product.cpu.abilist64": "arm64-v8a",
+    "ro.build.fingerprint": "google/blueline/blueline:11/RQ3A/1:user/release-keys",
+}  # fmt: skip
+GLES = "Qualcomm, Adreno (TM) 630, OpenGL ES 3.2"
+ARM64_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\xb7\x00" + bytes(200)
+X86_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\x3e\x00" + bytes(200)
+
+
+class StillHardware:
+    """Hardware whose figures stay as they are, except for what root sets."""
+
+    def __init__(self) -> None:
+        self.limits: list[tuple[int, int | None, int | None, str | None]] = []
+        self.fixed = False
+        self.online = True
+
+    def clusters(self) -> Sequence[CpuCluster]:
+        little, big = (300000, 1228800, 1766400), (825600, 1612800, 2803200)
+        return [
+            CpuCluster(
+                name=name, cpus=cpus, min_khz=khz[0], max_khz=khz[-1], current_khz=khz[0], limit_khz=khz[-1],
+                available_khz=khz, ticks=dict.fromkeys(khz, 100), governor="schedutil",
+            )
+            for name, cpus, khz in (("little", (0, 1, 2, 3), little), ("big", (4, 5, 6, 7), big))
+        ]  # fmt: skip
+
+    def zones(self) -> Sequence[ThermalZone]:
+        return [
+            ThermalZone(name="cpu0-silver-usr", heat_c=31.5, trip_c=95.0),
+            ThermalZone(name="maxfg", heat_c=25.5, trip_c=None),
+        ]
+
+    def thermal_status(self) -> int:
+        return 0
+
+    def battery(self) -> Battery:
+        return Battery(
+            level_percent=88,
+            heat_c=25.5,
+            voltage_mv=4200,
+            current_ua=-300000,
+            charge_counter_uah=2_500_000,
+            plugged="usb",
+        )
+
+    def gpu_khz(self) -> tuple[int, Sequence[int]]:
+        return 257000, (257000, 710000)
+
+    def gpu_activity(self) -> GpuActivity:
+        return GpuActivity(limit_khz=710000, busy_share=0.0, ticks_ms={257000: 1000, 710000: 0})
+
+    def busy_s(self) -> float:
+        return 0.0
+
+    def cpu_s(self, pid: int) -> float:
+        return 0.0
+
+    def set_cluster_limits(
+        self, cluster: int, *, min_khz: int | None = None, max_khz: int | None = None, governor: str | None = None
+    ) -> None:
+        self.limits.append((cluster, min_khz, max_khz, governor))
+
+    def set_fixed_performance(self, *, enabled: bool) -> None:
+        self.fixed = enabled
+
+    def set_network(self, *, enabled: bool) -> None:
+        self.online = enabled
+
+    def set_thermal_control(self, *, enabled: bool) -> None:
+        return
+
+    def set_gpu_least(self, khz: int) -> None:
+        return
+
+    def gpu_least_khz(self) -> int:
+        return 257000
+
+    def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
+        return
+
+    def reboot(self) -> None:
+        return
+
+
+class ScriptProgram:
+    """A program that does what its first argument (or its file name) says."""
+
+    def __init__(self, body: Callable[[ProcessContext], int]) -> None:
+        self._body = body
+
+    def run(self, process: ProcessContext) -> int:
+        return self._body(process)
+
+
+def _probe(process: ProcessContext) -> int:
+    match process.argv[1:2]:
+        case ["exit"]:
+            return int(process.argv[2])
+        case ["die"]:
+            raise ProgramDiedError(int(process.argv[2]))
+        case ["hang"]:
+            process.stdout.write(b"hanging\n")
+            process.killed.wait()
+            raise ProgramDiedError(process.signal)
+        case ["flood"]:
+            while True:
+                process.stdout.write(b"x" * 65536)
+        case ["facts"]:
+            facts = {
+                "argv": list(process.argv), "cwd": process.cwd, "uid": process.uid, "affinity": process.affinity,
+                "group": process.group, "env": process.env.get("LD_LIBRARY_PATH", ""),
+            }  # fmt: skip
+            process.stdout.write(json.dumps(facts).encode() + b"\n")
+    process.stderr.write(b"a word on stderr\n")
+    return 0
+
+
+@dataclass(slots=True)
+class Shelf:
+    """Programs called probe, and APKs that are zip files with an ``app.json``."""
+
+    started: list[Mapping[str, str]] = field(default_factory=list)
+    activity_body: Callable[[ProcessContext], int] = lambda process: 0
+
+    def native(self, name: str, head: bytes, size_bytes: int) -> Program | None:
+        return ScriptProgram(_probe) if name.startswith("probe") and head.startswith(b"\x7fELF") else None
+
+    def inspect_apk(self, source: Iterable[bytes]) -> AppInfo | None:
+        try:
+            with zipfile.ZipFile(BytesIO(b"".join(source))) as archive:
+                return AppInfo(**{
+                    key: tuple(value) if isinstance(value, list) else value
+                    for key, value in json.loads(archive.read("app.json")).items()
+                })  # fmt: skip
+        except (zipfile.BadZipFile, KeyError):
+            return None
+
+    def activity(self, package: str, activity: str, args: Mapping[str, str]) -> Program | None:
+        self.started.append(args)
+        return ScriptProgram(self.activity_body)
+
+
+def make_apk(
+    package: str = "org.example.bench", *, version_code: int = 1, abis: Sequence[str] = ("arm64-v8a",),
+    min_sdk: int = 23,    debuggable: bool = True, signer: bytes | None = None,
+) -> bytes:  # fmt: skip
+    info = {
+        "package": package, "activities": [f"{package}.MainActivity"], "version_code": version_code,
+        "version_name": f"{version_code}.0", "abis": list(abis), "min_sdk": min_sdk, "debuggable": debuggable,
+    }  # fmt: skip
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("app.json", json.dumps(info))
+        if signer is not None:
+            archive.writestr("META-INF/CERT.RSA", signer)
+    return content.getvalue()
+
+
+def make_signature(name: str) -> bytes:
+    """Return a JAR signature block by a new key."""
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import pkcs7
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    certificate = (
+        x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+        .serial_number(7).not_valid_before(start).not_valid_after(start + timedelta(days=9999))
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    builder = pkcs7.PKCS7SignatureBuilder().set_data(b"manifest").add_signer(certificate, key, hashes.SHA256())
+    return builder.sign(serialization.Encoding.DER, [pkcs7.PKCS7Options.DetachedSignature])
+
+
+class Collected:
+    """A client's end of a stream."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.arrived = threading.Condition()
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        from benchfarm_lab.contract import StreamClosedError
+
+        with self.arrived:
+            if self.closed:
+                raise StreamClosedError
+            self.data += data
+            self.arrived.notify_all()
+
+    def wait_for(self, text: bytes, timeout_s: float = 60.0) -> None:
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: text in self.data, timeout_s), bytes(self.data)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Given:
+    """A client's stdin: some bytes, then the end (or nothing more until it is closed)."""
+
+    def __init__(self, data: bytes = b"", *, stays_open: bool = False) -> None:
+        self._data = data
+        self.end = threading.Event()
+        if not stays_open:
+            self.end.set()
+
+    def read(self, limit: int = -1) -> bytes:
+        if not self._data:
+            self.end.wait()
+            return b""
+        size = len(self._data) if limit < 0 else limit
+        piece, self._data = self._data[:size], self._data[size:]
+        return piece
+
+
+@dataclass(slots=True)
+class Call:
+    """A command that runs in a thread of its own."""
+
+    session: ShellSession
+    out: Collected
+    err: Collected
+    thread: threading.Thread
+    status: list[int]
+
+    def hang_up(self) -> None:
+        self.out.close()
+        self.session.hangup.set()
+
+    def join(self, timeout_s: float = 60.0) -> int:
+        self.thread.join(timeout_s)
+        assert not self.thread.is_alive(), "the command hasn't ended"
+        return self.status[0]
+
+
+class TestPhone:
+    """A phone's userland with short ways to use it."""
+
+    __test__ = False
+
+    def __init__(
+        self, folder: Path, *, time_factor: float = 1.0, props: Mapping[str, str] | None = None, **build: object
+    ) -> None:
+        self.folder = folder
+        self.hardware = StillHardware()
+        self.shelf = Shelf()
+        self.faults = FaultTable()
+        self.time = ScaledTime(time_factor)
+        self.reboots: list[str] = []
+        self.userland: PhoneUserland = build_userland(
+            folder=folder, props={**PROPS, **(props or {})}, time=self.time, hardware=self.hardware, shelf=self.shelf,
+            build=PhoneBuild(serial="VP0001", gles=GLES, gpu="Adreno (TM) 630", **build),  # type: ignore[arg-type]
+            faults=self.faults, on_reboot=self.reboots.append,
+        )  # fmt: skip
+
+    def call(self, command: str, stdin: Given | bytes = b"") -> Call:
+        given = stdin if isinstance(stdin, Given) else Given(stdin)
+        out, err, status = Collected(), Collected(), []
+        session = ShellSession(stdin=given, stdout=out, stderr=err)
+        thread = threading.Thread(target=lambda: status.append(self.userland.run(command, session)), daemon=True)
+        thread.start()
+        return Call(session, out, err, thread, status)
+
+    def run(self, command: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        out, err = Collected(), Collected()
+        status = self.userland.run(command, ShellSession(stdin=Given(stdin), stdout=out, stderr=err))
+        return status, out.data.decode("utf-8", "surrogateescape"), err.data.decode("utf-8", "surrogateescape")
+
+    def out(self, command: str, stdin: bytes = b"") -> str:
+        return self.run(command, stdin)[1]
+
+    def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        writer = self.userland.files.open_write(path, mode=mode)
+        writer.write(data)
+        writer.close()

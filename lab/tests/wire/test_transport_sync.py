@@ -1,0 +1,91 @@
+"""push, pull and ls, by the plain adb command."""
+
+import os
+import random
+
+import pytest
+
+from benchfarm_lab.faults import parse_fault
+
+TMP = "/data/local/tmp"
+UMASK = os.umask(0o022)
+os.umask(UMASK)
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 65_535, 65_536, 65_537, 3_000_000, 40_000_000])
+def test_file_of_any_size_comes_back_as_it_went(link, tmp_path, size_bytes):
+    there, back = tmp_path / "there", tmp_path / "back"
+    there.write_bytes(random.Random(size_bytes).randbytes(size_bytes))
+    pushed = link.adb("push", there, f"{TMP}/file")
+    assert pushed.returncode == 0, pushed
+    pulled = link.adb("pull", f"{TMP}/file", back)
+    assert pulled.returncode == 0, pulled
+    assert back.read_bytes() == there.read_bytes()
+
+
+@pytest.mark.parametrize(("mode", "on_phone"), [(0o755, 0o777), (0o644, 0o666), (0o500, 0o555)])
+def test_mtime_and_the_owners_mode_bits_go_with_a_file(link, tmp_path, mode, on_phone):
+    there, back = tmp_path / "tool", tmp_path / "back"
+    there.write_bytes(b"x")
+    there.chmod(mode)
+    os.utime(there, (1_500_000_000, 1_500_000_000))
+    link.adb("push", there, f"{TMP}/tool")
+    assert link.shell(f"stat -c '%a %Y' {TMP}/tool") == f"{on_phone:o} 1500000000\n"
+    link.adb("pull", "-a", f"{TMP}/tool", back)
+    assert back.stat().st_mtime == 1_500_000_000
+    assert back.stat().st_mode & 0o777 == on_phone & ~UMASK
+
+
+def test_folder_goes_and_comes_back_with_all_that_is_in_it(link, tmp_path):
+    files = {"one": b"1", "with space": b"2", "deep/er/three": b"3" * 100_000, "ünï/\u4f60": b"4"}
+    for name, content in files.items():
+        path = tmp_path / "tree" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    assert link.adb("push", tmp_path / "tree", TMP).returncode == 0
+    assert link.adb("pull", f"{TMP}/tree", tmp_path / "back").returncode == 0
+    back = {
+        str(p.relative_to(tmp_path / "back")): p.read_bytes() for p in (tmp_path / "back").rglob("*") if p.is_file()
+    }
+    assert back == files
+
+
+def test_missing_folders_are_made_by_a_push(link, tmp_path):
+    (tmp_path / "f").write_bytes(b"x")
+    assert link.adb("push", tmp_path / "f", f"{TMP}/a/b/c/f").returncode == 0
+    assert link.shell(f"cat {TMP}/a/b/c/f") == "x"
+
+
+def test_pull_of_a_missing_file_says_so(link, tmp_path):
+    result = link.adb("pull", f"{TMP}/nope", tmp_path)
+    assert result.returncode == 1
+    assert b"No such file or directory" in result.stderr + result.stdout
+
+
+def test_push_to_a_read_only_place_says_why(link, tmp_path):
+    (tmp_path / "f").write_bytes(bytes(5_000_000))
+    result = link.adb("push", tmp_path / "f", "/system/f")
+    assert result.returncode == 1
+    assert b"couldn't create file: " in result.stderr + result.stdout
+    assert link.shell("echo alive") == "alive\n"
+
+
+def test_listing_shows_names_sizes_and_times(link, tmp_path):
+    (tmp_path / "f").write_bytes(b"12345")
+    os.utime(tmp_path / "f", (1_500_000_000, 1_500_000_000))
+    link.adb("push", tmp_path / "f", f"{TMP}/listed")
+    lines = [line.split() for line in link.adb("ls", TMP).stdout.decode().splitlines()]
+    entry = next(line for line in lines if line[-1] == "listed")
+    assert [int(word, 16) for word in entry[1:3]] == [5, 1_500_000_000]
+
+
+def test_push_cut_by_the_client_leaves_no_partial_file(link, tmp_path, wait_until):
+    link.phone.faults.add(parse_fault("slow", ["bytes_per_s=2000000"]))
+    (tmp_path / "f").write_bytes(bytes(50_000_000))
+    pushing = link.popen("push", tmp_path / "f", f"{TMP}/cut")
+    on_phone = link.phone.folder
+    wait_until(lambda: any(p.name == "cut" for p in on_phone.rglob("cut")), "the file grows")
+    pushing.kill()
+    pushing.communicate()
+    link.phone.faults.clear()
+    wait_until(lambda: "cut" not in link.shell(f"ls {TMP}").split(), "the partial file is removed")
