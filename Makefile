@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 PHONE_TESTS := tests/android tests/contract/test_device_contract.py tests/contract/test_phone_contract.py
 
-.PHONY: install test test-android test-phone soak fault-matrix check quickstart format lock benchmarks evidence clean
+.PHONY: install test test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence clean
 
 install: $(VENV)/installed
 
@@ -54,6 +54,9 @@ check: install
 
 quickstart: install
 	$(BIN)/benchfarm quickstart
+
+docs: install
+	$(BIN)/python docs/write_commands.py
 
 format: install
 	$(BIN)/ruff format .

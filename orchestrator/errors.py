@@ -172,7 +172,7 @@ class InstallError(DeviceError):
 
 
 class ArtifactError(BenchfarmError):
-    """A benchmark program can't be found or isn't what its checksum says; see 'benchfarm builds'."""
+    """A benchmark program can't be found or isn't what its checksum says; see 'benchfarm build'."""
 
     exit_code = 4
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 import typer
 
 from orchestrator.cli.app import app
+from orchestrator.cli.declared.old_names import OLD_COMMANDS, OLD_GROUPS
+from orchestrator.cli.frame import SECTIONS
 from tests.samples.places import REPO
 
 PAGES = [REPO / "README.md", REPO / "CHANGELOG.md", REPO / "lab" / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
@@ -29,7 +32,8 @@ def declared(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], set[s
     if words:
         yield words, set() if inside else options_of(command)
     for name, item in inside.items():
-        yield from declared(item, *words, name)
+        if not item.hidden:
+            yield from declared(item, *words, name)
 
 
 ROOT = typer.main.get_command(app)
@@ -108,12 +112,55 @@ def test_links_lead_to_files_that_are_there(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-def test_every_command_has_json_and_a_row_of_its_own() -> None:
+def test_every_command_has_json() -> None:
     assert len(COMMANDS) > 70
-    page = (REPO / "docs" / "commands.md").read_text("utf-8")
-    rows = {named_by(line)[0] for line in re.findall(r"^\| `benchfarm ([^`]+)` \|", page, re.M)}
-    assert [" ".join(words) for words in COMMANDS if words not in rows] == []
     assert [" ".join(words) for words, options in COMMANDS.items() if "--json" not in options] == []
+
+
+def test_the_page_of_commands_is_as_they_are() -> None:
+    script = runpy.run_path(str(REPO / "docs" / "write_commands.py"))
+    assert (REPO / "docs" / "commands.md").read_text("utf-8") == script["page"](), "make docs"
+
+
+def every(command: Any) -> Iterator[Any]:
+    yield command
+    for item in getattr(command, "commands", {}).values():
+        yield from every(item)
+
+
+def test_every_command_has_one_line_and_an_example() -> None:
+    for command in every(ROOT):
+        if command is not ROOT and not hasattr(command, "commands"):
+            assert "Example: benchfarm " in command.help, command.name
+            assert not command.get_short_help_str(60).endswith("..."), command.name
+
+
+def test_examples_name_commands_that_exist() -> None:
+    for command in every(ROOT):
+        for line in re.findall(r"Example: benchfarm (.*)", command.help or ""):
+            for part in line.split(" | benchfarm "):
+                require_exists(part, str(command.name))
+
+
+def test_the_top_level_lists_every_command_once() -> None:
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(name for name, item in ROOT.commands.items() if not item.hidden)
+    assert len(listed) == len(set(listed))
+
+
+def test_old_names_are_the_new_commands() -> None:
+    def found(words: str) -> Any:
+        command = ROOT
+        for word in words.split():
+            command = command.commands[word]
+        return command
+
+    for old, new in OLD_COMMANDS.items():
+        assert found(old).hidden
+        assert found(old).callback.__wrapped__ is found(new).callback.__wrapped__, old
+    for old, new in OLD_GROUPS.items():
+        assert found(old).hidden
+        assert set(found(new).commands) <= set(found(old).commands)
 
 
 def test_commands_and_options_on_the_pages_exist() -> None:
@@ -131,7 +178,7 @@ def test_commands_and_options_that_messages_name_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["nosuch", "model inspect", "builds nosuch", "run --camp ID", "--hom X runs", "runs -z"]
+    "line", ["nosuch", "models inspect", "build nosuch", "run --camp ID", "--hom X runs", "results runs -z"]
 )
 def test_what_does_not_exist_is_found(line: str) -> None:
     with pytest.raises(AssertionError, match="benchfarm"):

@@ -93,7 +93,7 @@ def _check_releases(program: SetFile, libraries: Sequence[SetFile], tags_of: Cal
             parts = ", ".join(f"{m.name} of {' and '.join(sorted(tags)) or 'an unknown one'}" for m, tags in known)
             raise ArtifactError(
                 f"the {group} libraries must be of one release: {parts}",
-                hint="add them together and say of which release: benchfarm builds add FILE --with FILE --release TAG",
+                hint="add them together and say of which release: benchfarm build add FILE --with FILE --release TAG",
             )
 
 
@@ -108,7 +108,7 @@ def _check_needed(needed: dict[str, tuple[str, ...]]) -> None:
         if missing:
             raise ArtifactError(
                 f"{name} needs {' and '.join(missing)}, which no phone has and which doesn't come with it",
-                hint="add it together with the program: benchfarm builds add FILE --with LIBRARY",
+                hint="add it together with the program: benchfarm build add FILE --with LIBRARY",
             )
 
 

@@ -148,7 +148,7 @@ class BuildLibrary:
         if not name:
             raise ArtifactError(
                 f"{str(paths[0])!r} is a shared library, not a program",
-                hint="say for which program it is: benchfarm builds add FILE --name NAME",
+                hint="say for which program it is: benchfarm build add FILE --name NAME",
             )
         groups = {item.name: item.group for item in self._declared.libraries(name)}
         given = {
@@ -168,7 +168,7 @@ class BuildLibrary:
             wanted = f" for {' and '.join(sorted(abis))}" if abis else ""
             raise ArtifactError(
                 f"no program {name!r}{wanted} is here that the libraries could lie beside",
-                hint=f"first: benchfarm builds fetch {name}",
+                hint=f"first: benchfarm build fetch {name}",
             )
         return added
 
@@ -214,7 +214,7 @@ class BuildLibrary:
             there = ", ".join(f"{name}@{release.release_id}" for release in known)
             raise ArtifactError(
                 f"no release {wanted!r} is on this computer" + (f"; there are {there}" if there else ""),
-                hint="benchfarm builds list --all",
+                hint="benchfarm build list --all",
             )
         if len({release.program.sha256 for release in fitting}) > 1:
             raise ArtifactError(f"{wanted!r} fits several releases", hint="give more digits")
@@ -258,7 +258,7 @@ class BuildLibrary:
         if self._files.sha256(build.path) != build.sha256:
             raise ArtifactError(
                 f"{build.path} isn't what it was when it was added",
-                hint="add the file again: benchfarm builds add FILE",
+                hint="add the file again: benchfarm build add FILE",
             )
         return self._with_companions(build, release, wanted)
 
@@ -319,7 +319,7 @@ class BuildLibrary:
                 tag = f" ({pinned.tag})" if pinned.tag else ""
                 raise ArtifactError(
                     f"{pinned.name}: {pinned.release_id}{tag}, which is in use, is gone from the cache",
-                    hint="fetch or add it again, or use another: benchfarm builds pin NAME@DIGITS",
+                    hint="fetch or add it again, or use another: benchfarm build use NAME@DIGITS",
                 )
         return usable[0], self.release_of(usable[0])
 
@@ -394,7 +394,7 @@ class BuildLibrary:
         elif base and not specs:
             known = sorted({spec.name for spec in self.specs if spec.tool is tool} | {b.name for b in self.list()})
             message += f"; known are {', '.join(known)}" if known else ""
-        hint = fitting[0].how_to_get if fitting else f"benchfarm builds add FILE --name {base or 'NAME'}"
+        hint = fitting[0].how_to_get if fitting else f"benchfarm build add FILE --name {base or 'NAME'}"
         return ArtifactError(message, hint=hint)
 
     def _stand_ins(self, tool: ToolName, wanted: frozenset[str]) -> Sequence[str]:

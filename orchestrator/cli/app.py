@@ -6,6 +6,7 @@ from orchestrator.cli.declared import (
     advising,
     bundling,
     comparing,
+    completion,
     device,
     doctor,
     farm,
@@ -20,11 +21,11 @@ from orchestrator.cli.declared import (
     retention,
     schedule,
     searching,
-    site,
     sustained,
     tabling,
     tracing,
 )
+from orchestrator.cli.declared.old_names import keep_old_names
 from orchestrator.cli.frame import app, run
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "app",
     "bundling",
     "comparing",
+    "completion",
     "device",
     "doctor",
     "farm",
@@ -47,8 +49,9 @@ __all__ = [
     "run",
     "schedule",
     "searching",
-    "site",
     "sustained",
     "tabling",
     "tracing",
 ]
+
+keep_old_names()

@@ -101,7 +101,7 @@ def releases_between(releases: Sequence[Release], good: Release, bad: Release, a
             raise UsageError(f"{option} {_address(wanted)} isn't for this device ({', '.join(abis)})")
         places.append([item.release_id for item in ordered].index(wanted.release_id))
     if places[0] == places[1]:
-        raise UsageError("--good and --bad are one and the same build", hint="benchfarm builds list --all")
+        raise UsageError("--good and --bad are one and the same build", hint="benchfarm build list --all")
     if places[0] > places[1]:
         raise UsageError("--good was archived after --bad", hint="to look for what made it faster, swap the two")
     return ordered[places[0] : places[1] + 1]

@@ -1,4 +1,4 @@
-"""``benchfarm builds``."""
+"""``benchfarm build``."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def list_builds(settings: Settings, *, everything: bool = False) -> CommandResul
     ]
     headers = ("build", "tool", "ABI", "release", "which", "first seen", "files", "state")
     text = table(headers, sorted(rows, key=lambda row: (row[0], row[2])))
-    hint = "benchfarm builds fetch NAME gets one that isn't here; benchfarm builds add FILE takes one of your own"
+    hint = "benchfarm build fetch NAME gets one that isn't here; benchfarm build add FILE takes one of your own"
     releases = [
         {
             "release": release,
@@ -223,7 +223,7 @@ def _told(result: Fetched) -> list[str]:
         return [
             f"{head}isn't published; build it with",
             *(f"  {command}" for command in result.recipe),
-            f"  benchfarm builds add FILE --name {result.name}",
+            f"  benchfarm build add FILE --name {result.name}",
         ]
     assert result.release is not None
     release = _titled(result.release)
@@ -237,10 +237,10 @@ def _told(result: Fetched) -> list[str]:
             lines = [f"{head}CHANGED: {release}, was {_titled(result.previous)}"]
     if not _is(result.in_use, result.release) and result.in_use is not None:
         lines.append(
-            f"  in use stays {_titled(result.in_use)}; benchfarm builds pin {_address(result.release)} changes that"
+            f"  in use stays {_titled(result.in_use)}; benchfarm build use {_address(result.release)} changes that"
         )
     elif result.previous is not None:
-        lines.append(f"  the other one is kept: benchfarm builds pin {_address(result.previous)} goes back")
+        lines.append(f"  the other one is kept: benchfarm build use {_address(result.previous)} goes back")
     if result.absent:
         lines.append(f"  not there, and not needed always: {', '.join(result.absent)}")
     return [one_line(line) for line in lines]
@@ -260,7 +260,7 @@ def _doubted(build: Build, *, is_shown: bool) -> list[str]:
     if is_shown:
         return []
     looked_for = "nothing in the file is of a benchmark program (no num_threads, no warmup_runs)"
-    instead = f"benchfarm builds add FILE --name {build.name} puts another in this one's place"
+    instead = f"benchfarm build add FILE --name {build.name} puts another in this one's place"
     return [f"  LOOK: {looked_for}; {instead}"]
 
 

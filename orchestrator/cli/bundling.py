@@ -132,13 +132,13 @@ def _run_ids(farm: Farm, chosen: Sequence[Campaign], prefixes: Sequence[str]) ->
     found = []
     for prefix in prefixes:
         if not prefix:
-            raise UsageError("--run names no run", hint="'benchfarm runs CAMPAIGN' lists them")
+            raise UsageError("--run names no run", hint="'benchfarm results runs CAMPAIGN' lists them")
         fitting = [run_id for run_id in known if run_id.startswith(prefix)]
         if len(fitting) != 1:
             what = "no run" if not fitting else f"{len(fitting)} runs"
             raise UsageError(
                 f"{what} of {', '.join(campaign.campaign_id for campaign in chosen)} begin with {prefix!r}",
-                hint="'benchfarm runs CAMPAIGN' lists them",
+                hint="'benchfarm results runs CAMPAIGN' lists them",
             )
         found += fitting
     return found

@@ -1,4 +1,4 @@
-"""``benchfarm close``: giving up what is left of campaigns that were interrupted."""
+"""``benchfarm results close``: giving up what is left of campaigns that were interrupted."""
 
 from __future__ import annotations
 

@@ -224,7 +224,9 @@ def _within_campaigns(farm: Farm, request: CompareRequest, rule: Rule) -> Compar
     ]
     for word, side in zip(request.sides, sides, strict=True):
         if not side:
-            raise UsageError(f"nothing was measured of {request.by} {word!r} there", hint="see 'benchfarm runs'")
+            raise UsageError(
+                f"nothing was measured of {request.by} {word!r} there", hint="see 'benchfarm results runs'"
+            )
         serials = sorted({item.case.serial for item in side})
         if rule.axis is Axis.DEVICE and len(serials) > 1:
             raise UsageError(f"device {word!r} fits {', '.join(serials)}", hint="name one of them")
@@ -256,7 +258,8 @@ def _campaigns_with(
     for word, known in zip(request.sides, newest, strict=True):
         if known is None:
             raise UsageError(
-                f"no campaign has a result of the {request.by} {word!r}", hint="'benchfarm runs' lists what is stored"
+                f"no campaign has a result of the {request.by} {word!r}",
+                hint="'benchfarm results runs' lists what is stored",
             )
     return [[known] for known in newest if known is not None]
 

@@ -94,7 +94,7 @@ class PutBack:
 def restore(settings: Settings, serials: tuple[str, ...], *, take: bool = False) -> CommandResult:
     """Undo what is still open in the journals of these phones, or of all; one that is away does not hold the rest."""
     if take and not serials:
-        raise UsageError("--take needs the phones' serial numbers", hint="benchfarm restore --take SERIAL")
+        raise UsageError("--take needs the phones' serial numbers", hint="benchfarm device restore --take SERIAL")
     with Farm(settings) as farm:
         results = put_back(farm, serials, take=take) if serials else _put_back_all(farm)
     restored = {serial: list(undone) for item in results for serial, undone in item.restored.items()}

@@ -246,7 +246,9 @@ def _journals(farm: Farm) -> list[Finding]:
     """Find phones that a process of ours left changed: held ones are being measured, and changed on purpose."""
     left = [serial for serial in farm.conditioner.unrestored() if not farm.lease.live_holder(serial)]
     found = [
-        problem("journals", f"{serial} was left changed by a process that is gone", f"benchfarm restore {serial}")
+        problem(
+            "journals", f"{serial} was left changed by a process that is gone", f"benchfarm device restore {serial}"
+        )
         for serial in left
     ]
     return found or [ok("journals", "no phone waits to be put back")]
@@ -280,7 +282,9 @@ def _campaigns(farm: Farm) -> list[Finding]:
         stored, planned = progress.get(campaign.campaign_id, (0, 0))
         text = f"{campaign.campaign_id} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
         name = campaign.campaign_id
-        step = f"'benchfarm run --resume --campaign {name}' goes on with it, 'benchfarm close {name}' gives it up"
+        step = (
+            f"'benchfarm run --resume --campaign {name}' goes on with it, 'benchfarm results close {name}' gives it up"
+        )
         found.append(warning("campaigns", text, step))
     most = 10
     further = (

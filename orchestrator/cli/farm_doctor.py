@@ -80,7 +80,7 @@ def _results(store: Store, jobs: Sequence[dict[str, Any]]) -> list[Finding]:
     for submission in newest.values():
         done = [job for job in jobs if job["submission"] == submission and job["status"] == "done"]
         if serials := worst_text(shortcomings(store, done)):
-            step = f"benchfarm farm status {submission}; 'benchfarm log RUN' shows what a run said"
+            step = f"benchfarm farm status {submission}; 'benchfarm results log RUN' shows what a run said"
             found.append(problem("results", f"{submission}: no run of {serials} gave a result", step))
     return found or [ok("results", f"of {len(newest)} plans every phone gave some" if newest else "none yet")]
 
@@ -155,7 +155,7 @@ def _away(rows: Sequence[dict[str, Any]]) -> list[Finding]:
 
 def _holds(holds: dict[str, str]) -> list[Finding]:
     found = [
-        warning("holds", f"{scope} is held ({kind})", f"'benchfarm farm go-on {scope}' when it may work again")
+        warning("holds", f"{scope} is held ({kind})", f"'benchfarm farm resume {scope}' when it may work again")
         for scope, kind in sorted(holds.items())
     ]
     return found or [ok("holds", "nothing is paused or drained")]
@@ -166,7 +166,7 @@ def _schedules(numbers: QueueNumbers) -> list[Finding]:
     for row in numbers.schedules:
         if row["paused"]:
             found.append(
-                warning("schedules", f"{row['name']} is paused", f"benchfarm farm schedule go-on {row['name']}")
+                warning("schedules", f"{row['name']} is paused", f"benchfarm farm schedule resume {row['name']}")
             )
         elif row["missed"]:
             text = f"{row['name']}: {row['missed']} times since the last good one or pause were missed or failed"

@@ -73,7 +73,7 @@ def run_job(
     ended = _run_job(settings, contents, claimed, host, cancelled, shared or Shared())
     if ended.status == "succeeded" or not _is_changed(settings, claimed.serial):
         return ended
-    text = f"{ended.note}; its phone isn't put back: benchfarm restore {claimed.serial}"
+    text = f"{ended.note}; its phone isn't put back: benchfarm device restore {claimed.serial}"
     return replace(ended, note=one_line(text))
 
 

@@ -118,7 +118,7 @@ def work(
         done = worker.run(until_empty=until_empty)
     text = f"{done} jobs ended on {host}"
     if worker.drained:
-        text += f"; {worker.drained} is drained: 'benchfarm farm go-on {worker.drained}', then start the worker again"
+        text += f"; {worker.drained} is drained: 'benchfarm farm resume {worker.drained}', then start the worker again"
     return CommandResult(text=text, data={"host": host, "jobs": done, "drained": worker.drained})
 
 
@@ -187,7 +187,7 @@ def _give_up(settings: Settings, store: Store, claimed: Claimed, say: Say) -> No
         with Farm(settings, store=store) as farm:
             close_cancelled(farm, [campaign_id])
     except BenchfarmError as error:
-        text = f"job {claimed.job_id}: its campaign stays open, 'benchfarm close' ends it: {error}"
+        text = f"job {claimed.job_id}: its campaign stays open, 'benchfarm results close' ends it: {error}"
         say(one_line(text), level="error", job=claimed.job_id, serial=claimed.serial)
 
 

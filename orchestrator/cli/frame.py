@@ -1,19 +1,22 @@
-"""What all commands share: the root command and its options, how a result is shown and an error told."""
+"""What all commands share: the root command and its options, how help, results and errors are shown."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Protocol, TypeVar, get_type_hints, runtime_checkable
 
 import typer
+import typer.core
 
 from orchestrator.cli.terminal import say, say_json
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
@@ -31,6 +34,81 @@ LOOK: Final[dict[str, Any]] = {
 }
 
 
+#: The words of the top level, as ``--help`` groups them.
+SECTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "Measure": ("bench", "run", "tune", "trace"),
+    "Look": ("devices", "status", "doctor"),
+    "Results": ("report", "table", "results", "export", "import"),
+    "Compare": ("compare", "ab", "bisect", "advise"),
+    "History": ("history", "serve"),
+    "Farm": ("farm",),
+    "Things": ("build", "model", "plan", "flags"),
+    "Phone": ("device",),
+    "Other": ("parse", "ios", "lab", "adb", "store", "quickstart", "completion"),
+}
+#: The groups of options in the help of a command with many; what isn't named here is common.
+PANELS: Final[dict[str, frozenset[str]]] = {
+    "Devices": frozenset({"--device", "--profile", "--where", "--one-of-each", "--any", "--host"}),
+    "Measuring": frozenset({
+        "--invocations", "--precision", "--budget", "--sustained", "--num-runs", "--min-secs", "--max-secs", "--detect",
+        "--most-pairs", "--fresh", "--most", "--alike", "--parity",
+    }),
+    "Output": frozenset({"--json", "--format", "--out", "--name", "--fail-on", "--summary", "--allow-list", "--title"}),
+    "Advanced": frozenset({
+        "--tool", "--build", "--flag", "--mode", "--parity-inputs", "--reference-check", "--reboot", "--affinity",
+        "--timeout", "--seed",
+    }),
+}  # fmt: skip
+#: Up to so many options are listed in one block.
+FEW_OPTIONS: Final = 10
+#: What typer calls the type of a value, and what help calls it.
+VALUES: Final = {
+    "<list[str]>": "TEXT",
+    "<list[Path]>": "PATH",
+    "<str>": "TEXT",
+    "<path>": "PATH",
+    "<int range>": "N",
+    "<int>": "N",
+    "<float range>": "NUMBER",
+    "<float>": "NUMBER",
+}
+
+
+class Root(typer.core.TyperGroup):
+    """The root command; its help lists the commands by section."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - the parser's own types have no public names
+        """Write one block a section; a command without a section isn't listed."""
+        width = max(len(name) for names in SECTIONS.values() for name in names)
+        for section, names in SECTIONS.items():
+            rows = [(name.ljust(width), self.commands[name].get_short_help_str(formatter.width)) for name in names]
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+
+class Command(typer.core.TyperCommand):
+    """A command; its help lists options in groups where some are declared."""
+
+    def parameters(self, ctx: Any) -> Iterator[tuple[str, str, str]]:  # noqa: ANN401 - the parser's type isn't public
+        """Yield for each shown parameter the title of its block, what one types, and what it means."""
+        shown = [(item, record) for item in self.get_params(ctx) if (record := item.get_help_record(ctx)) is not None]
+        is_long = len(shown) > FEW_OPTIONS
+        for item, (names, text) in shown:
+            kind = "Arguments" if item.param_type_name == "argument" else "Options"
+            panel = next((panel for panel, members in PANELS.items() if is_long and item.opts[0] in members), kind)
+            for value, plain in VALUES.items():
+                names = names.replace(value, plain)  # noqa: PLW2901 - the same text, more readable
+            yield panel, names.split()[0].upper() if kind == "Arguments" else names, text
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
+        """Write arguments, then one block a group of options; few options stay in one block."""
+        parameters = list(self.parameters(ctx))
+        for title in ("Arguments", "Options", *PANELS):
+            if rows := [(names, text) for panel, names, text in parameters if panel == title]:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
 def refuse(context: typer.Context, names: Collection[str], mode: str) -> None:
     """Raise UsageError when one of these parameters was typed: in this mode nothing reads them."""
     for parameter in context.command.params:
@@ -42,10 +120,11 @@ def refuse(context: typer.Context, names: Collection[str], mode: str) -> None:
 
 app = typer.Typer(
     name="benchfarm",
+    cls=Root,
     help="Measure TensorFlow Lite (LiteRT) models on real phones, and know what each number is worth.",
-    epilog="Exit codes: 0 fine, 1 a case failed or can't be trusted, 2 wrong input, 3 a phone or adb, "
-    "4 a benchmark program, 5 the store or disk, 6 the time didn't reach for all, 70 a fault in benchfarm, "
-    "130 stopped by Ctrl-C or a signal, 141 nobody reads the output any more.",
+    epilog="Exit codes: 0 success, 1 a case failed or no result is clean, 2 invalid input, 3 a phone or adb, "
+    "4 a benchmark program, 5 the store or the disk, 6 the time budget was too small for every case, 70 a fault in "
+    "benchfarm, 130 stopped by Ctrl-C or a signal, 141 the reader of the output closed it.",
     **LOOK,
 )
 
@@ -57,27 +136,111 @@ def group(name: str, about: str) -> typer.Typer:
     return made
 
 
+T = TypeVar("T", bound="Shown")
+
+
+def command(parent: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare a function with typer's parameters as the command ``NAME``."""
+    return parent.command(name, cls=Command)
+
+
+def command_of(
+    parent: typer.Typer, name: str, options: type[T]
+) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
+    """Declare a command whose parameters are the fields of a dataclass; the function gets one object of it.
+
+    Each field's annotation says what typer makes of it, and its default is the option's. A class may inherit options
+    that several commands share; they come after its own.
+    """
+
+    def declare(function: Callable[[T], None]) -> Callable[[T], None]:
+        hints = get_type_hints(options, include_extras=True)
+
+        def call(**given: Any) -> None:  # noqa: ANN401 - as typer read them
+            function(options(**given))
+
+        call.__doc__ = function.__doc__
+        call.__annotations__ = hints
+        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
+            [
+                inspect.Parameter(
+                    field.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=inspect.Parameter.empty if field.default is MISSING else field.default,
+                    annotation=hints[field.name],
+                )
+                for field in sorted(fields(options), key=lambda field: field.name not in options.__annotations__)
+            ]
+        )
+        command(parent, name)(call)
+        return function
+
+    return declare
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Devices = Annotated[
-    list[str] | None, typer.Option("--device", "-s", help="Serial number, or host; may be given again.")
+    list[str] | None,
+    typer.Option("--device", "-s", help="Serial number, or host. Repeat for several."),
 ]
-Profiles = Annotated[list[str] | None, typer.Option("--profile", help="Profile of phones, for example pixel-4.")]
-Where = Annotated[list[str] | None, typer.Option("--where", help="Rule on facts, for example 'android >= 13'.")]
+Profiles = Annotated[
+    list[str] | None,
+    typer.Option("--profile", help="Device profile, for example pixel-4."),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--where", help="Rule on device facts, for example 'android >= 13'."),
+]
 OneOfEach = Annotated[
-    str, typer.Option("--one-of-each", help="Of the phones that fit, one for each value of a fact: profile, soc ...")
+    str,
+    typer.Option("--one-of-each", help="One matching phone for each value of a fact: profile, soc ..."),
 ]
-AtMost = Annotated[int | None, typer.Option("--any", min=1, help="So many of the phones that fit; all if left out.")]
+AtMost = Annotated[
+    int | None,
+    typer.Option("--any", min=1, help="Use at most N matching phones (default: all)."),
+]
 Builds = Annotated[
     list[str] | None,
     typer.Option(
-        "--build", help="Program to use: TOOL=NAME or TOOL=FILE; NAME or FILE for a single tool. May be given again."
+        "--build", help="Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several."
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="File to write.")]
 Campaigns = Annotated[
-    list[str] | None, typer.Argument(help="Campaign id or its beginning; the newest campaign when left out.")
+    list[str] | None, typer.Argument(help="Campaign id or its beginning (default: the newest campaign).")
 ]
-CampaignArgument = Annotated[str, typer.Argument(help="Campaign id or its beginning; the newest when left out.")]
+CampaignArgument = Annotated[str, typer.Argument(help="Campaign id or its beginning (default: the newest).")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """The option of every command."""
+
+    as_json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPhones(Shown):
+    """Which devices a command measures on, and with which programs."""
+
+    device: Devices = None
+    profile: Profiles = None
+    where: Where = None
+    one_of_each: OneOfEach = ""
+    at_most: AtMost = None
+    build: Builds = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerProcess(Shown):
+    """How long a process measures, on which cores, and in which order processes run."""
+
+    num_runs: Annotated[int, typer.Option(min=1, help="Inferences per process, at least.")] = 50
+    min_secs: Annotated[float, typer.Option(min=0, help="Seconds per process, at least.")] = 1.0
+    max_secs: Annotated[float, typer.Option(min=0, help="Seconds per process, at most.")] = 150.0
+    affinity: Annotated[str, typer.Option(help="Cores to use: big, all, or a hexadecimal mask.")] = "big"
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds per process beyond --max-secs.")] = 120.0
+    seed: Annotated[int, typer.Option(help="Seed for the order of invocations.")] = 0
 
 
 @dataclass(slots=True)
@@ -128,6 +291,10 @@ def run() -> None:
         # A cancelled job and a closed terminal are no reason to leave phones changed either.
         signal.signal(number, _stop)
     _options.log_format = _format_on_command_line(sys.argv)
+    if "_BENCHFARM_COMPLETE" in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     try:
         exit_code = app(standalone_mode=False)
         if exit_code == InterruptedByUserError.exit_code:

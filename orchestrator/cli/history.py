@@ -1,4 +1,4 @@
-"""``benchfarm regressions`` and ``benchfarm annotate``."""
+"""``benchfarm history changes`` and ``benchfarm history expect``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _STATUS: Final[Mapping[ConfirmationStatus, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegressionsRequest:
-    """The options of ``benchfarm regressions``."""
+    """The options of ``benchfarm history changes``."""
 
     since: str = ""
     selections: tuple[str, ...] = ()
@@ -147,7 +147,9 @@ def delete_annotation(settings: Settings, annotation_id: str) -> CommandResult:
     """Forget an annotation; raises UsageError when there is none."""
     with Farm(settings, makes_store=False) as farm:
         if not farm.store.delete_annotation(annotation_id):
-            raise UsageError(f"there is no annotation {annotation_id!r}", hint="'benchfarm annotate list' lists them")
+            raise UsageError(
+                f"there is no annotation {annotation_id!r}", hint="'benchfarm history expected' lists them"
+            )
     return CommandResult(text=f"annotation {annotation_id} is gone", data={"annotation_id": annotation_id})
 
 

@@ -263,7 +263,7 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
     if result.savings is not None and result.savings.text:
         lines.append(result.savings.text)
     if any(item.run_pass is Pass.SUSTAINED for item in campaign.invocations):
-        lines.append(f"latency against time: 'benchfarm sustained {campaign.campaign_id}'")
+        lines.append(f"latency against time: 'benchfarm results sustained {campaign.campaign_id}'")
     if result.left:
         least = "at least " if campaign.terms.stopping is not None else ""
         lines.append(f"{least}{result.left} invocations are left; 'benchfarm run --resume' goes on")

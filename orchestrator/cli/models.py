@@ -1,4 +1,4 @@
-"""``benchfarm models``."""
+"""``benchfarm model``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``benchfarm compare --ab``: two builds, models or configurations in turns on the same warm device."""
+"""``benchfarm ab``: two builds, models or configurations in turns on the same warm device."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def parse_side(text: str) -> Side:
             raise UsageError(f"{text!r} names nothing", hint=f"for example {kind}:...")
         return Side(kind=kind, value=value)
     if not text:
-        raise UsageError("an empty word names no side", hint="benchfarm compare --ab build:OLD build:NEW -m MODEL")
+        raise UsageError("an empty word names no side", hint="benchfarm ab build:OLD build:NEW -m MODEL")
     return Side(kind="model" if text.endswith(".tflite") else "build", value=text)
 
 
@@ -293,7 +293,7 @@ def _shown(farm: Farm, result: CampaignResult, output: Output) -> CommandResult:
 
 def _sides(request: AbRequest) -> tuple[Side, Side]:
     if len(request.sides) != 2:
-        raise UsageError("--ab needs two sides", hint="benchfarm compare --ab build:OLD build:NEW -m MODEL")
+        raise UsageError("ab needs two sides", hint="benchfarm ab build:OLD build:NEW -m MODEL")
     before, after = (parse_side(text) for text in request.sides)
     if before.kind != after.kind:
         raise UsageError(f"the sides differ in kind: {before.kind} and {after.kind}", hint="vary one thing at a time")

@@ -136,7 +136,7 @@ def report_data(
 def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
     """Return the accuracies that the data folder's models.yaml knows, in percent by sha256.
 
-    A manifest with faults is no reason to have no report after a night; 'benchfarm models list' tells the faults.
+    A manifest with faults is no reason to have no report after a night; 'benchfarm model list' tells the faults.
     """
     from orchestrator.config.model_manifest import MANIFEST_NAME, load_manifest
 

@@ -73,7 +73,7 @@ def put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
     for item in put_back(farm, sorted(set(serials) & set(farm.conditioner.unrestored()))):
         # Whoever uses a busy one now puts it back.
         if item.error is not None and not isinstance(item.error, DeviceBusyError):
-            text = f"{item.error}; it isn't put back yet: 'benchfarm restore {item.name}' tries again"
+            text = f"{item.error}; it isn't put back yet: 'benchfarm device restore {item.name}' tries again"
             tell(farm.settings.log_format, "resume", text, level="warning", device=item.name)
 
 
@@ -117,7 +117,7 @@ def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign | None:
     named = f"; run now: {', '.join(running)}" if running else ""
     named += f"; left to the farm's workers: {', '.join(queued)}" if queued else ""
     named += f"; open, but resumed by name only: {', '.join(others)}" if others else ""
-    way = "'benchfarm run --resume --campaign ID' goes on with one" if others else "'benchfarm campaigns' lists them"
+    way = "'benchfarm run --resume --campaign ID' goes on with one" if others else "'benchfarm results list' lists them"
     raise UsageError(f"there is no campaign that could be resumed in {farm.store.name}{named}", hint=way)
 
 

@@ -1,4 +1,4 @@
-"""``benchfarm site``: history pages for any web server, and what they and ``benchfarm serve`` show."""
+"""``benchfarm history site``: history pages for any web server, and what they and ``benchfarm serve`` show."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TITLE: Final = "Benchmark history"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRequest:
-    """The options of ``benchfarm site``."""
+    """The options of ``benchfarm history site``."""
 
     out: Path
     since: str = ""

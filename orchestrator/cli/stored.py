@@ -123,7 +123,7 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
         others = [item for item in store.campaigns() if item.campaign_id not in ids]
         if not others:
             raise UsageError(
-                f"there is no previous campaign in {store.name}", hint="'benchfarm campaigns' lists what is stored"
+                f"there is no previous campaign in {store.name}", hint="'benchfarm results list' lists what is stored"
             )
         before = next((item for item in others if item.name == newest[0].name), others[0])
         return _with_its_submission(store, find_campaign(store, before.campaign_id))
@@ -168,7 +168,7 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
     if not matching:
         what = "campaign that could be resumed" if only_open else "campaign"
         named = f" {prefix!r}" if prefix else ""
-        raise UsageError(f"there is no {what}{named} in {store.name}", hint="'benchfarm campaigns' lists them")
+        raise UsageError(f"there is no {what}{named} in {store.name}", hint="'benchfarm results list' lists them")
     if prefix and len(matching) > 1:
         raise UsageError(
             f"{prefix!r} fits {_listed([item.campaign_id for item in matching])}", hint="give more letters"
@@ -181,7 +181,7 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
 def _find_run(store: Store, prefix: str) -> RunRecord:
     matching = store.run_ids(prefix)
     if not matching:
-        raise UsageError(f"there is no run {prefix!r} in {store.name}", hint="'benchfarm runs' lists them")
+        raise UsageError(f"there is no run {prefix!r} in {store.name}", hint="'benchfarm results runs' lists them")
     if len(matching) > 1 and prefix not in matching:
         raise UsageError(f"{prefix!r} fits {_listed(matching)}", hint="give more letters")
     found = store.run(RunId(prefix) if prefix in matching else matching[0])

@@ -1,4 +1,4 @@
-"""``benchfarm sustained``: latency against time, minute by minute, and phones ranked by both ends of it."""
+"""``benchfarm results sustained``: latency against time, minute by minute, and phones ranked by both ends of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``benchfarm device tune``, ``bias`` and ``audit``: experiments on one phone, and what was left changed on it."""
+"""``benchfarm device quiet``, ``bias`` and ``audit``: experiments on one phone, and what was left changed on it."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def audit(settings: Settings, serial: str) -> CommandResult:
     lines += [f"  still to be undone: {one_line(item)}" for item in pending]
     lines += [f"  {one_line(item.text)}" for item in found]
     if pending:
-        lines.append(f"'benchfarm restore {serial}' puts it back")
+        lines.append(f"'benchfarm device restore {serial}' puts it back")
     data = {"serial": serial, "clean": not left, "pending": pending, "differences": found}
     return CommandResult(text="\n".join(lines), data=data, exit_code=int(bool(left)))
 

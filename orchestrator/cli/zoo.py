@@ -1,4 +1,4 @@
-"""``benchfarm models build``, ``fetch`` and ``list``: models to measure, and the manifest that knows them."""
+"""``benchfarm model build``, ``fetch`` and ``list``: models to measure, and the manifest that knows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the options of ``benchfarm models build`` mean."""
+"""What the options of ``benchfarm model build`` mean."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ class ExperimentBook:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
-                f"{path} can't be read: {error}", hint=f"run 'benchfarm device tune {serial}' again, or remove the file"
+                f"{path} can't be read: {error}",
+                hint=f"run 'benchfarm device quiet {serial}' again, or remove the file",
             ) from error
 
     def save(self, experiments: PhoneExperiments) -> Path:

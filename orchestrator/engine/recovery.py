@@ -331,7 +331,7 @@ class Turns:
                 if attempt < RESTORES_MAX and isinstance(error, DeviceError) and _may_return(error):
                     continue
                 if device.serial in self._services.conditioner.unrestored():
-                    text = f"could not be put back as it was ({error}); 'benchfarm restore {device.serial}' tries again"
+                    text = f"could not be put back ({error}); 'benchfarm device restore {device.serial}' tries again"
                     self._note(device, text, is_problem=True)
                 elif not isinstance(error, DeviceBusyError):
                     # Nothing of ours is changed there; what still runs is ended by whoever uses the phone next.

@@ -31,7 +31,7 @@ _OTHER_FORMATS: Final = (
     ),
     (b"\x1f\x8b", "gzip data; unpack it first"),
     (b"\x7fELF", "an ELF program"),
-    (b"\x89HDF", "an HDF5 file (a Keras model? 'benchfarm models build' makes a .tflite of it)"),
+    (b"\x89HDF", "an HDF5 file (a Keras model? 'benchfarm model build' makes a .tflite of it)"),
     (b"<", "a web page or XML; was it downloaded from a page instead of the file's own address?"),
 )
 
@@ -88,7 +88,7 @@ def _opened(path: Path) -> Iterator[tuple[int, int]]:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
             is_saved = (path / "saved_model.pb").is_file()
-            hint = f"'benchfarm models build {path}' makes one of it" if is_saved else "name the .tflite file in it"
+            hint = f"'benchfarm model build {path}' makes one of it" if is_saved else "name the .tflite file in it"
             what = "a SavedModel" if is_saved else "a folder"
             raise ModelError(f"{str(path)!r} is {what}, not a .tflite model", hint=hint)
         if not stat.S_ISREG(status.st_mode):

@@ -31,7 +31,7 @@ FLOAT_NAME: Final = "texturenet_0.25_256_float.tflite"
 INT8_NAME: Final = "texturenet_0.25_256_int8.tflite"
 MANIFEST_NAME: Final = "manifest.json"
 #: How a person builds the files again; written into the manifest.
-BUILD_COMMAND: Final = "benchfarm models samples --build DIR"
+BUILD_COMMAND: Final = "benchfarm model samples --build DIR"
 
 #: Output channels and stride of each depthwise-pointwise pair (MobileNet v1's channels, divided by four).
 _PAIRS: Final = (

@@ -60,5 +60,5 @@ class BuildSpec:
     def how_to_get(self) -> str:
         """What to do to have it, in one line."""
         if self.recipe:
-            return f"build it ({'; '.join(self.recipe)}), then: benchfarm builds add FILE --name {self.name}"
-        return f"benchfarm builds fetch {self.name} --abi {self.abi}   (from {self.url or self.file})"
+            return f"build it ({'; '.join(self.recipe)}), then: benchfarm build add FILE --name {self.name}"
+        return f"benchfarm build fetch {self.name} --abi {self.abi}   (from {self.url or self.file})"

@@ -62,7 +62,7 @@ class SiteFolder:
             content = self._content(path)
             if content is not None and _MARK not in content[:2000] and not path.startswith("assets/"):
                 raise UsageError(
-                    f"{self._folder / path} was not made by 'benchfarm site'",
+                    f"{self._folder / path} was not made by 'benchfarm history site'",
                     hint="choose an empty folder with --out, or move this file away",
                 )
         # A build that is cut off leaves pages that the next one knows as its own.

@@ -28,7 +28,7 @@ FAILURE_CODES: Final = _codes(
     (
         "wrong-abi",
         "The program is built for another processor or word size than the phone's.",
-        "Choose the build for the phone's ABI: see 'benchfarm devices' and 'benchfarm builds'.",
+        "Choose the build for the phone's ABI: see 'benchfarm devices' and 'benchfarm build'.",
     ),
     (
         "not-executable",
@@ -107,7 +107,7 @@ FAILURE_CODES: Final = _codes(
     (
         "bad-input-shape",
         "The inputs or shapes that were named don't fit the model.",
-        "Compare --input_layer and --input_layer_shape with 'benchfarm models inspect'.",
+        "Compare --input_layer and --input_layer_shape with 'benchfarm model inspect'.",
     ),
     (
         "bad-input-file",
@@ -219,7 +219,7 @@ FAILURE_CODES: Final = _codes(
     (
         "activity-missing",
         "The app has no such activity, or isn't installed.",
-        "Install the APK again; 'benchfarm builds' shows the activity that it contains.",
+        "Install the APK again; 'benchfarm build' shows the activity that it contains.",
     ),
     ("install-failed", "The phone's package manager refused the APK.", "See the reason's code in docs/failures.md."),
     (

@@ -170,7 +170,7 @@ def test_two_builds_are_compared_in_turns(home: Home, tmp_path: Path) -> None:
     other = tmp_path / "other_benchmark_model"
     other.write_bytes(program().read_bytes() + b"\0")
     done = home(
-        "compare", "--ab", f"build:{program()}", f"build:{other}", "-m", MODEL, "-d", "xnnpack", "-t", "1",
+        "ab", f"build:{program()}", f"build:{other}", "-m", MODEL, "-d", "xnnpack", "-t", "1",
         "--num-runs", "5", "--min-secs", "0.1", "--most-pairs", "3", "--detect", "50%", "--fail-on", "never", "--json",
     ).ok().json  # fmt: skip
     (case,) = done["cases"]

@@ -1,4 +1,4 @@
-"""``benchfarm close``, and cancelled jobs: what is left of a campaign is given up, what was measured stays."""
+"""``benchfarm results close``, and cancelled jobs: what is left of a campaign is given up, what was measured stays."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_given_up(settings: Sett
         interrupted(opened.store, samples)
     with Farm(settings) as opened:
         (advice,) = [item for item in doctor.of_host(opened) if item.check == "campaigns"]
-    assert "'benchfarm close cut' gives it up" in advice.next_step
+    assert "'benchfarm results close cut' gives it up" in advice.next_step
     result = closing.close(settings, ["cut", "newest"])
     assert result.text == "cut (nightly): closed; 7 invocations that were left are given up"
     assert result.data == [{"campaign_id": "cut", "given_up": 7}]

@@ -467,7 +467,7 @@ def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(samples, tm
     assert "future began" in problems["clock"][0]
     assert "open (nightly) is open: 0 of 8 planned" in warnings["campaigns"][0]
     steps = {item.check: item.next_step for item in result.data["findings"]}  # type: ignore[index]
-    assert steps["journals"] == "benchfarm restore CHANGED"
+    assert steps["journals"] == "benchfarm device restore CHANGED"
     assert "benchfarm device release KEPT-OUT" in steps["quarantine"]
 
 

@@ -497,7 +497,7 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_put_back(queue: FarmQueue
             assert ended.status == "failed"
             return ended.note
 
-        said = "its phone isn't put back: benchfarm restore A"
+        said = "its phone isn't put back: benchfarm device restore A"
         assert said in note(changed)
         assert "put back" not in note(other)
         with farm.lease.acquire(changed):

@@ -80,7 +80,7 @@ def test_nothing_to_resume(cli: Cli) -> None:
 
 
 def test_a_campaign_that_is_not_there(cli: Cli) -> None:
-    expect(cli("report", "nosuch"), 2, "nosuch", "benchfarm campaigns")
+    expect(cli("report", "nosuch"), 2, "nosuch", "benchfarm results list")
 
 
 def test_a_delegate_that_there_is_none_of(cli: Cli, model: Path) -> None:

@@ -1,4 +1,4 @@
-"""``benchfarm builds`` from outside, against a web server on loopback that stands for a mirror."""
+"""``benchfarm build`` from outside, against a web server on loopback that stands for a mirror."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
 def test_recipe_is_shown_with_its_commands(declared: Cli) -> None:
     done = declared("builds", "fetch", "prog", "--abi", "x86")
     assert done.exit_code == 4
-    assert "  bazel build //x:prog\n  cp bazel-bin/x/prog .\n  benchfarm builds add FILE --name prog" in done.stdout
+    assert "  bazel build //x:prog\n  cp bazel-bin/x/prog .\n  benchfarm build add FILE --name prog" in done.stdout
 
 
 def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(declared: Cli, server: FileServer) -> None:
@@ -201,7 +201,7 @@ def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(cli: Cl
         ("bench", MODEL),
         ("trace", MODEL),
         ("tune", MODEL),
-        ("compare", "delegate:cpu", "delegate:xnnpack", "--ab", "-m", MODEL),
+        ("ab", "delegate:cpu", "delegate:xnnpack", "-m", MODEL),
     ],
 )
 def test_a_build_is_named_alike_on_every_command_that_starts_programs(

@@ -43,7 +43,7 @@ class Bench:
 
     def ab(self, *words: object, detect: str = "6%") -> Done:
         return self.cli(
-            "compare", "--ab", *words, "-m", self.model, "-s", self.serial, "--detect", detect, *QUICK,
+            "ab", *words, "-m", self.model, "-s", self.serial, "--detect", detect, *QUICK,
             timeout_s=PATIENCE_S,
         )  # fmt: skip
 
@@ -152,7 +152,7 @@ def test_builds_within_a_campaign_are_compared_by_their_hashes(bench: Bench, slo
 
 def test_delegates_models_and_flags_are_sides_too(bench: Bench) -> None:
     delegates = bench.cli(
-        "compare", "--ab", "delegate:xnnpack", "delegate:gpu", "-m", bench.model, "-s", bench.serial,
+        "ab", "delegate:xnnpack", "delegate:gpu", "-m", bench.model, "-s", bench.serial,
         "--detect", "10%", *FEW, "--fail-on", "never", "--json",
     ).ok().json  # fmt: skip
     assert {delegates["cases"][0][side]["configuration"].split(",")[0] for side in ("baseline", "candidate")} == {
@@ -162,13 +162,13 @@ def test_delegates_models_and_flags_are_sides_too(bench: Bench) -> None:
     other = bench.folder / "other.tflite"
     other.write_bytes(bench.model.read_bytes() + b"\0" * 16)
     models = bench.cli(
-        "compare", "--ab", f"model:{bench.model}", f"model:{other}", "-s", bench.serial, "--detect", "10%", *FEW,
+        "ab", f"model:{bench.model}", f"model:{other}", "-s", bench.serial, "--detect", "10%", *FEW,
         "--fail-on", "never", "--json",
     ).ok().json  # fmt: skip
     assert models["cases"][0]["verdict"]["outcome"] in {"same", "inconclusive"}
     assert models["cases"][0]["verdict"]["counts"] == [5, 5]
     flags = bench.cli(
-        "compare", "--ab", "flags:xnnpack_force_fp16=false", "flags:xnnpack_force_fp16=true", "-m", bench.model, "-s",
+        "ab", "flags:xnnpack_force_fp16=false", "flags:xnnpack_force_fp16=true", "-m", bench.model, "-s",
         bench.serial, "--detect", "10%", *FEW, "--fail-on", "never", "--json",
     ).ok().json  # fmt: skip
     assert flags["cases"][0]["verdict"]["outcome"] == "faster"
@@ -190,7 +190,7 @@ def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(b
 
 def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Bench) -> None:
     process = bench.cli.start(
-        "compare", "--ab", bench.program("old"), bench.program("killed", 15), "-m", bench.model, "-s", bench.serial,
+        "ab", bench.program("old"), bench.program("killed", 15), "-m", bench.model, "-s", bench.serial,
         "--detect", "2%", "--min-secs", "2", "--most-pairs", "10",
     )  # fmt: skip
     assert process.stderr is not None
@@ -241,25 +241,25 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--ab", "build:a"), "two sides"),
-        (("--ab", "build:a", "model:b.tflite"), "differ in kind"),
-        (("--ab", "build:a", "build:b"), "no model is named"),
-        (("--ab", "build:", "build:b", "-m", "x.tflite"), "names nothing"),
-        (("--ab", "a", "b", "-m", "x.tflite", "--detect", "often"), "--detect"),
-        (("--ab", "a", "b", "-m", "x.tflite", "--detect", "0%"), "--detect"),
-        (("--ab", "a", "b", "-m", "x.tflite", "--budget", "-5"), "--budget"),
-        (("--by", "moon", "a", "b"), "--by"),
-        (("--by", "config", "threads", "b"), "isn't name=value"),
-        (("--by", "device", "a"), "two sides"),
-        (("--allow", "virtual"), "can't be let pass"),
-        (("--format", "pdf"), "no format"),
-        (("--threshold", "-1%"), "--threshold"),
-        (("--level", "1.5"), "isn't between 50% and 99.99%"),
-        (("previous", "newest", "third"), "two sides"),
+        (("ab", "build:a"), "two sides"),
+        (("ab", "build:a", "model:b.tflite"), "differ in kind"),
+        (("ab", "build:a", "build:b"), "no model is named"),
+        (("ab", "build:", "build:b", "-m", "x.tflite"), "names nothing"),
+        (("ab", "a", "b", "-m", "x.tflite", "--detect", "often"), "--detect"),
+        (("ab", "a", "b", "-m", "x.tflite", "--detect", "0%"), "--detect"),
+        (("ab", "a", "b", "-m", "x.tflite", "--budget", "-5"), "--budget"),
+        (("compare", "--by", "moon", "a", "b"), "--by"),
+        (("compare", "--by", "config", "threads", "b"), "isn't name=value"),
+        (("compare", "--by", "device", "a"), "two sides"),
+        (("compare", "--allow", "virtual"), "can't be let pass"),
+        (("compare", "--format", "pdf"), "no format"),
+        (("compare", "--threshold", "-1%"), "--threshold"),
+        (("compare", "--level", "1.5"), "isn't between 50% and 99.99%"),
+        (("compare", "previous", "newest", "third"), "two sides"),
     ],
 )
 def test_what_cannot_be_compared_is_told_in_one_clear_error(cli: Cli, words: tuple[str, ...], message: str) -> None:
-    done = cli("compare", *words)
+    done = cli(*words)
     assert done.exit_code == 2, done.stdout + done.stderr
     assert message in done.stderr
 

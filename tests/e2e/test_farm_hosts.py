@@ -347,7 +347,7 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     (ended,) = farm.until_ended(urgent)
     assert ended["status"] == "cancelled", ended
     assert host.workers[-1].wait(60) == 0
-    assert "host:two is drained: 'benchfarm farm go-on host:two', then start the worker again" in host.log()
+    assert "host:two is drained: 'benchfarm farm resume host:two', then start the worker again" in host.log()
     assert changes(host) == before[host.serial]
     assert not list((host.cli.home / "state" / "journals").glob("*.json*"))
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]

@@ -1,4 +1,4 @@
-"""``benchfarm site`` and ``benchfarm serve`` as installed commands, on a store of weeks."""
+"""``benchfarm history site`` and ``benchfarm serve`` as installed commands, on a store of weeks."""
 
 from __future__ import annotations
 

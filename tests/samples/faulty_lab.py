@@ -180,7 +180,7 @@ def release(lab: Lab, **environ: str) -> None:
 
 def restore_as_told(lab: Lab, log: str, **environ: str) -> None:
     """Put the phones back of which a log says that they aren't yet, and how to."""
-    for serial in dict.fromkeys(re.findall(r"'benchfarm restore (\S+)' tries again", log)):
+    for serial in dict.fromkeys(re.findall(r"'benchfarm device restore (\S+)' tries again", log)):
         lab.cli("restore", serial, **environ).ok()
 
 

@@ -152,7 +152,7 @@ def test_a_stand_in_never_reaches_a_real_phone() -> None:
 
 
 def test_a_missing_build_skips_with_what_to_do() -> None:
-    missing = NoBuild(reason_code="no-build", reason="get one with 'benchfarm builds add'")
+    missing = NoBuild(reason_code="no-build", reason="get one with 'benchfarm build add'")
     skips = expanded(plan(), build=missing).skipped
     assert {(skip.reason_code, skip.reason) for skip in skips} == {("no-build", missing.reason)}
 

@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Campaigns, Json, Out, app, show
+from orchestrator.cli.frame import Campaigns, Out, Shown, app, command_of, show
 
 
-@app.command("advise")
-def _advise(
-    campaigns: Campaigns = None,
-    fleet: Annotated[bool, typer.Option("--fleet", help="Only the one choice for all phones.")] = False,
+@dataclass(frozen=True, kw_only=True)
+class AdviseOptions(Shown):
+    """What 'advise' reads."""
+
+    campaigns: Campaigns = None
+    fleet: Annotated[bool, typer.Option("--fleet", help="Show only the one choice for all phones.")] = False
     inferences: Annotated[
-        int | None, typer.Option("--inferences", min=1, help="Inferences that an app makes with one start.")
-    ] = None,
-    form: Annotated[str, typer.Option("--format", "-f", help="text, json, markdown or html-section.")] = "text",
-    allow_list: Annotated[
-        Path | None, typer.Option("--allow-list", help="Write what an app may use to this file, as JSON.")
-    ] = None,
+        int | None, typer.Option("--inferences", min=1, help="Inferences that an app runs per start.")
+    ] = None
     need_parity: Annotated[
-        bool, typer.Option("--need-parity", help="Allow only what agreed with the reference (pass parity).")
-    ] = False,
+        bool, typer.Option("--need-parity", help="Allow only configurations that agreed with the reference (parity).")
+    ] = False
     accuracy: Annotated[
         Path | None, typer.Option("--accuracy", help="CSV with the columns model,accuracy, in percent.")
-    ] = None,
-    out: Out = None,
-    as_json: Json = False,
-) -> None:
-    """Say what stored, trusted figures advise: configurations, threads, delegates, starts, and what isn't known."""
+    ] = None
+    form: Annotated[str, typer.Option("--format", "-f", help="text, json, markdown or html-section.")] = "text"
+    allow_list: Annotated[
+        Path | None,
+        typer.Option("--allow-list", help="Write the configurations that an app may use to this JSON file."),
+    ] = None
+    out: Out = None
+
+
+@command_of(app, "advise", AdviseOptions)
+def _advise(options: AdviseOptions) -> None:
+    """Recommend configurations from stored results.
+
+    Example: benchfarm advise --inferences 100
+    """
     from orchestrator.cli import advising
 
     request = advising.AdviseRequest(
-        campaigns=tuple(campaigns or ()),
-        fleet=fleet,
-        inferences=inferences,
-        form=form,
-        allow_list=allow_list,
-        need_parity=need_parity,
-        accuracy=accuracy,
-        out=out,
+        campaigns=tuple(options.campaigns or ()),
+        fleet=options.fleet,
+        inferences=options.inferences,
+        form=options.form,
+        allow_list=options.allow_list,
+        need_parity=options.need_parity,
+        accuracy=options.accuracy,
+        out=options.out,
     )
-    show(lambda settings: advising.advise(settings, request), as_json=as_json)
+    show(lambda settings: advising.advise(settings, request), as_json=options.as_json)

@@ -1,45 +1,54 @@
-"""Out of the store."""
+"""Exports of stored results."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Campaigns, Json, app, show
+from orchestrator.cli.frame import Campaigns, Shown, app, command_of, show
 
 
-@app.command("export")
-def _export(
-    campaigns: Campaigns = None,
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(Shown):
+    """What 'export' reads."""
+
+    campaigns: Campaigns = None
     out: Annotated[
         Path | None,
         typer.Option(
             "--out", "-o", help="File, or folder for asv and proto (default: benchfarm-... in this folder, by format)."
         ),
-    ] = None,
-    form: Annotated[
-        str, typer.Option("--format", "-f", help="bundle, csv, parquet, json, bencher, asv or proto.")
-    ] = "bundle",
+    ] = None
+    form: Annotated[str, typer.Option("--format", "-f", help="bundle, csv, parquet, json, bencher, asv or proto.")] = (
+        "bundle"
+    )
     runs: Annotated[
-        list[str] | None, typer.Option("--run", help="Only this run, by id or its beginning; may be given again.")
-    ] = None,
-    rows: Annotated[str, typer.Option("--rows", help="Of csv and parquet: cases or invocations.")] = "cases",
-    commit: Annotated[str, typer.Option("--commit", help="Of asv: the commit that was measured.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Write campaigns as a bundle that another lab can import and read again, or for other programs."""
+        list[str] | None,
+        typer.Option("--run", help="Export only this run, by id or its beginning. Repeat for several."),
+    ] = None
+    rows: Annotated[str, typer.Option("--rows", help="Rows of csv and parquet: cases or invocations.")] = "cases"
+    commit: Annotated[str, typer.Option("--commit", help="For asv: the measured commit.")] = ""
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False
+
+
+@command_of(app, "export", ExportOptions)
+def _export(options: ExportOptions) -> None:
+    """Write results as a bundle, CSV, Parquet, JSON and more.
+
+    Example: benchfarm export newest --format csv
+    """
     from orchestrator.cli import bundling
 
     request = bundling.ExportRequest(
-        campaigns=tuple(campaigns or ()),
-        runs=tuple(runs or ()),
-        form=form,
-        rows=rows,
-        commit=commit,
-        out=out,
-        force=force,
+        campaigns=tuple(options.campaigns or ()),
+        runs=tuple(options.runs or ()),
+        form=options.form,
+        rows=options.rows,
+        commit=options.commit,
+        out=options.out,
+        force=options.force,
     )
-    show(lambda settings: bundling.export(settings, request), as_json=as_json)
+    show(lambda settings: bundling.export(settings, request), as_json=options.as_json)

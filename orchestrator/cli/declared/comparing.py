@@ -1,186 +1,172 @@
-"""Comparing: compare, bisect."""
+"""Comparing: compare, ab, bisect."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli.frame import (
-    AtMost,
-    Builds,
-    Devices,
-    Json,
-    OneOfEach,
-    Out,
-    Profiles,
-    Where,
-    app,
-    refuse,
-    show,
-    split,
-)
+from orchestrator.cli.frame import OnPhones, Out, PerProcess, Shown, app, show, split
+from orchestrator.cli.frame import command_of as declare
 
 Form = Annotated[str, typer.Option("--format", "-f", help="text, markdown, json, junit, github or html.")]
 FailOn = Annotated[
-    str, typer.Option("--fail-on", help="Exit code 1 when something is slower or broken, inconclusive too, or never.")
+    str,
+    typer.Option(
+        "--fail-on", help="Exit code 1 when a case is slower or broken (slower), also when inconclusive, or never."
+    ),
 ]
-Models = Annotated[list[Path] | None, typer.Option("--model", "-m", help="Model to measure; may be given again.")]
-Delegates = Annotated[list[str] | None, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu ... (a,b).")]
-Threads = Annotated[list[str] | None, typer.Option("--threads", "-t", help="Thread counts (1,4).")]
-Tools = Annotated[list[str] | None, typer.Option("--tool", help="native, apk, litert-native ...")]
-Flags = Annotated[list[str] | None, typer.Option("--flag", help="Flag of both sides, name=value; may be given again.")]
-Detect = Annotated[str, typer.Option("--detect", help="The relative difference that is to be found.")]
-MostPairs = Annotated[int, typer.Option("--most-pairs", min=2, help="Never more pairs than this.")]
-Budget = Annotated[str, typer.Option("--budget", help="Time that one device may take, for example '20 min'.")]
-NumRuns = Annotated[int, typer.Option("--num-runs", min=1, help="Inferences per process, at the least.")]
-MinSecs = Annotated[float, typer.Option("--min-secs", min=0, help="Seconds measured per process, at the least.")]
-MaxSecs = Annotated[float, typer.Option("--max-secs", min=0, help="Seconds measured per process, at the most.")]
-Affinity = Annotated[str, typer.Option("--affinity", help="Cores to use: big, all, or a hexadecimal mask.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds one process may take beyond --max-secs.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of which side begins.")]
-
-#: What chooses among stored figures, and what is measured with --ab.
-OF_STORED: Final = frozenset({"by", "campaign", "threshold", "level", "allow"})
-OF_TURNS: Final = frozenset({
-    "detect", "model", "device", "profile", "where", "one_of_each", "at_most", "delegate", "threads", "tool", "build",
-    "flag", "most_pairs", "budget", "num_runs", "min_secs", "max_secs", "affinity", "timeout", "seed",
-})  # fmt: skip
 
 
-@app.command("compare")
-def _compare(
-    context: typer.Context,
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(Shown):
+    """What 'compare' reads."""
+
     sides: Annotated[
         list[str] | None,
-        typer.Argument(help="Baseline and candidate: campaigns (newest, previous), or what --by or --ab say."),
-    ] = None,
+        typer.Argument(help="Baseline and candidate: campaigns (newest, previous), or what --by names."),
+    ] = None
     by: Annotated[
         str, typer.Option("--by", help="Compare within campaigns: build, model, device, delegate or config.")
-    ] = "campaign",
+    ] = "campaign"
     campaign: Annotated[
-        list[str] | None, typer.Option("--campaign", help="With --by: campaigns to look in; may be given again.")
-    ] = None,
-    threshold: Annotated[str, typer.Option("--threshold", help="Differences below this are none.")] = "2%",
-    level: Annotated[str, typer.Option("--level", help="How sure the intervals are.")] = "99%",
+        list[str] | None, typer.Option("--campaign", help="With --by: campaigns to use. Repeat for several.")
+    ] = None
+    threshold: Annotated[str, typer.Option("--threshold", help="Ignore differences below this.")] = "2%"
+    level: Annotated[str, typer.Option("--level", help="Confidence level of the intervals.")] = "99%"
     allow: Annotated[
-        list[str] | None, typer.Option("--allow", help="Let a fact differ: system, grade, settings ... (a,b).")
-    ] = None,
-    form: Form = "text",
-    out: Out = None,
-    fail_on: FailOn = "slower",
-    ab: Annotated[
-        bool, typer.Option("--ab", help="Measure both sides in turns: build:A build:B, model:, flags:, delegate: ...")
-    ] = False,
-    detect: Detect = "2%",
-    model: Models = None,
-    device: Devices = None,
-    profile: Profiles = None,
-    where: Where = None,
-    one_of_each: OneOfEach = "",
-    at_most: AtMost = None,
-    delegate: Delegates = None,
-    threads: Threads = None,
-    tool: Tools = None,
-    build: Builds = None,
-    flag: Flags = None,
-    most_pairs: MostPairs = 200,
-    budget: Budget = "",
-    num_runs: NumRuns = 50,
-    min_secs: MinSecs = 1.0,
-    max_secs: MaxSecs = 150.0,
-    affinity: Affinity = "big",
-    timeout: Timeout = 120.0,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Compare what is stored, or (--ab) measure two sides in turns: a verdict for each case, with interval."""
+        list[str] | None, typer.Option("--allow", help="Allow a fact to differ: system, grade, settings ... (a,b).")
+    ] = None
+    form: Form = "text"
+    out: Out = None
+    fail_on: FailOn = "slower"
+
+
+@declare(app, "compare", CompareOptions)
+def _compare(options: CompareOptions) -> None:
+    """Compare stored results, case by case.
+
+    Example: benchfarm compare previous newest
+
+    Measures nothing. 'benchfarm ab' measures two sides in turns on the same phone.
+    """
     from orchestrator.cli import comparing
 
-    output = comparing.Output(form=form, out=out, fail_on=fail_on)
-    if not ab:
-        refuse(context, OF_TURNS, "without --ab")
-        request = comparing.CompareRequest(
-            sides=tuple(sides or ()),
-            by=by,
-            campaigns=tuple(campaign or ()),
-            threshold=threshold,
-            level=level,
-            allowed=split(allow),
-        )
-        show(lambda settings: comparing.compare(settings, request, output), as_json=as_json)
-        return
-    refuse(context, OF_STORED, "with --ab")
-    from orchestrator.cli import nights, pairing, shares
-
-    wanted = pairing.AbRequest(
-        sides=tuple(sides or ()),
-        models=tuple(model or ()),
-        delegates=split(delegate),
-        threads=split(threads),
-        tools=split(tool),
-        serials=tuple(device or ()),
-        profiles=tuple(profile or ()),
-        where=tuple(where or ()),
-        one_of_each=one_of_each,
-        at_most=at_most,
-        builds=tuple(build or ()),
-        flags=tuple(flag or ()),
-        settings={"num_runs": num_runs, "min_secs": min_secs, "max_secs": max_secs, "affinity": affinity},
-        detect=shares.share_of(detect, "--detect", most=0.5),
-        most=most_pairs,
-        budget_s=nights.budget_of(budget),
-        seed=seed,
-        timeout_s=timeout,
+    output = comparing.Output(form=options.form, out=options.out, fail_on=options.fail_on)
+    request = comparing.CompareRequest(
+        sides=tuple(options.sides or ()),
+        by=options.by,
+        campaigns=tuple(options.campaign or ()),
+        threshold=options.threshold,
+        level=options.level,
+        allowed=split(options.allow),
     )
-    show(lambda settings: pairing.compare_ab(settings, wanted, output), as_json=as_json)
+    show(lambda settings: comparing.compare(settings, request, output), as_json=options.as_json)
 
 
-@app.command("bisect")
-def _bisect(
-    good: Annotated[str, typer.Option("--good", help="The build that was fast: NAME@DIGITS.")],
-    bad: Annotated[str, typer.Option("--bad", help="The build that is slow: NAME@DIGITS.")],
-    model: Models = None,
-    device: Annotated[str, typer.Option("--device", "-s", help="Serial number of the phone.")] = "",
-    delegate: Delegates = None,
-    threads: Threads = None,
-    tool: Tools = None,
-    flag: Flags = None,
-    detect: Detect = "2%",
-    fresh: Annotated[str, typer.Option("--fresh", help="Use stored A/B results that are no older.")] = "24 h",
-    most_pairs: MostPairs = 200,
-    budget: Annotated[str, typer.Option("--budget", help="Time that one comparison may take.")] = "",
-    num_runs: NumRuns = 50,
-    min_secs: MinSecs = 1.0,
-    max_secs: MaxSecs = 150.0,
-    affinity: Affinity = "big",
-    timeout: Timeout = 120.0,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Find the first archived build that is slower than a good one, by A/B comparisons on one phone."""
-    from orchestrator.cli import bisecting, nights, pairing, shares
+@dataclass(frozen=True, kw_only=True)
+class PairOptions(PerProcess):
+    """What is measured in turns, and for how long: 'ab' and 'bisect'."""
+
+    model: Annotated[list[Path] | None, typer.Option("--model", "-m", help="Model to measure. Repeat for several.")] = (
+        None
+    )
+    delegate: Annotated[list[str] | None, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu ... (a,b).")] = None
+    threads: Annotated[list[str] | None, typer.Option("--threads", "-t", help="Thread counts (1,4).")] = None
+    tool: Annotated[list[str] | None, typer.Option("--tool", help="native, apk, litert-native ...")] = None
+    flag: Annotated[
+        list[str] | None, typer.Option("--flag", help="Flag of both sides, name=value. Repeat for several.")
+    ] = None
+    detect: Annotated[str, typer.Option("--detect", help="Smallest relative difference to detect.")] = "2%"
+    most_pairs: Annotated[int, typer.Option("--most-pairs", min=2, help="Measure at most N pairs.")] = 200
+    budget: Annotated[
+        str, typer.Option("--budget", help="Time budget of one comparison on one device, for example '20 min'.")
+    ] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbOptions(OnPhones, PairOptions):
+    """What 'ab' reads."""
+
+    sides: Annotated[
+        list[str],
+        typer.Argument(help="The two sides: build:OLD build:NEW, model:A model:B, flags:..., delegate:... threads:..."),
+    ]
+    form: Form = "text"
+    out: Out = None
+    fail_on: FailOn = "slower"
+
+
+@declare(app, "ab", AbOptions)
+def _ab(options: AbOptions) -> None:
+    """Measure two sides in turns on the same phone.
+
+    Example: benchfarm ab build:OLD build:NEW -m model.tflite
+    """
+    from orchestrator.cli import comparing, pairing
+
+    output = comparing.Output(form=options.form, out=options.out, fail_on=options.fail_on)
+    request = pairing.AbRequest(
+        sides=tuple(options.sides),
+        serials=tuple(options.device or ()),
+        profiles=tuple(options.profile or ()),
+        where=tuple(options.where or ()),
+        one_of_each=options.one_of_each,
+        at_most=options.at_most,
+        builds=tuple(options.build or ()),
+        **_in_turns(options),
+    )
+    show(lambda settings: pairing.compare_ab(settings, request, output), as_json=options.as_json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectOptions(PairOptions):
+    """What 'bisect' reads."""
+
+    good: Annotated[str, typer.Option("--good", help="The build that was fast: NAME@DIGITS.")]
+    bad: Annotated[str, typer.Option("--bad", help="The build that is slow: NAME@DIGITS.")]
+    device: Annotated[str, typer.Option("--device", "-s", help="Serial number of the phone.")] = ""
+    fresh: Annotated[str, typer.Option("--fresh", help="Reuse stored A/B results up to this age.")] = "24 h"
+
+
+@declare(app, "bisect", BisectOptions)
+def _bisect(options: BisectOptions) -> None:
+    """Find the first build that is slower than a good one.
+
+    Example: benchfarm bisect --good tflite@4f1c --bad tflite@9e02 -m model.tflite -s SERIAL
+
+    Each step measures two builds in turns on one phone.
+    """
+    from orchestrator.cli import bisecting, pairing
 
     request = bisecting.BisectRequest(
-        good=good,
-        bad=bad,
-        fresh_s=bisecting.fresh_of(fresh),
+        good=options.good,
+        bad=options.bad,
+        fresh_s=bisecting.fresh_of(options.fresh),
         ab=pairing.AbRequest(
-            sides=(),
-            models=tuple(model or ()),
-            delegates=split(delegate),
-            threads=split(threads),
-            tools=split(tool),
-            serials=(device,) if device else (),
-            flags=tuple(flag or ()),
-            settings={"num_runs": num_runs, "min_secs": min_secs, "max_secs": max_secs, "affinity": affinity},
-            detect=shares.share_of(detect, "--detect", most=0.5),
-            most=most_pairs,
-            budget_s=nights.budget_of(budget),
-            seed=seed,
-            timeout_s=timeout,
-            name="bisect",
+            sides=(), serials=(options.device,) if options.device else (), name="bisect", **_in_turns(options)
         ),
     )
-    show(lambda settings: bisecting.bisect(settings, request), as_json=as_json)
+    show(lambda settings: bisecting.bisect(settings, request), as_json=options.as_json)
+
+
+def _in_turns(options: PairOptions) -> dict[str, Any]:
+    """Return the fields of an AbRequest that these options give."""
+    from orchestrator.cli import nights, shares
+
+    names = ("num_runs", "min_secs", "max_secs", "affinity")
+    return {
+        "models": tuple(options.model or ()),
+        "delegates": split(options.delegate),
+        "threads": split(options.threads),
+        "tools": split(options.tool),
+        "flags": tuple(options.flag or ()),
+        "settings": {name: getattr(options, name) for name in names},
+        "detect": shares.share_of(options.detect, "--detect", most=0.5),
+        "most": options.most_pairs,
+        "budget_s": nights.budget_of(options.budget),
+        "seed": options.seed,
+        "timeout_s": options.timeout,
+    }

@@ -7,28 +7,28 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, group, show, split
+from orchestrator.cli.frame import Json, command, group, show, split
 
-device_app = group(
-    "device", "One phone: how it is best brought to rest, what a mode costs on it, what was left changed."
-)
+device_app = group("device", "Check one phone, tune its quiet mode, and restore it.")
 
 Serial = Annotated[str, typer.Argument(help="Serial number of the phone.")]
-Invocations = Annotated[int, typer.Option("--invocations", "-n", min=4, max=1000, help="Of each side of a trial.")]
-Wait = Annotated[float, typer.Option("--wait", min=0.0, help="Seconds to wait for the phone to be fit.")]
-MinSecs = Annotated[float, typer.Option("--min-secs", min=0.05, help="Seconds that one invocation measures.")]
+Invocations = Annotated[
+    int, typer.Option("--invocations", "-n", min=4, max=1000, help="Processes per side of a trial.")
+]
+Wait = Annotated[float, typer.Option("--wait", min=0.0, help="Seconds to wait until the phone is ready to measure.")]
+MinSecs = Annotated[float, typer.Option("--min-secs", min=0.05, help="Seconds per process.")]
 
 
-@device_app.command("check")
+@command(device_app, "check")
 def _check(
     serials: Annotated[
         list[str] | None, typer.Option("--serial", "-s", help="Serial number (default: all attached phones).")
     ] = None,
-    apk: Annotated[Path | None, typer.Option("--apk", help="An app to install and remove again.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where the report is written.")] = None,
+    apk: Annotated[Path | None, typer.Option("--apk", help="App to install and remove again.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the report.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Try everything that benchfarm relies on, on the phone itself, in under a minute.
+    """Check on the phone everything that benchfarm relies on.
 
     Example: benchfarm device check -s 0A1B2C3D
 
@@ -40,18 +40,23 @@ def _check(
     show(lambda settings: checking.check(settings, split(serials), apk=apk, out=out), as_json=as_json)
 
 
-@device_app.command("tune")
+@command(device_app, "quiet")
 def _tune(
     serial: Serial,
     options: Annotated[
-        list[str] | None, typer.Option("--option", help="Try these only: airplane, fixed_performance ... (a,b).")
+        list[str] | None, typer.Option("--option", help="Try only these: airplane, fixed_performance ... (a,b).")
     ] = None,
     invocations: Invocations = 8,
     wait_s: Wait = 600.0,
     min_secs: MinSecs = 0.5,
     as_json: Json = False,
 ) -> None:
-    """Try each way of keeping a phone quiet, and keep those that make it scatter less."""
+    """Find and keep the steps that reduce a phone's noise.
+
+    Example: benchfarm device quiet SERIAL
+
+    Measures each step against none. Later runs on the phone use the steps that helped.
+    """
     from orchestrator.cli import tuning
 
     show(
@@ -62,15 +67,14 @@ def _tune(
     )
 
 
-@device_app.command("bias")
+@command(device_app, "bias")
 def _bias(
-    serial: Serial,
-    invocations: Invocations = 8,
-    wait_s: Wait = 600.0,
-    min_secs: MinSecs = 0.5,
-    as_json: Json = False,
+    serial: Serial, invocations: Invocations = 8, wait_s: Wait = 600.0, min_secs: MinSecs = 0.5, as_json: Json = False
 ) -> None:
-    """Measure foreground app, shell and shell as the top app against each other."""
+    """Compare foreground app and shell on one phone.
+
+    Example: benchfarm device bias SERIAL
+    """
     from orchestrator.cli import tuning
 
     show(
@@ -79,17 +83,25 @@ def _bias(
     )
 
 
-@device_app.command("release")
+@command(device_app, "release")
 def _release(serial: Serial, as_json: Json = False) -> None:
-    """Let a phone in again that was put in quarantine."""
+    """Release a phone from quarantine.
+
+    Example: benchfarm device release SERIAL
+    """
     from orchestrator.cli import devices
 
     show(lambda settings: devices.release(settings, serial), as_json=as_json)
 
 
-@device_app.command("audit")
+@command(device_app, "audit")
 def _audit(serial: Serial, as_json: Json = False) -> None:
-    """Compare a phone with what it was before benchfarm changed anything; exit code 1 for a difference."""
+    """Compare a phone with its state before any change.
+
+    Example: benchfarm device audit SERIAL
+
+    Exit code 1 when something differs.
+    """
     from orchestrator.cli import tuning
 
     show(lambda settings: tuning.audit(settings, serial), as_json=as_json)

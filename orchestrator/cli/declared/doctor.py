@@ -7,23 +7,28 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.declared.farm import _farm, _require_packages
-from orchestrator.cli.frame import Json, app, show
+from orchestrator.cli.frame import Json, app, command, show
 
 
-@app.command("doctor")
+@command(app, "doctor")
 def _doctor(as_json: Json = False) -> None:
-    """Check store, disk, clock, adb, phones and what dead processes left, with what to do; changes nothing."""
+    """Check this computer, adb and the phones for problems.
+
+    Example: benchfarm doctor
+    """
     from orchestrator.cli import doctor
 
     show(doctor.doctor, as_json=as_json)
 
 
-@_farm.command("doctor")
+@command(_farm, "doctor")
 def _farm_doctor(
-    host_too: Annotated[bool, typer.Option("--host/--no-host", help="Check this host as well.")] = True,
-    as_json: Json = False,
+    host_too: Annotated[bool, typer.Option("--host/--no-host", help="Include this host.")] = True, as_json: Json = False
 ) -> None:
-    """Check queue, clocks, hosts, phones, schedules and this host, with what to do; changes nothing."""
+    """Check queue, clocks, hosts, phones and schedules.
+
+    Example: benchfarm farm doctor
+    """
     _require_packages()
     from orchestrator.cli import farm_doctor
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, group, show
+from orchestrator.cli.frame import Json, Shown, command, command_of, group, show
 
-_farm = group("farm", "Share plans among hosts and their phones, through a store on PostgreSQL.")
-_Scopes = Annotated[
-    list[str] | None, typer.Argument(help="farm, host:NAME or phone:SERIAL; the whole farm when left out.")
-]
+_farm = group("farm", "Run plans on the phones of many hosts.")
+_Scopes = Annotated[list[str] | None, typer.Argument(help="farm, host:NAME or phone:SERIAL (default: the whole farm).")]
 #: As far as the database's integers go.
-_Priority = Annotated[int, typer.Option("--priority", min=-(2**31), max=2**31 - 1, help="Larger numbers go first.")]
-_Submission = Annotated[str, typer.Argument(help="A submission's name.")]
+_Priority = Annotated[int, typer.Option("--priority", min=-(2**31), max=2**31 - 1, help="Larger numbers run first.")]
+_Submission = Annotated[str, typer.Argument(help="Name of a submission.")]
 
 
 def _require_packages() -> None:
@@ -29,152 +28,178 @@ def _require_packages() -> None:
         raise StoreError(f"a farm needs {', '.join(missing)}", hint="pip install 'benchfarm[farm]'")
 
 
-@_farm.command("worker")
-def _worker(
-    name: Annotated[
-        str, typer.Option("--name", help="This host's name in the farm; its network name if left out.")
-    ] = "",
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions(Shown):
+    """What 'farm worker' reads."""
+
+    name: Annotated[str, typer.Option("--name", help="Name of this host in the farm (default: its network name).")] = ""
     dead_after_s: Annotated[
-        float, typer.Option("--dead-after", min=2, help="Seconds of silence after which a host counts as dead.")
-    ] = 30.0,
+        float,
+        typer.Option("--dead-after", min=2, help="Seconds without a heartbeat after which a host counts as dead."),
+    ] = 30.0
     look_s: Annotated[
         float | None,
-        typer.Option("--every", min=0.1, help="Seconds between two looks at the queue; 2, or --dead-after / 4."),
-    ] = None,
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing waits for this host.")] = False,
+        typer.Option(
+            "--every", min=0.1, help="Seconds between two polls of the queue (default: 2, or --dead-after / 4)."
+        ),
+    ] = None
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="Exit when no job waits for this host.")] = False
     idle_look_s: Annotated[
-        float, typer.Option("--idle-every", min=0, help="Seconds between two looks at a phone without a job; 0: none.")
-    ] = 180.0,
+        float, typer.Option("--idle-every", min=0, help="Seconds between two checks of an idle phone. 0: no checks.")
+    ] = 180.0
     metrics_port: Annotated[
-        int | None,
-        typer.Option("--metrics-port", help="Serve numbers of this host for Prometheus here.", min=0, max=65535),
-    ] = None,
+        int | None, typer.Option("--metrics-port", help="Port for Prometheus metrics of this host.", min=0, max=65535)
+    ] = None
     metrics_host: Annotated[
-        str, typer.Option("--metrics-host", help="Address for that; any but this computer's own needs a token.")
-    ] = "127.0.0.1",
+        str,
+        typer.Option("--metrics-host", help="Address for them. Any other than this computer's own requires a token."),
+    ] = "127.0.0.1"
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File with the token to read them ($BENCHFARM_TOKEN).")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Do the queue's jobs on the phones of this host, until it is drained or stopped."""
+        Path | None, typer.Option("--token-file", help="File with the token for them ($BENCHFARM_TOKEN).")
+    ] = None
+
+
+@command_of(_farm, "worker", WorkerOptions)
+def _worker(options: WorkerOptions) -> None:
+    """Run the queue's jobs on this host's phones.
+
+    Example: benchfarm farm worker
+    """
     import socket
 
     _require_packages()
     from orchestrator.cli import access, farm_working
 
     metrics = None
-    if metrics_port is not None:
-        metrics = access.Listening(host=metrics_host, port=metrics_port, token_file=token_file)
+    if options.metrics_port is not None:
+        metrics = access.Listening(host=options.metrics_host, port=options.metrics_port, token_file=options.token_file)
     show(
         lambda settings: farm_working.work(
             settings,
-            host=name or socket.gethostname(),
-            dead_after_s=dead_after_s,
-            look_s=look_s,
-            until_empty=until_empty,
-            idle_look_s=idle_look_s,
+            host=options.name or socket.gethostname(),
+            dead_after_s=options.dead_after_s,
+            look_s=options.look_s,
+            until_empty=options.until_empty,
+            idle_look_s=options.idle_look_s,
             metrics=metrics,
         ),
-        as_json=as_json,
+        as_json=options.as_json,
     )
 
 
-@_farm.command("submit")
+@command(_farm, "submit")
 def _submit(
-    plan: Annotated[Path, typer.Argument(help="A plan file.")],
+    plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")],
     priority: _Priority = 0,
-    name: Annotated[
-        str, typer.Option("--name", help="The submission's name; given twice, the second one is refused.")
-    ] = "",
+    name: Annotated[str, typer.Option("--name", help="Name of the submission. It must be new.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Queue a plan for every phone of the farm that fits it."""
+    """Queue a plan for every matching phone of the farm.
+
+    Example: benchfarm farm submit nightly.yaml
+    """
     _require_packages()
     from orchestrator.cli import farm_submitting
 
     show(lambda settings: farm_submitting.submit(settings, plan, priority=priority, name=name), as_json=as_json)
 
 
-@_farm.command("status")
+@command(_farm, "status")
 def _status(
     submission: Annotated[
-        str, typer.Argument(help="A submission's name; what is open, or failed lately, if left out.")
+        str, typer.Argument(help="Name of a submission (default: all open ones, and recent failures).")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """List hosts, phones and jobs."""
+    """List hosts, phones and jobs.
+
+    Example: benchfarm farm status
+    """
     _require_packages()
     from orchestrator.cli import farm
 
     show(lambda settings: farm.status(settings, submission), as_json=as_json)
 
 
-@_farm.command("cancel")
+@command(_farm, "cancel")
 def _cancel(
     submission: _Submission,
     phones: Annotated[
-        list[str] | None, typer.Option("--phone", help="Only this phone's part (repeat for several).")
+        list[str] | None, typer.Option("--phone", help="Cancel only this phone's jobs. Repeat for several.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Cancel what waits of a submission and stop what runs; what is stored stays."""
+    """Cancel a submission's jobs. Results stay.
+
+    Example: benchfarm farm cancel nightly
+    """
     _require_packages()
     from orchestrator.cli import farm
 
     show(lambda settings: farm.cancel(settings, submission, phones or []), as_json=as_json)
 
 
-@_farm.command("pause")
+@command(_farm, "pause")
 def _pause(scopes: _Scopes = None, as_json: Json = False) -> None:
-    """Give out no new jobs; what runs goes on."""
+    """Pause dispatch. Running jobs continue.
+
+    Example: benchfarm farm pause host:lab-2
+    """
     _require_packages()
     from orchestrator.cli import farm
 
     show(lambda settings: farm.hold(settings, scopes or [], "pause"), as_json=as_json)
 
 
-@_farm.command("drain")
+@command(_farm, "drain")
 def _drain(scopes: _Scopes = None, as_json: Json = False) -> None:
-    """Give out no new jobs, and let workers end when theirs are done."""
+    """Pause dispatch, and end workers after their jobs.
+
+    Example: benchfarm farm drain host:lab-2
+    """
     _require_packages()
     from orchestrator.cli import farm
 
     show(lambda settings: farm.hold(settings, scopes or [], "drain"), as_json=as_json)
 
 
-@_farm.command("go-on")
+@command(_farm, "resume")
 def _go_on(scopes: _Scopes = None, as_json: Json = False) -> None:
-    """End a pause or a drain."""
+    """Resume dispatch after a pause or a drain.
+
+    Example: benchfarm farm resume
+    """
     _require_packages()
     from orchestrator.cli import farm
 
     show(lambda settings: farm.release(settings, scopes or []), as_json=as_json)
 
 
-@_farm.command("forget")
+@command(_farm, "forget")
 def _forget(
-    scopes: Annotated[
-        list[str], typer.Argument(metavar="SCOPE...", help="host:NAME or phone:SERIAL of what is gone for good.")
-    ],
+    scopes: Annotated[list[str], typer.Argument(metavar="SCOPE...", help="host:NAME or phone:SERIAL.")],
     as_json: Json = False,
 ) -> None:
-    """Take hosts, with the phones that they announced, and phones that are away out of the farm for good."""
+    """Remove hosts or absent phones from the farm for good.
+
+    Example: benchfarm farm forget host:lab-2
+    """
     _require_packages()
     from orchestrator.cli import farm
 
     show(lambda settings: farm.forget(settings, scopes), as_json=as_json)
 
 
-@_farm.command("clean")
+@command(_farm, "clean")
 def _clean(
-    older_than: Annotated[
-        str, typer.Option("--older-than", help="Forget jobs that ended so long ago; files of the others stay.")
-    ] = "30 d",
-    is_trial: Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken away.")] = False,
+    older_than: Annotated[str, typer.Option("--older-than", help="Delete jobs that ended before this age.")] = "30 d",
+    is_trial: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Forget old jobs, and take away the files that no job needs any more; no result is touched."""
+    """Delete old jobs and files that no job needs. Results stay.
+
+    Example: benchfarm farm clean --dry-run
+    """
     _require_packages()
     from orchestrator.cli import farm
 

@@ -6,16 +6,19 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, app, show
+from orchestrator.cli.frame import Json, app, command, show
 
 
-@app.command("status")
+@command(app, "status")
 def _status(
-    keep_on: Annotated[bool, typer.Option("--watch", help="Show it again until no campaign runs.")] = False,
-    every_s: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between two looks.")] = 2.0,
+    keep_on: Annotated[bool, typer.Option("--watch", help="Repeat until no campaign runs.")] = False,
+    every_s: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between two updates.")] = 2.0,
     as_json: Json = False,
 ) -> None:
-    """Tell what each phone of an unfinished campaign does, what is left, and which phones are in quarantine."""
+    """Show what each phone does now, and what is left.
+
+    Example: benchfarm status --watch
+    """
     from orchestrator.cli import status
 
     show(

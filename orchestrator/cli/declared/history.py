@@ -1,82 +1,161 @@
-"""What changed over the nights: regressions, annotate."""
+"""Results over many nightly runs: history, serve."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, Out, app, group, show
+from orchestrator.cli.frame import Json, Out, Shown, app, command, command_of, group, show
 
 _SELECTION = (
-    "A series key or its beginning, or words that all must fit: delegate=gpu,GPU=*640*; the words are delegate, model, "
-    "serial, phone, soc, GPU, tool and threads."
+    "A series key or its beginning, or words that must all match: delegate=gpu,GPU=*640*. The words are delegate, "
+    "model, serial, phone, soc, GPU, tool and threads."
 )
 
-annotate_app = group("annotate", "Changes that are expected: a new driver, another model.")
+history_app = group("history", "Find changes over nightly runs, and write history pages.")
 
 
-@app.command("regressions")
-def _regressions(
+@dataclass(frozen=True, kw_only=True)
+class ChangesOptions(Shown):
+    """What 'history changes' reads."""
+
     since: Annotated[
-        str, typer.Option("--since", help="30d, 4w or a date; what is news of the last 14 nights when left out.")
-    ] = "",
-    series: Annotated[list[str] | None, typer.Option("--series", help=f"{_SELECTION} May be given again.")] = None,
-    preset: Annotated[str, typer.Option("--preset", help="sensitive, default or quiet.")] = "default",
-    threshold: Annotated[str, typer.Option("--threshold", help="Smallest change, from 2% up.")] = "2%",
-    form: Annotated[str, typer.Option("--format", "-f", help="text, markdown, csv or json.")] = "text",
+        str, typer.Option("--since", help="30d, 4w or a date (default: changes of the last 14 nightly runs).")
+    ] = ""
+    series: Annotated[list[str] | None, typer.Option("--series", help=f"{_SELECTION} Repeat for several.")] = None
+    preset: Annotated[str, typer.Option("--preset", help="sensitive, default or quiet.")] = "default"
+    threshold: Annotated[str, typer.Option("--threshold", help="Smallest change to report, at least 2%.")] = "2%"
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Run old against new on the same phone for each unconfirmed change.")
-    ] = False,
+        bool, typer.Option("--confirm", help="Measure old against new on the same phone for each unconfirmed change.")
+    ] = False
+    form: Annotated[str, typer.Option("--format", "-f", help="text, markdown, csv or json.")] = "text"
     fail_on: Annotated[
-        str, typer.Option("--fail-on", help="Exit code 1 for slowdowns that are unrefuted, confirmed, or never.")
-    ] = "unrefuted",
-    out: Out = None,
-    as_json: Json = False,
-) -> None:
-    """Tell what changed over the nights in all series, since when, by how much, and what changed with it."""
+        str, typer.Option("--fail-on", help="Exit code 1 for slowdowns: unrefuted, confirmed, or never.")
+    ] = "unrefuted"
+    out: Out = None
+
+
+@command_of(history_app, "changes", ChangesOptions)
+def _changes(options: ChangesOptions) -> None:
+    """Report changes in all series, with their size and cause.
+
+    Example: benchfarm history changes --since 30d
+    """
     from orchestrator.cli import history
 
     request = history.RegressionsRequest(
-        since=since,
-        selections=tuple(series or ()),
-        preset=preset,
-        threshold=threshold,
-        form=form,
-        confirm=confirm,
-        fail_on=fail_on,
-        out=out,
+        since=options.since,
+        selections=tuple(options.series or ()),
+        preset=options.preset,
+        threshold=options.threshold,
+        form=options.form,
+        confirm=options.confirm,
+        fail_on=options.fail_on,
+        out=options.out,
     )
-    show(lambda settings: history.regressions(settings, request), as_json=as_json)
+    show(lambda settings: history.regressions(settings, request), as_json=options.as_json)
 
 
-@annotate_app.command("add")
-def _annotate(
+@command(history_app, "expect")
+def _expect(
     selection: Annotated[str, typer.Argument(metavar="SERIES", help=_SELECTION)],
-    night: Annotated[str, typer.Argument(metavar="DATE", help="The first night of the new level, 2026-03-09.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Why it is expected.")],
+    night: Annotated[str, typer.Argument(metavar="DATE", help="First day of the new level, 2026-03-09.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Why the change is expected.")],
     as_json: Json = False,
 ) -> None:
-    """Say that a change is expected; 'benchfarm regressions' then shows it as such, after the others."""
+    """Record an expected change: a new driver, another model.
+
+    Example: benchfarm history expect delegate=gpu 2026-03-09 "new GPU driver"
+
+    'benchfarm history changes' lists expected changes after the others, and they don't fail it.
+    """
     from orchestrator.cli import history
 
     show(lambda settings: history.annotate(settings, selection, night, text), as_json=as_json)
 
 
-@annotate_app.command("list")
-def _annotations(as_json: Json = False) -> None:
-    """List the changes that are expected."""
+@command(history_app, "expected")
+def _expected(as_json: Json = False) -> None:
+    """List the expected changes.
+
+    Example: benchfarm history expected
+    """
     from orchestrator.cli import history
 
     show(history.list_annotations, as_json=as_json)
 
 
-@annotate_app.command("delete")
-def _delete(
-    annotation_id: Annotated[str, typer.Argument(metavar="ANNOTATION", help="Its id, as the list shows it.")],
+@command(history_app, "forget")
+def _forget(
+    annotation_id: Annotated[str, typer.Argument(metavar="ID", help="Id that 'benchfarm history expected' shows.")],
     as_json: Json = False,
 ) -> None:
-    """Forget an annotation."""
+    """Remove an expected change.
+
+    Example: benchfarm history forget 3
+    """
     from orchestrator.cli import history
 
     show(lambda settings: history.delete_annotation(settings, annotation_id), as_json=as_json)
+
+
+@command(history_app, "site")
+def _site(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the pages: empty, or that of a site.")],
+    since: Annotated[str, typer.Option("--since", help="90d, 12w or a date (default: the newest 90 runs).")] = "",
+    title: Annotated[str, typer.Option("--title", help="Title of the overview.")] = "Benchmark history",
+    reports: Annotated[
+        int | None, typer.Option("--reports", help="Write a page for at most N campaigns (default: all).", min=0)
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Write existing reports again.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write history pages for any web server.
+
+    Example: benchfarm history site --out pages
+    """
+    from orchestrator.cli import site
+
+    request = site.SiteRequest(out=out, since=since, title=title, reports=reports, fresh=fresh)
+    show(lambda settings: site.build(settings, request), as_json=as_json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions(Shown):
+    """What 'serve' reads."""
+
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on. Any other than this computer's own requires a token.")
+    ] = "127.0.0.1"
+    port: Annotated[int, typer.Option("--port", help="Port. 0 takes a free one.", min=0, max=65535)] = 8080
+    token: Annotated[
+        str, typer.Option("--token", help="Token that readers must send ($BENCHFARM_TOKEN). 'new' creates one.")
+    ] = ""
+    token_file: Annotated[Path | None, typer.Option("--token-file", help="File that holds the token.")] = None
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", help="Another name of this server. Repeat for several.")
+    ] = None
+    since: Annotated[str, typer.Option("--since", help="90d, 12w or a date (default: the newest 90 runs).")] = ""
+    title: Annotated[str, typer.Option("--title", help="Title of the overview.")] = "Benchmark history"
+
+
+@command_of(app, "serve", ServeOptions)
+def _serve(options: ServeOptions) -> None:
+    """Serve the history pages from the live store.
+
+    Example: benchfarm serve --port 8080
+    """
+    from orchestrator.cli import access, serving
+
+    listening = access.Listening(
+        host=options.host,
+        port=options.port,
+        token=options.token,
+        token_file=options.token_file,
+        allowed_hosts=tuple(options.allow_host or ()),
+    )
+    request = serving.ServeRequest(listening=listening, since=options.since, title=options.title)
+    show(lambda settings: serving.run(settings, request), as_json=options.as_json)

@@ -2,73 +2,91 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, group, show
+from orchestrator.cli.frame import Json, Shown, command, command_of, group, show
 
-ios_app = group("ios", "iPhones: export a plan's cases for the iOS benchmark app, run them, import what it showed.")
+ios_app = group("ios", "Measure on iPhones with TensorFlow Lite's iOS app.")
 
 
-@ios_app.command("export")
+@command(ios_app, "export")
 def _ios_export(
     plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="New folder to write.")],
-    profile: Annotated[str, typer.Option("--profile", help="iPhone profile; the plan's own else.")] = "",
-    phone_name: Annotated[
-        str, typer.Option("--name", help="What the iPhone is known by; the profile's name else.")
-    ] = "",
-    os_version: Annotated[str, typer.Option("--ios", help="Version of iOS on it, for the records.")] = "",
-    program: Annotated[str, typer.Option("--app", help="The app's file (with a slash), or what version it is.")] = "",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to create.")],
+    profile: Annotated[str, typer.Option("--profile", help="iPhone profile (default: the plan's).")] = "",
+    phone_name: Annotated[str, typer.Option("--name", help="Name of the iPhone (default: the profile's name).")] = "",
+    os_version: Annotated[str, typer.Option("--ios", help="Version of iOS, to store with the results.")] = "",
+    program: Annotated[str, typer.Option("--app", help="File of the app (with a slash), or its version.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Write, for a plan's cases on an iPhone, the files of each app bundle and what to do with them."""
+    """Write the app's files for a plan's cases.
+
+    Example: benchfarm ios export plan.yaml --out iphone
+    """
     from orchestrator.cli import ios
 
     phone = ios.IPhone(profile=profile, name=phone_name, os_version=os_version, app=program)
     show(lambda settings: ios.export(settings, plan, out, phone), as_json=as_json)
 
 
-@ios_app.command("import")
+@command(ios_app, "import")
 def _ios_import(
     folder: Annotated[Path, typer.Argument(help="Folder that 'benchfarm ios export' wrote.")],
-    files: Annotated[list[Path] | None, typer.Argument(help="The app's output; the results folders' else.")] = None,
-    case: Annotated[str, typer.Option("--case", help="Case of the files: folder or key, or its beginning.")] = "",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Output of the app (default: from the results folders).")
+    ] = None,
+    case: Annotated[str, typer.Option("--case", help="Case of the files: folder, or key or its beginning.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Store what the iOS benchmark app showed; text that can't be of its case is refused."""
+    """Store the results of the iOS benchmark app.
+
+    Example: benchfarm ios import iphone
+
+    Text that can't belong to its case is refused.
+    """
     from orchestrator.cli import ios
 
     show(lambda settings: ios.import_results(settings, folder, tuple(files or ()), case, out), as_json=as_json)
 
 
-@ios_app.command("run")
-def _ios_run(
-    folder: Annotated[Path, typer.Argument(help="Folder that 'benchfarm ios export' wrote.")],
-    bundle_id: Annotated[str, typer.Option("--bundle", help="Bundle identifier of the app.")],
-    udid: Annotated[str, typer.Option("--udid", help="Which iPhone; the one that is plugged in else.")] = "",
-    package: Annotated[Path | None, typer.Option("--install", help="App (.ipa or .app) to install first.")] = None,
-    case: Annotated[str, typer.Option("--case", help="Case to run: folder or key, or its beginning.")] = "",
-    command: Annotated[str, typer.Option("--command", help="pymobiledevice3's program, where it isn't found.")] = "",
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that one run may take.")] = 600.0,
-    quiet: Annotated[float, typer.Option(min=0, help="Silent seconds after which a finished run is over.")] = 2.0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Run an export's cases on an iPhone that is plugged in, with pymobiledevice3, and import them."""
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Shown):
+    """What 'ios run' reads."""
+
+    folder: Annotated[Path, typer.Argument(help="Folder that 'benchfarm ios export' wrote.")]
+    bundle_id: Annotated[str, typer.Option("--bundle", help="Bundle identifier of the app.")]
+    udid: Annotated[
+        str, typer.Option("--udid", help="Identifier of the iPhone (default: the one that is attached).")
+    ] = ""
+    package: Annotated[Path | None, typer.Option("--install", help="App (.ipa or .app) to install first.")] = None
+    case: Annotated[str, typer.Option("--case", help="Case to run: folder, or key or its beginning.")] = ""
+    command: Annotated[str, typer.Option("--command", help="Path of pymobiledevice3, when it isn't in PATH.")] = ""
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds per run, at most.")] = 600.0
+    quiet: Annotated[float, typer.Option(min=0, help="Seconds without output after which a finished run ends.")] = 2.0
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None
+
+
+@command_of(ios_app, "run", RunOptions)
+def _ios_run(options: RunOptions) -> None:
+    """Run exported cases on an attached iPhone.
+
+    Example: benchfarm ios run iphone --bundle org.example.app
+    """
     from orchestrator.cli import ios_running
 
     request = ios_running.IPhoneRun(
-        folder=folder,
-        bundle_id=bundle_id,
-        udid=udid,
-        package=package,
-        wanted=case,
-        command=command,
-        timeout_s=timeout,
-        quiet_s=quiet,
+        folder=options.folder,
+        bundle_id=options.bundle_id,
+        udid=options.udid,
+        package=options.package,
+        wanted=options.case,
+        command=options.command,
+        timeout_s=options.timeout,
+        quiet_s=options.quiet,
     )
-    show(lambda settings: ios_running.run(settings, request, out), as_json=as_json)
+    show(lambda settings: ios_running.run(settings, request, options.out), as_json=options.as_json)

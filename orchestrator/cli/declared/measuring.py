@@ -2,140 +2,145 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import AtMost, Builds, Devices, Json, OneOfEach, Profiles, Where, app, group, show, split
+from orchestrator.cli.declared.reading import results_app
+from orchestrator.cli.frame import Json, OnPhones, PerProcess, app, command, command_of, group, show, split
 from orchestrator.errors import UsageError
 
-plan_app = group("plan", "Look at plans without running them.")
+plan_app = group("plan", "Check a plan, and show what it would measure.")
 
 
-@app.command("quickstart")
+@command(app, "quickstart")
 def _quickstart(
-    folder: Annotated[Path, typer.Option("--folder", help="Where its store and report go.")] = Path(
+    folder: Annotated[Path, typer.Option("--folder", help="Folder for its store and report.")] = Path(
         "reports/out/quickstart"
     ),
     as_json: Json = False,
 ) -> None:
-    """Show the whole thing: two virtual phones and this computer, sample models, a report. Leaves nothing running."""
+    """Try everything on virtual phones and this computer.
+
+    Example: benchfarm quickstart
+    """
     from orchestrator.cli import quickstart
 
     show(lambda settings: quickstart.run(settings, folder), as_json=as_json)
 
 
-@app.command("bench")
-def _bench(
-    models: Annotated[list[Path], typer.Argument(help="Model files (.tflite).")],
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions(OnPhones, PerProcess):
+    """What 'bench' reads."""
+
+    models: Annotated[list[Path], typer.Argument(help="Model files (.tflite).")]
     delegate: Annotated[
         list[str] | None, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c).")
-    ] = None,
-    threads: Annotated[list[str] | None, typer.Option("--threads", "-t", help="Thread counts (1,4).")] = None,
-    tool: Annotated[
-        list[str] | None, typer.Option("--tool", help="native, apk, litert, perf-options, litert-native (a,b).")
-    ] = None,
-    device: Devices = None,
-    profile: Profiles = None,
-    where: Where = None,
-    one_of_each: OneOfEach = "",
-    at_most: AtMost = None,
-    host: Annotated[bool, typer.Option("--host", help="Measure on this computer too.")] = False,
-    flag: Annotated[
-        list[str] | None, typer.Option("--flag", help="Further flag of the program, name=value; may be given again.")
-    ] = None,
-    mode: Annotated[
-        list[str] | None, typer.Option("--mode", help="Run as: foreground (apk), shell, top-app (native) (a,b).")
-    ] = None,
-    build: Builds = None,
+    ] = None
+    threads: Annotated[list[str] | None, typer.Option("--threads", "-t", help="Thread counts (1,4).")] = None
     run_pass: Annotated[
         list[str] | None,
         typer.Option("--pass", help="timing (the default), memory, profile, cold, parity, sustained, trace (a,b)."),
-    ] = None,
+    ] = None
+    host: Annotated[bool, typer.Option("--host", help="Include this computer.")] = False
     invocations: Annotated[
-        str | None,
-        typer.Option("--invocations", "-n", help="Processes per case: a number, or FIRST-MOST (8-40 when left out)."),
-    ] = None,
+        str | None, typer.Option("--invocations", "-n", help="Processes per case: N, or FIRST-MOST (default: 8-40).")
+    ] = None
     precision: Annotated[
-        str | None, typer.Option("--precision", help="A case has enough at this half width of its interval (2%).")
-    ] = None,
+        str | None, typer.Option("--precision", help="Stop a case at this half width of its 95 % interval (2%).")
+    ] = None
     budget: Annotated[
-        str | None, typer.Option("--budget", help="Time for what is added to the first processes, each phone (30m).")
-    ] = None,
+        str | None, typer.Option("--budget", help="Time per phone for more processes than the first (30m).")
+    ] = None
     sustained: Annotated[
-        str | None, typer.Option("--sustained", help="Measure one process after the other for so long (30m).")
-    ] = None,
+        str | None, typer.Option("--sustained", help="Run processes without a pause for this time (30m).")
+    ] = None
+    campaign_name: Annotated[str, typer.Option("--name", help="Name of the campaign.")] = "bench"
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None
+    tool: Annotated[
+        list[str] | None, typer.Option("--tool", help="native, apk, litert, perf-options, litert-native (a,b).")
+    ] = None
+    flag: Annotated[
+        list[str] | None, typer.Option("--flag", help="Flag of the program, name=value. Repeat for several.")
+    ] = None
+    mode: Annotated[
+        list[str] | None, typer.Option("--mode", help="Run as foreground (apk), shell, top-app (native) (a,b).")
+    ] = None
     parity_inputs: Annotated[
-        str | None, typer.Option("--parity-inputs", help="Folder with MODEL.0.bin ...: inputs for the pass parity.")
-    ] = None,
+        str | None, typer.Option("--parity-inputs", help="Folder with inputs for parity: MODEL.0.bin ...")
+    ] = None
     sentinel: Annotated[
-        bool, typer.Option("--sentinel/--no-sentinel", help="Bracket by a reference workload: ~30 s more a phone.")
-    ] = False,
-    reboot: Annotated[bool, typer.Option("--reboot", help="A phone whose sentinel moved may be booted anew.")] = False,
-    num_runs: Annotated[int, typer.Option(min=1, help="Inferences per process, at the least.")] = 50,
-    min_secs: Annotated[float, typer.Option(min=0, help="Seconds measured per process, at the least.")] = 1.0,
-    max_secs: Annotated[float, typer.Option(min=0, help="Seconds measured per process, at the most.")] = 150.0,
-    affinity: Annotated[str, typer.Option(help="Cores to use: big, all, or a hexadecimal mask.")] = "big",
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds one process may take beyond --max-secs.")] = 120.0,
-    seed: Annotated[int, typer.Option(help="Of the order of invocations.")] = 0,
-    campaign_name: Annotated[str, typer.Option("--name", help="Name of the campaign.")] = "bench",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Measure models on the attached phones: delegates x threads, judged and stored."""
+        bool,
+        typer.Option(
+            "--reference-check/--no-reference-check",
+            "--sentinel/--no-sentinel",
+            help="Measure a reference workload before and after: ~30 s per phone.",
+        ),
+    ] = False
+    reboot: Annotated[bool, typer.Option("--reboot", help="Reboot a phone whose reference check moved.")] = False
+
+
+@command_of(app, "bench", BenchOptions)
+def _bench(options: BenchOptions) -> None:
+    """Measure models on the attached phones.
+
+    Example: benchfarm bench model.tflite --delegate xnnpack,gpu --threads 1,4
+    """
     from orchestrator.cli import measuring
 
     request = measuring.BenchRequest(
-        models=tuple(models),
-        delegates=split(delegate),
-        threads=split(threads),
-        tools=split(tool),
-        serials=tuple(device or ()),
-        profiles=tuple(profile or ()),
-        where=tuple(where or ()),
-        one_of_each=one_of_each,
-        at_most=at_most,
-        host=host,
-        flags=tuple(flag or ()),
-        modes=split(mode),
-        builds=tuple(build or ()),
-        passes=split(run_pass),
-        invocations=invocations,
-        precision=precision,
-        budget=budget,
-        sustained=sustained,
-        parity_inputs=parity_inputs,
-        sentinel=sentinel,
-        reboot=reboot,
-        num_runs=num_runs,
-        min_secs=min_secs,
-        max_secs=max_secs,
-        affinity=affinity,
-        timeout_s=timeout,
-        seed=seed,
-        name=campaign_name,
+        models=tuple(options.models),
+        delegates=split(options.delegate),
+        threads=split(options.threads),
+        tools=split(options.tool),
+        serials=tuple(options.device or ()),
+        profiles=tuple(options.profile or ()),
+        where=tuple(options.where or ()),
+        one_of_each=options.one_of_each,
+        at_most=options.at_most,
+        host=options.host,
+        flags=tuple(options.flag or ()),
+        modes=split(options.mode),
+        builds=tuple(options.build or ()),
+        passes=split(options.run_pass),
+        invocations=options.invocations,
+        precision=options.precision,
+        budget=options.budget,
+        sustained=options.sustained,
+        parity_inputs=options.parity_inputs,
+        sentinel=options.sentinel,
+        reboot=options.reboot,
+        num_runs=options.num_runs,
+        min_secs=options.min_secs,
+        max_secs=options.max_secs,
+        affinity=options.affinity,
+        timeout_s=options.timeout,
+        seed=options.seed,
+        name=options.campaign_name,
     )
-    show(lambda settings: measuring.bench(settings, request, out), as_json=as_json)
+    show(lambda settings: measuring.bench(settings, request, options.out), as_json=options.as_json)
 
 
-@app.command("run")
+@command(app, "run")
 def _run(
     plan: Annotated[Path | None, typer.Argument(help="Plan file (YAML).")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a campaign that was cut off.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted campaign.")] = False,
     campaign: Annotated[
-        str, typer.Option("--campaign", help="With --resume: which one; the newest open one else.")
+        str, typer.Option("--campaign", help="With --resume: which campaign (default: the newest open one).")
     ] = "",
     budget: Annotated[
-        str, typer.Option("--budget", help="Time that each device may take in all; what doesn't fit is left out (2h).")
+        str, typer.Option("--budget", help="Time budget per device, 2h. Cases that don't fit are left out.")
     ] = "",
-    until: Annotated[
-        str, typer.Option("--until", help="Nothing runs after it (06:00, or a date with a time); for a window's end.")
-    ] = "",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
+    until: Annotated[str, typer.Option("--until", help="Stop at this time: 06:00, or a date with a time.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a whole plan, or go on with one that was cut off."""
+    """Run a plan, or resume an interrupted campaign.
+
+    Example: benchfarm run plan.yaml | benchfarm run --resume
+    """
     from orchestrator.cli import measuring, resuming
 
     if resume == (plan is not None):
@@ -151,33 +156,39 @@ def _run(
         show(lambda settings: resuming.resume(settings, campaign, out), as_json=as_json)
 
 
-@app.command("close")
+@command(results_app, "close")
 def _close(
     campaigns: Annotated[
-        list[str], typer.Argument(metavar="CAMPAIGN...", help="Open campaigns: their ids or the beginnings of those.")
+        list[str], typer.Argument(metavar="CAMPAIGN...", help="Open campaigns, by id or its beginning.")
     ],
     as_json: Json = False,
 ) -> None:
-    """Give up what is left of campaigns that were interrupted; what was measured stays."""
+    """Abandon the rest of interrupted campaigns. What was measured stays.
+
+    Example: benchfarm results close CAMPAIGN
+    """
     from orchestrator.cli import closing
 
     show(lambda settings: closing.close(settings, campaigns), as_json=as_json)
 
 
-@plan_app.command("show")
-def _planshow(
-    plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")],
-    as_json: Json = False,
-) -> None:
-    """Show the cases of a plan on the attached devices, what is skipped and why, and how long it takes."""
+@command(plan_app, "show")
+def _planshow(plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")], as_json: Json = False) -> None:
+    """Show a plan's cases on the attached devices.
+
+    Example: benchfarm plan show plan.yaml
+    """
     from orchestrator.cli import plans
 
     show(lambda settings: plans.show(settings, plan), as_json=as_json)
 
 
-@plan_app.command("schema")
+@command(plan_app, "schema")
 def _plan_schema(as_json: Json = False) -> None:
-    """Print the JSON schema of plan files, for editors."""
+    """Print the JSON schema of plan files, for editors.
+
+    Example: benchfarm plan schema
+    """
     from orchestrator.cli import plans
 
     show(lambda _: plans.schema(), as_json=as_json)

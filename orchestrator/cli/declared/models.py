@@ -2,131 +2,160 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, group, show, split
+from orchestrator.cli.frame import Json, Shown, command, command_of, group, show, split
 
-models_app = group("models", "Look inside models, build and fetch them; the sample models.")
+model_app = group("model", "Inspect, compare, build and download models.")
 
 
-@models_app.command("inspect")
+@command(model_app, "inspect")
 def _models_inspect(
     model: Annotated[Path, typer.Argument(help="Model file (.tflite).")],
     delegate: Annotated[
         str,
-        typer.Option("--delegate", help="Tell each operator: gpu, nnapi, hexagon or xnnpack; and what devices did."),
+        typer.Option(
+            "--delegate", help="Show for each operator what this delegate takes: gpu, nnapi, hexagon or xnnpack."
+        ),
     ] = "",
-    device: Annotated[str, typer.Option("--device", "-s", help="Listen only to this device's stored runs.")] = "",
+    device: Annotated[str, typer.Option("--device", "-s", help="Use only this device's stored runs.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show what a model holds: tensors, operators, multiply-adds, size; what delegates are likely to take of it."""
+    """Show a model's operators and what delegates may take.
+
+    Example: benchfarm model inspect model.tflite --delegate gpu
+    """
     from orchestrator.cli import models
 
     show(lambda settings: models.inspect(settings, model, delegate=delegate, serial=device), as_json=as_json)
 
 
-@models_app.command("diff")
+@command(model_app, "diff")
 def _models_diff(
     first: Annotated[Path, typer.Argument(metavar="A", help="Model file (.tflite).")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Model file (.tflite).")],
     as_json: Json = False,
 ) -> None:
-    """Tell two models apart: sizes, tensors, operators; exit code 1 unless they are one file."""
+    """Compare two models: sizes, tensors, operators.
+
+    Example: benchfarm model diff a.tflite b.tflite
+
+    Exit code 1 unless the files are identical.
+    """
     from orchestrator.cli import models
 
     show(lambda _: models.diff(first, second), as_json=as_json)
 
 
-@models_app.command("predictions")
+@command(model_app, "predictions")
 def _models_predictions(
-    delegate: Annotated[str, typer.Option("--delegate", help="Only this one.")] = "",
+    delegate: Annotated[str, typer.Option("--delegate", help="Only this delegate.")] = "",
     device: Annotated[str, typer.Option("--device", "-s", help="Only this device's stored runs.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show what delegates were predicted to take beside what devices did, and how often that was right."""
+    """Compare predicted with observed delegation.
+
+    Example: benchfarm model predictions --delegate gpu
+    """
     from orchestrator.cli import predicting
 
     show(lambda settings: predicting.predictions(settings, delegate=delegate, serial=device), as_json=as_json)
 
 
-@models_app.command("samples")
+@command(model_app, "samples")
 def _models_samples(
-    build: Annotated[
-        Path | None, typer.Option("--build", help="Build them again with TensorFlow into this folder.")
-    ] = None,
+    build: Annotated[Path | None, typer.Option("--build", help="Build them with TensorFlow into this folder.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Say where the sample models are, or build them again."""
+    """Show the sample models, or build them again.
+
+    Example: benchfarm model samples
+    """
     from orchestrator.cli import models
 
     show(lambda _: models.samples(build), as_json=as_json)
 
 
-@models_app.command("build")
-def _models_build(
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions(Shown):
+    """What 'model build' reads."""
+
     sources: Annotated[
         list[str], typer.Argument(metavar="SOURCE...", help="Name, SavedModel folder, or .keras or .h5 file.")
-    ],
+    ]
     variants: Annotated[
         list[str] | None, typer.Option("--variant", help="float32, float16, dynamic-range, int8, int16x8 (a,b).")
-    ] = None,
-    batches: Annotated[
-        list[str] | None, typer.Option("--batch", help="Batch sizes (1,4), or as-is; 1 when left out.")
-    ] = None,
+    ] = None
+    batches: Annotated[list[str] | None, typer.Option("--batch", help="Batch sizes (1,4), or as-is (default: 1).")] = (
+        None
+    )
     sizes: Annotated[
-        list[str] | None, typer.Option("--size", help="Pixels of a side (128,224); the usual when left out.")
-    ] = None,
-    weights: Annotated[str, typer.Option(help="random, imagenet (downloaded by Keras), or a weights file.")] = "random",
+        list[str] | None, typer.Option("--size", help="Side length in pixels (128,224) (default: the network's usual).")
+    ] = None
+    weights: Annotated[str, typer.Option(help="random, imagenet (downloaded by Keras), or a weights file.")] = "random"
     representative: Annotated[
-        str, typer.Option(help="Samples for int8 and int16x8 (.npy, .npz by input); random when left out.")
-    ] = "",
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of random weights and samples.")] = 0,
-    flex: Annotated[bool, typer.Option("--flex", help="Leave TensorFlow's own operators in.")] = False,
-    signature: Annotated[str, typer.Option(help="Entry of a SavedModel.")] = "serving_default",
-    accuracy: Annotated[str | None, typer.Option(help="When you know it: 71.8%. Needs --accuracy-source.")] = None,
-    accuracy_source: Annotated[str, typer.Option(help="Who measured the accuracy how, or an address.")] = "",
-    metric: Annotated[str, typer.Option(help="What the accuracy is of.")] = "top-1",
+        str, typer.Option(help="Samples for int8 and int16x8 (.npy, .npz by input) (default: random).")
+    ] = ""
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of random weights and samples.")] = 0
+    flex: Annotated[bool, typer.Option("--flex", help="Keep TensorFlow's own operators.")] = False
+    signature: Annotated[str, typer.Option(help="Signature of a SavedModel.")] = "serving_default"
+    accuracy: Annotated[str | None, typer.Option(help="Known accuracy, 71.8%. Requires --accuracy-source.")] = None
+    accuracy_source: Annotated[str, typer.Option(help="Who measured the accuracy and how, or a URL.")] = ""
+    metric: Annotated[str, typer.Option(help="Metric of the accuracy.")] = "top-1"
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for files and models.yaml; the data folder otherwise.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Build .tflite files with TensorFlow: variants, batches and sizes; models.yaml says how to build them again."""
+        Path | None, typer.Option("--out", "-o", help="Folder for files and models.yaml (default: the data folder).")
+    ] = None
+
+
+@command_of(model_app, "build", BuildOptions)
+def _models_build(options: BuildOptions) -> None:
+    """Build .tflite files with TensorFlow.
+
+    Example: benchfarm model build mobilenet_v2 --variant float32,int8
+
+    models.yaml records how to build them again.
+    """
     from orchestrator.cli import zoo, zoo_options
 
     orders = zoo_options.orders(
-        sources=sources,
-        variants=split(variants),
-        batches=split(batches),
-        sizes=split(sizes),
-        weights=weights,
-        representative=representative,
-        seed=seed,
-        flex=flex,
-        signature=signature,
+        sources=options.sources,
+        variants=split(options.variants),
+        batches=split(options.batches),
+        sizes=split(options.sizes),
+        weights=options.weights,
+        representative=options.representative,
+        seed=options.seed,
+        flex=options.flex,
+        signature=options.signature,
     )
-    known = zoo_options.known_accuracy(accuracy, metric, accuracy_source)
-    show(lambda settings: zoo.build(settings, orders, out=out, accuracy=known), as_json=as_json)
+    known = zoo_options.known_accuracy(options.accuracy, options.metric, options.accuracy_source)
+    show(lambda settings: zoo.build(settings, orders, out=options.out, accuracy=known), as_json=options.as_json)
 
 
-@models_app.command("fetch")
+@command(model_app, "fetch")
 def _models_fetch(
-    names: Annotated[list[str], typer.Argument(help="Models of the published tables, see 'benchfarm models list'.")],
+    names: Annotated[list[str], typer.Argument(help="Models of the published tables, see 'benchfarm model list'.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for files and models.yaml; the data folder otherwise.")
+        Path | None, typer.Option("--out", "-o", help="Folder for files and models.yaml (default: the data folder).")
     ] = None,
     mirror: Annotated[
         str, typer.Option("--mirror", help="Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")
     ] = "",
     accept_changed: Annotated[
-        bool, typer.Option("--accept-changed", help="Take what isn't the content of the first time.")
+        bool, typer.Option("--accept-changed", help="Accept content that differs from the first download.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Download models of the published tables; each is held to the content that it had at first sight."""
+    """Download models of the published tables.
+
+    Example: benchfarm model fetch mobilenet_v1
+
+    A model must have the content of its first download.
+    """
     from orchestrator.cli import zoo
 
     show(
@@ -135,12 +164,15 @@ def _models_fetch(
     )
 
 
-@models_app.command("list")
+@command(model_app, "list")
 def _models_list(
-    folder: Annotated[Path | None, typer.Argument(help="Folder of a models.yaml; the data folder otherwise.")] = None,
+    folder: Annotated[Path | None, typer.Argument(help="Folder of a models.yaml (default: the data folder).")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the models that models.yaml knows, and the names that can be built or fetched."""
+    """List known models, and names to build or download.
+
+    Example: benchfarm model list
+    """
     from orchestrator.cli import zoo
 
     show(lambda settings: zoo.list_models(settings, folder), as_json=as_json)

@@ -7,62 +7,82 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, app, group, show
+from orchestrator.cli.declared.device import device_app
+from orchestrator.cli.frame import Json, app, command, group, show
 
-lab_app = group("lab", "Virtual phones on this computer, behind a real adb server.")
-adb_app = group("adb", "The adb server that benchfarm starts when none is running.")
+lab_app = group("lab", "Start and control virtual phones on this computer.")
+adb_app = group("adb", "Show or stop the adb server that benchfarm started.")
 
 
-@app.command("devices")
+@command(app, "devices")
 def _devices(as_json: Json = False) -> None:
-    """List the phones that are attached, and why one can't be used."""
+    """List attached phones, and why one can't be used.
+
+    Example: benchfarm devices
+    """
     from orchestrator.cli import devices
 
     show(devices.list_attached, as_json=as_json)
 
 
-@app.command("restore")
+@command(device_app, "restore")
 def _restore(
-    serials: Annotated[list[str] | None, typer.Argument(help="Serial numbers; all with open changes else.")] = None,
+    serials: Annotated[
+        list[str] | None, typer.Argument(help="Serial numbers (default: all with open changes).")
+    ] = None,
     take: Annotated[
-        bool, typer.Option("--take", help="Also phones that another computer holds; its process must be dead.")
+        bool, typer.Option("--take", help="Include phones leased by another computer whose process is dead.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Put phones back as they were before a run that could not do so itself."""
+    """Restore phones that an interrupted run left changed.
+
+    Example: benchfarm device restore SERIAL
+
+    Also for phones that this computer changed earlier and that are attached again.
+    """
     from orchestrator.cli import devices
 
     show(lambda settings: devices.restore(settings, tuple(serials or ()), take=take), as_json=as_json)
 
 
-@adb_app.command("status")
+@command(adb_app, "status")
 def _adb_status(as_json: Json = False) -> None:
-    """Say which adb servers are in use and where their binary is."""
+    """Show which adb servers and adb program are in use.
+
+    Example: benchfarm adb status
+    """
     from orchestrator.cli import devices
 
     show(devices.adb_status, as_json=as_json)
 
 
-@adb_app.command("stop")
+@command(adb_app, "stop")
 def _adb_stop(as_json: Json = False) -> None:
-    """Stop the adb server that benchfarm started; any other is left alone."""
+    """Stop the adb server that benchfarm started.
+
+    Example: benchfarm adb stop
+    """
     from orchestrator.cli import devices
 
     show(devices.adb_stop, as_json=as_json)
 
 
-@lab_app.command("up")
+@command(lab_app, "up")
 def _lab_up(
     profiles: Annotated[
-        list[str] | None, typer.Argument(help="Profiles, one for each phone; PROFILE@1-2.3 says at which USB path.")
+        list[str] | None, typer.Argument(help="One profile per phone. PROFILE@1-2.3 sets its USB path.")
     ] = None,
-    speed: Annotated[float, typer.Option(min=0.1, help="How many phone seconds pass in a real one.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of the phones' noise.")] = 0,
+    speed: Annotated[float, typer.Option(min=0.1, help="Phone seconds per real second.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the phones' noise.")] = 0,
     execute: Annotated[bool, typer.Option("--execute", help="Run pushed x86-64 programs for real.")] = False,
-    rooted: Annotated[bool, typer.Option("--rooted", help="Have su on the phones, as on rooted ones.")] = False,
+    rooted: Annotated[bool, typer.Option("--rooted", help="Give the phones su, as on rooted ones.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Start virtual phones (a Pixel 3 and a Pixel 4 when none is named) and an adb server for them."""
+    """Start virtual phones (default: a Pixel 3 and a Pixel 4).
+
+    Example: benchfarm lab up pixel-3 pixel-8
+    """
     from orchestrator.cli import lab
 
     show(
@@ -73,74 +93,92 @@ def _lab_up(
     )
 
 
-@lab_app.command("add")
+@command(lab_app, "add")
 def _lab_add(
-    profile: Annotated[str, typer.Argument(help="The phone's profile; PROFILE@1-2.3 says at which USB path.")],
-    serial: Annotated[str, typer.Option(help="Its serial number; default: by its profile.")] = "",
+    profile: Annotated[str, typer.Argument(help="Profile of the phone. PROFILE@1-2.3 sets its USB path.")],
+    serial: Annotated[str, typer.Option(help="Serial number (default: from the profile).")] = "",
     as_json: Json = False,
 ) -> None:
-    """Plug one more virtual phone in."""
+    """Attach another virtual phone.
+
+    Example: benchfarm lab add pixel-7
+    """
     from orchestrator.cli import lab
 
     show(lambda settings: lab.add(settings, profile, serial=serial), as_json=as_json)
 
 
-@lab_app.command("remove")
+@command(lab_app, "remove")
 def _lab_remove(
     serial: Annotated[str, typer.Argument(help="The phone's serial number.")], as_json: Json = False
 ) -> None:
-    """Unplug a virtual phone; what lies on it stays for the next time."""
+    """Detach a virtual phone. Its files stay for the next time.
+
+    Example: benchfarm lab remove VIRTUAL-PIXEL-3
+    """
     from orchestrator.cli import lab
 
     show(lambda settings: lab.remove(settings, serial), as_json=as_json)
 
 
-@lab_app.command("down")
+@command(lab_app, "down")
 def _lab_down(as_json: Json = False) -> None:
-    """Stop the virtual phones and their adb server."""
+    """Stop the virtual phones and their adb server.
+
+    Example: benchfarm lab down
+    """
     from orchestrator.cli import lab
 
     show(lab.down, as_json=as_json)
 
 
-@lab_app.command("list")
+@command(lab_app, "list")
 def _lab_list(as_json: Json = False) -> None:
-    """List the virtual phones, their faults, and the profiles that there are."""
+    """List virtual phones, their faults and the profiles.
+
+    Example: benchfarm lab list
+    """
     from orchestrator.cli import lab
 
     show(lab.list_phones, as_json=as_json)
 
 
-@lab_app.command("fault")
+@command(lab_app, "fault")
 def _lab_fault(
     serial: Annotated[
-        str, typer.Argument(help="Serial number of a virtual phone; empty lists the kinds of fault.")
+        str, typer.Argument(help="Serial number of a virtual phone (default: list the kinds of fault).")
     ] = "",
-    kind: Annotated[str, typer.Argument(help="Kind of fault; 'clear' takes all faults of the phone back.")] = "",
+    kind: Annotated[str, typer.Argument(help="Kind of fault. 'clear' removes all faults of the phone.")] = "",
     options: Annotated[list[str] | None, typer.Argument(help="Options of the fault, name=value.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Give a virtual phone a fault at a named moment or byte count."""
+    """Give a virtual phone a fault at a set moment.
+
+    Example: benchfarm lab fault VIRTUAL-PIXEL-3 cut moment=run
+    """
     from orchestrator.cli import lab
 
     show(lambda settings: lab.fault(settings, serial, kind, tuple(options or ())), as_json=as_json)
 
 
-@lab_app.command("program")
+@command(lab_app, "program")
 def _lab_program(
-    file: Annotated[Path, typer.Argument(help="Where to write it.")],
-    program: Annotated[str, typer.Option("--program", help="Which program it stands in for.")] = "benchmark_model",
-    abi: Annotated[str, typer.Option("--abi", help="For which ABI.")] = "arm64-v8a",
-    version: Annotated[str, typer.Option("--version", help="What it says that it is.")] = "virtual",
+    file: Annotated[Path, typer.Argument(help="File to write.")],
+    program: Annotated[str, typer.Option("--program", help="Program that it imitates.")] = "benchmark_model",
+    abi: Annotated[str, typer.Option("--abi", help="ABI of the program.")] = "arm64-v8a",
+    version: Annotated[str, typer.Option("--version", help="Version that it reports.")] = "virtual",
     time: Annotated[
-        float, typer.Option("--time", min=-95, max=999, help="Percent that its inferences take longer (+3) or shorter.")
+        float,
+        typer.Option(
+            "--time", min=-95, max=999, help="Percent by which its inferences take longer (+3) or shorter (-3)."
+        ),
     ] = 0.0,
     as_json: Json = False,
 ) -> None:
-    """Write a program for virtual phones whose speed is known, to see comparisons find it."""
+    """Write a program of known speed for virtual phones.
+
+    Example: benchfarm lab program slow.bin --time +3
+    """
     from orchestrator.cli import lab
 
-    show(
-        lambda _: lab.program(file, name=program, abi=abi, version=version, time_percent=time),
-        as_json=as_json,
-    )
+    show(lambda _: lab.program(file, name=program, abi=abi, version=version, time_percent=time), as_json=as_json)

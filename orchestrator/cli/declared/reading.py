@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import CampaignArgument, Campaigns, Json, Out, app, show
+from orchestrator.cli.frame import CampaignArgument, Campaigns, Json, Out, Shown, app, command, command_of, group, show
 from orchestrator.errors import UsageError
 
+results_app = group("results", "List, show and close what is stored.")
 
-@app.command("report")
+
+@command(app, "report")
 def _report(
     campaigns: Campaigns = None,
     out: Out = None,
     form: Annotated[str, typer.Option("--format", "-f", help="html, text, markdown, csv or json.")] = "html",
-    published: Annotated[bool, typer.Option("--published", help="Show the public reference figures beside.")] = False,
+    published: Annotated[bool, typer.Option("--published", help="Include public reference figures.")] = False,
     pictures: Annotated[
-        Path | None, typer.Option("--pictures", help="Write each chart to this folder too, as SVG and PNG.")
+        Path | None, typer.Option("--pictures", help="Also write each chart to this folder, as SVG and PNG.")
     ] = None,
     accuracy: Annotated[
         Path | None, typer.Option("--accuracy", help="CSV of model,accuracy (in percent), for the trade-off charts.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Render a report of one campaign or several."""
+    """Render a report of one or more campaigns.
+
+    Example: benchfarm report newest --out report.html
+    """
     from orchestrator.cli import reports
 
     show(
@@ -42,80 +48,111 @@ def _report(
     )
 
 
-@app.command("campaigns")
+@command(results_app, "list")
 def _campaigns(as_json: Json = False) -> None:
-    """List what is stored, newest first."""
+    """List stored campaigns, newest first.
+
+    Example: benchfarm results list
+    """
     from orchestrator.cli import stored
 
     show(stored.campaigns, as_json=as_json)
 
 
-@app.command("runs")
+@command(results_app, "runs")
 def _runs(campaign: CampaignArgument = "", as_json: Json = False) -> None:
-    """List the runs of a campaign."""
+    """List the runs of a campaign.
+
+    Example: benchfarm results runs newest
+    """
     from orchestrator.cli import stored
 
     show(lambda settings: stored.runs(settings, campaign), as_json=as_json)
 
 
-@app.command("log")
+@command(results_app, "log")
 def _log(
-    run_id: Annotated[str, typer.Argument(help="Run id or its beginning, as 'benchfarm runs' shows it.")],
-    attachment: Annotated[str, typer.Option("--attachment", "-a", help="Only this one; all that are text else.")] = "",
+    run_id: Annotated[str, typer.Argument(help="Run id or its beginning, from 'benchfarm results runs'.")],
+    attachment: Annotated[
+        str, typer.Option("--attachment", "-a", help="Name of one attachment (default: all text).")
+    ] = "",
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a run printed, byte for byte as it was kept."""
+    """Show the output of a run, as it was stored.
+
+    Example: benchfarm results log RUN
+    """
     from orchestrator.cli import stored
 
     show(lambda settings: stored.log(settings, run_id, attachment, out), as_json=as_json)
 
 
-@app.command("reparse")
+@command(results_app, "reparse")
 def _reparse(campaigns: Campaigns = None, as_json: Json = False) -> None:
-    """Read stored raw output again and update what was derived from it; all campaigns when none is named."""
+    """Parse stored output again, and update the verdicts.
+
+    Example: benchfarm results reparse
+
+    Default: all campaigns.
+    """
     from orchestrator.cli import stored
 
     show(lambda settings: stored.reparse(settings, tuple(campaigns or ())), as_json=as_json)
 
 
-@app.command("parse")
+@command(app, "parse")
 def _parse(
-    files: Annotated[list[str], typer.Argument(help="Files with benchmark output; '-' is standard input.")],
+    files: Annotated[list[str], typer.Argument(help="Files with benchmark output. '-' is standard input.")],
     as_json: Json = False,
 ) -> None:
-    """Show what benchfarm gets out of any benchmark output: native runs, logcat, several runs in one text."""
+    """Show what benchfarm reads from benchmark output.
+
+    Example: benchfarm parse log.txt
+    """
     from orchestrator.cli import parsing
 
     show(lambda _: parsing.parse_files(tuple(files)), as_json=as_json)
 
 
-@app.command("import")
-def _import(
-    files: Annotated[list[Path], typer.Argument(help="A bundle; or Firebase JSON or CSV, report.json or report.csv.")],
-    device: Annotated[str, typer.Option("--device", "-s", help="Serial number or name of the phone it ran on.")] = "",
-    model: Annotated[
-        list[Path] | None, typer.Option("--model", "-m", help="Model that was measured; may be given again.")
-    ] = None,
-    profile: Annotated[str, typer.Option("--profile", help="Profile of a phone that isn't known yet.")] = "",
-    program: Annotated[str, typer.Option("--app", help="The app's file (with a slash), or what version it is.")] = "",
-    campaign_name: Annotated[str, typer.Option("--name", help="Name of the campaign.")] = "import",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the HTML report.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Take in another lab's bundle, or results of the Firebase and Delegate Performance Benchmark apps."""
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions(Shown):
+    """What 'import' reads."""
+
+    files: Annotated[list[Path], typer.Argument(help="A bundle, or Firebase JSON or CSV, report.json or report.csv.")]
+    device: Annotated[str, typer.Option("--device", "-s", help="Serial number or name of the measured phone.")] = ""
+    model: Annotated[list[Path] | None, typer.Option("--model", "-m", help="Measured model. Repeat for several.")] = (
+        None
+    )
+    profile: Annotated[str, typer.Option("--profile", help="Profile of a phone that isn't known.")] = ""
+    program: Annotated[str, typer.Option("--app", help="File of the app (with a slash), or its version.")] = ""
+    campaign_name: Annotated[str, typer.Option("--name", help="Name of the campaign.")] = "import"
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None
+
+
+@command_of(app, "import", ImportOptions)
+def _import(options: ImportOptions) -> None:
+    """Import a bundle, or results of other benchmark apps.
+
+    Example: benchfarm import lab.bundle.json
+    """
     from orchestrator.cli import bundling, importing
 
-    if missing := next((path for path in files if not path.is_file()), None):
+    if missing := next((path for path in options.files if not path.is_file()), None):
         raise UsageError(f"{missing}: there is no such file")
-    if any(bundling.is_bundle(path) for path in files):
-        if len(files) > 1 or device or model:
+    if any(bundling.is_bundle(path) for path in options.files):
+        if len(options.files) > 1 or options.device or options.model:
             raise UsageError("a bundle is imported alone and says itself what is in it")
-        show(lambda settings: bundling.take_in(settings, files[0]), as_json=as_json)
+        show(lambda settings: bundling.take_in(settings, options.files[0]), as_json=options.as_json)
         return
-    if not device or not model:
+    if not options.device or not options.model:
         raise UsageError("these results don't say what they are of", hint="give --device and --model")
     request = importing.ImportRequest(
-        files=tuple(files), device=device, profile=profile, models=tuple(model), app=program, name=campaign_name
+        files=tuple(options.files),
+        device=options.device,
+        profile=options.profile,
+        models=tuple(options.model),
+        app=options.program,
+        name=options.campaign_name,
     )
-    show(lambda settings: importing.import_files(settings, request, out), as_json=as_json)
+    show(lambda settings: importing.import_files(settings, request, options.out), as_json=options.as_json)

@@ -7,19 +7,22 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, group, show
+from orchestrator.cli.frame import Json, command, group, show
 
-_store = group("store", "Copy the store, and say how long raw output is kept.")
+_store = group("store", "Back up the store, and delete old raw output.")
 
 
-@_store.command("prune")
+@command(_store, "prune")
 def _prune(
-    keep_raw: Annotated[str, typer.Option("--keep-raw", help="Age up to which raw output is kept (90d).")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
-    compact: Annotated[bool, typer.Option("--compact", help="Make the store's file smaller afterwards.")] = False,
+    keep_raw: Annotated[str, typer.Option("--keep-raw", help="Keep raw output up to this age (90d).")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
+    compact: Annotated[bool, typer.Option("--compact", help="Shrink the store's file afterwards.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete what programs printed in old campaigns; figures, verdicts and states stay for good."""
+    """Delete the raw output of old campaigns. Figures and verdicts stay.
+
+    Example: benchfarm store prune --keep-raw 90d --dry-run
+    """
     from orchestrator.cli import retention
 
     show(
@@ -28,12 +31,14 @@ def _prune(
     )
 
 
-@_store.command("backup")
+@command(_store, "backup")
 def _backup(
-    out: Annotated[Path, typer.Argument(help="The copy's file; it must not be there yet.")],
-    as_json: Json = False,
+    out: Annotated[Path, typer.Argument(help="File of the copy. It must not exist.")], as_json: Json = False
 ) -> None:
-    """Copy a store that may be in use, whole and checked."""
+    """Copy a store, also one in use, and verify the copy.
+
+    Example: benchfarm store backup copy.db
+    """
     from orchestrator.cli import retention
 
     show(lambda settings: retention.backup(settings, out), as_json=as_json)

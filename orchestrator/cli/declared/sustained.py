@@ -6,17 +6,21 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, app, show
+from orchestrator.cli.declared.reading import results_app
+from orchestrator.cli.frame import Json, command, show
 
 
-@app.command("sustained")
+@command(results_app, "sustained")
 def _sustained(
     campaign: Annotated[
-        str, typer.Argument(help="Campaign, by the beginning of its id; the newest with such a measurement else.")
+        str, typer.Argument(help="Campaign id or its beginning (default: the newest with a sustained measurement).")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show latency against time: burst and steady level, onset, a row for each minute, phones ranked by both."""
+    """Show latency over time, and when throttling began.
+
+    Example: benchfarm results sustained
+    """
     from orchestrator.cli import sustained
 
     show(lambda settings: sustained.show(settings, campaign), as_json=as_json)

@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, Out, app, show, split
+from orchestrator.cli.frame import Out, Shown, app, command_of, show, split
 
 Names = list[str] | None
 
 
-@app.command("table")
-def _table(
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(Shown):
+    """What 'table' reads."""
+
     devices: Annotated[
-        Names, typer.Option("--devices", help="Profiles, names or serial numbers (a,b); all when left out.")
-    ] = None,
-    config: Annotated[
-        Names, typer.Option("--config", help="'CPU, 4 threads', GPU, NNAPI ...; may be given again.")
-    ] = None,
-    model: Annotated[Names, typer.Option("--model", "-m", help="Model's name or pattern; may be given again.")] = None,
-    source: Annotated[Names, typer.Option("--source", help="published, store (a,b); both when left out.")] = None,
-    campaign: Annotated[
-        Names, typer.Option("--campaign", help="Only figures of this campaign; may be given again.")
-    ] = None,
-    form: Annotated[str, typer.Option("--format", "-f", help="text, markdown, html, csv, latex or json.")] = "text",
-    title: Annotated[str, typer.Option("--title", help="Of the HTML page.")] = "Latency by device and delegate",
-    out: Out = None,
-    as_json: Json = False,
-) -> None:
-    """Print a table of models, devices and configurations, as public performance guides show them."""
+        Names, typer.Option("--devices", help="Profiles, names or serial numbers (a,b) (default: all).")
+    ] = None
+    config: Annotated[Names, typer.Option("--config", help="'CPU, 4 threads', GPU, NNAPI ... Repeat for several.")] = (
+        None
+    )
+    model: Annotated[Names, typer.Option("--model", "-m", help="Name or pattern of a model. Repeat for several.")] = (
+        None
+    )
+    source: Annotated[Names, typer.Option("--source", help="published, store (a,b) (default: both).")] = None
+    campaign: Annotated[Names, typer.Option("--campaign", help="Use only this campaign. Repeat for several.")] = None
+    form: Annotated[str, typer.Option("--format", "-f", help="text, markdown, html, csv, latex or json.")] = "text"
+    title: Annotated[str, typer.Option("--title", help="Title of the HTML page.")] = "Latency by device and delegate"
+    out: Out = None
+
+
+@command_of(app, "table", TableOptions)
+def _table(options: TableOptions) -> None:
+    """Print a table of models, devices and configurations.
+
+    Example: benchfarm table --devices pixel-3,pixel-4
+    """
     from orchestrator.cli import tabling
 
     request = tabling.TableRequest(
-        devices=split(devices),
-        models=tuple(model or ()),
-        configurations=tuple(config or ()),
-        sources=split(source),
-        campaigns=tuple(campaign or ()),
+        devices=split(options.devices),
+        models=tuple(options.model or ()),
+        configurations=tuple(options.config or ()),
+        sources=split(options.source),
+        campaigns=tuple(options.campaign or ()),
     )
-    show(lambda settings: tabling.render(settings, request, form=form, out=out, title=title), as_json=as_json)
+    show(
+        lambda settings: tabling.render(settings, request, form=options.form, out=options.out, title=options.title),
+        as_json=options.as_json,
+    )

@@ -57,7 +57,7 @@ def test_downloaded_file_name_tells_which_declared_build_it_is(library, tmp_path
 def test_missing_build_says_how_to_get_it(library):
     with pytest.raises(ArtifactError, match="no build of native for arm64-v8a is on this computer") as raised:
         library.resolve(ToolName.NATIVE, "arm64-v8a")
-    assert raised.value.hint.startswith("benchfarm builds fetch benchmark_model --abi arm64-v8a   (from https://")
+    assert raised.value.hint.startswith("benchfarm build fetch benchmark_model --abi arm64-v8a   (from https://")
     with pytest.raises(ArtifactError, match=r"no build 'nothing' .*; known are benchmark_model, "):
         library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path="nothing")
 

@@ -1,4 +1,4 @@
-"""``benchfarm regressions`` as Markdown and CSV: names are text in it."""
+"""``benchfarm history changes`` as Markdown and CSV: names are text in it."""
 
 import csv
 import io

@@ -42,7 +42,7 @@ def test_what_may_be_meant_either_way_is_asked_for_again_in_both() -> None:
     [
         ("compare", "--threshold"),
         ("compare", "--level"),
-        ("compare", "--ab", "build:a", "build:b", "-m", "m.tflite", "--detect"),
+        ("ab", "build:a", "build:b", "-m", "m.tflite", "--detect"),
         ("bisect", "--good", "a@1a2b3c", "--bad", "a@4d5e6f", "-m", "m.tflite", "--detect"),
         ("regressions", "--threshold"),
         ("tune", str(min(MODELS.glob("*.tflite"))), "--alike"),

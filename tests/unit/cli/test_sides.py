@@ -21,5 +21,5 @@ SIDES = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_side_is_understood(tmp_path, kind):
     model = () if kind == "model" else ("-m", MODEL)
-    done = Cli(home=tmp_path)("compare", "--ab", *SIDES[kind], *model, "-s", "NOT-THERE")
+    done = Cli(home=tmp_path)("ab", *SIDES[kind], *model, "-s", "NOT-THERE")
     assert "no adb server answers" in done.ended_with(3).stderr

@@ -227,7 +227,7 @@ def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tm
     assert [entry["sha256"] for entry in ended.json["models"]] == [e.sha256 for e in entries.values()]
     entry = entries["tiny_cnn_int8"]
     assert identify_model(tmp_path / "models" / "tiny_cnn_int8.tflite").sha256 == entry.sha256
-    assert entry.command == "benchfarm models build tiny_cnn --variant int8 --seed 0 --batch 1"
+    assert entry.command == "benchfarm model build tiny_cnn --variant int8 --seed 0 --batch 1"
     assert (entry.note, entry.accuracy.percent) == (zoo.RANDOM_NOTE, 55)
     assert {"source", "variant", "weights", "seed", "tensorflow", "keras", "batch"} <= set(entry.build)
     assert entry.build["representative"] == "16 random inputs"

@@ -293,7 +293,7 @@ def test_scale_that_is_no_number_is_left_out(tmp_path):
 
 @pytest.fixture
 def models(tmp_path):
-    """``benchfarm models``."""
+    """``benchfarm model``."""
     return partial(Cli(home=tmp_path / "home"), "models")
 
 

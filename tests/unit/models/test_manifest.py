@@ -22,7 +22,7 @@ def entry(name: str, sha256: str, path: Path, **changes) -> ManifestEntry:
 def test_what_is_written_is_read_again(tmp_path):
     path = tmp_path / "models.yaml"
     given = [
-        entry("a", "a" * 64, tmp_path / "sub" / "a.tflite", command="benchfarm models build 'x: y' #no comment",
+        entry("a", "a" * 64, tmp_path / "sub" / "a.tflite", command="benchfarm model build 'x: y' #no comment",
               build={"seed": "0", "size": "1e3", "tensorflow": "2.10"}, note="é\n\"'"),
         entry("b", "b" * 64, Path("/elsewhere/b.tflite"), url="https://models.example/b.tgz",
               accuracy=Accuracy(percent=0.5, metric="ImageNet top-1", source="https://models.example/")),

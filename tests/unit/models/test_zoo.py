@@ -83,7 +83,7 @@ def test_damaged_sample_is_an_error_that_says_how_to_get_it_back(tmp_path):
     (tmp_path / "samples" / zoo.INT8_NAME).write_bytes(b"half a model")
     with pytest.raises(ModelError, match="isn't the sample model") as raised:
         zoo.sample_models(tmp_path / "samples")
-    assert "benchfarm models samples" in raised.value.hint
+    assert "benchfarm model samples" in raised.value.hint
     (tmp_path / "samples" / zoo.MANIFEST_NAME).unlink()
     with pytest.raises(ModelError, match="can't be read"):
         zoo.sample_models(tmp_path / "samples")

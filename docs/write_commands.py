@@ -1,0 +1,63 @@
+"""Write docs/commands.md from the commands themselves: ``make docs``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from orchestrator.cli.app import app
+from orchestrator.cli.frame import SECTIONS
+
+HEAD = """# Commands
+
+`make docs` writes this page from the commands. Every command takes `--json` and `--help`. The options before the
+command (`--home`, `--store`, `--log-format`, `--debug`) are the same for all. `benchfarm --version` prints the version.
+Results go to standard output, progress and errors to standard error. Exit codes are in the [README](../README.md).
+"""
+
+
+def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:  # noqa: ANN401 - of typer
+    """Yield the words of each command below one, with the command."""
+    inside = getattr(command, "commands", None)
+    if inside is None:
+        yield words, command
+    for name, item in (inside or {}).items():
+        if not item.hidden:
+            yield from commands(item, (*words, name))
+
+
+def usage(command: Any) -> str:  # noqa: ANN401 - of typer
+    """Return the arguments of a command as its title shows them."""
+    names = []
+    for item in command.params:
+        if item.param_type_name == "argument":
+            name = (item.metavar or item.name.upper()).removesuffix("...") + ("..." if item.nargs == -1 else "")
+            names.append(name if item.required else f"[{name}]")
+    return "".join(f" {name}" for name in names)
+
+
+def page() -> str:
+    """Return the text of docs/commands.md."""
+    root = typer.main.get_command(app)
+    parts = [HEAD]
+    for section, names in SECTIONS.items():
+        parts.append(f"\n## {section}\n")
+        for name in names:
+            for words, command in commands(root.commands[name], (name,)):  # type: ignore[attr-defined]
+                parts.append(f"\n### benchfarm {' '.join(words)}{usage(command)}\n")
+                for paragraph in command.help.split("\n\n"):
+                    text = " ".join(paragraph.split())
+                    example = text.removeprefix("Example: ")
+                    parts.append(f"\n    {example}\n" if example != text else f"\n{text}\n")
+                parts.append("\n| what you type | what it means |\n|---|---|\n")
+                for _, typed, meaning in command.parameters(command.context_class(command)):
+                    if typed not in {"--json", "--help", "-h, --help"}:
+                        parts.append(f"| `{typed}` | {meaning} |\n")
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("commands.md").write_text(page(), "utf-8")
