@@ -39,7 +39,8 @@ Exit codes beside these: 0 all went well, 1 the command did its work but a case 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 
@@ -209,3 +210,9 @@ class InterruptedByUserError(BenchfarmError):
     """Stopped by Ctrl-C; the phones were restored and what was measured is kept."""
 
     exit_code = 130
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``did you mean 'x'?``, or nothing when no known word is near."""
+    found = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    return f"did you mean {found[0]!r}?" if found else ""

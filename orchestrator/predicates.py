@@ -13,7 +13,6 @@ What isn't known of a device is neither true nor false: a claim that depends on 
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import operator
 import re
@@ -21,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, nearest
 from orchestrator.quantities import parse_bytes
 from orchestrator.records.device import DeviceFacts, DeviceKind
 
@@ -282,8 +281,7 @@ class _Parser:
         if token.kind != "word":
             raise self._fault(token, "the name of a fact is expected")
         if "." not in name and name not in FIELDS and name not in _LABELS:
-            near = difflib.get_close_matches(name, [*FIELDS, *_LABELS], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join([*FIELDS, *_LABELS])}"
+            hint = nearest(name, [*FIELDS, *_LABELS]) or f"known are {', '.join([*FIELDS, *_LABELS])}"
             raise self._fault(token, f"unknown fact {token.text!r}; {hint}")
         field = _field(name)
         if self._peek().kind != "symbol":

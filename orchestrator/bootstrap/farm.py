@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +23,8 @@ from orchestrator.errors import (
     NoDeviceError,
     UsageError,
 )
-from orchestrator.planning.selection import Choice, choose, missed
+from orchestrator.planning.selection import Choice, check_names, choose, missed
+from orchestrator.predicates import Labels
 from orchestrator.records.device import HOST_SERIAL, VIRTUAL_USB, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, PushLimits
@@ -211,12 +212,14 @@ class Farm(Adapters):
         ``despite_use`` they are there as they were last seen.
 
         Raises:
+            UsageError: a profile, pool or tag that is named is known of no device.
             NoDeviceError: nothing fits, or a serial number that was named isn't attached.
             DeviceUnusableError: a phone that was named can't be used; the message says why.
             DeviceError: a phone that was named was lost while it was opened.
 
         Of phones that fit and aren't needed (``one_of_each``, ``most``) ``choice`` and ``spares`` tell afterwards.
         """
+        self.check_names(selection)
         kinds = {self.profiles[name].kind for name in selection.profiles if name in self.profiles}
         if kinds == {DeviceKind.IOS} and not selection.host:
             raise NoDeviceError(
@@ -234,6 +237,16 @@ class Farm(Adapters):
             host = self.host()
             chosen.append((host, host.facts()))
         return chosen
+
+    def check_names(
+        self, selection: DeviceSelection, devices: Iterable[DeviceFacts] = (), labels: Iterable[Labels] = ()
+    ) -> None:
+        """Raise UsageError for a profile, pool or tag that nothing has, nor any of these further devices and labels."""
+        if selection.profiles or selection.pools or selection.tags:
+            profiles = {*self.profiles, *(facts.profile for facts in devices)}
+            if not profiles.issuperset(selection.profiles):
+                profiles |= {facts.profile for facts in self.store.devices().values()}
+            check_names(selection, profiles - {""}, [*self.inventory.values(), *labels])
 
     def host(self) -> Device:
         """This computer as a device."""

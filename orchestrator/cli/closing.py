@@ -25,7 +25,7 @@ def close(settings: Settings, words: Sequence[str]) -> CommandResult:
     with Farm(settings, makes_store=False) as farm:
         chosen = [find_campaign(farm.store, word, only_open=True) for word in words]
         campaigns = list({item.campaign_id: item for item in chosen}.values())
-        _check_left_alone(farm, campaigns)
+        check_left_alone(farm, campaigns)
         closed = {item.campaign_id: close_campaign(item, farm.store, farm.tools, farm.clock) for item in campaigns}
         put_back_left(farm, {item.case.serial for campaign in campaigns for item in campaign.invocations})
     lines = [f"{item.campaign_id} ({item.name}): {_told(closed[item.campaign_id])}" for item in campaigns]
@@ -46,7 +46,7 @@ def _told(count: int) -> str:
     return f"closed; {count} invocations that were left are given up" if count else "closed"
 
 
-def _check_left_alone(farm: Farm, campaigns: Sequence[Campaign]) -> None:
+def check_left_alone(farm: Farm, campaigns: Sequence[Campaign]) -> None:
     """Raise UsageError for a campaign that a process, another computer or a farm's worker is at, or will be."""
     boards = read_boards(farm.board_folder)
     owners = owners_of(farm.settings, [item.campaign_id for item in campaigns])

@@ -50,6 +50,14 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
     return [item for item in named if item.serial in choice.chosen], left_out
 
 
+def check_names(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> None:
+    """Raise UsageError for a profile, pool or tag that neither this computer nor any host knows."""
+    if wanted.profiles or wanted.pools or wanted.tags:
+        rows = [row for row in (*queue.away(), *queue.phones()) if row.get("protocol", PROTOCOL) >= PROTOCOL]
+        facts = [read_facts(row["facts"]) for row in rows if row["facts"]]
+        farm.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])
+
+
 def away_meant(queue: FarmQueue, wanted: DeviceSelection, inventory: Mapping[Serial, Labels]) -> dict[str, str]:
     """Return the phones that are away and that a plan means by what they were last, with since when.
 

@@ -12,7 +12,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.beginning import identify
 from orchestrator.cli.farm_newcomers import kept_for_newcomers
 from orchestrator.cli.farm_parcel import by_phone_and_kind, jobs_for, keep_all, pack
-from orchestrator.cli.farm_phones import away_meant, choose_phones
+from orchestrator.cli.farm_phones import away_meant, check_names, choose_phones
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.config.farm_documents import dump
@@ -41,6 +41,7 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
     models = identify(plan)
     submission = name or f"{re.sub('[^A-Za-z0-9._-]', '_', plan.name)[:40] or 'plan'}-{secrets.token_hex(4)}"
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
+        check_names(farm, queue, plan.devices)
         chosen, left_out = choose_phones(farm, queue, plan.devices)
         away = away_meant(queue, plan.devices, farm.inventory)
         contents = contents_of(settings, queue)

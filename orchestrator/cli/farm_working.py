@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Final, TextIO, cast
+from typing import Final
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Attached, Farm, Settings
@@ -65,7 +64,6 @@ def work(
 
     every_s = _look_s(look_s, dead_after_s)
     with ExitStack() as stack:
-        stack.enter_context(redirect_stderr(cast(TextIO, _Log(sys.stderr))))
         queue = stack.enter_context(FarmQueue(settings.store, connections=_CONNECTIONS))
         # Its own: whatever the jobs fetch meanwhile, this host is heard.
         own_queue = stack.enter_context(FarmQueue(settings.store, connections=1))
@@ -131,27 +129,6 @@ def _look_s(wanted: float | None, dead_after_s: float) -> float:
             hint=f"--every {most:g} at the most, or a longer --dead-after",
         )
     return wanted or min(_LOOK_S, most)
-
-
-class _Log:
-    """Standard error without its errors: a log on a disk that is full mustn't stop what is measured."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Write what can be written; the rest is lost."""
-        with suppress(OSError):
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Write what is kept back, if that can be written."""
-        with suppress(OSError):
-            self._stream.flush()
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._stream, name)
 
 
 @contextmanager

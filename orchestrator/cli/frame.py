@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Protocol, Typ
 import typer
 import typer.core
 
-from orchestrator.cli.terminal import say, say_json
+from orchestrator.cli.terminal import OutputLostError, open_standard_streams, say, say_json
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
 
 if TYPE_CHECKING:
@@ -285,6 +285,7 @@ def _root(
 
 def run() -> None:
     """Run the command line and exit with its code; no traceback reaches a user without --debug."""
+    open_standard_streams()
     # Known before the options are parsed, so that what the parser refuses is told as JSON too.
     _options.json_output = "--json" in sys.argv
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -306,9 +307,8 @@ def run() -> None:
     except KeyboardInterrupt:
         stop = _interrupted()
         _fail(str(stop), "", stop.code, stop.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has gone; that is no fault of the command.
-        sys.stderr.close()
+    except OutputLostError:
+        # That is no fault of the command.
         raise SystemExit(141) from None
     except Exception as error:  # noqa: BLE001 - the last line of defence
         if isinstance(error, _Refusal):
@@ -421,6 +421,16 @@ def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None
 
         logs_as_json()
     result = command(settings)
+    try:
+        _print(result, as_json=as_json)
+    except OutputLostError:
+        if not result.is_kept:
+            raise
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def _print(result: CommandResult, *, as_json: bool) -> None:
     if as_json:
         from orchestrator.cli.result import json_pieces
 
@@ -430,8 +440,6 @@ def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None
     else:
         for line in result.lines:
             say(line)
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
 
 
 def split(values: list[str] | None) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ def export(settings: Settings, path: Path, out: Path, phone: IPhone) -> CommandR
     require_printable(is_empty_fine=True, name=phone.name, ios=phone.os_version, app=phone.app)
     plan = load_plan(path, home=settings.data_folder)
     with Farm(settings) as farm:
+        farm.check_names(plan.devices)
         profile = _profile(farm.profiles, plan, phone.profile)
     made, sources = _exported(plan, profile, phone)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

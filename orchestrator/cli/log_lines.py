@@ -139,7 +139,7 @@ def _keys_of(event: object) -> dict[str, object]:
             return {**_of_run(run), "position": position, "total": total}
         case InvocationStarted(invocation=invocation, position=position, total=total):
             about = _of_case(invocation.case)
-            about |= {"run_pass": str(invocation.run_pass), "invocation": invocation.number}
+            about |= {"run_pass": str(invocation.run_pass), "invocation": invocation.number + 1}
             return {**about, "position": position, "total": total}
         case CampaignStarted(campaign=campaign, total=total, done=done):
             return {"campaign": campaign.name, "host": campaign.host, "total": total, "stored": done}
@@ -172,7 +172,7 @@ def _of_run(run: RunRecord) -> dict[str, object]:
         **_of_case(run.case),
         "run_id": run.run_id,
         "run_pass": str(run.run_pass),
-        "invocation": run.invocation,
+        "invocation": run.invocation + 1,
         "outcome": str(run.outcome),
         "reason_code": run.reason_code,
         "quality": str(run.verdict.quality),

@@ -76,7 +76,8 @@ class BenchRequest:
     affinity: str
     timeout_s: float
     seed: int
-    name: str
+    #: None: after the models.
+    name: str | None
 
 
 def bench(settings: Settings, request: BenchRequest, out: Path | None) -> CommandResult:
@@ -294,6 +295,7 @@ def _summary(farm: Farm, result: CampaignResult, out: Path | None) -> CommandRes
             "report": None if unwritten else path,
             "runs": Streamed(again),
         },
+        is_kept=True,
         exit_code=HostStorageError.exit_code
         if unwritten
         else int(bool(doubtful or result.left or missing or nothing_clean)) or nights.CUT_EXIT_CODE * bool(cut),

@@ -288,7 +288,8 @@ def _shown(farm: Farm, result: CampaignResult, output: Output) -> CommandResult:
         "lost": result.lost,
     }
     comparison = pair_comparison(farm, campaign)
-    return rendered(farm, comparison, output, further=further, lines=lines, is_incomplete=bool(result.left))
+    shown = rendered(farm, comparison, output, further=further, lines=lines, is_incomplete=bool(result.left))
+    return replace(shown, is_kept=True)
 
 
 def _sides(request: AbRequest) -> tuple[Side, Side]:

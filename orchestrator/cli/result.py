@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Final
 
+from orchestrator.records.run import RunRecord
 from orchestrator.report.escapes import is_unseen
 
 #: A result's own fields, and the items of a list in one of these.
@@ -28,6 +29,8 @@ class CommandResult:
     exit_code: int = 0
     #: What stands in the place of the text where that may be very long: its lines, made while they are printed.
     lines: Iterable[str] = ()
+    #: Whether all that it tells of is stored: the exit code is the work's own then, though nobody reads the output.
+    is_kept: bool = False
 
 
 class Streamed:
@@ -85,6 +88,9 @@ def _plain(value: object) -> object:
         return [_plain(item) for item in value.items()]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+        if isinstance(value, RunRecord):
+            # Stored from 0; whoever reads it counts from 1, as everywhere.
+            fields["invocation"] += 1
         return {name: _plain(item) for name, item in fields.items() if not isinstance(item, bytes)}
     if isinstance(value, Mapping):
         return {str(_plain(key)): _plain(item) for key, item in value.items()}

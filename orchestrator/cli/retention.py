@@ -76,7 +76,7 @@ def backup(settings: Settings, out: Path) -> CommandResult:
     from orchestrator.store.sqlite_file import copy_to
 
     with Farm(settings, makes_store=False) as farm:
-        campaigns = len(farm.store.campaigns())
+        campaigns = len(farm.store.campaigns(with_hidden=True))
     if not path.is_file():
         raise UsageError(f"nothing is stored yet in {path}", hint="there is nothing to copy")
     copy_to(path, out)

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.beginning import identify
 from orchestrator.cli.farm_parcel import by_phone_and_kind, keep_all, pack
-from orchestrator.cli.farm_phones import choose_phones
+from orchestrator.cli.farm_phones import check_names, choose_phones
 from orchestrator.cli.farm_submitting import check_travels, sent_plan
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.farm_yields import shortcomings, worst_text
@@ -64,6 +64,7 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
     check_travels(plan)
     models = identify(plan)
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
+        check_names(farm, queue, plan.devices)
         chosen, notes = _meant_now(farm, queue, plan)
         contents = contents_of(settings, queue)
         packed = pack(farm, plan, chosen, contents.place)

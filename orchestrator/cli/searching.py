@@ -94,7 +94,7 @@ def tune(settings: Settings, request: TuneRequest) -> CommandResult:
     goes_on = f"'benchfarm run --resume --campaign {done.data['campaign_id']}' goes on"
     left = [f"{done.data['left']} invocations are left; {goes_on}"] if done.data["left"] else []
     left += [f"{serial}: {one_line(reason)}" for serial, reason in done.data["lost"].items()]
-    return replace(result, text="\n".join([result.text, *left]), data={**result.data, **further})
+    return replace(result, text="\n".join([result.text, *left]), data={**result.data, **further}, is_kept=True)
 
 
 def stored(settings: Settings, prefix: str) -> CommandResult:

@@ -12,25 +12,27 @@ from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.messages import campaign_id_of
-from orchestrator.records.campaign import Campaign
+from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Attachment, RunRecord
+from orchestrator.records.workload import Pass
 
 #: Attachments that are protocol buffers: shown only when they are asked for by name.
 _BINARY_SUFFIXES = (".pb",)
 
 
-def campaigns(settings: Settings) -> CommandResult:
+def campaigns(settings: Settings, *, with_hidden: bool = False) -> CommandResult:
     """List campaigns, newest first."""
     with Farm(settings, makes_store=False) as farm:
         rows = []
         found: list[dict[str, object]] = []
-        progress = farm.store.progress()
-        for campaign in farm.store.campaigns():
+        progress, hidden = farm.store.progress(), farm.store.hidden_campaigns()
+        for campaign in farm.store.campaigns(with_hidden=with_hidden):
             # More runs than were planned: options and Flex builds that were found to be measured too.
             done, total = progress[campaign.campaign_id]
             when = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
             name = f"{campaign.name} (imported)" if campaign.terms.origin else campaign.name
+            name += " (hidden)" if campaign.campaign_id in hidden else ""
             rows.append((campaign.campaign_id, name, when, campaign.status.value, f"{done}/{max(done, total)}"))
             found.append(
                 {
@@ -42,9 +44,13 @@ def campaigns(settings: Settings) -> CommandResult:
                     "planned": total,
                     "host": campaign.host,
                     "origin": campaign.terms.origin,
+                    "hidden": campaign.campaign_id in hidden,
                 }
             )
+        left_out = 0 if with_hidden else len(hidden)
         nothing = f"nothing is stored yet in {farm.store.name}"
+    if left_out and not rows:
+        nothing = f"all {left_out} campaigns are hidden: 'benchfarm results list --hidden' lists them"
     text = table(("campaign", "name", "started", "status", "runs"), rows, right=(4,)) if rows else nothing
     return CommandResult(text=text, data=found)
 
@@ -125,12 +131,29 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
             raise UsageError(
                 f"there is no previous campaign in {store.name}", hint="'benchfarm results list' lists what is stored"
             )
-        before = next((item for item in others if item.name == newest[0].name), others[0])
-        return _with_its_submission(store, find_campaign(store, before.campaign_id))
+        return _with_its_submission(store, _previous(store, newest, others))
     if word in {"", "newest"}:
         return _with_its_submission(store, find_campaign(store, word))
     jobs = [] if store.campaign(CampaignId(word)) is not None else _jobs_of(store, word)
     return jobs or [find_campaign(store, word)]
+
+
+def _previous(store: Store, newest: Sequence[Campaign], others: Sequence[Campaign]) -> Campaign:
+    """Return the newest of the others that has a case of these, one of the same name before one of another.
+
+    Where none has a case in common it is the newest.
+    """
+    cases = {_what(item) for campaign in newest for item in campaign.invocations}
+    for listed in sorted(others, key=lambda item: item.name != newest[0].name):
+        campaign = store.campaign(listed.campaign_id)
+        if campaign is not None and any(_what(item) in cases for item in campaign.invocations):
+            return campaign
+    return find_campaign(store, others[0].campaign_id)
+
+
+def _what(item: Invocation) -> tuple[str, str, str, Pass]:
+    """Return what two campaigns measured alike: the model by its name, the device, the configuration."""
+    return item.case.model_name, item.case.serial, item.case.configuration, item.run_pass
 
 
 def named_campaigns(store: Store, words: Iterable[str]) -> list[Campaign]:
@@ -162,7 +185,7 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
     A word is an id or the beginning of one, or ``newest`` (as the empty word).
     """
     prefix = "" if prefix == "newest" else prefix
-    known = store.campaigns(only_open=only_open, limit=None if prefix else 1)
+    known = store.campaigns(only_open=only_open, with_hidden=bool(prefix), limit=None if prefix else 1)
     matching = [item for item in known if item.campaign_id.startswith(prefix)]
     matching = [item for item in matching if item.campaign_id == prefix] or matching
     if not matching:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -13,7 +13,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import write_file
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.stored import named_campaigns
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from orchestrator.records.identity import ModelSha, SeriesKey
@@ -62,6 +62,8 @@ def build(farm: Farm, request: TableRequest) -> GuideTable:
     figures = load_published() if "published" in sources else ()
     measured = _measured(farm, request) if "store" in sources else []
 
+    _check_devices(farm, request, [figure.device for figure in figures])
+
     def is_wanted(model: str, names: Sequence[str]) -> bool:
         return _is_one_of(model, request.models) and (
             not request.devices or any(guide_table.device_matches(wanted, names) for wanted in request.devices)
@@ -76,14 +78,29 @@ def build(farm: Farm, request: TableRequest) -> GuideTable:
     return guide_table.GuideTable(columns=columns, lines=tuple(line for line in lines if not line.is_empty))
 
 
-def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
-    """Return the wanted cases of the campaigns that are named, else the newest of each that has a figure.
+def _check_devices(farm: Farm, request: TableRequest, published: Iterable[str]) -> None:
+    """Raise UsageError for a device that nothing is known of: a typo would show as an empty table, or not at all."""
+    from orchestrator.report.guide_table import device_matches
 
-    The newest is that of a series and a model's content. A comparison side by side (A/B) replays old builds: only who
-    names it sees it. A search doesn't end the looking for a figure that more invocations are behind.
+    if not request.devices:
+        return
+    known = dict.fromkeys(name for profile in farm.profiles.values() for name in (profile.name, profile.title))
+    known |= dict.fromkeys(name for facts in farm.store.devices().values() for name in facts.names if name)
+    known |= dict.fromkeys(published)
+    for wanted in request.devices:
+        if not device_matches(wanted, tuple(known)):
+            hint = nearest(wanted, known) or "'benchfarm devices' and 'benchfarm table' list those that there are"
+            raise UsageError(f"there is no device {wanted!r}", hint=hint)
+
+
+def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
+    """Return the wanted cases of the campaigns that are named, else of the newest down to one that is known well.
+
+    That is of a series and a model's content. A comparison side by side (A/B) replays old builds: only who names it
+    sees it. A search doesn't end the looking for a figure that more invocations are behind.
     """
     from orchestrator.analysis.case_result import judge_case
-    from orchestrator.report.guide_table import MeasuredCase, device_matches
+    from orchestrator.report.guide_table import BEST_WORTH, MeasuredCase, device_matches
 
     chosen = named_campaigns(farm.store, request.campaigns) or [
         campaign for campaign in farm.store.campaigns() if campaign.terms.pairing is None
@@ -124,7 +141,9 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
                     is_search=campaign.terms.search is not None,
                 )
             )
-            if found[-1].has_figure and not found[-1].is_search and not request.campaigns:
+            # Nothing that is older can be known better.
+            is_best = found[-1].has_figure and found[-1].worth == BEST_WORTH
+            if is_best and not found[-1].is_search and not request.campaigns:
                 done.add((group[0].case.series_key, group[0].case.model_sha256))
         left -= done
     return found

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
+from typing import TextIO, cast
 
 from orchestrator.report.escapes import visible_block
 
@@ -16,14 +20,67 @@ def say(text: str, *, err: bool = False, end: str = "\n", clears: bool = False) 
 
     ``clears``: in the place of all that is on the screen.
     """
-    stream = sys.stderr if err else sys.stdout
-    stream.write(f"{_CLEAR_SCREEN if clears else ''}{visible_block(text)}{end}")
-    stream.flush()
+    _write([f"{_CLEAR_SCREEN if clears else ''}{visible_block(text)}{end}"], err=err)
 
 
 def say_json(pieces: Iterable[str], *, err: bool = False) -> None:
     """Print the pieces of JSON, and a line break."""
+    _write(itertools.chain(pieces, ["\n"]), err=err)
+
+
+class OutputLostError(Exception):
+    """Whoever read standard output has gone. No OSError: click would end the process on one."""
+
+
+def _write(pieces: Iterable[str], *, err: bool) -> None:
     stream = sys.stderr if err else sys.stdout
-    stream.writelines(pieces)
-    stream.write("\n")
-    stream.flush()
+    try:
+        stream.writelines(pieces)
+        stream.flush()
+    except BrokenPipeError as error:
+        # What is still kept back, and all that follows, goes nowhere.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+        raise OutputLostError from error
+
+
+class _Progress:
+    """Standard error without its errors: a reader that went away or a full disk stops nothing that is measured."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write what can be written; the rest is lost."""
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write what can be written of several pieces."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Write what is kept back, if that can be written."""
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+def open_standard_streams() -> None:
+    """Give this process an output and a progress stream, also where its parent closed them, and let progress get lost.
+
+    What is written to standard error from now on raises no OSError.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # Else the next file that is opened has its number: a database would get what is said.
+            with suppress(OSError):
+                os.close(number)
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8"))
+    sys.stderr = cast(TextIO, _Progress(sys.stderr))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from types import UnionType
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator.config.yaml_file import Location, Value, YamlFile
-from orchestrator.errors import PlanError
+from orchestrator.errors import PlanError, nearest
 
 
 class Section(BaseModel):
@@ -106,12 +105,6 @@ def _told_already(source: Source, detail: ErrorDetails, others: Iterable[ErrorDe
             )
         case _:
             return False
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return ``did you mean 'x'?``, or nothing when no known word is near."""
-    found = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
-    return f"did you mean {found[0]!r}?" if found else ""
 
 
 def not_one_of(word: str, known: Iterable[str]) -> str:

@@ -16,6 +16,8 @@ from orchestrator.config.yaml_file import Location, Value, format_location
 from orchestrator.records.plan import Plan
 
 #: Where a value of the plan comes from on the command line; others are called as in a file.
+#: Characters of a model's name that a campaign is called after.
+_NAME_SHOWN: Final = 80
 _OPTIONS: Final[Mapping[Location, str]] = {
     ("name",): "--name",
     ("models",): "model",
@@ -72,7 +74,7 @@ def plan_from_options(
     builds: Mapping[str, str] | None = None,
     settings: Mapping[str, str | float | int] | None = None,
     limits: Mapping[str, str | float | int] | None = None,
-    name: str = "bench",
+    name: str | None = None,
     invocations: int | str | None = None,
     precision: str | None = None,
     budget: str | None = None,
@@ -105,7 +107,7 @@ def plan_from_options(
         builds: Tool -> name of a build or path of a file.
         settings: Keys of a plan's ``settings``.
         limits: Keys of a plan's ``limits``.
-        name: What the plan is called.
+        name: What the plan is called; after its models when None.
         invocations: Of each case, a fixed number; ``8-40`` are the first and the most of as many as are needed.
         precision: Half width of the interval at which a case has enough, as a share (``2 %``).
         budget: For all that is added to the first invocations, on one device.
@@ -120,6 +122,7 @@ def plan_from_options(
     Raises:
         PlanError: with one line for each fault, which names the option.
     """
+    name = _name_of([Path(path).stem for path in models]) if name is None else name
     matrix: dict[str, Value] = {
         "delegates": _split(delegates),
         "threads": _split(threads),
@@ -164,6 +167,12 @@ def plan_from_options(
     source = OptionSource(value=given)
     text = yaml.dump(_plain(given), Dumper=_PlanDumper, sort_keys=False, allow_unicode=True, width=10_000)
     return to_plan(source, text=text, folder=Path.cwd(), default_name=name)
+
+
+def _name_of(models: Sequence[str]) -> str:
+    """Return a name that tells measurements apart: the model's, and how many more there are."""
+    first = "".join(letter if letter.isprintable() else "?" for letter in "".join(models[:1]))[:_NAME_SHOWN].strip()
+    return f"{first or 'bench'} and {len(models) - 1} more" if len(models) > 1 else first or "bench"
 
 
 class _PlanDumper(yaml.SafeDumper):

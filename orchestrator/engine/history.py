@@ -174,13 +174,14 @@ def _outputs(
     annotations: Sequence[Annotation],
 ) -> tuple[FoundOutputs, ...]:
     """Return the changes of outputs that a question asks for: since a night, or each series' newest if it is news."""
-    nights = sorted({night_of(item.created_at) for item in store.campaigns() if item.terms.pairing is None})
+    campaigns = [item for item in store.campaigns() if item.terms.pairing is None]
+    nights = sorted({night_of(item.created_at) for item in campaigns})
     if not nights:
         return ()
     first = question.since or nights[-RECENT_NIGHTS:][0]
-    paired = {item.campaign_id for item in store.campaigns() if item.terms.pairing is not None}
+    shown = {item.campaign_id for item in campaigns}
     changes_of: dict[SeriesKey, list[OutputsChange]] = {}
-    for change in outputs_changes([mark for mark in marks if mark.campaign_id not in paired]):
+    for change in outputs_changes([mark for mark in marks if mark.campaign_id in shown]):
         changes_of.setdefault(change.series_key, []).append(change)
     asked = [
         change

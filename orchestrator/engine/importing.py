@@ -93,7 +93,7 @@ def end_cut_off(store: Store, now: datetime) -> list[CampaignId]:
     hour may be at it still.
     """
     ended = []
-    for listed in store.campaigns(only_open=True):
+    for listed in store.campaigns(only_open=True, with_hidden=True):
         if listed.status is not CampaignStatus.RUNNING or listed.terms != Terms() or now - listed.created_at < _LONGEST:
             continue
         campaign = store.campaign(listed.campaign_id)

@@ -94,7 +94,7 @@ def _raw_of(run: RunRecord, attachments: tuple[Attachment, ...]) -> RawOutput:
 def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Sequence[CampaignId] = ()) -> Review:
     """Read every stored raw output again and store what is different now; the raw output stays as it is."""
     devices = store.devices()
-    screens = {campaign.campaign_id: campaign.terms.quiet.screen for campaign in store.campaigns()}
+    screens = {campaign.campaign_id: campaign.terms.quiet.screen for campaign in store.campaigns(with_hidden=True)}
     reviewed, pruned, changed = 0, 0, []
     for run in list(store.runs(campaign_ids=campaign_ids)):
         if run.report is None or run.outcome not in _READ_FROM_OUTPUT:
@@ -124,6 +124,6 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
             changed.append(run)
     # Runs from before doubts were stored, and checks that read otherwise now.
     known = {run.run_id for run in changed}
-    for campaign_id in campaign_ids or [campaign.campaign_id for campaign in store.campaigns()]:
+    for campaign_id in campaign_ids or [item.campaign_id for item in store.campaigns(with_hidden=True)]:
         changed += [run for run in keep_doubts(store, campaign_id) if run.run_id not in known]
     return Review(reviewed=reviewed, changed=tuple(changed), pruned=pruned)

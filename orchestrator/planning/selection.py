@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from orchestrator.errors import UsageError, nearest
 from orchestrator.predicates import Labels, NoLabels, parse_predicate, value_of
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
@@ -23,6 +24,26 @@ class Choice:
     unfit: Mapping[Serial, str] = field(default_factory=dict)
     #: What the plan asks for and isn't there, in words; empty for nothing.
     lacking: str = ""
+
+
+def check_names(selection: DeviceSelection, profiles: Iterable[str], labels: Iterable[Labels]) -> None:
+    """Raise UsageError for a profile, pool or tag that is known of no device: no device would ever fit a typo.
+
+    Args:
+        selection: What is meant.
+        profiles: Profiles that are declared, or that devices have.
+        labels: What is said of all devices.
+    """
+    labels = list(labels)
+    for kind, wanted, known in (
+        ("device profile", selection.profiles, set(profiles)),
+        ("pool", selection.pools, {name for item in labels for name in item.pools}),
+        ("tag", selection.tags, {name for item in labels for name in item.tags}),
+    ):
+        for name in wanted:
+            if name not in known:
+                there = f"there are {', '.join(sorted(known))}" if known else f"devices.yaml gives no phone a {kind}"
+                raise UsageError(f"there is no {kind} {name!r}", hint=nearest(name, sorted(known)) or there)
 
 
 def choose(

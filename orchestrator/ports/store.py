@@ -46,7 +46,18 @@ class Store(Protocol):
         ...
 
     def remove_campaign(self, campaign_id: CampaignId) -> None:
-        """Delete a campaign with its runs and what they left behind, also one that can't be read."""
+        """Delete a campaign with its runs and what they left behind, also one that can't be read.
+
+        Cases and series that no other campaign has go with it.
+        """
+        ...
+
+    def hide_campaign(self, campaign_id: CampaignId, *, is_hidden: bool = True) -> None:
+        """Leave a campaign out of what is listed, compared and searched for changes, or take it in again."""
+        ...
+
+    def hidden_campaigns(self) -> set[CampaignId]:
+        """Return the campaigns that are hidden."""
         ...
 
     def append_run(self, run: RunRecord) -> bool:
@@ -73,10 +84,12 @@ class Store(Protocol):
         """Return a campaign, None when there is none."""
         ...
 
-    def campaigns(self, *, only_open: bool = False, limit: int | None = None) -> Sequence[Campaign]:
+    def campaigns(
+        self, *, only_open: bool = False, with_hidden: bool = False, limit: int | None = None
+    ) -> Sequence[Campaign]:
         """Return the newest campaigns, newest first, without their invocations and skips.
 
-        ``only_open``: those that aren't finished. All when ``limit`` is None.
+        ``only_open``: those that aren't finished. ``with_hidden``: hidden ones too. All when ``limit`` is None.
         """
         ...
 

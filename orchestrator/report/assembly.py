@@ -233,7 +233,7 @@ def _invocation_row(run: RunRecord, result: CaseResult, shown: ShownLog | None) 
         run_id=run.run_id,
         campaign_id=run.campaign_id,
         run_pass=run.run_pass,
-        number=run.invocation,
+        number=run.invocation + 1,
         outcome=run.outcome,
         reason_code=run.reason_code,
         reason=run.reason,

@@ -133,6 +133,7 @@ class InvocationRow:
     run_id: str
     campaign_id: str
     run_pass: Pass
+    #: Counts from 1 within (case, pass).
     number: int
     outcome: Outcome
     reason_code: str

@@ -232,7 +232,8 @@ def _number(run: InvocationRow) -> str:
         return str(run.number)
     number, attempt = run.number, ""
     if run.run_pass is Pass.SUSTAINED:
-        tried, number = divmod(run.number, ATTEMPT_NUMBERS)
+        tried, number = divmod(run.number - 1, ATTEMPT_NUMBERS)
+        number += 1
         attempt = f", attempt {tried + 1}" if tried else ""
     return f"{number} <small>{run.run_pass.value}{attempt}</small>"
 

@@ -126,13 +126,13 @@ def _rows(table: GuideTable, cell_text: Callable[[GuideTable, Cell], str]) -> li
 
 
 def _numbered(table: GuideTable, cell: Cell) -> str:
-    numbers = ",".join(str(table.notes.index(note) + 1) for note in cell.notes)
+    numbers = ",".join(str(table.notes.index(note) + 1) for note in table.notes_of(cell))
     return f"{cell.text} ({numbers})" if numbers else cell.text
 
 
 def _legend(table: GuideTable, safe: Callable[[str], str], *, between: str = "\n") -> Sequence[str]:
     lines = [f"({number}) {note}" for number, note in enumerate(table.notes, start=1)]
-    lines.append(f"Source: {', '.join(table.sources)}.")
+    lines.append(f"Source: {table.told_sources}.")
     if any(line.is_virtual for line in table.lines):
         lines.append("Virtual: from benchfarm's own virtual phone, no measurement.")
     return [between.join(safe(line) for line in lines)]

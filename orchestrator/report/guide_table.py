@@ -16,6 +16,7 @@ from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode, ToolName
@@ -40,6 +41,8 @@ _WORDS: Final = {
     "external": "external delegate",
 }
 
+#: What no older figure can surpass (MeasuredCase.worth).
+BEST_WORTH: Final = (True, 2)
 #: The programs that a device is usually measured with: phones, this computer, iPhones.
 _PLAIN_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.LITERT, ToolName.IOS_APP})
 _PLAIN_AFFINITY: Final = "big"
@@ -72,8 +75,18 @@ class MeasuredCase:
 
     @property
     def has_figure(self) -> bool:
-        """Whether it has a figure of its own, so that the same case of an older campaign isn't shown."""
+        """Whether it has a figure of its own."""
         return _figure_us(self.result) is not None
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """How well its figure is known, by which the better of two is shown: clean, then by its processes.
+
+        2: precise, or of as many processes as the stopping rule asks for; 1: of several; 0: of one.
+        """
+        count = self.result.summary.count if self.result.summary is not None else 0
+        is_well_known = self.result.is_precise or count >= StoppingRule().first
+        return self.result.quality is Quality.TRUSTED, 2 if is_well_known else int(count > 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +131,25 @@ class GuideTable:
         return tuple(dict.fromkeys(line.source for line in self.lines))
 
     @property
+    def campaigns(self) -> tuple[str, ...]:
+        """The campaigns that its own figures come from, in the order in which they appear."""
+        return tuple(dict.fromkeys(cell.campaign_id for line in self.lines for cell in line.cells if cell.campaign_id))
+
+    def notes_of(self, cell: Cell) -> tuple[str, ...]:
+        """Return a cell's notes, with its campaign where the table has figures of several."""
+        named = cell.campaign_id and len(self.campaigns) > 1
+        return (*cell.notes, f"campaign {cell.campaign_id}") if named else cell.notes
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """The distinct notes of all cells, in the order in which they appear; a cell refers to one by its number."""
-        return tuple(dict.fromkeys(note for line in self.lines for cell in line.cells for note in cell.notes))
+        return tuple(dict.fromkeys(note for line in self.lines for cell in line.cells for note in self.notes_of(cell)))
+
+    @property
+    def told_sources(self) -> str:
+        """The sources in words, with the campaign where all own figures are of one."""
+        of_one = f" (campaign {self.campaigns[0]})" if len(self.campaigns) == 1 else ""
+        return ", ".join(f"{source}{of_one}" if source == MEASURED else source for source in self.sources)
 
 
 def parse_column(text: str) -> Column:
@@ -239,7 +268,9 @@ def _threads_that_count(case: Case) -> int | None:
 
 
 def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
-    """Return the newest figure of the plainest case of a configuration; of several in one campaign, the fastest.
+    """Return the best known figure of the plainest case of a configuration, the newest of equal ones.
+
+    Of several in one campaign it is the fastest.
 
     A column names delegate and threads. A case with flags, of another program or on other cores is another
     configuration: it stands in only where there is no plain one, and its notes say what it is; so does an arm of a
@@ -256,13 +287,16 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
     plainest = min(_departure(item.case) for item in with_figure)
     alike = [item for item in with_figure if _departure(item.case) == plainest]
     alike = [item for item in alike if not item.is_search] or alike
-    newest = [item for item in alike if item.campaign_id == alike[0].campaign_id]
-    best = min(newest, key=lambda item: _figure_us(item.result) or 0.0)
+    # Of equal worth the newest, which comes first.
+    chosen = max(alike, key=lambda item: item.worth)
+    beside = [item for item in alike if (item.campaign_id, item.worth) == (chosen.campaign_id, chosen.worth)]
+    best = min(beside, key=lambda item: _figure_us(item.result) or 0.0)
     latency_us = _figure_us(best.result)
     assert latency_us is not None
-    builds = len({item.case.build_sha256 for item in newest})
+    builds = len({item.case.build_sha256 for item in beside})
     newer = [item for item in fitting if item.created_at > best.created_at and _departure(item.case) == plainest]
     failed = [_why_none(item.result) for item in newer if _ended_without_figure(item.result)]
+    passed_over = [item for item in newer if item in alike]
     return Cell(
         text=f"{_digits(latency_us / US_PER_MS)} ms",
         latency_us=latency_us,
@@ -270,9 +304,23 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
             *_notes(best, column),
             *((f"fastest of {builds} builds",) if builds > 1 else ()),
             *((f"newer runs: {failed[0]}",) if failed else ()),
+            *((_passed_over(passed_over[0]),) if passed_over else ()),
         ),
         campaign_id=best.campaign_id,
     )
+
+
+def _passed_over(item: MeasuredCase) -> str:
+    """Return what to say of a newer figure that is known less well than the one that is shown."""
+    latency_us, summary = _figure_us(item.result), item.result.summary
+    assert latency_us is not None
+    assert summary is not None
+    worth = _of_processes(summary.count) if item.result.quality is Quality.TRUSTED else "suspect"
+    return f"newer but known less well: {_digits(latency_us / US_PER_MS)} ms ({worth}, campaign {item.campaign_id})"
+
+
+def _of_processes(count: int) -> str:
+    return "one invocation" if count == 1 else f"{count} invocations"
 
 
 def _has_turned_wrong(item: MeasuredCase, others: Sequence[MeasuredCase]) -> bool:
@@ -338,7 +386,7 @@ def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
     if result.status is CaseStatus.UNCONFIRMED:
         yield "nothing shows where the operators ran"
     assert result.summary is not None, "it has a figure"
-    invocations = "one invocation" if result.summary.count == 1 else f"{result.summary.count} invocations"
+    invocations = _of_processes(result.summary.count)
     if item.is_search:
         yield f"from a search, {invocations}"
     elif result.summary.count == 1:

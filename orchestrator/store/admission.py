@@ -132,4 +132,4 @@ def _kind(is_virtual: bool) -> str:
 
 
 def _invocation(case_key: str, run_pass: str, number: int) -> str:
-    return f"{number} of pass {run_pass} of case {case_key}"
+    return f"{number + 1} of pass {run_pass} of case {case_key}"

@@ -44,6 +44,7 @@ class MemoryStore:
         self._is_open = True
         self._campaigns: dict[CampaignId, Campaign] = {}
         self._pruned: set[CampaignId] = set()
+        self._hidden: set[CampaignId] = set()
         self._devices: dict[Serial, tuple[datetime, DeviceFacts]] = {}
         self._models: dict[str, Model] = {}
         self._builds: dict[str, Build] = {}
@@ -122,8 +123,24 @@ class MemoryStore:
             if self._campaigns.pop(campaign_id, None) is None:
                 raise admission.no_campaign(campaign_id)
             self._pruned.discard(campaign_id)
+            self._hidden.discard(campaign_id)
             for key in [key for key in self._runs if key[0] == campaign_id]:
                 del self._key_of_run[self._runs.pop(key).run_id]
+            cases = [item.case for campaign in self._campaigns.values() for item in campaign.invocations]
+            known = {case.series_key for case in (*cases, *(run.case for run in self._runs.values()))}
+            self._confirmations = {key: item for key, item in self._confirmations.items() if key[0] in known}
+
+    def hide_campaign(self, campaign_id: CampaignId, *, is_hidden: bool = True) -> None:
+        """Leave a campaign out of what is listed, compared and searched for changes, or take it in again."""
+        with self._locked():
+            if campaign_id not in self._campaigns:
+                raise admission.no_campaign(campaign_id)
+            (self._hidden.add if is_hidden else self._hidden.discard)(campaign_id)
+
+    def hidden_campaigns(self) -> set[CampaignId]:
+        """Return the campaigns that are hidden."""
+        with self._locked():
+            return set(self._hidden)
 
     def append_run(self, run: RunRecord) -> bool:
         """Keep a run; False (and nothing changed) when this is there already. One that was unfit is replaced."""
@@ -179,10 +196,16 @@ class MemoryStore:
         with self._locked():
             return self._campaigns.get(campaign_id)
 
-    def campaigns(self, *, only_open: bool = False, limit: int | None = None) -> Sequence[Campaign]:
+    def campaigns(
+        self, *, only_open: bool = False, with_hidden: bool = False, limit: int | None = None
+    ) -> Sequence[Campaign]:
         """Return the newest campaigns, newest first, without their invocations and skips."""
         with self._locked():
-            stored = [dataclasses.replace(item, invocations=(), skipped=()) for item in self._campaigns.values()]
+            stored = [
+                dataclasses.replace(item, invocations=(), skipped=())
+                for item in self._campaigns.values()
+                if with_hidden or item.campaign_id not in self._hidden
+            ]
         # Turned round as a whole, so that of two from the same moment the one stored last comes first.
         stored.sort(key=lambda campaign: campaign.created_at)
         newest_first = [item for item in stored[::-1] if not (only_open and item.status is CampaignStatus.FINISHED)]

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, select, update
 
+from orchestrator.errors import StoreCorruptError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.retention import PRUNED_FILE, stand_in
 from orchestrator.records.workload import IMPORTED_TOOLS
 from orchestrator.store.bodies import Packer
+from orchestrator.store.registry import pages, read_plan
 from orchestrator.store.tables import (
     ATTACHMENTS,
     BLOBS,
     CAMPAIGNS,
     CASES,
+    CONFIRMATIONS,
+    CONTENTS,
     FINDINGS,
+    HIDDEN,
+    PATTERNS,
     PLANS,
     PRUNED,
     RUNS,
@@ -104,15 +111,44 @@ def forget_pruned(connection: Connection, campaign_id: CampaignId) -> None:
 
 
 def delete_campaign(connection: Connection, campaign_no: int) -> None:
-    """Delete a campaign's rows, its runs' and the contents that no other run has; reads none of them."""
+    """Delete a campaign's rows, its runs', and the cases, series and contents that no other campaign has.
+
+    Nothing of the campaign itself need be readable.
+    """
+    case_nos = set(connection.scalars(select(RUNS.c.case_no).where(RUNS.c.campaign_no == campaign_no).distinct()))
+    with suppress(StoreCorruptError):
+        case_nos |= {case_no for case_no, _, _ in read_plan(connection, campaign_no)}
     run_nos = list(connection.scalars(select(RUNS.c.run_no).where(RUNS.c.campaign_no == campaign_no)))
     for begin in range(0, len(run_nos), PAGE):
         page = run_nos[begin : begin + PAGE]
         _delete_large(connection, page)
         for table in (FINDINGS, RUNS):
             connection.execute(delete(table).where(table.c.run_no.in_(page)))
-    for table in (PLANS, SKIPS, SHEETS, PRUNED, CAMPAIGNS):
+    for table in (PLANS, SKIPS, SHEETS, PRUNED, HIDDEN, CAMPAIGNS):
         connection.execute(delete(table).where(table.c.campaign_no == campaign_no))
+    _delete_unused_cases(connection, case_nos)
+
+
+def _delete_unused_cases(connection: Connection, case_nos: Collection[int]) -> None:
+    """Delete those of some cases that no run has and no plan names, then the series and contents that are left bare."""
+    unused = set(case_nos)
+    for page in pages(sorted(case_nos)):
+        unused -= set(connection.scalars(select(RUNS.c.case_no).where(RUNS.c.case_no.in_(page)).distinct()))
+    for campaign_no in connection.scalars(select(PLANS.c.campaign_no)).all() if unused else ():
+        with suppress(StoreCorruptError):
+            unused -= {case_no for case_no, _, _ in read_plan(connection, campaign_no)}
+    for page in pages(sorted(unused)):
+        connection.execute(delete(CASES).where(CASES.c.case_no.in_(page)))
+    if unused:
+        is_bare = ~exists().where(CASES.c.series_no == SERIES.c.series_no)
+        found = connection.execute(select(SERIES.c.series_no, SERIES.c.series_key).where(is_bare))
+        bare = [(row.series_no, row.series_key) for row in found]
+        for some in pages(bare):
+            connection.execute(delete(PATTERNS).where(PATTERNS.c.series_no.in_([number for number, _ in some])))
+            connection.execute(delete(CONFIRMATIONS).where(CONFIRMATIONS.c.series_key.in_([key for _, key in some])))
+        connection.execute(delete(SERIES).where(is_bare))
+        used = exists().where(CASES.c.contents_no == CONTENTS.c.contents_no)
+        connection.execute(delete(CONTENTS).where(~used))
 
 
 def _delete_large(connection: Connection, run_nos: Sequence[int]) -> int:

@@ -9,7 +9,18 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, ScalarSelect, delete, func, literal_column, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
 from orchestrator.errors import StoreError
 from orchestrator.records.activity import Activity, Yield
@@ -44,7 +55,7 @@ from orchestrator.store.registry import (
 from orchestrator.store.run_numbers import read_run_numbers
 from orchestrator.store.run_rows import read_attachments, read_outputs, read_runs, read_whole_runs, replace_reading
 from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
-from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, MODELS, PLANS, RUNS, SKIPS
+from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, HIDDEN, MODELS, PLANS, RUNS, SKIPS
 from orchestrator.store.unreadable import readable
 
 #: Runs that are read in one transaction: of each some hundred kilobytes are at hand, with its pattern and attachments.
@@ -115,12 +126,28 @@ class SqlStore:
                 keep_sheets(connection, without_sheet(connection, MADE_UP))
 
     def remove_campaign(self, campaign_id: CampaignId) -> None:
-        """Delete a campaign with its runs and what they left behind, also one that can't be read."""
+        """Delete a campaign with its runs, what they left behind, and the cases and series that no other has."""
         with self._database.writing(is_long=True) as connection:
             campaign_no = _campaign_no(connection, campaign_id)
             if campaign_no is None:
                 raise admission.no_campaign(campaign_id)
             retention.delete_campaign(connection, campaign_no)
+
+    def hide_campaign(self, campaign_id: CampaignId, *, is_hidden: bool = True) -> None:
+        """Leave a campaign out of what is listed, compared and searched for changes, or take it in again."""
+        with self._database.writing() as connection:
+            campaign_no = _campaign_no(connection, campaign_id)
+            if campaign_no is None:
+                raise admission.no_campaign(campaign_id)
+            connection.execute(delete(HIDDEN).where(HIDDEN.c.campaign_no == campaign_no))
+            if is_hidden:
+                connection.execute(insert(HIDDEN), {"campaign_no": campaign_no})
+
+    def hidden_campaigns(self) -> set[CampaignId]:
+        """Return the campaigns that are hidden."""
+        with self._database.reading() as connection:
+            query = select(CAMPAIGNS.c.campaign_id).join(HIDDEN, HIDDEN.c.campaign_no == CAMPAIGNS.c.campaign_no)
+            return {CampaignId(name) for name in connection.scalars(query)}
 
     def append_run(self, run: RunRecord) -> bool:
         """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already.
@@ -221,9 +248,13 @@ class SqlStore:
                 skipped=tuple(rows.skip_from_row(item) for item in skips.mappings()),
             )
 
-    def campaigns(self, *, only_open: bool = False, limit: int | None = None) -> Sequence[Campaign]:
+    def campaigns(
+        self, *, only_open: bool = False, with_hidden: bool = False, limit: int | None = None
+    ) -> Sequence[Campaign]:
         """Return the newest campaigns, newest first, without their invocations and skips."""
         newest_first = select(CAMPAIGNS).order_by(CAMPAIGNS.c.created_at.desc(), CAMPAIGNS.c.campaign_no.desc())
+        if not with_hidden:
+            newest_first = newest_first.where(~exists().where(HIDDEN.c.campaign_no == CAMPAIGNS.c.campaign_no))
         wanted = newest_first.where(*_of_kind(only_open=only_open)).limit(limit)
         with self._database.reading() as connection:
             found = connection.execute(wanted).mappings()

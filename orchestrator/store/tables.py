@@ -285,6 +285,13 @@ PRUNED = Table(
     Column("policy", Text, nullable=False),
 )
 
+#: Campaigns that lists, tables and the history leave out.
+HIDDEN = Table(
+    "hidden",
+    METADATA,
+    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), primary_key=True, autoincrement=False),
+)
+
 #: What a device was, from then on: a row for each time that it came back changed.
 DEVICE_HISTORY = Table(
     "device_history",

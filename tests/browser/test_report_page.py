@@ -113,7 +113,7 @@ def test_click_on_a_cell_opens_its_evidence_and_escape_closes_it(open_report):
     cell.click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
-    for heading in ("Invocations", "Conditions before and after", "Command", "Log of invocation 0, exit code 0"):
+    for heading in ("Invocations", "Conditions before and after", "Command", "Log of invocation 1, exit code 0"):
         expect(dialog.get_by_role("heading", name=heading)).to_be_visible()
     expect(dialog).to_contain_text("Inference timings in us")
     page.keyboard.press("Escape")

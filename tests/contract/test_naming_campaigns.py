@@ -12,7 +12,7 @@ from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.workload import Pass
 
 #: The first is the beginning of the second, and adb's name for the third isn't an id's as it is.
@@ -64,3 +64,19 @@ def test_a_word_that_fits_several_campaigns_that_are_no_submission_is_refused(fa
 
 def test_where_one_campaign_is_wanted_its_whole_id_is_enough(farm: Store) -> None:
     assert find_campaign(farm, "n1-PIXEL-3").campaign_id == "n1-PIXEL-3"
+
+
+def test_the_previous_campaign_is_one_that_has_a_case_in_common(store: Store, samples) -> None:
+    models = {"a": ("first", "bench"), "b": ("other", "bench"), "c": ("first", "renamed"), "d": ("first", "bench")}
+    for hour, (campaign_id, (model_name, name)) in enumerate(models.items()):
+        invocations = (Invocation(case=samples.case(model_name=model_name), run_pass=Pass.TIMING, number=0),)
+        created = samples.campaign().created_at + timedelta(hours=hour)
+        samples.begin(
+            store, samples.campaign(campaign_id, name=name, created_at=created, invocations=invocations, skipped=())
+        )
+    assert [item.campaign_id for item in find_campaigns(store, "previous")] == ["a"]
+    store.remove_campaign(CampaignId("a"))
+    assert [item.campaign_id for item in find_campaigns(store, "previous")] == ["c"]
+    store.hide_campaign(CampaignId("d"))
+    assert [item.campaign_id for item in find_campaigns(store, "newest")] == ["c"]
+    assert [item.campaign_id for item in find_campaigns(store, "d")] == ["d"]

@@ -12,7 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,11 +20,13 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import StoreError
 from orchestrator.ports import Store
-from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.campaign import CampaignStatus, Invocation
+from orchestrator.records.history import Confirmation, ConfirmationStatus
 from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, RunId, Serial
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Case, Pass
+from tests.contract.conftest import START, Samples
 
 # Every character that a Python text can hold, with NUL and lone surrogates.
 TEXTS = st.text(alphabet=st.characters(exclude_categories=()), max_size=12)
@@ -590,3 +592,70 @@ def test_an_invocation_that_was_unfit_is_open_and_whatever_comes_later_takes_its
     assert [run.run_id for run in store.runs()] == [real.run_id]
     assert store.attachments(real.run_id) == real.attachments
     assert len(store.done(campaign.campaign_id)) == 1
+
+
+def test_a_removed_campaign_leaves_nothing_that_only_it_had(store: Store, samples: Samples) -> None:
+    own, shared = samples.case(threads=1), samples.case(threads=4)
+    for name, cases in (("night-1", (own, shared)), ("night-2", (shared,))):
+        planned = tuple(Invocation(case=case, run_pass=Pass.TIMING, number=0) for case in cases)
+        samples.begin(store, samples.campaign(name, invocations=planned))
+        for case in cases:
+            store.append_run(
+                samples.run(campaign_id=CampaignId(name), run_id=RunId(f"{name}-{case.threads}"), case=case)
+            )
+        store.set_status(CampaignId(name), CampaignStatus.FINISHED, None)
+    for case in (own, shared):
+        store.confirm(
+            Confirmation(
+                series_key=case.series_key,
+                night=date(2026, 3, 9),
+                status=ConfirmationStatus.CONFIRMED,
+                detail="",
+                at=START,
+            )
+        )
+
+    store.remove_campaign(CampaignId("night-1"))
+
+    assert [item.campaign_id for item in store.campaigns()] == ["night-2"]
+    assert {run.run_id for run in store.runs()} == {"night-2-4"}
+    assert store.series().keys() == {shared.series_key}
+    assert [item.series_key for item in store.points().series] == [shared.series_key]
+    assert len(store.points().latency_us) == 1
+    assert [item.series_key for item in store.confirmations()] == [shared.series_key]
+    with pytest.raises(StoreError, match="night-1"):
+        store.remove_campaign(CampaignId("night-1"))
+    # What is measured again begins anew.
+    planned = (Invocation(case=own, run_pass=Pass.TIMING, number=0),)
+    samples.begin(store, samples.campaign("night-3", invocations=planned))
+    assert store.append_run(samples.run(campaign_id=CampaignId("night-3"), run_id=RunId("night-3-1"), case=own))
+    assert store.series().keys() == {own.series_key, shared.series_key}
+
+
+def test_a_case_that_another_campaign_only_plans_outlives_the_one_that_ran_it(store: Store, samples: Samples) -> None:
+    planned = (Invocation(case=samples.case(), run_pass=Pass.TIMING, number=0),)
+    for name in ("night-1", "night-2"):
+        samples.begin(store, samples.campaign(name, invocations=planned))
+    store.append_run(samples.run(campaign_id=CampaignId("night-1")))
+    store.remove_campaign(CampaignId("night-1"))
+    found = store.campaign(CampaignId("night-2"))
+    assert found is not None
+    assert found.invocations == planned
+
+
+def test_hidden_campaigns_are_listed_only_for_who_asks(store: Store, samples: Samples) -> None:
+    for number, name in enumerate(("night-1", "night-2")):
+        samples.begin(store, samples.campaign(name, created_at=START + timedelta(days=number)))
+    store.hide_campaign(CampaignId("night-2"))
+    store.hide_campaign(CampaignId("night-2"))
+    assert [item.campaign_id for item in store.campaigns(limit=1)] == ["night-1"]
+    assert [item.campaign_id for item in store.campaigns(with_hidden=True)] == ["night-2", "night-1"]
+    assert store.hidden_campaigns() == {"night-2"}
+    assert store.campaign(CampaignId("night-2")) is not None
+    store.hide_campaign(CampaignId("night-2"), is_hidden=False)
+    assert len(store.campaigns()) == 2
+    with pytest.raises(StoreError, match="nosuch"):
+        store.hide_campaign(CampaignId("nosuch"))
+    store.hide_campaign(CampaignId("night-1"))
+    store.remove_campaign(CampaignId("night-1"))
+    assert store.hidden_campaigns() == set()

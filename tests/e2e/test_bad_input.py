@@ -200,6 +200,17 @@ def test_a_full_disk_under_the_report(cli: Cli, model: Path) -> None:
     assert done.exit_code in {2, 5}, done.stderr
 
 
+@pytest.mark.parametrize("devices", ["profiles: [pixel-4, pixle-3]", "pools: nightly", "tags: [rooted]"])
+def test_a_name_in_a_plan_that_no_device_has(cli: Cli, model: Path, tmp_path: Path, devices: str) -> None:
+    (cli.home / "devices.yaml").write_text("devices: {A: {pools: nightlies, tags: root}}")
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(f"models: ['{model}']\ndevices: {{{devices}, host: true}}\n")
+    meant = {"pro": "pixel-3", "poo": "nightlies", "tag": "root"}[devices[:3]]
+    for words in (("plan", "show", plan), ("run", plan)):
+        expect(cli(*words), 2, f"did you mean '{meant}'?")
+    assert cli("campaigns", "--json").ok().json == []
+
+
 def test_errors_come_as_json_too(cli: Cli) -> None:
     done = cli("report", "nosuch", "--json")
     assert done.exit_code == 2

@@ -110,7 +110,7 @@ def test_pairs_ran_in_turns_and_the_first_one_does_not_count(bench: Bench, slowe
     assert sides == list("ABBAABBA")
     (case,) = slower["cases"]
     used = set(case["baseline"]["run_ids"]) | set(case["candidate"]["run_ids"])
-    assert not used & {run["run_id"] for run in runs if run["invocation"] == 0}
+    assert not used & {run["run_id"] for run in runs if run["invocation"] == 1}
     assert case["verdict"]["counts"][0] == len(pairs) - 1
 
 

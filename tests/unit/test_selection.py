@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.planning.selection import choose, missed
+from orchestrator.errors import UsageError
+from orchestrator.planning.selection import check_names, choose, missed
 from orchestrator.predicates import NoLabels
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
@@ -111,3 +112,28 @@ def test_phones_that_are_meant_and_cant_be_measured_on_are_told(selection: dict[
     assert {name: why for name, why in found.items() if name not in left_out} == {
         name: "is not attached" for name in names if name not in left_out
     }
+
+
+@pytest.mark.parametrize(
+    ("selection", "message", "hint"),
+    [
+        ({"profiles": ("pixel-9", "pixle-8")}, "there is no device profile 'pixle-8'", "did you mean 'pixel-8'?"),
+        ({"pools": ("nigthly",)}, "there is no pool 'nigthly'", "did you mean 'nightly'?"),
+        ({"tags": ("rooted", "zzz")}, "there is no tag 'zzz'", "there are new, rooted"),
+    ],
+)
+def test_a_name_that_no_device_has_is_refused_with_the_nearest(
+    selection: dict[str, object], message: str, hint: str
+) -> None:
+    profiles = {facts.profile for facts in PHONES}
+    with pytest.raises(UsageError) as caught:
+        check_names(DeviceSelection(**selection), profiles, LABELS.values())  # type: ignore[arg-type]
+    assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+def test_names_that_devices_have_pass() -> None:
+    known = DeviceSelection(profiles=("pixel-8",), pools=("nightly",), tags=("rooted", "new"))
+    check_names(known, ["pixel-8"], LABELS.values())
+    with pytest.raises(UsageError) as caught:
+        check_names(known, ["pixel-8"], [])
+    assert caught.value.hint == "devices.yaml gives no phone a pool"

@@ -57,7 +57,9 @@ class BenchOptions(OnPhones, PerProcess):
     sustained: Annotated[
         str | None, typer.Option("--sustained", help="Run processes without a pause for this time (30m).")
     ] = None
-    campaign_name: Annotated[str, typer.Option("--name", help="Name of the campaign.")] = "bench"
+    campaign_name: Annotated[
+        str | None, typer.Option("--name", help="Name of the campaign (default: the models' names).")
+    ] = None
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None
     tool: Annotated[
         list[str] | None, typer.Option("--tool", help="native, apk, litert, perf-options, litert-native (a,b).")

@@ -11,7 +11,8 @@ import typer
 from orchestrator.cli.frame import CampaignArgument, Campaigns, Json, Out, Shown, app, command, command_of, group, show
 from orchestrator.errors import UsageError
 
-results_app = group("results", "List, show and close what is stored.")
+results_app = group("results", "List, show, hide, remove and close what is stored.")
+Named = Annotated[list[str], typer.Argument(metavar="CAMPAIGN...", help="Campaigns, by id or its beginning.")]
 
 
 @command(app, "report")
@@ -49,14 +50,58 @@ def _report(
 
 
 @command(results_app, "list")
-def _campaigns(as_json: Json = False) -> None:
+def _campaigns(
+    hidden: Annotated[bool, typer.Option("--hidden", help="List hidden campaigns too.")] = False,
+    as_json: Json = False,
+) -> None:
     """List stored campaigns, newest first.
 
     Example: benchfarm results list
     """
     from orchestrator.cli import stored
 
-    show(stored.campaigns, as_json=as_json)
+    show(lambda settings: stored.campaigns(settings, with_hidden=hidden), as_json=as_json)
+
+
+@command(results_app, "remove")
+def _remove(
+    campaigns: Named,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete campaigns with all their runs and logs.
+
+    Example: benchfarm results remove CAMPAIGN --yes
+
+    This can't be undone. A campaign that is being measured is refused.
+    """
+    from orchestrator.cli import removing
+
+    show(lambda settings: removing.remove(settings, campaigns, is_sure=yes), as_json=as_json)
+
+
+@command(results_app, "hide")
+def _hide(campaigns: Named, as_json: Json = False) -> None:
+    """Leave campaigns out of lists, tables and the history.
+
+    Example: benchfarm results hide CAMPAIGN
+
+    A command that names a hidden campaign still shows it.
+    """
+    from orchestrator.cli import removing
+
+    show(lambda settings: removing.hide(settings, campaigns, is_hidden=True), as_json=as_json)
+
+
+@command(results_app, "unhide")
+def _unhide(campaigns: Named, as_json: Json = False) -> None:
+    """Show hidden campaigns again.
+
+    Example: benchfarm results unhide CAMPAIGN
+    """
+    from orchestrator.cli import removing
+
+    show(lambda settings: removing.hide(settings, campaigns, is_hidden=False), as_json=as_json)
 
 
 @command(results_app, "runs")

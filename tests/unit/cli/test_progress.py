@@ -1,8 +1,13 @@
 """What a stored run's line says."""
 
+import json
+
 from orchestrator.cli.progress import describe_run
+from orchestrator.cli.result import to_json
 from orchestrator.records.verdict import Finding, Quality, Severity
-from tests.samples.sample_lab import case, run
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.tables import invocation_record
+from tests.samples.sample_lab import case, lab_of, run, series
 
 
 def test_a_reason_that_was_found_twice_is_told_once() -> None:
@@ -10,3 +15,11 @@ def test_a_reason_that_was_found_twice_is_told_once() -> None:
     busy = Finding(code="foreign-load", severity=Severity.WARNING, message="busy")
     record = run(case(), quality=Quality.SUSPECT, findings=(hot[0], busy, hot[1]))
     assert "suspect (throttled, foreign-load)" in describe_run(record)
+
+
+def test_invocations_count_from_one_wherever_they_are_read() -> None:
+    runs = series(case(), 5_000, count=3)
+    assert [describe_run(item).partition("#")[2][:1] for item in runs] == ["1", "2", "3"]
+    assert [item["invocation"] for item in json.loads(to_json({"runs": runs}))["runs"]] == [1, 2, 3]
+    (row,) = build_report_data(**lab_of(runs).inputs()).results  # type: ignore[arg-type]
+    assert [invocation_record(row, item)["invocation"] for item in row.invocations] == [1, 2, 3]

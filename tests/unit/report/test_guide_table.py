@@ -24,6 +24,7 @@ from orchestrator.report.published import load_published
 from tests.samples.beside import GUIDE, needs_guide
 from tests.samples.command import Cli
 from tests.samples.sample_lab import (
+    CAMPAIGN,
     MOBILENET,
     NATIVE,
     PIXEL_3,
@@ -183,7 +184,14 @@ def test_hostile_names_stay_text_in_every_format(tmp_path):
 
 def test_a_home_without_a_store_still_shows_what_was_published(tmp_path):
     assert "23.9 ms" in table(tmp_path / "new")
-    assert "no figure" in table(tmp_path / "new", "--devices", "nokia-3310")
+    assert "no figure" in table(tmp_path / "new", "--devices", "pixel-8")
+
+
+@pytest.mark.parametrize("devices", [("pixle-3",), ("pixel-4,pixle-3",), ("pixel-4", "--devices", "pixle-3")])
+def test_a_device_that_nothing_is_known_of_is_refused_with_the_nearest_name(tmp_path, devices):
+    refused = Cli(home=tmp_path)("table", "--devices", *devices).ended_with(2)
+    assert "there is no device 'pixle-3'" in refused.stderr
+    assert "did you mean 'pixel-3'?" in refused.stderr
 
 
 @pytest.mark.parametrize("text", ["", "TPU", "CPU, four threads", "GPU,", "CPU, 4 threads, fast"])
@@ -324,6 +332,37 @@ def nights_of(tmp_path, earlier, night, *, models=(MOBILENET,), terms=None):
         builds={build.sha256: build for build in (NATIVE, REBUILT)},
     )
     return json.loads(table(stored(tmp_path / "home", lab), "--source", "store", "--json"))["rows"]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "night", "figure", "passed_over"),
+    [
+        ({"count": 40}, {"count": 1}, "9.01 ms", "7.00 ms (one invocation, campaign night)"),
+        ({"count": 40}, {"count": 8, "quality": Quality.SUSPECT}, "9.01 ms", "7.01 ms (suspect, campaign night)"),
+        ({"count": 40}, {"count": 12}, "7.01 ms", ""),
+        ({"count": 1}, {"count": 1}, "7.00 ms", ""),
+        ({"count": 8, "quality": Quality.SUSPECT}, {"count": 1}, "7.00 ms", ""),
+    ],
+    ids=["a smoke test", "a suspect night", "an equal night", "two smoke tests", "clean after suspect"],
+)
+def test_a_newer_figure_replaces_only_what_is_known_no_better(tmp_path, earlier, night, figure, passed_over):
+    (row,) = nights_of(tmp_path, series(GPU, 9_000, **earlier), series(GPU, 7_000, **night))
+    cell = row["cells"][0]
+    assert cell["text"] == figure
+    assert [note for note in cell["notes"] if "newer" in note] == [
+        f"newer but known less well: {text}" for text in [passed_over] if text
+    ]
+    assert cell["campaign_id"] == ("earlier" if passed_over else "night")
+
+
+def test_every_figure_says_which_campaign_it_is_from(tmp_path):
+    rows_of(tmp_path / "one", series(GPU, 9_000))
+    nights_of(tmp_path / "two", series(GPU, 9_000), series(case(REAL_PIXEL, MOBILENET), 30_000))
+    for form in ("text", "markdown", "html", "latex"):
+        shown = table(tmp_path / "one" / "home", "--source", "store", "--format", form)
+        assert f"campaign {CAMPAIGN}" in shown
+        shown = table(tmp_path / "two" / "home", "--source", "store", "--format", form)
+        assert all(f"campaign {name}" in shown for name in (EARLIER, NIGHT))
 
 
 def test_an_older_figure_says_that_newer_runs_gave_none(tmp_path):

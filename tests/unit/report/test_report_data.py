@@ -358,8 +358,9 @@ def test_log_shown_is_that_of_the_invocation_with_most_to_tell():
     failed = run(owner, 3, None, outcome=Outcome.FAILED, quality=Quality.REJECTED, log=b"Segmentation fault\n")
     row = data_of(*series(owner, 1_000, 3), failed).results[0]
     logs = {invocation.number: invocation.log for invocation in row.invocations if invocation.log}
-    assert list(logs) == [3]
-    assert "Segmentation fault" in logs[3].text
+    # The fourth: invocations count from 1.
+    assert list(logs) == [4]
+    assert "Segmentation fault" in logs[4].text
 
 
 def test_output_is_asked_for_where_it_may_be_shown_and_for_all_cases_at_once():
@@ -469,7 +470,7 @@ def test_the_pair_that_warms_a_phone_is_no_result():
     campaigns = (campaign_of(runs, terms=Terms(pairing=pairing)),)
     data = build_report_data(**{**lab.inputs(), "campaigns": campaigns})
     for row in data.results:
-        assert [invocation.number for invocation in row.invocations] == [1, 2, 3, 4]
+        assert [invocation.number for invocation in row.invocations] == [2, 3, 4, 5]
         assert row.result.summary.count == 4
 
 

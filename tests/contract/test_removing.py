@@ -1,0 +1,97 @@
+"""``benchfarm results remove``, ``hide`` and ``unhide``, on stores of both kinds."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli import removing, stored
+from orchestrator.cli.board import PublishedBoard
+from orchestrator.engine.events import CampaignStarted
+from orchestrator.errors import UsageError
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.identity import RunId
+from tests.contract.conftest import Samples
+
+
+@pytest.fixture
+def settings(tmp_path: Path, unused_database: str) -> Settings:
+    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=unused_database)
+
+
+def two_campaigns(settings: Settings, samples: Samples, **changes: object) -> None:
+    with Farm(settings) as farm:
+        for name in ("one", "two"):
+            campaign = samples.begin(
+                farm.store, samples.campaign(name, **({"status": CampaignStatus.FINISHED} | changes))
+            )
+            farm.store.append_run(samples.run(campaign_id=campaign.campaign_id, run_id=RunId(name)))
+
+
+def listed(settings: Settings, **options: bool) -> list[str]:
+    found = stored.campaigns(settings, **options).data
+    assert isinstance(found, list)
+    return sorted(item["campaign_id"] for item in found)
+
+
+def test_a_campaign_is_removed_with_its_runs_for_who_is_sure(settings: Settings, samples: Samples) -> None:
+    two_campaigns(settings, samples)
+    with pytest.raises(UsageError, match="--yes"):
+        removing.remove(settings, ["one"], is_sure=False)
+    with pytest.raises(UsageError, match="'three'"):
+        removing.remove(settings, ["one", "three"], is_sure=True)
+    assert listed(settings) == ["one", "two"]
+    result = removing.remove(settings, ["one"], is_sure=True)
+    assert result.data == [{"campaign_id": "one", "runs": 1}]
+    assert listed(settings) == ["two"]
+    with Farm(settings) as farm:
+        assert {run.run_id for run in farm.store.runs()} == {"two"}
+
+
+def test_a_campaign_that_is_being_measured_is_not_removed(settings: Settings, samples: Samples) -> None:
+    two_campaigns(settings, samples, status=CampaignStatus.RUNNING)
+    with Farm(settings) as farm:
+        campaign = farm.store.campaign(samples.campaign("one").campaign_id)
+        assert campaign is not None
+        board = PublishedBoard(_Deaf(), farm.board_folder)
+        board.on_event(CampaignStarted(campaign=campaign, devices=(), stored={}, left={}, total=1, done=0))
+        try:
+            with pytest.raises(UsageError, match=r"one .* is run by process"):
+                removing.remove(settings, ["one"], is_sure=True)
+        finally:
+            board.close()
+    assert listed(settings) == ["one", "two"]
+
+
+def test_a_campaign_that_can_not_be_read_is_removed_by_its_whole_id(tmp_path: Path, samples: Samples) -> None:
+    settings = Settings.from_environment({}, home=tmp_path)
+    two_campaigns(settings, samples)
+    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as rows:
+        rows.execute("UPDATE campaigns SET seed = 'x' WHERE campaign_id = 'one'")
+        rows.commit()
+    assert removing.remove(settings, ["one"], is_sure=True).text == "removed one (can't be read): 1 runs"
+    with Farm(settings) as farm:
+        assert list(farm.store.progress()) == ["two"]
+
+
+def test_hidden_campaigns_are_out_of_sight_until_they_are_named_or_shown_again(
+    settings: Settings, samples: Samples
+) -> None:
+    two_campaigns(settings, samples)
+    removing.hide(settings, ["one"], is_hidden=True)
+    assert (listed(settings), listed(settings, with_hidden=True)) == (["two"], ["one", "two"])
+    assert "nightly (hidden)" in stored.campaigns(settings, with_hidden=True).text
+    assert "one" in stored.runs(settings, "one").text
+    removing.hide(settings, ["two"], is_hidden=True)
+    assert "all 2 campaigns are hidden" in stored.campaigns(settings).text
+    removing.hide(settings, ["one", "two"], is_hidden=False)
+    assert listed(settings) == ["one", "two"]
+
+
+class _Deaf:
+    def on_event(self, event: object) -> None:
+        """Note nothing."""
