@@ -6,7 +6,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from orchestrator.cli.log_lines import tell
+from orchestrator.cli.progress import tell
 from orchestrator.cli.result import one_line
 from orchestrator.units import format_bytes
 

@@ -18,7 +18,7 @@ from orchestrator.cli.farm_host import host_id
 from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.cli.farm_job import Shared, inputs_folder, run_job
 from orchestrator.cli.farm_parcel import clean_inputs
-from orchestrator.cli.log_lines import tell
+from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.config.farm_documents import dump, labels_of
 from orchestrator.config.inventory import KeptInventory

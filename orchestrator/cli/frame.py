@@ -379,7 +379,7 @@ def _is_json_wanted() -> bool:
 
 
 def _write_error(message: str, hint: str, code: str, exit_code: int) -> None:
-    from orchestrator.cli.log_lines import write_line
+    from orchestrator.cli.progress import write_line
 
     told = traceback.format_exc() if _options.debug else None
     write_line("error", message, level="error", code=code, hint=hint, exit_code=exit_code, traceback=told)
@@ -417,7 +417,7 @@ def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None
     # Known before anything runs: a night's log in the wrong form is no log.
     _options.log_format = settings.log_format
     if settings.log_format == "json":
-        from orchestrator.cli.log_lines import logs_as_json
+        from orchestrator.cli.progress import logs_as_json
 
         logs_as_json()
     result = command(settings)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm
-from orchestrator.cli.counted import COUNTS
+from orchestrator.cli.progress import COUNTS
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import Outcome

@@ -18,8 +18,7 @@ from orchestrator.cli.checking import unchecked_hint
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.host_files import host_files
 from orchestrator.cli.joining import PluggedIn
-from orchestrator.cli.log_lines import tell
-from orchestrator.cli.progress import observer_for_stderr
+from orchestrator.cli.progress import observer_for_stderr, tell
 from orchestrator.cli.reports import load_ahead, report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult, Streamed, one_line
 from orchestrator.cli.runs_passing import CountedRuns, read_again, stopped

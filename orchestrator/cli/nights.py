@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from orchestrator.bootstrap import Farm
-from orchestrator.cli.log_lines import tell
+from orchestrator.cli.progress import tell
 from orchestrator.engine.night import bounded, cut_to_time, left_s
 from orchestrator.errors import UsageError
 from orchestrator.planning import Expansion

@@ -1,15 +1,27 @@
-"""What the engine does, as lines in a log or as a bar for each device on a terminal; always on standard error."""
+"""What happens, told on standard error as lines or as JSON, and counted for this process's own numbers.
+
+JSON has the same keys whoever writes it (docs/operations.md). A terminal gets the live view of board.py.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import re
 import sys
 import threading
+import traceback
 from collections import Counter
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
 
+from orchestrator import __version__
 from orchestrator.analysis.sustained_runs import measured_us
 from orchestrator.cli.result import one_line
-from orchestrator.cli.terminal import say
+from orchestrator.cli.terminal import say, say_json
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
@@ -17,14 +29,66 @@ from orchestrator.engine.events import (
     DeviceJoined,
     DeviceNote,
     FilePlaced,
+    InvocationStarted,
     RoundAdded,
     RunStored,
 )
 from orchestrator.ports import Observer
+from orchestrator.records.device import DeviceState
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.start import stage_of
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import Case, Pass
 from orchestrator.units import format_bytes, format_duration, format_latency
+
+
+@dataclass(slots=True)
+class Counts:
+    """Runs by how they ended, and how each device was after its last one. Used by several threads."""
+
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _runs: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _states: dict[str, DeviceState] = field(default_factory=dict)
+
+    def on_event(self, event: object) -> None:
+        """Count a run that was stored."""
+        if not isinstance(event, RunStored):
+            return
+        run = event.run
+        state = run.state_after or run.state_before
+        with self._lock:
+            self._runs[run.outcome.value, "" if run.outcome is Outcome.COMPLETED else run.reason_code] += 1
+            if state is not None:
+                self._states[run.case.serial] = state
+
+    @property
+    def runs(self) -> Mapping[tuple[str, str], int]:
+        """Outcome and reason code -> how many."""
+        with self._lock:
+            return dict(self._runs)
+
+    @property
+    def states(self) -> Mapping[str, DeviceState]:
+        """Serial number -> how the device was when it was last looked at."""
+        with self._lock:
+            return dict(self._states)
+
+
+#: Of this process.
+COUNTS: Final = Counts()
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """Counts what another observer is told."""
+
+    told: Observer
+    counts: Counts = field(default_factory=lambda: COUNTS)
+
+    def on_event(self, event: object) -> None:
+        """Take an event."""
+        self.counts.on_event(event)
+        self.told.on_event(event)
+
 
 #: Passes whose latency is told as a run is stored.
 _FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.SENTINEL})
@@ -50,15 +114,11 @@ class LineObserver:
 
 def observer_for_stderr(log_format: str = "text") -> Observer:
     """Return what writes progress to standard error, counting what is stored: JSON, a live view, else lines."""
-    from orchestrator.cli.counted import Counting
-
     if log_format == "json":
-        from orchestrator.cli.log_lines import JsonObserver
-
         return Counting(JsonObserver())
     if not sys.stderr.isatty():
         return Counting(LineObserver())
-    from orchestrator.cli.live import TerminalObserver
+    from orchestrator.cli.board import TerminalObserver
 
     live = TerminalObserver(describe)
     return Counting(live if live.can_draw else LineObserver())
@@ -145,3 +205,155 @@ def describe_run(run: RunRecord) -> str:
     worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
     virtual = " [virtual]" if run.is_virtual else ""
     return f"{what}: {figure}{nodes}, {worth}{virtual}"
+
+
+#: Events that are written; a file on its way is told a hundred times a second.
+_EVENTS: Final = (
+    CampaignStarted, CampaignEnded, DeviceFinished, DeviceJoined, DeviceNote, FilePlaced, InvocationStarted, RoundAdded,
+    RunStored,
+)  # fmt: skip
+_LOCK: Final = threading.Lock()
+
+
+def write_line(event: str, text: str, *, level: str = "info", **keys: object) -> None:
+    """Write one event; keys that are None or empty are left out."""
+    line: dict[str, Any] = {
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "level": level,
+        "event": event,
+        "text": text,
+        "pid": os.getpid(),
+        "benchfarm": __version__,
+    }
+    line |= {name: value for name, value in keys.items() if value is not None and value != ""}
+    with _LOCK:
+        say_json([json.dumps(line, ensure_ascii=True, allow_nan=False, default=str)], err=True)
+
+
+def tell(log_format: str, event: str, text: str, *, level: str = "info", **keys: object) -> None:
+    """Write one event as JSON, or its text alone as a line for people."""
+    if log_format == "json":
+        write_line(event, text, level=level, **keys)
+        return
+    with _LOCK:
+        say(one_line(text), err=True)
+
+
+class LibraryLines(logging.Handler):
+    """Writes what libraries log in the same form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        told = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else None
+        write_line("library", record.getMessage().strip(), level=level, logger=record.name, traceback=told)
+
+
+def logs_as_json() -> None:
+    """Let what libraries warn of be written as JSON too, and what ends a thread."""
+    logging.basicConfig(level=logging.WARNING, handlers=[LibraryLines()], force=True)
+    logging.captureWarnings(True)
+    threading.excepthook = _thread_ended
+    sys.unraisablehook = _passed_over
+
+
+def _thread_ended(what: threading.ExceptHookArgs) -> None:
+    if what.exc_value is not None and not isinstance(what.exc_value, SystemExit):
+        name = what.thread.name if what.thread is not None else "a thread"
+        _write_fault(f"{name} ended", what.exc_value)
+
+
+def _passed_over(what: sys.UnraisableHookArgs) -> None:
+    if what.exc_value is not None:
+        _write_fault(what.err_msg or "an error that nobody could be told of", what.exc_value)
+
+
+def _write_fault(what: str, error: BaseException) -> None:
+    told = "".join(traceback.format_exception(error))
+    write_line("error", f"{what}: {type(error).__name__}: {error}", level="error", code="internal", traceback=told)
+
+
+class JsonObserver:
+    """A JSON object for each event of one campaign."""
+
+    def __init__(self) -> None:
+        self._campaign_id = ""
+
+    def on_event(self, event: object) -> None:
+        """Write the event, with the campaign's id and what it is about."""
+        if not isinstance(event, _EVENTS):
+            return
+        if isinstance(event, CampaignStarted | CampaignEnded):
+            self._campaign_id = event.campaign.campaign_id
+        keys, level = _keys_of(event), _level_of(event)
+        keys = {"campaign_id": self._campaign_id, **keys}
+        text = describe_run(event.run) if isinstance(event, RunStored) else describe(event)
+        write_line(_name_of(event), text, level=level, **keys)
+
+
+def _name_of(event: object) -> str:
+    return re.sub("(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
+
+
+def _level_of(event: object) -> str:
+    match event:
+        case RunStored(run=run) if run.outcome in {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ABORTED}:
+            return "error"
+        case RunStored(run=run) if run.outcome is not Outcome.COMPLETED:
+            return "warning"
+        case DeviceNote(is_problem=True):
+            return "warning"
+        case DeviceFinished(left=left) | CampaignEnded(left=left) if left:
+            return "warning"
+        case _:
+            return "info"
+
+
+def _keys_of(event: object) -> dict[str, object]:
+    match event:
+        case RunStored(run=run, position=position, total=total):
+            return {**_of_run(run), "position": position, "total": total}
+        case InvocationStarted(invocation=invocation, position=position, total=total):
+            about = _of_case(invocation.case)
+            about |= {"run_pass": str(invocation.run_pass), "invocation": invocation.number + 1}
+            return {**about, "position": position, "total": total}
+        case CampaignStarted(campaign=campaign, total=total, done=done):
+            return {"campaign": campaign.name, "host": campaign.host, "total": total, "stored": done}
+        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left):
+            return {"campaign": campaign.name, "status": str(status), "stored": stored, "left": left}
+        case DeviceFinished(serial=serial, left=left):
+            return {"serial": serial, "left": left}
+        case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):
+            return {"serial": serial, "file": name, "pushed_bytes": pushed_bytes, "duration_s": round(duration_s, 3)}
+        case DeviceJoined(serial=serial, left=left, instead_of=other):
+            return {"serial": serial, "left": left, "instead_of": other}
+        case DeviceNote(serial=serial) | RoundAdded(serial=serial):
+            return {"serial": serial}
+        case _:
+            return {}
+
+
+def _of_case(case: Case) -> dict[str, object]:
+    return {
+        "serial": case.serial,
+        "case_key": case.case_key,
+        "model": case.model_name,
+        "configuration": case.configuration,
+    }
+
+
+def _of_run(run: RunRecord) -> dict[str, object]:
+    state = run.state_after or run.state_before
+    return {
+        **_of_case(run.case),
+        "run_id": run.run_id,
+        "run_pass": str(run.run_pass),
+        "invocation": run.invocation + 1,
+        "outcome": str(run.outcome),
+        "reason_code": run.reason_code,
+        "quality": str(run.verdict.quality),
+        "latency_us": measured_us(run),
+        "duration_s": round(run.duration_s, 3),
+        "battery_heat_c": state.battery_heat_c if state is not None else None,
+        "is_virtual": run.is_virtual,
+    }

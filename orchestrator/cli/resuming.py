@@ -14,8 +14,8 @@ from orchestrator.cli.devices import put_back
 from orchestrator.cli.farm_beside import owners_of
 from orchestrator.cli.files import check_writable
 from orchestrator.cli.joining import again
-from orchestrator.cli.log_lines import tell
 from orchestrator.cli.measuring import measure
+from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.running import runner_elsewhere, runner_here
 from orchestrator.cli.stored import find_campaign

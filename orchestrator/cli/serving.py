@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
 from orchestrator.cli.farm_beside import queue_beside
-from orchestrator.cli.log_lines import tell
+from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.site import TITLE, campaign_html, first_night, gather, report_marks
 from orchestrator.records.campaign import Campaign

@@ -11,8 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.board import Shown, doing_of, read_boards
-from orchestrator.cli.picture import PhoneRow, Standing, campaign_eta_s, pace_of, picture
+from orchestrator.cli.board import PhoneRow, Shown, Standing, campaign_eta_s, doing_of, pace_of, picture, read_boards
 from orchestrator.cli.result import CommandResult, one_line
 from orchestrator.cli.running import runner_elsewhere, runner_here
 from orchestrator.cli.terminal import say

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.beginning import expansion_of, identify
-from orchestrator.cli.log_lines import tell
-from orchestrator.cli.progress import observer_for_stderr
+from orchestrator.cli.progress import observer_for_stderr, tell
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.devices.experiments import OPTIONS, ExperimentBook
 from orchestrator.engine.tuning import Laboratory, Tuned

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm
-from orchestrator.cli.log_lines import tell
+from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.errors import ArtifactError, ModelError, UsageError
 from orchestrator.records.model import Accuracy, ManifestEntry

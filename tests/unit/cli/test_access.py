@@ -15,7 +15,7 @@ import pytest
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of
 from orchestrator.cli.gauges import Numbers
-from orchestrator.cli.log_lines import JsonObserver, write_line
+from orchestrator.cli.progress import JsonObserver, write_line
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError
 from orchestrator.records.identity import Serial

@@ -11,9 +11,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.cli.board import PublishedBoard, read_boards
-from orchestrator.cli.live import TerminalObserver
-from orchestrator.cli.picture import PhoneRow, Standing, about, campaign_eta_s, picture
+from orchestrator.cli.board import (
+    PhoneRow,
+    PublishedBoard,
+    Standing,
+    TerminalObserver,
+    about,
+    campaign_eta_s,
+    picture,
+    read_boards,
+)
 from orchestrator.cli.progress import describe
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
 from orchestrator.records.campaign import Campaign, CampaignStatus
