@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.identity import Serial
 from tests.conftest import poll_until
 from tests.samples.farm_hosts import PATIENCE_S, Database, private_database
-from tests.samples.places import BENCHFARM
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Lab
@@ -33,9 +31,7 @@ def worker(lab: Lab, database: Database, tmp_path: Path) -> Iterator[Path]:
     log = tmp_path / "worker.log"
     words = ("farm", "worker", "--name", "host", "--every", "0.3", "--idle-every", "3")
     with log.open("w") as out:
-        process = subprocess.Popen(
-            [BENCHFARM, *words], env=lab.cli.environ(BENCHFARM_STORE=database.url), stdout=out, stderr=out
-        )
+        process = lab.cli.process(words, {"BENCHFARM_STORE": database.url}, stdout=out, stderr=out)
     try:
         yield log
     finally:

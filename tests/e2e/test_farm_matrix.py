@@ -358,11 +358,9 @@ def test_submitter_killed(cell: Cell, phase: str) -> None:
     cell.farm.until_announced(one)
     one("farm", "pause")
     table = "farm_file_parts" if phase == "uploading" else "farm_job_files"
-    from tests.samples.places import BENCHFARM
-
     with cell.farm.database.held(f"LOCK TABLE benchfarm_queue.{table} IN SHARE MODE") as waits:
-        words = [str(BENCHFARM), "farm", "submit", str(cell.plan), "--name", cell.name]
-        submitter = subprocess.Popen(words, env=one.cli.environ(**one.environ()), stderr=subprocess.DEVNULL)
+        words = ("farm", "submit", cell.plan, "--name", cell.name)
+        submitter = one.cli.process(words, one.environ(), stderr=subprocess.DEVNULL)
         cell.farm.until(waits)
         submitter.kill()
         submitter.wait(30)

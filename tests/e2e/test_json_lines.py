@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from tests.samples.places import BENCHFARM
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Lab
@@ -47,12 +44,10 @@ def lines_of(stderr: str) -> list[dict[str, Any]]:
 )
 def test_what_is_refused_is_one_line(cli: Cli, words: list[str], exit_code: int, told: str) -> None:
     # Not by the fixture's call, which takes any traceback for a fault.
-    done = subprocess.run(
-        [BENCHFARM, *words], env=cli.environ(BENCHFARM_LOG="json"), capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == exit_code, done.stderr
-    (line,) = lines_of(done.stderr)
+    process = cli.start(*words, BENCHFARM_LOG="json")
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == exit_code, stderr
+    (line,) = lines_of(stderr)
     assert (line["event"], line["level"], line["exit_code"]) == ("error", "error", exit_code)
     assert told in line["text"]
     assert line["code"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.samples.places import BENCHFARM
+from tests.samples.warm import Forked, forkable
 
 Process = subprocess.Popen[str]
 
@@ -47,6 +48,8 @@ class Cli:
     """Runs ``benchfarm`` with a home of its own."""
 
     home: Path
+    #: Each command starts an interpreter of its own.
+    is_cold: bool = False
 
     def environ(self, **more: str) -> dict[str, str]:
         kept = {
@@ -64,20 +67,26 @@ class Cli:
         }
 
     def __call__(self, *words: object, timeout_s: float = 300.0, stdin: str = "", **environ: str) -> Done:
-        done = subprocess.run(
-            [BENCHFARM, *map(str, words)], env=self.environ(**environ), input=stdin, capture_output=True, text=True,
-            timeout=timeout_s, check=False,
-        )  # fmt: skip
-        assert "Traceback" not in done.stderr, done.stderr
-        return Done(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        with self.process(words, environ, stdin=subprocess.PIPE) as process:
+            try:
+                stdout, stderr = process.communicate(stdin, timeout=timeout_s)
+            except BaseException:
+                process.kill()
+                raise
+        assert "Traceback" not in stderr, stderr
+        return Done(exit_code=process.returncode, stdout=stdout, stderr=stderr)
 
     def start(self, *words: object, preexec_fn: Callable[[], None] | None = None, **environ: str) -> Process:
-        process = subprocess.Popen(
-            [BENCHFARM, *map(str, words)], env=self.environ(**environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, preexec_fn=preexec_fn,
-        )  # fmt: skip
+        process = self.process(words, environ, preexec_fn=preexec_fn)
         started.append((self, process))
         return process
+
+    def process(self, words: Iterable[object], environ: Mapping[str, str], **how: Any) -> Process:
+        """Start the command: as a fork of the process that has imported it all, else as what the user starts."""
+        whole = self.environ(**environ)
+        kind = Forked if how.get("preexec_fn") is None and not self.is_cold and forkable(whole) else subprocess.Popen
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+        return kind([BENCHFARM, *map(str, words)], env=whole, text=True, **how)
 
 
 #: What was started without waiting for its end, and where.

@@ -21,7 +21,6 @@ from orchestrator.errors import StoreError
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Schedules
 from orchestrator.store.opening import open_store
-from tests.samples.places import BENCHFARM
 from tests.samples.postgresql import Cluster, private_cluster
 
 if TYPE_CHECKING:
@@ -104,9 +103,7 @@ class Host:
     def work(self, **environ: str) -> subprocess.Popen[str]:
         log = (self.cli.home.parent / f"{self.name}.log").open("a")
         words = ("farm", "worker", "--name", self.name, "--dead-after", str(DEAD_AFTER_S), "--every", "0.3")
-        process = subprocess.Popen(
-            [str(BENCHFARM), *words], env=self.cli.environ(**self.environ(**environ)), stdout=log, stderr=log, text=True
-        )
+        process = self.cli.process(words, self.environ(**environ), stdout=log, stderr=log)
         log.close()
         self.workers.append(process)
         return process

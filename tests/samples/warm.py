@@ -1,0 +1,178 @@
+"""Commands as forks of one process that has imported what they import, which costs each of them most of its start.
+
+The parent is started by the first command of a pytest worker and ends with it. A fork has the order's arguments,
+environment, folder and standard streams, a session of its own, Python's own signal handlers, and nothing else open.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+#: Else numpy and pyarrow start a thread when they are imported, and a process with threads can't be forked.
+WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+#: Python reads these once, at its start.
+READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_")
+LARGEST_ORDER = 1 << 20
+
+
+def forkable(environ: dict[str, str]) -> bool:
+    """Say whether a fork of this computer's parent runs as a process of its own does with this environment."""
+
+    def at_start(values: dict[str, str]) -> dict[str, str]:
+        return {name: value for name, value in values.items() if name.startswith(READ_AT_START)}
+
+    return sys.platform == "linux" and at_start(environ) == at_start({**os.environ, "PYTHONUNBUFFERED": "1"})
+
+
+class Forked(subprocess.Popen[str]):
+    """A command in a fork, used as any process is; the parent tells of its end by a pipe of its own."""
+
+    def _execute_child(self, args: Any, executable: Any, *given: Any) -> None:
+        cwd, env, handles = given[3], given[4], given[8:14]
+        p2cread, _, _, c2pwrite, _, errwrite = handles
+        standard = [own if own != -1 else number for number, own in enumerate((p2cread, c2pwrite, errwrite))]
+        read, write = os.pipe()
+        self._ended = os.fdopen(read, "rb", buffering=0)
+        order = {"argv": [os.fspath(word) for word in args], "cwd": os.fspath(cwd or Path.cwd()), "env": env}
+        socket.send_fds(parent(), [json.dumps(order).encode()], [*standard, write])
+        os.close(write)
+        self.pid = int(self._told())
+        self._child_created = True
+        self._close_pipe_fds(*handles)  # type: ignore[attr-defined]
+
+    def _told(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            part = self._ended.read(1)
+            assert part, "the parent of commands has ended"
+            line += part
+        return line
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._ended, selectors.EVENT_READ)
+            if wait_flags and not waiting.select(0):
+                return 0, 0
+        with self._ended:
+            return self.pid, int(self._told())
+
+    def _internal_poll(self, _deadstate: int | None = None, **_: Any) -> int | None:
+        if self.returncode is None and self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]
+            try:
+                pid, status = self._try_wait(os.WNOHANG) if self.returncode is None else (0, 0)
+                if pid:
+                    self._handle_exitstatus(status)  # type: ignore[attr-defined]
+            finally:
+                self._waitpid_lock.release()  # type: ignore[attr-defined]
+        return self.returncode
+
+
+_process: subprocess.Popen[bytes] | None = None
+
+
+@functools.cache
+def parent() -> socket.socket:
+    """Start the parent; return where it takes orders."""
+    global _process
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with its:
+        _process = subprocess.Popen(
+            [sys.executable, "-c", f"from tests.samples.warm import main; main({its.fileno()})"],
+            env={**os.environ, **WITHOUT_THREADS, "PYTHONUNBUFFERED": "1"}, cwd=Path(__file__).parents[2],
+            pass_fds=[its.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    return ours
+
+
+def import_all() -> None:
+    """Import what commands do, also those that they import only when they need them."""
+    import orchestrator
+
+    for module in pkgutil.walk_packages(orchestrator.__path__, "orchestrator."):
+        if not module.name.startswith(("orchestrator.virtual", "orchestrator.store.migrations.")):
+            importlib.import_module(module.name)
+            threads = os.listdir("/proc/self/task")  # noqa: PTH208
+            assert len(threads) == 1, f"{module.name} starts a thread when it is imported"
+
+
+def next_order(orders: socket.socket) -> dict[str, Any] | None:
+    """Fork for each order and return it in the fork; return nothing in the parent once nobody can order any more."""
+    with orders, selectors.DefaultSelector() as waiting:
+        waiting.register(orders, selectors.EVENT_READ)
+        while True:
+            for key, _ in waiting.select():
+                if key.fileobj is not orders:
+                    waiting.unregister(key.fileobj)
+                    pid, telling = key.data
+                    tell(telling, os.waitpid(pid, 0)[1])
+                    os.close(telling)
+                    os.close(key.fd)
+                    continue
+                text, given, _, _ = socket.recv_fds(orders, LARGEST_ORDER, 4)
+                if not text:
+                    return None
+                *standard, telling = given
+                pid = os.fork()
+                if pid == 0:
+                    for number, own in enumerate(standard):
+                        os.dup2(own, number)
+                    order: dict[str, Any] = json.loads(text)
+                    return order
+                tell(telling, pid)
+                for own in standard:
+                    os.close(own)
+                waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, telling))
+
+
+def tell(telling: int, number: int) -> None:
+    # Whoever gave the order may be gone.
+    with contextlib.suppress(BrokenPipeError):
+        os.write(telling, f"{number}\n".encode())
+
+
+def become(order: dict[str, Any]) -> None:
+    """Be the command's process instead of the parent's fork."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["env"])
+    time.tzset()
+    sys.argv = order["argv"]
+    sys.path[0] = str(Path(sys.argv[0]).parent)
+
+
+def main(orders: int) -> None:
+    """Be the parent, or a fork of it."""
+    import_all()
+    gc.collect()
+    gc.freeze()
+    order = next_order(socket.socket(fileno=orders))
+    if order is not None:
+        become(order)
+        from orchestrator.cli import main as command
+
+        try:
+            command()
+        except SystemExit as ended:
+            # As at any end; only taking apart what was imported is left out, which costs as much again.
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+            os._exit(int(ended.code or 0))
