@@ -20,10 +20,19 @@ if TYPE_CHECKING:
     from benchfarm_lab.farm import VirtualLab
     from tests.samples.real_phone import RealPhone
 
+pytest_plugins = ["tests.samples.stores"]
+
 DEBIAN_ADB = Path("/usr/bin/adb")
 PORTS_TRIED = 5
 #: Here tests wait for real servers and browsers, which a busy machine may starve past every deadline.
-AGAINST_SERVERS = ("tests/android", "tests/browser", "tests/contract", "tests/e2e", "lab/tests/wire")
+AGAINST_SERVERS = (
+    "tests/android",
+    "tests/browser",
+    "tests/contract",
+    "tests/e2e",
+    "tests/integration",
+    "lab/tests/wire",
+)
 
 # As where CI is set: what passed does so again, however slow this computer is. --hypothesis-profile=default draws anew.
 settings.load_profile("ci")

@@ -1,7 +1,8 @@
 """What may happen to a farm of many hosts, at every phase of a job: nothing lost, doubled, mixed up or left changed.
 
 ``make fault-matrix`` runs it after that of one host and prints a table. Without FAULT_MATRIX=all it is skipped: what
-can be seen in the database is tried by tests/contract/test_farm_*.py, the most usual of the rest by test_farm_hosts.py.
+can be seen in the database is tried by tests/integration/test_farm_*.py, the most usual of the rest by
+test_farm_hosts.py.
 """
 
 from __future__ import annotations

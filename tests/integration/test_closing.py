@@ -26,7 +26,7 @@ from orchestrator.records.identity import RunId, Serial
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome
 from orchestrator.records.workload import Pass
-from tests.contract.conftest import Samples
+from tests.samples.stores import Samples
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster

@@ -1,4 +1,4 @@
-"""Bodies for the contract tests: a private PostgreSQL server, and the records that stores are filled with."""
+"""Stores of every kind, a private PostgreSQL server, and the records that stores are filled with."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_a_fault_at_any_step_leaves_nothing_behind(
 
 _KILLED = """
 import os
-from tests.contract.test_conditioning_faults import *
+from tests.integration.test_conditioning_faults import *
 server = AdbServer(ServerAddress(port={port}))
 device = Tripwire(server, {address!r})
 device.trip_at = {step}
@@ -217,7 +217,7 @@ def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
 
 _KILLED_RESTORING = """
 import os
-from tests.contract.test_conditioning_faults import *
+from tests.integration.test_conditioning_faults import *
 device = Tripwire(AdbServer(ServerAddress(port={port})), {address!r})
 conditioner = LadderConditioner(Path({home!r}))
 prepare(conditioner, device, SOME)
@@ -278,7 +278,7 @@ def test_a_note_is_renewed_while_its_holder_lives_even_if_it_asks_nothing(
 
 _HOLDING = """
 import sys
-from tests.contract.test_conditioning_faults import *
+from tests.integration.test_conditioning_faults import *
 device = AdbDevice(AdbServer(ServerAddress(port={port})), {address!r})
 LadderConditioner(Path({home!r}), lease_s=5.0).prepare(device, ANY)
 print("holds", flush=True)
