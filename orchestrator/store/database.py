@@ -103,7 +103,9 @@ class Database:
             self._pid = os.getpid()
 
 
-def sqlite_engine(path: Path, *, busy_timeout_s: float, checks_references: bool = True) -> Engine:
+def sqlite_engine(
+    path: Path, *, busy_timeout_s: float, checks_references: bool = True, is_durable: bool = True
+) -> Engine:
     """Return the engine of an SQLite file; nothing is opened yet."""
     engine = create_engine(
         URL.create("sqlite", database=str(path)), connect_args={"check_same_thread": False}, max_overflow=-1
@@ -116,7 +118,7 @@ def sqlite_engine(path: Path, *, busy_timeout_s: float, checks_references: bool 
         connection.execute(f"PRAGMA busy_timeout = {_milliseconds(busy_timeout_s)}")
         connection.execute(f"PRAGMA foreign_keys = {'ON' if checks_references else 'OFF'}")
         # A commit returns when it is on the disk. NORMAL would lose the newest runs when the power fails.
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'OFF'}")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

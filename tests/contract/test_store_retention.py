@@ -22,7 +22,6 @@ from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.retention import PRUNED_FILE, Pruned, is_pruned
 from orchestrator.records.run import Attachment
 from orchestrator.records.workload import ToolName
-from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 from orchestrator.store.sqlite_file import compact, copy_to
 
@@ -133,8 +132,7 @@ def test_the_note_of_a_deletion_never_takes_more_room_than_what_it_stands_for(
     store.set_status(CampaignId("old"), CampaignStatus.FINISHED, before(samples))
     policy = "by a rule that takes some words to tell"
     assert store.prune_raw(before(samples), policy=policy).freed_bytes >= 0
-    if not isinstance(store, MemoryStore):
-        assert store.attachments(RunId("old-1"))[0].data == b"x"
+    assert store.attachments(RunId("old-1"))[0].data == b"x"
 
 
 def test_runs_without_raw_output_are_not_read_again(store: Store, samples) -> None:

@@ -130,6 +130,7 @@ def refusal(bundle: Path, store: Store) -> BenchfarmError | None:
 def test_a_value_of_any_type_in_any_field_leaves_a_store_that_can_be_read(lines, tmp_path, caplog):
     caplog.set_level(logging.WARNING, "orchestrator.store")
     bundle, refused, taken = tmp_path / "bundle.zip", 0, copy.deepcopy(lines)
+    store = MemoryStore()
     # The innermost first, so that what is taken can be put together in one bundle.
     for path in sorted(places(lines), key=len, reverse=True):
         for value in VALUES if len(path) > 1 else ():
@@ -138,16 +139,18 @@ def test_a_value_of_any_type_in_any_field_leaves_a_store_that_can_be_read(lines,
                 continue
             changed = copy.deepcopy(lines)
             at(changed, path[:-1])[path[-1]] = value
-            store = MemoryStore()
             error = refusal(written(bundle, changed), store)
             if error is None:
                 # Nothing that a field may be but its own type and, where that is said, unknown.
                 assert value is None or path[-2] == "extra", (path, value)
                 at(taken, path[:-1])[path[-1]] = value
+                store.close()
+                store = MemoryStore()
             else:
                 refused += 1
                 assert len(str(error)) < 1_000
                 assert not store.campaigns()
+    store.close()
     assert refused > 1_500
     assert taken != lines
     store = open_store(tmp_path / "store.sqlite")

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import StoreCorruptError, StoreError, StoreReadOnlyError, UsageError
+from orchestrator.errors import HostStorageError, StoreCorruptError, StoreError, StoreReadOnlyError, UsageError
 from orchestrator.store.failures import told
-from orchestrator.store.memory import MemoryStore
 from orchestrator.store.opening import open_store
 from tests.samples.places import REPO
 
@@ -59,8 +58,20 @@ def test_a_path_and_its_url_are_the_same_store(tmp_path: Path, samples) -> None:
     reopened.close()
 
 
-def test_the_store_in_memory_has_a_name() -> None:
-    assert isinstance(open_store(":memory:"), MemoryStore)
+def test_a_store_in_memory_is_new_each_time_and_leaves_nothing(samples, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with closing(open_store(":memory:")) as store, closing(open_store(":memory:")) as other:
+        assert store.name == ":memory:"
+        samples.begin(store)
+        assert store.append_run(samples.run())
+        assert ([run.run_id for run in store.runs()], list(other.campaigns())) == ([samples.run().run_id], [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_in_memory_that_finds_no_room_for_a_file_says_so(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(HostStorageError, match="a temporary file can't be written"):
+        open_store(":memory:")
 
 
 @pytest.mark.parametrize(

@@ -58,17 +58,12 @@ def connect(url: str) -> Iterator[Callable[[], FarmQueue]]:
         yield lambda: stack.enter_context(FarmQueue(url))
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
     """Opens one empty store of each kind; called again, it opens the same one once more."""
-    from orchestrator.store.memory import MemoryStore
     from orchestrator.store.opening import open_store
 
     opened: list[Store] = []
-    if request.param == "memory":
-        memory = MemoryStore()
-        yield lambda: memory
-        return
     if request.param == "sqlite":
         where = str(tmp_path / "runs.sqlite")
     else:
