@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -36,6 +37,9 @@ AGAINST_SERVERS = (
 
 # As where CI is set: what passed does so again, however slow this computer is. --hypothesis-profile=default draws anew.
 settings.load_profile("ci")
+# What is compiled once isn't compiled again by each of a thousand processes, as some environments have it.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Which night a run belongs to is told by the local date: that is the same one for everybody's tests.
 os.environ["TZ"] = "UTC"
 time.tzset()
