@@ -157,6 +157,39 @@ def test_the_lab_keeps_to_its_size() -> None:
     assert sum(len(path.read_text("utf-8").splitlines()) for path in lab_modules()) <= LAB_LINES
 
 
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def needed_by(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield what is imported when a module or a function of it runs: module and name, empty for the module itself."""
+    if isinstance(tree, ast.If) and "TYPE_CHECKING" in ast.unparse(tree.test):
+        return
+    if isinstance(tree, ast.Import):
+        yield from ((alias.name, "") for alias in tree.names)
+    elif isinstance(tree, ast.ImportFrom) and tree.module is not None and tree.level == 0:
+        yield from ((tree.module, alias.name) for alias in tree.names)
+    for node in ast.iter_child_nodes(tree):
+        yield from needed_by(node)
+
+
+def test_no_module_needs_itself() -> None:
+    """Of one circle of imports, also of those inside functions, no part can be read or moved without the others."""
+    paths = {name_of(path): path for path in modules()}
+    needs = {
+        name: {
+            f"{module}.{item}" if f"{module}.{item}" in paths else module
+            for module, item in needed_by(ast.parse(path.read_text("utf-8")))
+        }
+        & paths.keys() - {name}
+        for name, path in paths.items()
+    }
+    # What nothing needs that is left, or what needs nothing that is left, is in no circle.
+    while free := [name for name in needs if not needs[name] or not any(name in others for others in needs.values())]:
+        needs = {name: others.difference(free) for name, others in needs.items() if name not in free}
+    assert needs == {}
+
+
 @pytest.mark.parametrize("path", [*modules(), *lab_modules()], ids=lambda path: str(path.relative_to(REPO)))
 def test_a_module_has_a_name_that_says_something(path: Path) -> None:
     assert path.stem not in FORBIDDEN_NAMES

@@ -12,8 +12,8 @@ from orchestrator.cli import nights
 from orchestrator.cli.beginning import begin, identify, named_paths, prepare
 from orchestrator.cli.farm_parcel import Unpacked, unpack
 from orchestrator.cli.measuring import equipment, turns_of
+from orchestrator.cli.reopening import reopen
 from orchestrator.cli.result import one_line
-from orchestrator.cli.resuming import reopen
 from orchestrator.config.farm_documents import read_facts, read_parcel, read_plan
 from orchestrator.config.inventory import KeptInventory
 from orchestrator.devices.discovery import KnownPhones

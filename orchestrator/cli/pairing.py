@@ -16,11 +16,11 @@ from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.beginning import expansion_of, identify
 from orchestrator.cli.build_options import builds_of
 from orchestrator.cli.campaigns import files_of, new_campaign_id, terms_of
-from orchestrator.cli.comparing import Output, load_measured, rendered
+from orchestrator.cli.comparison_output import Output, load_measured, rendered
 from orchestrator.cli.host_files import host_files
 from orchestrator.cli.measuring import equipment, turns_of
+from orchestrator.cli.reopening import reopen
 from orchestrator.cli.result import CommandResult, one_line
-from orchestrator.cli.resuming import reopen
 from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.errors import PlanError, UsageError
@@ -209,7 +209,7 @@ def measure(farm: Farm, prepared: Prepared) -> CampaignResult:
 
 
 def go_on(farm: Farm, campaign: Campaign) -> CampaignResult:
-    """Run what a stored A/B campaign still lacks; raises as ``resuming.reopen``."""
+    """Run what a stored A/B campaign still lacks; raises as ``reopening.reopen``."""
     cases = {item.case.case_key: item.case for item in campaign.invocations}
     models, builds, devices = reopen(farm, campaign, list(cases.values()))
     return _run(farm, campaign, models, builds, devices)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TypeVar
 
-from orchestrator.bootstrap import Farm, Settings, litert_build
+from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.board import Shown, read_boards
 from orchestrator.cli.devices import put_back
 from orchestrator.cli.farm_beside import owners_of
@@ -16,20 +13,16 @@ from orchestrator.cli.files import check_writable
 from orchestrator.cli.joining import again
 from orchestrator.cli.measuring import measure
 from orchestrator.cli.progress import tell
+from orchestrator.cli.reopening import reopen
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.running import runner_elsewhere, runner_here
 from orchestrator.cli.stored import find_campaign
 from orchestrator.engine.importing import end_cut_off
 from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import DeviceBusyError, UsageError
-from orchestrator.ports import Device
-from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import Serial
-from orchestrator.records.plan import DeviceSelection
-from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
-
-_Known = TypeVar("_Known", Model, Build)
+from orchestrator.records.workload import Pass
 
 
 def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
@@ -127,76 +120,3 @@ def _kind_of(campaign: Campaign) -> str:
         return "a search"
     passes = {item.run_pass for item in campaign.invocations}
     return "a trace" if passes == {Pass.TRACE} else ""
-
-
-def reopen(
-    farm: Farm, campaign: Campaign, cases: Sequence[Case], *, beside: Collection[Serial] = ()
-) -> tuple[list[Model], list[Build], list[tuple[Device, DeviceFacts]]]:
-    """Return what is needed to go on with some cases of a campaign, whose status is RUNNING again.
-
-    ``beside`` are devices that are opened too, where they are there: they may take over from the cases' own.
-
-    Raises:
-        UsageError: a file has gone or changed.
-        NoDeviceError: none of the cases' devices is there.
-    """
-    known_models, known_builds = farm.store.models(), farm.store.builds()
-    models = [_with_file(known_models[sha256], campaign) for sha256 in {case.model_sha256 for case in cases}]
-    builds = [_with_file(known_builds[sha256], campaign) for sha256 in {case.build_sha256 for case in cases}]
-    for name, sha256 in {file for case in cases for file in case.files}:
-        _unchanged_file(name, sha256, campaign)
-    serials = {case.serial for case in cases} | set(beside)
-    devices = _reachable(farm, serials) if serials else []
-    farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
-    return models, builds, devices
-
-
-def _with_file(known: _Known, campaign: Campaign) -> _Known:
-    """Return a stored model or build with its file, which must be there and unchanged."""
-    if isinstance(known, Build) and known.tool is ToolName.LITERT:
-        installed = litert_build()
-        if installed.sha256 != known.sha256:
-            raise UsageError(f"{known.name} isn't installed any more, but {installed.name}", hint="install it again")
-        return replace(known, path=installed.path)
-    return replace(known, path=_unchanged_file(known.name, known.sha256, campaign))
-
-
-def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
-    """Return where a campaign's file is; raises UsageError when it is gone or has another content."""
-    path = Path(campaign.terms.files.get(sha256, ""))
-    if not path.is_file():
-        raise UsageError(f"{name}: its file {path} is gone", hint="put it back, then resume")
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-            raise UsageError(f"{name}: {path} has another content now", hint="put the old file back, then resume")
-    return path
-
-
-def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFacts]]:
-    """Open those of a campaign's devices that are there; raises NoDeviceError when none is."""
-    from orchestrator.errors import NoDeviceError
-
-    phones = serials - {HOST_SERIAL}
-    attached = farm.attached(serials=sorted(phones)) if phones else []
-    kept_out: dict[str, str] = {serial: reason for serial in phones if (reason := _kept_out(farm, serial))}
-    seen = {item.seen.serial for item in attached if item.seen.usable} - kept_out.keys()
-    selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host=HOST_SERIAL in serials)
-    if not selection.serials and not selection.host:
-        reasons = "".join(f"\n  {serial}: {reason}" for serial, reason in sorted(kept_out.items()))
-        raise NoDeviceError(
-            f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}{reasons}",
-            hint="'benchfarm device release SERIAL' ends a quarantine"
-            if any(map(farm.quarantine.reason, phones))
-            else "",
-        )
-    opened = farm.open_devices(selection, despite_losses=True)
-    farm.left_out |= kept_out
-    return opened
-
-
-def _kept_out(farm: Farm, serial: Serial) -> str:
-    """Return why a phone isn't even asked anything; one that is measured by another command would be disturbed."""
-    if reason := farm.quarantine.reason(serial):
-        return f"in quarantine: {reason}"
-    holder = farm.lease.live_holder(serial)
-    return f"in use by {holder}" if holder else ""

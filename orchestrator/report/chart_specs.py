@@ -1,19 +1,11 @@
-"""The charts of a report, ready to be drawn: report/charts.py takes half a second to make them, so they are kept."""
+"""One chart of a report, ready to be drawn, and how much room it takes."""
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final
-
-from orchestrator.report.kept_text import kept_text
 
 #: Pixels of one line, and the least height of a chart; the page's script has the same.
 _STEP: Final = 14
@@ -38,25 +30,6 @@ class ChartSpec:
     spec: Mapping[str, Any]
     #: Fields without which a row can't be drawn.
     needs: tuple[str, ...] = ()
-
-
-@cache
-def chart_specs(cache_folder: Path | None = None) -> tuple[ChartSpec, ...]:
-    """Return all charts, in the page's order; with a folder, they are kept there for the next report."""
-    files = (Path(__file__).with_name("charts.py"), Path(__file__))
-    source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-    kept = kept_text(cache_folder, f"charts-{version('altair')}-{source}.json", is_whole=_is_whole, make=_made)
-    return tuple(ChartSpec(**{**fields, "needs": tuple(fields["needs"])}) for fields in json.loads(kept))
-
-
-def _made() -> str:
-    from orchestrator.report.charts import make_charts
-
-    return json.dumps([dataclasses.asdict(chart) for chart in make_charts()])
-
-
-def _is_whole(text: str) -> bool:
-    return text.startswith("[{") and text.endswith("}]")
 
 
 def drawn_height(chart: ChartSpec, rows: Sequence[Mapping[str, object]]) -> int | None:

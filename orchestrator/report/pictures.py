@@ -14,8 +14,9 @@ import vl_convert
 
 from orchestrator.errors import HostStorageError
 from orchestrator.report.chart_rows import ChartRow, chart_rows
-from orchestrator.report.chart_specs import ChartSpec, chart_specs, drawn_height, label_lines
+from orchestrator.report.chart_specs import ChartSpec, drawn_height, label_lines
 from orchestrator.report.data import ReportData
+from orchestrator.report.kept_charts import chart_specs
 from orchestrator.report.kept_text import kept_text
 from orchestrator.report.packing import pack_bytes
 

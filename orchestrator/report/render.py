@@ -20,7 +20,7 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
 from orchestrator.report.advice import advice_of
 from orchestrator.report.chart_rows import ChartRow, chart_rows
-from orchestrator.report.chart_specs import ChartSpec, chart_specs
+from orchestrator.report.chart_specs import ChartSpec
 from orchestrator.report.collector import without_collector
 from orchestrator.report.data import BestMark, FindingRow, ReportData, ResultRow
 from orchestrator.report.escapes import visible
@@ -28,6 +28,7 @@ from orchestrator.report.evidence import case_evidence, evidence_decimals, momen
 from orchestrator.report.grids import Grid
 from orchestrator.report.guide_table import GuideTable
 from orchestrator.report.headline import worst_code
+from orchestrator.report.kept_charts import chart_specs
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, STATUS_WORDS, fallback_words
 from orchestrator.report.matrix import MatrixTable, matrix_tables
 from orchestrator.report.packing import pack

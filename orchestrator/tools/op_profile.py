@@ -216,17 +216,3 @@ def parse_tables(lines: Iterable[str]) -> OperatorProfile:
     for line in lines:
         reader.feed(line)
     return reader.finish()
-
-
-def parse_op_profile(data: bytes, kind: str) -> OperatorProfile:
-    """Read an operator profile file; ``kind`` is "proto", "csv", "stdout" or "text".
-
-    Raises:
-        OutputParseError: the proto can't be decoded.
-    """
-    if kind == "proto":
-        from orchestrator.tools.protos import decode_op_profile
-
-        return decode_op_profile(data)
-    lines = data.decode("utf-8", "replace").splitlines(keepends=True)
-    return parse_tables(line.rstrip("\r\n") for line in lines if line.endswith(("\n", "\r")))

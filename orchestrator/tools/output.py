@@ -33,7 +33,8 @@ from orchestrator.tools.lines import (
     parse_decoded,
     parse_line,
 )
-from orchestrator.tools.op_profile import OperatorProfile, parse_op_profile
+from orchestrator.tools.op_profile import OperatorProfile
+from orchestrator.tools.profile_file import parse_op_profile
 from orchestrator.tools.protos import decode_result, decode_runtime_info
 from orchestrator.tools.public import describe, to_public
 from orchestrator.tools.run_report import Ending, Files, build_report

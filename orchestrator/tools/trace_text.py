@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.tools.trace import Mark, Recording, mark_of
+from orchestrator.tools.trace_marks import Mark, Recording, mark_of
 
 #: ``TASK-PID (TGID) [CPU] flags SECONDS: tracing_mark_write: TEXT``; a task's name may hold anything.
 _LINE: Final = re.compile(

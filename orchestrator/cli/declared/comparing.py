@@ -52,9 +52,9 @@ def _compare(options: CompareOptions) -> None:
 
     Measures nothing. 'benchfarm ab' measures two sides in turns on the same phone.
     """
-    from orchestrator.cli import comparing
+    from orchestrator.cli import comparing, comparison_output
 
-    output = comparing.Output(form=options.form, out=options.out, fail_on=options.fail_on)
+    output = comparison_output.Output(form=options.form, out=options.out, fail_on=options.fail_on)
     request = comparing.CompareRequest(
         sides=tuple(options.sides or ()),
         by=options.by,
@@ -105,9 +105,9 @@ def _ab(options: AbOptions) -> None:
 
     Example: benchfarm ab build:OLD build:NEW -m model.tflite
     """
-    from orchestrator.cli import comparing, pairing
+    from orchestrator.cli import comparison_output, pairing
 
-    output = comparing.Output(form=options.form, out=options.out, fail_on=options.fail_on)
+    output = comparison_output.Output(form=options.form, out=options.out, fail_on=options.fail_on)
     request = pairing.AbRequest(
         sides=tuple(options.sides),
         serials=tuple(options.device or ()),

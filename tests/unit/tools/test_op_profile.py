@@ -4,8 +4,9 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.records.run import DelegateTruth
-from orchestrator.tools.op_profile import OperatorProfile, parse_op_profile, parse_tables
+from orchestrator.tools.op_profile import OperatorProfile, parse_tables
 from orchestrator.tools.output import parse_text
+from orchestrator.tools.profile_file import parse_op_profile
 from tests.samples.places import NATIVE
 
 FILES = NATIVE / "files"

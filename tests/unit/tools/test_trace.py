@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import FtraceStats, Trace
 
 from orchestrator.errors import OutputParseError
-from orchestrator.tools.trace import ATRACE_FILE, PERFETTO_FILE, Mark, Recording, mark_of, read_recording, summarise
+from orchestrator.tools.trace import ATRACE_FILE, PERFETTO_FILE, read_recording, summarise
+from orchestrator.tools.trace_marks import Mark, Recording, mark_of
 
 HEAD = "TRACE:\n# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:8\n#\n"
 
