@@ -15,7 +15,7 @@ from orchestrator.engine.events import CampaignStarted
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import RunId
-from tests.contract.conftest import Samples
+from tests.samples.stores import Samples
 
 
 @pytest.fixture

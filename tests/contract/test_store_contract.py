@@ -26,7 +26,7 @@ from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSh
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Case, Pass
-from tests.contract.conftest import START, Samples
+from tests.samples.stores import START, Samples
 
 # Every character that a Python text can hold, with NUL and lone surrogates.
 TEXTS = st.text(alphabet=st.characters(exclude_categories=()), max_size=12)
