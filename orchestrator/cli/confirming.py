@@ -8,8 +8,8 @@ from typing import Final
 
 from orchestrator.artifacts.shelf import sha256_of
 from orchestrator.bootstrap import Farm
-from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.pairing import AbRequest, measure, pair_comparison, prepare
+from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.history import FoundChange
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
