@@ -7,7 +7,7 @@ from typing import Literal
 
 from orchestrator.errors import BenchfarmError
 
-DataFolder = Literal["reports", "apk_builds", "device_profiles"]
+DataFolder = Literal["reports", "apk_builds", "device_profiles", "docs"]
 
 
 def data_folder(name: DataFolder) -> Path:

@@ -31,6 +31,9 @@ def test_the_wheel_holds_code_data_and_the_command(tmp_path: Path) -> None:
         ("device_profiles", "*.yaml"),
         ("reports/templates", "*"),
         ("reports/published", "*"),
+        ("docs", "concepts.md"),
+        ("docs", "findings.md"),
+        ("docs", "failures.md"),
     ):
         for path in (REPO / folder).glob(pattern):
             if path.is_file():

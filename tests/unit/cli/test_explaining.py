@@ -1,0 +1,42 @@
+"""Terms and codes are explained from the pages, and every code that a run can carry is among them."""
+
+import pytest
+
+from orchestrator.cli.explaining import entries, explain
+from orchestrator.errors import UsageError
+from orchestrator.tools.failure_codes import FAILURE_CODES
+
+
+def test_a_term_of_the_glossary() -> None:
+    assert explain("partial").text.startswith("partial  (docs/concepts.md)\n  meaning: The delegate took k of n")
+
+
+def test_a_finding_with_all_its_columns() -> None:
+    text = explain("few-runs").text
+    assert "severity: warning" in text
+    assert "what to do: raise num_runs" in text
+
+
+@pytest.mark.parametrize("code", FAILURE_CODES)
+def test_every_failure_code(code: str) -> None:
+    assert f"{code}  (docs/failures.md)\n" in explain(code).text
+
+
+@pytest.mark.parametrize("word", ["Reference_Check", "`reference check`", "reference-check"])
+def test_as_people_type_it(word: str) -> None:
+    assert "reference workload" in explain(word).text
+
+
+def test_a_word_that_is_none_names_the_closest() -> None:
+    with pytest.raises(UsageError, match="thortled") as raised:
+        explain("thortled")
+    assert raised.value.hint == "did you mean 'throttled'?"
+
+
+def test_without_a_word_all_are_listed() -> None:
+    assert "delegate-fell-back" in explain("").text
+    assert len(list(entries())) > 100
+
+
+def test_nothing_is_explained_without_a_text() -> None:
+    assert [item.term for item in entries() if not item.columns] == []
