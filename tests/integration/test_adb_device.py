@@ -455,20 +455,24 @@ def test_a_file_flipped_on_its_way_is_noticed_and_sent_again(device: AdbDevice, 
     )
 
 
+#: Prints all files in the folder of models, hidden ones too.
+MODEL_FILES = f"cd {WORK_FOLDER}/models; for f in * */* */.*; do [ ! -f $f ] || echo $f; done"
+
+
 def test_a_file_flipped_every_time_is_an_error_and_leaves_nothing(
     device: AdbDevice, phone: "Phone", model: Path
 ) -> None:
     fault(phone, "bit-flip", "moment=push", "bytes=1000", "times=0")
     with pytest.raises(TransferError, match="checksum"):
         place(device, model)
-    assert device.shell(f"find {WORK_FOLDER}/models -type f").text == ""
+    assert device.shell(MODEL_FILES).text == ""
 
 
 def test_a_push_cut_off_is_tried_again_and_leaves_nothing_else(device: AdbDevice, phone: "Phone", model: Path) -> None:
     fault(phone, "cut", "moment=push", "bytes=100000")
     assert place(device, model) == model.stat().st_size
     assert phone.faults.is_empty
-    found = device.shell(f"find {WORK_FOLDER}/models -type f").text.split()
+    found = device.shell(MODEL_FILES).text.split()
     assert sorted(path.rpartition("/")[2].partition(".")[2] for path in found) == ["tflite", "verified"]
 
 

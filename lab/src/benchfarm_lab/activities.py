@@ -86,7 +86,7 @@ class ActivityService:
         self.log("ActivityTaskManager", f"START u0 {{{shown}}} from uid {from_uid}")
         if found is None or program is None:
             raise ActivityMissingError(component)
-        system.state.wake(system.time.uptime_s())
+        system.state.wake()
         before = self.running(package)
         process = system.processes.spawn([package], uid=found.uid, ppid=ZYGOTE_PID, group="top-app")
         process.oom_score_adj = 0

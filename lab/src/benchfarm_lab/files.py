@@ -341,18 +341,6 @@ class PhoneTree:
             self._check_change(place, uid)
             os.symlink(target, place.name, dir_fd=place.folder.fd)
 
-    def read_link(self, path: str, *, uid: int) -> str:
-        """Return where a symbolic link leads."""
-        with _AS_ON_A_PHONE:
-            place = self._find(path, uid, follow=False)
-            if isinstance(place.node, LinkNode):
-                return place.node.target()
-            if place.found is None:
-                raise file_error(errno.ENOENT)
-            if not stat.S_ISLNK(place.found.st_mode):
-                raise file_error(errno.EINVAL)
-            return os.readlink(place.name, dir_fd=place.folder.fd)
-
     def real_path(self, path: str, *, uid: int) -> str:
         """Return the phone path without links, ``.`` and ``..``; the last name needn't exist."""
         return self._find(path, uid).path

@@ -58,32 +58,6 @@ class Handle:
         return
 
 
-class BytesHandle(Handle):
-    """A here-document, or nothing at all (/dev/null read)."""
-
-    def __init__(self, data: bytes = b"") -> None:
-        super().__init__()
-        self._data = data
-        self._at = 0
-        self._lock = threading.Lock()
-
-    def read(self, limit: int, reader: Process | None) -> bytes:
-        """Return the next bytes."""
-        with self._lock:
-            end = len(self._data) if limit < 0 else min(len(self._data), self._at + limit)
-            piece = self._data[self._at : end]
-            self._at = end
-            return piece
-
-    def read_line(self, reader: Process | None) -> bytes:
-        """Return the next line."""
-        with self._lock:
-            end = self._data.find(b"\n", self._at) + 1 or len(self._data)
-            line = self._data[self._at : end]
-            self._at = end
-            return line
-
-
 class NullHandle(Handle):
     """/dev/null: nothing to read, and room for everything."""
 

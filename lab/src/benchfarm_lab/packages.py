@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_lab.apk_signature import signer_digest
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from benchfarm_lab.files import PhoneTree
     from benchfarm_lab.props import PhoneProps
 
-#: What comes with the phone, for lists.
-SYSTEM_PACKAGES: Final = (
-    "android", "com.android.chrome", "com.android.phone", "com.android.providers.settings", "com.android.settings",
-    "com.android.shell", "com.android.systemui", "com.android.vending", "com.google.android.gms",
-)  # fmt: skip
 _FIRST_UID: Final = FIRST_APP_UID + 147
 _CHUNK_BYTES: Final = 1 << 20
 #: What the system keeps free for itself when it installs.
@@ -41,7 +36,6 @@ class InstallOptions:
 
     replace_existing: bool = True
     allow_downgrade: bool = False
-    grant_permissions: bool = False
     abi: str = ""
 
 
@@ -54,9 +48,6 @@ class InstalledPackage:
     code_path: str
     signer: str | None
     primary_abi: str
-    installed_s: float
-    updated_s: float
-    granted: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def apk_path(self) -> str:
@@ -77,7 +68,6 @@ class PackageStore:
         self._props = props
         self._lock = threading.RLock()
         self._packages: dict[str, InstalledPackage] = {}
-        self._sessions: dict[int, _Session] = {}
         self.files: PhoneTree
 
     def restore(self, files: PhoneTree) -> None:
@@ -88,14 +78,13 @@ class PackageStore:
                 code_path = f"/data/app/{outer}/{inner}"
                 try:
                     info = self._shelf.inspect_apk(_pieces(files.open_read(f"{code_path}/base.apk", uid=0)))
-                    mtime_s = files.stat(f"{code_path}/base.apk", uid=0).mtime_s
                 except PhoneFileError:
                     continue
                 if info is not None:
                     self._packages[info.package] = InstalledPackage(
                         info=info, uid=self._next_uid(), code_path=code_path,
                         signer=signer_digest(files.host_path(f"{code_path}/base.apk")),
-                        primary_abi=self._abi(info, "") or "", installed_s=mtime_s, updated_s=mtime_s,
+                        primary_abi=self._abi(info, "") or "",
                     )  # fmt: skip
 
     def get(self, package: str) -> InstalledPackage | None:
@@ -117,20 +106,18 @@ class PackageStore:
 
     # Installing
 
-    def install(
-        self, source: Iterable[bytes], size_bytes: int, options: InstallOptions, *, now_s: float
-    ) -> InstalledPackage:
+    def install(self, source: Iterable[bytes], size_bytes: int, options: InstallOptions) -> InstalledPackage:
         """Install an APK from its bytes. Raises InstallRefusedError."""
         with self._lock:
             if size_bytes + _RESERVE_BYTES > self.files.storage.free_bytes:
                 raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE")
             stage = f"/data/app/vmdl{secrets.randbelow(1 << 31)}.tmp"
             try:
-                return self._staged(stage, source, options, now_s)
+                return self._staged(stage, source, options)
             finally:
                 self._remove_tree(stage)
 
-    def _staged(self, stage: str, source: Iterable[bytes], options: InstallOptions, now_s: float) -> InstalledPackage:
+    def _staged(self, stage: str, source: Iterable[bytes], options: InstallOptions) -> InstalledPackage:
         apk = f"{stage}/base.apk"
         try:
             self.files.make_folders(stage, uid=0)
@@ -153,8 +140,6 @@ class PackageStore:
         self.files.rename(apk, f"{code_path}/base.apk", uid=0)
         package = InstalledPackage(
             info=info, uid=old.uid if old else self._next_uid(), code_path=code_path, signer=signer, primary_abi=abi,
-            installed_s=old.installed_s if old else now_s, updated_s=now_s,
-            granted=frozenset({"all"}) if options.grant_permissions else old.granted if old else frozenset(),
         )  # fmt: skip
         self._packages[info.package] = package
         if old is not None:
@@ -217,78 +202,19 @@ class PackageStore:
                 continue  # kept from before
             self.files.change_owner(path, package.uid, package.uid, uid=0)
 
-    # Sessions
-
-    def create_session(self, options: InstallOptions) -> int:
-        """Begin an installation in pieces; return its number."""
-        with self._lock:
-            number = secrets.randbelow((1 << 31) - 1) + 1
-            self._sessions[number] = _Session(options)
-            return number
-
-    def write_session(self, number: int, source: Iterable[bytes]) -> int:
-        """Add a piece (an APK) to a session; return its size. Raises KeyError for a session that isn't there."""
-        session = self._sessions[number]
-        path = f"/data/app/vmdl{number}-{len(session.paths)}.tmp"
-        writer = self.files.open_write(path, mode=0o600, uid=0)
-        size = 0
-        try:
-            for piece in source:
-                writer.write(piece)
-                size += len(piece)
-        finally:
-            writer.close()
-        session.paths.append(path)
-        return size
-
-    def commit_session(self, number: int, *, now_s: float) -> InstalledPackage:
-        """Install what a session holds. Raises KeyError, InstallRefusedError."""
-        session = self._sessions.pop(number)
-        try:
-            if not session.paths:
-                raise InstallRefusedError("INSTALL_FAILED_INVALID_APK", "Missing base package")
-            base = session.paths[0]
-            size = self.files.stat(base, uid=0).size_bytes
-            return self.install(_pieces(self.files.open_read(base, uid=0)), size, session.options, now_s=now_s)
-        finally:
-            for path in session.paths:
-                self.files.remove(path, uid=0)
-
-    def abandon_session(self, number: int) -> None:
-        """Forget a session. Raises KeyError."""
-        for path in self._sessions.pop(number).paths:
-            self.files.remove(path, uid=0)
-
     # Changing and removing
 
-    def uninstall(self, package: str, *, keep_data: bool = False) -> bool:
+    def uninstall(self, package: str) -> bool:
         """Remove an app; False when it isn't there."""
         with self._lock:
             found = self._packages.get(package)
             if found is None:
                 return False
             self._remove_tree(found.code_path.rsplit("/", 1)[0])
-            if not keep_data:
-                self._remove_tree(found.data_path)
-                self._remove_tree(f"/storage/emulated/0/Android/data/{package}")
+            self._remove_tree(found.data_path)
+            self._remove_tree(f"/storage/emulated/0/Android/data/{package}")
             del self._packages[package]
             return True
-
-    def clear(self, package: str) -> bool:
-        """Remove an app's data; False when the app isn't there."""
-        with self._lock:
-            found = self._packages.get(package)
-            if found is None:
-                return False
-            self._remove_tree(found.data_path)
-            self._make_data_folders(found)
-            return True
-
-    def grant(self, package: str, permission: str) -> None:
-        """Grant a permission to an app. Raises KeyError for an app that isn't there."""
-        with self._lock:
-            found = self._packages[package]
-            self._packages[package] = replace(found, granted=found.granted | {permission})
 
     def _remove_tree(self, path: str) -> None:
         try:
@@ -301,12 +227,6 @@ class PackageStore:
             self.files.remove(path, uid=0)
         except PhoneFileError:
             return
-
-
-@dataclass(slots=True)
-class _Session:
-    options: InstallOptions
-    paths: list[str] = field(default_factory=list)
 
 
 def _pieces(source: ByteSource) -> Iterator[bytes]:

@@ -147,7 +147,6 @@ class VirtualProfile:
     thermal: ThermalSpec
     memory_mb: int
     battery_mah: int
-    screen: tuple[int, int]
     gpu: GpuSpec | None = None
     nnapi: tuple[AcceleratorSpec, ...] = ()
     #: The DSP that the Hexagon delegate uses, where there is one.

@@ -30,10 +30,6 @@ class HostFileReader:
         chunk_bytes = max(4096, min(_CHUNK_BYTES, self._size_bytes + 1))
         return b"".join(iter(lambda: os.read(self._fd, chunk_bytes), b""))
 
-    def skip_to(self, offset_bytes: int) -> None:
-        """Go on reading from there."""
-        os.lseek(self._fd, offset_bytes, os.SEEK_SET)
-
     def close(self) -> None:
         """Close the file."""
         if self._fd >= 0:

@@ -41,7 +41,6 @@ class PhoneBuild:
     cpu_features: str = (
         "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp"
     )
-    screen: tuple[int, int] = (1080, 2160)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -50,7 +50,6 @@ def test_an_unknown_profile_is_refused_with_the_known_ones():
         (("battery_mah: 2915\n", ""), "battery_mah is missing"),
         (("cpus: [4, 5, 6, 7]", "cpus: [5, 6, 7]"), "numbered 0 to n"),
         (("follows: skin}", "follows: moon}"), "expected one of soc, gpu, skin, battery"),
-        (("screen: [1080, 2160]", "screen: [1080]"), "screen: expected 2 values"),
         (("title:", "title: ["), "no YAML"),
     ],
 )

@@ -9,10 +9,8 @@ from benchfarm_lab.activities import ActivityMissingError, full_class, short_com
 from benchfarm_lab.commands.invocation import Invocation
 from benchfarm_lab.commands.registry import command
 
-_EXTRA_TEXT = frozenset({"--es", "-e", "--esa", "--esal"})
-_EXTRA_VALUE = frozenset({"--ez", "--ei", "--el", "--ef", "--eu", "--ecn", "--eia", "--eial", "--ela", "--efa", "--ed"})
-_WITH_VALUE = frozenset({"-d", "-t", "-c", "-f", "--user", "-P", "--display", "--windowingMode", "-R", "-p",
-                         "--attach-agent", "--start-profiler", "--sampling", "-i"})  # fmt: skip
+#: Options that benchfarm doesn't send, with a value: the intent is started without what they say.
+_WITH_VALUE = frozenset({"-c", "-d", "-f", "-t", "--user"})
 
 
 @command("am")
@@ -23,60 +21,17 @@ def am(call: Invocation) -> int:
 
 def activity_command(call: Invocation, args: Sequence[str]) -> int:
     """Do what ``am args`` and ``cmd activity args`` do."""
-    if not args:
-        call.out.line("Activity manager (activity) commands:\n  help\n      Print this help text.")
-        return 1
-    name, *rest = args
+    name, *rest = args or ("",)
     match name:
-        case "start" | "start-activity":
+        case "start":
             return _start(call, rest)
-        case "force-stop" | "kill":
-            packages = [arg for arg in rest if not arg.startswith("-") and not arg.isdigit()]
-            if not packages:
-                call.error(
-                    "Error: No package name specified"
-                    if name == "kill"
-                    else 'java.lang.IllegalArgumentException: Argument expected after "force-stop"'
-                )
-                return 255
-            if name == "force-stop":
-                call.system.activities.force_stop(packages[0], reason=f"from pid {call.process.pid}")
-            return 0
-        case "kill-all":
+        case "force-stop" if rest:
+            call.system.activities.force_stop(rest[0], reason=f"from pid {call.process.pid}")
             return 0
         case "broadcast":
             shown = _Intent()
             _read_intent(call, rest, shown)
             call.out.line(f"Broadcasting: Intent {{ {shown.describe()} }}\nBroadcast completed: result=0")
-            return 0
-        case "get-current-user":
-            call.out.line("0")
-            return 0
-        case "get-config":
-            width, height = call.system.build.screen
-            call.out.line(
-                f"config: en-rUS-ldltr-sw{min(width, height) * 160 // 440}dp\nabi: arm64-v8a,armeabi-v7a,armeabi"
-            )
-            return 0
-        case "get-started-user-state":
-            call.out.line("RUNNING_UNLOCKED")
-            return 0
-        case "wait-for-broadcast-idle":
-            call.out.line("All broadcast queues are idle!")
-            return 0
-        case "startservice" | "start-service" | "start-foreground-service" | "stopservice" | "stop-service":
-            call.out.line("Starting service: Intent { }")
-            call.error("Error: Not found; no service started.")
-            return 255
-        case "instrument":
-            wanted = rest[-1] if rest else ""
-            call.out.line(
-                "INSTRUMENTATION_STATUS: id=ActivityManagerService\nINSTRUMENTATION_STATUS: Error=Unable to find "
-                f"instrumentation info for: ComponentInfo{{{wanted}}}\nINSTRUMENTATION_STATUS_CODE: -1"
-            )
-            call.error(f"android.util.AndroidException: INSTRUMENTATION_FAILED: {wanted}")
-            return 1
-        case "stack" | "task" | "set-debug-app" | "clear-debug-app" | "set-inactive" | "set-standby-bucket":
             return 0
     call.error(f"Unknown command: {name}")
     return 255
@@ -88,12 +43,7 @@ class _Intent:
 
     component: str = ""
     action: str = ""
-    categories: list[str] = field(default_factory=list)
-    data: str = ""
-    flags: str = ""
     extras: dict[str, str] = field(default_factory=dict)
-    #: Extras of other types: they count as extras but no program here reads them.
-    other_extras: int = 0
     wait: bool = False
     stop_first: bool = False
 
@@ -102,16 +52,10 @@ class _Intent:
         parts = []
         if self.action:
             parts.append(f"act={self.action}")
-        if self.categories:
-            parts.append(f"cat=[{','.join(self.categories)}]")
-        if self.data:
-            parts.append(f"dat={self.data}")
-        if self.flags:
-            parts.append(f"flg={self.flags}")
         if self.component:
             package, _, activity = self.component.partition("/")
             parts.append(f"cmp={short_component(package, activity)}")
-        if self.extras or self.other_extras:
+        if self.extras:
             parts.append("(has extras)")
         return " ".join(parts)
 
@@ -127,44 +71,21 @@ def _read_intent(call: Invocation, args: Sequence[str], intent: _Intent) -> str:
 
     while todo:
         arg = todo.pop(0)
-        if arg in _EXTRA_TEXT:
+        if arg in {"--es", "--ez"}:
             key = value(arg)
             intent.extras[key] = value(arg)
-        elif arg in _EXTRA_VALUE:
-            value(arg)
-            value(arg)
-            intent.other_extras += 1
-        elif arg == "--esn":
-            value(arg)
         elif arg == "-n":
             intent.component = value(arg)
             if "/" not in intent.component:
                 return f"Bad component name: {intent.component}"
         elif arg == "-a":
             intent.action = value(arg)
-        elif arg == "-c":
-            intent.categories.append(value(arg))
-        elif arg == "-d":
-            intent.data = value(arg)
-        elif arg == "-f":
-            intent.flags = value(arg)
         elif arg in _WITH_VALUE:
             value(arg)
         elif arg in {"-W", "-S"}:
             intent.wait, intent.stop_first = intent.wait or arg == "-W", intent.stop_first or arg == "-S"
-        elif arg in {"-D", "-N", "--streaming", "--activity-clear-top", "--activity-new-task", "--activity-clear-task",
-                     "--grant-read-uri-permission", "--include-stopped-packages", "--activity-single-top"}:  # fmt: skip
-            continue
-        elif arg.startswith("-"):
-            return f"Unknown option: {arg}"
-        elif "/" in arg and ":" not in arg:
-            intent.component = arg
-        elif ":" in arg:
-            intent.data = arg
         else:
-            found = call.system.packages.get(arg)
-            intent.component = f"{arg}/{found.info.activities[0]}" if found and found.info.activities else ""
-            intent.action = intent.action or "android.intent.action.MAIN"
+            return f"Unknown option: {arg}"
     return ""
 
 

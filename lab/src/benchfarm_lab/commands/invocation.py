@@ -160,11 +160,6 @@ class Invocation:
             words = "No such file or directory" if exc.code == 127 else "Permission denied"
             self.fail(f"exec {argv[0]}: {words}", exc.code)
 
-    def run_child(self, argv: Sequence[str], *, fds: Mapping[int, Handle] | None = None) -> int:
-        """Run a program as a child process and wait for it (xargs, find -exec, time)."""
-        child = self.system.processes.spawn(argv, uid=self.uid, parent=self.process, group=self.process.group)
-        return self.run_as(child, argv, fds=fds)
-
     def run_as(self, child: Process, argv: Sequence[str], *, fds: Mapping[int, Handle] | None = None) -> int:
         """Run a program as a process that is in the table already, and wait for it."""
         from benchfarm_lab.launching import Launch, LaunchFaultError, launch

@@ -68,11 +68,3 @@ def _bracket(pattern: str, at: int) -> tuple[str, int]:
         out.append("\\" + char if char in "\\[]^&~|" else char)
         place += 1
     raise CommandFaultError(f"bad regex '{pattern}': Unmatched [")
-
-
-def compiled(pattern: str, *, extended: bool, fixed: bool = False, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern ready to use. Raises CommandFaultError for a bad one."""
-    try:
-        return re.compile(re.escape(pattern) if fixed else translated(pattern, extended=extended), flags)
-    except re.error as exc:
-        raise CommandFaultError(f"bad regex '{pattern}': {exc}", 2) from exc

@@ -1,4 +1,4 @@
-"""Commands that run other commands: sh, nohup, timeout, setsid, taskset, nice, env, xargs, time, su, run-as."""
+"""Commands that run other commands: sh, setsid, timeout, taskset, su, run-as; and renice."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from benchfarm_lab.commands.invocation import MAX_SCRIPT_BYTES, Invocation, deco
 from benchfarm_lab.commands.options import need_args, read_options
 from benchfarm_lab.commands.registry import command
 from benchfarm_lab.contract import PhoneFileError
-from benchfarm_lab.handles import NullHandle
 from benchfarm_lab.processes import signal_number, user_id
 
 _SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
-_ITEM = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|\\.|[^\s\"'\\])+", re.DOTALL)
-_QUOTE = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'|\\(.)", re.DOTALL)
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -77,16 +74,6 @@ def sh(call: Invocation) -> int:
         shell.close()
 
 
-@command("nohup")
-def nohup(call: Invocation) -> int:
-    """Run a command that a hang-up doesn't end."""
-    options = read_options(call, "", stop_early=True)
-    if not options.args:
-        call.fail('Needs 1 argument (see "nohup --help")', 125)
-    call.process.ignored.add(1)
-    return call.become(options.args)
-
-
 @command("setsid")
 def setsid(call: Invocation) -> int:
     """Run a command in a session of its own."""
@@ -99,7 +86,7 @@ def setsid(call: Invocation) -> int:
 @command("timeout")
 def timeout(call: Invocation) -> int:
     """End a command by a signal when its time is over (exit code 124)."""
-    options = read_options(call, "vif", "sk", long={"foreground": "f"}, stop_early=True)
+    options = read_options(call, "", "s", stop_early=True)
     if len(options.args) < 2:
         call.fail('Need 2 arguments (see "timeout --help")', 125)
     span_s = seconds(call, options.args[0])
@@ -115,8 +102,6 @@ def timeout(call: Invocation) -> int:
             return
         over.set()
         table.kill(child, signal)
-        if "k" in options and not call.system.time.sleep(seconds(call, options.last("k")), child.done):
-            table.kill(child, 9)
 
     def pass_on() -> None:
         table.kill(child, call.process.signal)
@@ -164,20 +149,6 @@ def _mask(call: Invocation, text: str, every: int) -> int:
     return mask & every
 
 
-@command("nice")
-def nice(call: Invocation) -> int:
-    """Run a command at another priority."""
-    options = read_options(call, "", "n", stop_early=True)
-    if not options.args:
-        call.out.line(call.process.nice)
-        return 0
-    by = int(options.last("n", "10")) if re.fullmatch(r"-?\d+", options.last("n", "10")) else 10
-    if by < 0 and call.uid != 0:
-        call.fail("Permission denied")
-    call.process.nice = max(-20, min(19, call.process.nice + by))
-    return call.become(options.args)
-
-
 @command("renice")
 def renice(call: Invocation) -> int:
     """Change a process's priority."""
@@ -194,92 +165,6 @@ def renice(call: Invocation) -> int:
             call.fail(f"setpriority {name}: Permission denied")
         process.nice = max(-20, min(19, process.nice + by))
     return 0
-
-
-@command("chrt", "ionice")
-def scheduling(call: Invocation) -> int:
-    """Real-time scheduling isn't for shell users."""
-    options = read_options(call, "abfFimopRrT", "cn", stop_early=True)
-    if call.name == "ionice" and len(options.args) > 0 and "p" not in options:
-        return call.become(options.args)
-    if "m" in options:
-        call.out.line("SCHED_OTHER min/max priority\t: 0/0")
-        return 0
-    call.complain(f"sched_setscheduler: {'Operation not permitted' if call.uid else 'Invalid argument'}")
-    return 1
-
-
-@command("env")
-def env(call: Invocation) -> int:
-    """Run a command with another environment, or show it."""
-    options = read_options(call, "i0", "u", stop_early=True)
-    environment = {} if "i" in options else dict(call.env)
-    for name in options.values.get("u", []):
-        environment.pop(name, None)
-    rest = list(options.args)
-    while rest and "=" in rest[0]:
-        name, _, value = rest.pop(0).partition("=")
-        environment[name] = value
-    if rest:
-        return call.become(rest, env=environment)
-    for name, value in environment.items():
-        call.out.line(f"{name}={value}")
-    return 0
-
-
-@command("time")
-def time(call: Invocation) -> int:
-    """Run a command and say how long it took."""
-    options = read_options(call, "pv", stop_early=True)
-    need_args(call, options, 1)
-    begun_s = call.system.time.uptime_s()
-    status = call.run_child(options.args)
-    took_s = call.system.time.uptime_s() - begun_s
-    if "p" in options:
-        call.error(f"real {took_s:.2f}\nuser {took_s * 0.1:.2f}\nsys {took_s * 0.05:.2f}")
-    else:
-        call.error(f"    {int(took_s // 60)}m{took_s % 60:05.2f}s real     0m00.00s user     0m00.00s system")
-    return status
-
-
-@command("xargs")
-def xargs(call: Invocation) -> int:
-    """Run a command with arguments from stdin."""
-    options = read_options(call, "0prtx", "nIEsP", stop_early=True)
-    base = options.args or ["echo"]
-    data = call.stdin.read(-1)
-    items = [decoded(item) for item in data.split(b"\0")] if "0" in options else _quoted_items(decoded(data))
-    if "0" in options and items and not items[-1]:
-        items.pop()
-    if "I" in options:
-        lines = items if "0" in options else [line.strip() for line in decoded(data).splitlines() if line.strip()]
-        marker = options.last("I")
-        batches = [[argument.replace(marker, line) for argument in base] for line in lines]
-    else:
-        size = int(options.last("n", "0") or 0) or max(1, len(items))
-        batches = [base + items[at : at + size] for at in range(0, len(items), size)]
-        if not items and "r" not in options:
-            batches = [list(base)]
-    status = 0
-    fds = {**call.launch.fds, 0: NullHandle()}
-    for batch in batches:
-        if "t" in options:
-            call.error(" ".join(batch))
-        code = call.run_child(batch, fds=fds)
-        call.check_alive()
-        if code in {126, 127}:
-            return code
-        status = 123 if code else status
-    return status
-
-
-def _quoted_items(text: str) -> list[str]:
-    """Split at blanks and newlines; quotes and backslashes keep them."""
-    return [_unquoted(match.group()) for match in _ITEM.finditer(text)]
-
-
-def _unquoted(item: str) -> str:
-    return _QUOTE.sub(lambda quote: "".join(filter(None, quote.groups())), item)
 
 
 @command("su")
@@ -305,10 +190,8 @@ def su(call: Invocation) -> int:
 def run_as(call: Invocation) -> int:
     """Become the user of a debuggable app, in its own folder."""
     args = list(call.args)
-    if args[:1] == ["--user"]:
-        del args[:2]
     if not args:
-        call.fail("run-as: usage: run-as <package-name> [--user <uid>] <command> [<args>]")
+        call.fail("usage: run-as <package-name> <command> [<args>]")
     package = call.system.packages.get(args[0])
     if package is None:
         call.fail(f"unknown package: {args[0]}")
@@ -317,14 +200,3 @@ def run_as(call: Invocation) -> int:
     call.process.uid = package.uid
     environment = dict(call.env) | {"HOME": package.data_path, "USER": f"u0_a{package.uid - 10000}"}
     return call.become(args[1:] or ["/system/bin/sh"], env=environment, cwd=package.data_path)
-
-
-@command("toybox")
-def toybox(call: Invocation) -> int:
-    """Run one of the commands by its name."""
-    from benchfarm_lab.commands.registry import command_names
-
-    if not call.args:
-        call.out.line(" ".join(command_names(call.system.props)))
-        return 0
-    return call.become([f"/system/bin/{call.args[0]}", *call.args[1:]])

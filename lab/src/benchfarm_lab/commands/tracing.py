@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,8 +25,7 @@ _MOST_CONFIG_BYTES: Final = 1 << 20
 #: The signals at which perfetto ends as if its time were over.
 _GRACEFUL: Final = frozenset({2, 15})
 _TOKEN: Final = re.compile(r"\s+|#[^\n]*|(?P<name>[a-z_]+)\s*:?|(?P<value>\"[^\"\n]*\"|-?[\w.]+)|(?P<brace>[{}])")
-_CATEGORIES: Final = ("gfx", "input", "view", "webview", "wm", "am", "sched", "freq", "idle", "disk", "dalvik")
-_ATRACE_KB: Final = 2048
+_CATEGORIES: Final = ("sched", "freq", "idle", "disk")
 _LONGEST_SLEEP_S: Final = 60.0
 
 
@@ -159,53 +157,26 @@ def _record(system: PhoneSystem, process: Process, config: _Config, writer: File
 
 @command("atrace")
 def atrace(call: Invocation) -> int:
-    """Record the kernel's trace as text: for a time, or between ``--async_start`` and ``--async_stop``."""
-    flags = [arg for arg in call.args if arg.startswith("--")]
-    options = read_options(call, "cz", "abto", args=[arg for arg in call.args if not arg.startswith("--")])
-    if "--list_categories" in flags:
-        for name in _CATEGORIES:
-            call.out.line(f"{name:>10} - {name}")
+    """Record the kernel's trace as text between ``--async_start`` and ``--async_stop``."""
+    tracing = call.system.tracing
+    if call.args[:1] == ("--async_stop",):
+        session, tracing.atrace = tracing.atrace or TraceSession(apps=(), capacity_bytes=0), None
+        tracing.end(session)
+        cpus = sum(len(cluster.cpus) for cluster in call.system.hardware.clusters())
+        call.out.write(encoded("TRACE:\n" + atrace_text(session, cpus)))
         return 0
+    if call.args[:1] != ("--async_start",):
+        call.error("error: a virtual phone knows --async_start and --async_stop only")
+        return 1
+    options = read_options(call, "c", "ab", args=call.args[1:])
     unknown = [name for name in options.args if name not in _CATEGORIES]
     if unknown:
         call.error(f'error: unknown tracing category "{unknown[0]}"')
         return 1
-    tracing = call.system.tracing
-    if "--async_stop" in flags:
-        session, tracing.atrace = tracing.atrace, None
-        if session is None:
-            return _print_trace(call, TraceSession(apps=(), capacity_bytes=0), options)
-        tracing.end(session)
-        return _print_trace(call, session, options)
-    session = _atrace_session(options)
-    if "--async_start" in flags:
-        if tracing.atrace is not None:
-            tracing.end(tracing.atrace)
-        tracing.atrace = session
-        tracing.begin(session)
-        call.out.line("capturing trace... done")
-        return 0
-    tracing.begin(session)
-    try:
-        call.sleep(float(options.last("t", "5")))
-    finally:
-        tracing.end(session)
-    return _print_trace(call, session, options)
-
-
-def _atrace_session(options: Options) -> TraceSession:
-    apps: Sequence[str] = [app for app in options.last("a").split(",") if app]
-    size_kb = options.last("b", str(_ATRACE_KB))
-    return TraceSession(apps=tuple(apps), capacity_bytes=int(size_kb) << 10)
-
-
-def _print_trace(call: Invocation, session: TraceSession, options: Options) -> int:
-    cpus = sum(len(cluster.cpus) for cluster in call.system.hardware.clusters())
-    text = "TRACE:\n" + atrace_text(session, cpus)
-    if "o" in options:
-        writer = call.system.files.open_write(call.path(options.last("o")), uid=call.uid)
-        writer.write(encoded(text))
-        writer.close()
-    else:
-        call.out.write(encoded(text))
+    if tracing.atrace is not None:
+        tracing.end(tracing.atrace)
+    apps = tuple(app for app in options.last("a").split(",") if app)
+    tracing.atrace = TraceSession(apps=apps, capacity_bytes=int(options.last("b", "2048")) << 10)
+    tracing.begin(tracing.atrace)
+    call.out.line("capturing trace... done")
     return 0

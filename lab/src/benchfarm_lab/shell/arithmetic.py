@@ -1,23 +1,28 @@
-"""Arithmetic of ``$((...))``, ``((...))`` and ``let``: 32-bit signed integers, as mksh has them."""
+"""Arithmetic of ``$((...))``: 32-bit signed integers, as mksh has them; it changes no variables."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final
 
 _TOKEN: Final = re.compile(
-    r"\s*(?:(?P<number>0[xX][0-9A-Fa-f]+|[0-9]+(?:#[0-9A-Za-z]+)?)|(?P<name>[A-Za-z_]\w*)|"
-    r"(?P<operator><<=|>>=|\*\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!~&|^?:(),]))",
+    r"\s*(?:(?P<number>0[xX][0-9A-Fa-f]+|[0-9]+)|(?P<name>[A-Za-z_]\w*)|"
+    r"(?P<operator><<|>>|<=|>=|==|!=|[-+*/%<>!~&|^()]))",
     re.ASCII,
 )
 _LEVELS: Final = (
-    ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", "<=", ">", ">="), ("<<", ">>"), ("+", "-"),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!="),
+    ("<", "<=", ">", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
     ("*", "/", "%"),
-)  # fmt: skip
+)
 _LEVEL_OF: Final = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
-_ASSIGNING: Final = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "|=", "^="})
 _MAX_DEPTH: Final = 60
 
 
@@ -32,9 +37,8 @@ def _wrapped(value: int) -> int:
 class Calculator:
     """Calculates expressions over a shell's variables."""
 
-    def __init__(self, get: Callable[[str], str], put: Callable[[str, str], None]) -> None:
+    def __init__(self, get: Callable[[str], str]) -> None:
         self._get = get
-        self._put = put
         self._depth = 0
 
     def value(self, expression: str) -> int:
@@ -55,10 +59,6 @@ class Calculator:
         if re.fullmatch(r"-?[1-9][0-9]*|0", text):
             return _wrapped(int(text))
         return self.value(text)
-
-    def assign(self, name: str, value: int) -> None:
-        """Set a variable."""
-        self._put(name, str(value))
 
 
 @lru_cache(maxsize=256)
@@ -82,13 +82,11 @@ class _Reader:
         self.calculator = calculator
         self.tokens = _tokens(expression)
         self.at = 0
-        #: False in the branch of && || ?: that isn't taken.
-        self.live = True
 
     def read(self) -> int:
         if not self.tokens:
             return 0
-        value = self.comma()
+        value = self.binary(0)
         if self.at < len(self.tokens):
             raise self.fault()
         return value
@@ -101,66 +99,12 @@ class _Reader:
     def peek(self) -> str:
         return self.tokens[self.at][1] if self.at < len(self.tokens) and self.tokens[self.at][0] == "operator" else ""
 
-    def accept(self, *operators: str) -> str:
-        operator = self.peek()
-        if operator in operators and operator:
-            self.at += 1
-            return operator
-        return ""
-
-    def expect(self, operator: str) -> None:
-        if not self.accept(operator):
-            raise self.fault()
-
-    def comma(self) -> int:
-        value = self.assignment()
-        while self.accept(","):
-            value = self.assignment()
-        return value
-
-    def assignment(self) -> int:
-        if self.at + 1 < len(self.tokens) and self.tokens[self.at][0] == "name":
-            name, operator = self.tokens[self.at][1], self.tokens[self.at + 1]
-            if operator[0] == "operator" and operator[1] in _ASSIGNING:
-                self.at += 2
-                value = self.assignment()
-                if operator[1] != "=":
-                    value = self.apply(operator[1][:-1], self.calculator.variable(name), value)
-                return self.store(name, value)
-        return self.conditional()
-
-    def store(self, name: str, value: int) -> int:
-        if self.live:
-            self.calculator.assign(name, value)
-        return value
-
-    def conditional(self) -> int:
-        condition = self.binary(0)
-        if not self.accept("?"):
-            return condition
-        yes = self.guarded(self.assignment, live=condition != 0)
-        self.expect(":")
-        no = self.guarded(self.assignment, live=condition == 0)
-        return yes if condition else no
-
-    def guarded(self, read: Callable[[], int], *, live: bool) -> int:
-        before, self.live = self.live, self.live and live
-        try:
-            return read()
-        finally:
-            self.live = before
-
     def binary(self, level: int) -> int:
         """Return the value of what follows, as far as its operators bind as tightly as those of a level."""
         value = self.unary()
         while (place := _LEVEL_OF.get(operator := self.peek(), -1)) >= level:
             self.at += 1
-            if operator in {"&&", "||"}:
-                needed = (value != 0) == (operator == "&&")
-                right = self.guarded(partial(self.binary, place + 1), live=needed)
-                value = int(right != 0) if needed else int(operator == "||")
-            else:
-                value = self.apply(operator, value, self.binary(place + 1))
+            value = self.apply(operator, value, self.binary(place + 1))
         return value
 
     def apply(self, operator: str, left: int, right: int) -> int:
@@ -169,15 +113,11 @@ class _Reader:
                 value = left + right if operator == "+" else left - right if operator == "-" else left * right
             case "/" | "%":
                 if right == 0:
-                    if not self.live:
-                        return 0
                     raise ArithmeticFaultError(f"{self.expression}: zero divisor")
                 quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
                 value = quotient if operator == "/" else left - quotient * right
-            case "<<":
-                value = left << (right % 32)
-            case ">>":
-                value = left >> (right % 32)
+            case "<<" | ">>":
+                value = left << (right % 32) if operator == "<<" else left >> (right % 32)
             case "&" | "|" | "^":
                 value = left & right if operator == "&" else left | right if operator == "|" else left ^ right
             case _:
@@ -188,44 +128,25 @@ class _Reader:
         return _wrapped(value)
 
     def unary(self) -> int:
-        operator = self.accept("++", "--", "+", "-", "!", "~")
-        if operator in {"++", "--"}:
-            name = self.name()
-            return self.store(name, _wrapped(self.calculator.variable(name) + (1 if operator == "++" else -1)))
-        if operator:
+        if (operator := self.peek()) in {"+", "-", "!", "~"}:
+            self.at += 1
             value = self.unary()
             return _wrapped({"+": value, "-": -value, "!": int(value == 0), "~": ~value}[operator])
         return self.primary()
 
-    def name(self) -> str:
-        if self.at >= len(self.tokens) or self.tokens[self.at][0] != "name":
-            raise self.fault()
-        self.at += 1
-        return self.tokens[self.at - 1][1]
-
     def primary(self) -> int:
-        if self.accept("("):
-            value = self.comma()
-            self.expect(")")
-            return value
         if self.at >= len(self.tokens):
             raise self.fault()
         kind, text = self.tokens[self.at]
+        if kind == "operator" and text != "(":
+            raise self.fault()
+        self.at += 1
         if kind == "number":
-            self.at += 1
-            return _wrapped(self.number(text))
-        name = self.name()
-        value = self.calculator.variable(name) if self.live else 0
-        operator = self.accept("++", "--")
-        if operator:
-            self.store(name, _wrapped(value + (1 if operator == "++" else -1)))
+            return _wrapped(int(text, 16) if text[:2].lower() == "0x" else int(text))
+        if kind == "name":
+            return self.calculator.variable(text)
+        value = self.binary(0)
+        if self.peek() != ")":
+            raise self.fault()
+        self.at += 1
         return value
-
-    def number(self, text: str) -> int:
-        try:
-            if "#" in text:
-                base, _, digits = text.partition("#")
-                return int(digits, int(base))
-            return int(text, 16) if text[:2].lower() == "0x" else int(text)
-        except ValueError:
-            raise ArithmeticFaultError(f"{self.expression}: bad number '{text}'") from None

@@ -14,14 +14,13 @@ from benchfarm_lab.shell.arithmetic import ArithmeticFaultError
 from benchfarm_lab.shell.conditions import ConditionFaultError, holds
 from benchfarm_lab.shell.flow import ExitError, LeaveLoopError, ReturnError
 from benchfarm_lab.shell.interpreter import Shell
-from benchfarm_lab.shell.job_builtins import jobs_builtin, kill_builtin, trap_builtin, wait_builtin
+from benchfarm_lab.shell.job_builtins import kill_builtin, trap_builtin, wait_builtin
+from benchfarm_lab.shell.parsing import RESERVED
 from benchfarm_lab.shell.printing import echoed
-from benchfarm_lab.shell.scanning import RESERVED
 from benchfarm_lab.shell.simple_commands import external
 from benchfarm_lab.shell.spans import ShellSyntaxError
 from benchfarm_lab.shell.variable_builtins import (
     export_builtin,
-    getopts_builtin,
     local_builtin,
     read_builtin,
     readonly_builtin,
@@ -29,22 +28,8 @@ from benchfarm_lab.shell.variable_builtins import (
     shift_builtin,
     unset_builtin,
 )
-from benchfarm_lab.shell.variables import quoted
 
 _MAX_SOURCE_BYTES = 1 << 22
-#: What every mksh knows as aliases. They change what ``command -v`` prints, not what the commands here do.
-ALIASES: Mapping[str, str] = {
-    "autoload": r"\builtin typeset -fu", "functions": r"\builtin typeset -f", "hash": r"\builtin alias -t",
-    "history": r"\builtin fc -l", "integer": r"\builtin typeset -i", "local": r"\builtin typeset",
-    "login": r"\builtin exec login", "nameref": r"\builtin typeset -n", "nohup": "nohup ", "r": r"\builtin fc -e -",
-    "type": r"\builtin whence -v",
-}  # fmt: skip
-
-
-def alias_text(name: str) -> str:
-    """Return an alias as mksh lists it."""
-    text = ALIASES[name].replace("\\", "\\\\")
-    return f"{name}='{text}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +186,8 @@ def _leave(*, again: bool) -> Callable[[Shell, Sequence[str]], int]:
 
 
 def _command(shell: Shell, args: Sequence[str]) -> int:
-    if args[:1] in (["-v"], ["-V"]):
-        return _where(shell, args[1:], long=args[0] == "-V")
-    args = args[1:] if args[:1] == ["-p"] else args
+    if args[:1] == ["-v"]:
+        return _where(shell, args[1:])
     if not args:
         return 0
     builtin = BUILTINS.get(args[0])
@@ -218,67 +202,18 @@ def _command(shell: Shell, args: Sequence[str]) -> int:
         return exc.status
 
 
-def _type(shell: Shell, args: Sequence[str]) -> int:
-    return _where(shell, args, long=True)
-
-
-def _where(shell: Shell, names: Sequence[str], *, long: bool) -> int:
-    """Say what names stand for; without ``long`` the first that stands for nothing is the last looked at."""
-    status = 0
+def _where(shell: Shell, names: Sequence[str]) -> int:
+    """Print what names stand for; the first that stands for nothing is the last looked at, as in mksh."""
     for name in names:
         path = find_program(shell.system, name, path=shell.lookup("PATH") or DEFAULT_PATH, cwd=shell.cwd, uid=shell.uid)
-        if name in shell.functions:
-            text = f"{name} is a function" if long else name
-        elif name in ALIASES:
-            text = f"{name} is an alias for {quoted(ALIASES[name])}" if long else f"alias {alias_text(name)}"
-        elif name in RESERVED:
-            text = f"{name} is a reserved word" if long else name
-        elif name in BUILTINS:
-            text = f"{name} is a shell builtin" if long else name
+        if name in shell.functions or name in RESERVED or name in BUILTINS:
+            text = name
         elif path is not None and shell.files.may(shell.absolute(path), 1, uid=shell.uid):
-            text = f"{name} is {path}" if long else path
+            text = path
         else:
-            status = 1
-            if not long:
-                break
-            shell.write(1, f"{name} not found\n".encode("utf-8", "surrogateescape"))
-            continue
+            return 1
         shell.write(1, f"{text}\n".encode("utf-8", "surrogateescape"))
-    return status
-
-
-def _alias(shell: Shell, args: Sequence[str]) -> int:
-    """List aliases: mksh's own ones; others aren't taken in."""
-    for name in args or ALIASES:
-        if "=" in name:
-            continue
-        if "'" in name:
-            shell.complain(f"alias: {name}: invalid alias name")
-            return 1
-        if name not in ALIASES:
-            shell.write(1, f"{name} alias not found\n".encode("utf-8", "surrogateescape"))
-            return 1
-        shell.write(1, f"{alias_text(name)}\n".encode())
     return 0
-
-
-def _umask(shell: Shell, args: Sequence[str]) -> int:
-    if not args:
-        shell.write(1, f"{shell.process.umask:03o}\n".encode())
-        return 0
-    try:
-        shell.process.umask = int(args[0], 8) & 0o777
-    except ValueError:
-        shell.complain("umask: bad mask")
-        return 1
-    return 0
-
-
-def _let(shell: Shell, args: Sequence[str]) -> int:
-    value = 0
-    for arg in args:
-        value = shell.calculator.value(arg)
-    return 0 if value else 1
 
 
 def _nothing(shell: Shell, args: Sequence[str]) -> int:
@@ -310,14 +245,12 @@ BUILTINS: Mapping[str, Builtin] = {
     "export": Builtin(export_builtin, special=True),
     "readonly": Builtin(readonly_builtin, special=True),
     "local": Builtin(local_builtin),
-    "typeset": Builtin(local_builtin),
     "unset": Builtin(unset_builtin, special=True),
     "set": Builtin(set_builtin, special=True),
     "shift": Builtin(shift_builtin, special=True),
     "read": Builtin(read_builtin),
     "eval": Builtin(_eval, special=True),
     ".": Builtin(_source, special=True),
-    "source": Builtin(_source),
     "exit": Builtin(_exit, special=True),
     "return": Builtin(_return, special=True),
     "break": Builtin(_leave(again=False), special=True),
@@ -325,15 +258,7 @@ BUILTINS: Mapping[str, Builtin] = {
     "trap": Builtin(trap_builtin, special=True),
     "wait": Builtin(wait_builtin),
     "kill": Builtin(kill_builtin),
-    "jobs": Builtin(jobs_builtin),
     "times": Builtin(_times, special=True),
     "command": Builtin(_command),
-    "type": Builtin(_type),
-    "whence": Builtin(_type),
-    "umask": Builtin(_umask),
-    "let": Builtin(_let),
-    "getopts": Builtin(getopts_builtin),
-    "ulimit": Builtin(_nothing),
-    "alias": Builtin(_alias),
     "exec": Builtin(_nothing, special=True),
 }

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchfarm_lab.contract import FileStat, PhoneFileError
-from benchfarm_lab.shell.patterns import matches
-from benchfarm_lab.shell.syntax import Word
 
 if TYPE_CHECKING:
     from benchfarm_lab.shell.interpreter import Shell
@@ -165,83 +162,3 @@ def _compare_files(left: FileStat | None, operator: str, right: FileStat | None)
         return left is not None and right is not None and left.inode == right.inode
     older, newer = (right, left) if operator == "-nt" else (left, right)
     return newer is not None and (older is None or newer.mtime_s > older.mtime_s)
-
-
-def holds_extended(shell: Shell, words: Sequence[Word]) -> bool:
-    """Say whether ``[[ words ]]`` is true: patterns on the right, no splitting, ``&&``, ``||``, ``!``, ``( )``."""
-    reader = _ExtendedReader(shell, list(words))
-    value = reader.either(live=True)
-    if reader.words:
-        raise ConditionFaultError(f"{reader.words[0].raw}: unexpected operator/operand")
-    return value
-
-
-class _ExtendedReader:
-    def __init__(self, shell: Shell, words: list[Word]) -> None:
-        self.shell = shell
-        self.words = words
-
-    def peek(self, place: int = 0) -> str:
-        return self.words[place].raw if place < len(self.words) else ""
-
-    def either(self, *, live: bool) -> bool:
-        value = self.both(live=live)
-        while self.peek() == "||":
-            self.words.pop(0)
-            right = self.both(live=live and not value)
-            value = value or right
-        return value
-
-    def both(self, *, live: bool) -> bool:
-        value = self.negated(live=live)
-        while self.peek() == "&&":
-            self.words.pop(0)
-            right = self.negated(live=live and value)
-            value = value and right
-        return value
-
-    def negated(self, *, live: bool) -> bool:
-        if self.peek() == "!":
-            self.words.pop(0)
-            return not self.negated(live=live)
-        if self.peek() == "(":
-            self.words.pop(0)
-            value = self.either(live=live)
-            if self.peek() != ")":
-                raise ConditionFaultError("missing )")
-            self.words.pop(0)
-            return value
-        return self.primary(live=live)
-
-    def primary(self, *, live: bool) -> bool:
-        if not self.words:
-            raise ConditionFaultError("expected operator/operand")
-        operator = self.peek(1)
-        if len(self.words) >= 3 and (operator in _BINARY or operator == "=~"):
-            left, right = self.words[0], self.words[2]
-            del self.words[:3]
-            return live and self._compare(left, operator, right)
-        first = self.words.pop(0)
-        raw = first.raw
-        if len(raw) == 2 and raw[0] == "-" and raw[1] in _UNARY and self.words and self.peek() not in {"&&", "||", ")"}:
-            operand = self.words.pop(0)
-            return live and _unary(self.shell, raw, self.shell.expander.text(operand))
-        return live and bool(self.shell.expander.text(first))
-
-    def _compare(self, left: Word, operator: str, right: Word) -> bool:
-        text = self.shell.expander.text(left)
-        if operator in {"=", "==", "!="}:
-            return matches(self.shell.expander.pieces(right), text) == (operator != "!=")
-        if operator == "=~":
-            pieces = self.shell.expander.pieces(right)
-            try:
-                return (
-                    re.search("".join(re.escape(part) if quoted else part for part, quoted in pieces), text) is not None
-                )
-            except re.error as exc:
-                raise ConditionFaultError(f"bad regular expression: {exc}") from exc
-        if operator in {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}:
-            calculator = self.shell.calculator
-            values = (str(calculator.value(text)), str(calculator.value(self.shell.expander.text(right))))
-            return _binary(self.shell, values[0], operator, values[1])
-        return _binary(self.shell, text, operator, self.shell.expander.text(right))

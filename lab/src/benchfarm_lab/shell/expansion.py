@@ -8,16 +8,16 @@ from typing import Final, Protocol
 
 from benchfarm_lab.files import PhoneTree
 from benchfarm_lab.shell.arithmetic import Calculator
-from benchfarm_lab.shell.patterns import Pieces, has_magic, matching_paths, replaced, trimmed
+from benchfarm_lab.shell.patterns import Pieces, has_magic, matching_paths, trimmed
 from benchfarm_lab.shell.syntax import Arithmetic, Command, Part, Text, Variable, Word
 
 _USUAL: Final = " \t\n"
 _WORDS: Final = re.compile(r"[^ \t\n]+")
-_CONDITIONAL: Final = frozenset({"-", "=", "?", "+"})
+_CONDITIONAL: Final = frozenset({"-", "=", "+"})
 
 
 class ExpansionFaultError(Exception):
-    """``${x?message}``, ``set -u``, a bad substitution: the shell ends with the message."""
+    """A bad substitution, functions nested too deeply: the shell ends with the message."""
 
 
 class ShellState(Protocol):
@@ -275,11 +275,6 @@ class Expander:
                 return str(len(value))
             case "#" | "##" | "%" | "%%" if operand is not None:
                 return trimmed(value, self.pieces(operand), part.operator)
-            case "/" | "//" | "/#" | "/%" if operand is not None:
-                replacement = self.text(part.second) if part.second is not None else ""
-                return replaced(value, self.pieces(operand), replacement, part.operator)
-            case ":" if operand is not None:
-                return self._substring(value, operand, part.second)
         return value
 
     def _conditional(self, part: Variable, value: str | None) -> str:
@@ -291,17 +286,6 @@ class Expander:
             case "=" if not is_set:
                 self._state.assign(part.name, operand)
                 return operand
-            case "?" if not is_set:
-                raise ExpansionFaultError(f"{part.name}: {operand or 'parameter null or not set'}")
             case "-" if not is_set:
                 return operand
         return value or ""
-
-    def _substring(self, value: str, offset: Word, length: Word | None) -> str:
-        calculator = self._state.calculator
-        start = calculator.value(self.text(offset))
-        start = max(0, len(value) + start) if start < 0 else start
-        if length is None:
-            return value[start:]
-        count = calculator.value(self.text(length))
-        return value[start : start + count] if count >= 0 else value[start:count]

@@ -15,8 +15,8 @@ from benchfarm_lab.processes import SIGNAL_WORDS, Process
 from benchfarm_lab.shell.arithmetic import ArithmeticFaultError, Calculator
 from benchfarm_lab.shell.expansion import Expander, ExpansionFaultError
 from benchfarm_lab.shell.flow import ExitError, LeaveLoopError, ReadOnlyError, ReturnError, ShellKilledError
-from benchfarm_lab.shell.grammar import parse_script
 from benchfarm_lab.shell.jobs import start_job
+from benchfarm_lab.shell.parsing import parse_script
 from benchfarm_lab.shell.redirection import RedirectFaultError, redirected, release_all, retained
 from benchfarm_lab.shell.simple_commands import run_simple
 from benchfarm_lab.shell.spans import ShellSyntaxError
@@ -58,7 +58,7 @@ class Shell:
         self.jobs: list[Process] = []
         self.shell_pid = process.pid
         self.expander = Expander(self)
-        self.calculator = Calculator(lambda variable: self.lookup(variable) or "", self.assign)
+        self.calculator = Calculator(lambda variable: self.lookup(variable) or "")
         self.locals: list[dict[str, str | None]] = []
         #: How deep functions and loops are nested, and how deep what is run to see whether it fails.
         self.calls = 0

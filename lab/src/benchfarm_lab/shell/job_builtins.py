@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchfarm_lab.processes import SIGNAL_NUMBERS, SIGNAL_WORDS, Process, signal_number
+from benchfarm_lab.processes import SIGNAL_NUMBERS, signal_number
 from benchfarm_lab.shell.interpreter import Shell
 from benchfarm_lab.shell.variables import quoted
 
@@ -37,15 +37,6 @@ def trap_builtin(shell: Shell, args: Sequence[str]) -> int:
     return 0
 
 
-def _find_job(shell: Shell, name: str) -> Process | None:
-    if name.startswith("%"):
-        place = name[1:]
-        if place in {"", "%", "+"}:
-            return shell.jobs[-1] if shell.jobs else None
-        return shell.jobs[int(place) - 1] if place.isdigit() and 0 < int(place) <= len(shell.jobs) else None
-    return next((job for job in shell.jobs if str(job.pid) == name), None)
-
-
 def wait_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Wait for jobs."""
     if not args:
@@ -56,7 +47,7 @@ def wait_builtin(shell: Shell, args: Sequence[str]) -> int:
         return 0
     status = 0
     for name in args:
-        found = _find_job(shell, name)
+        found = next((job for job in shell.jobs if str(job.pid) == name), None)
         if found is None:
             status = 127
             continue
@@ -76,14 +67,6 @@ def _interrupted(shell: Shell) -> int:
 def kill_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Signal processes and jobs."""
     todo, signal = list(args), 15
-    if todo[:1] == ["-l"]:
-        if (wrong := next((name for name in todo[1:] if not name.isdigit()), None)) is not None:
-            shell.complain(f"kill: bad number: {wrong}")
-            return 1
-        wanted = {int(number) & 0x7F for number in todo[1:]}
-        names = [name for name, number in SIGNAL_NUMBERS.items() if number in wanted or (number and not wanted)]
-        shell.write(1, (" ".join(names) + "\n").encode())
-        return 0
     if todo and todo[0] == "-s" and len(todo) > 1:
         todo[:2] = [f"-{todo[1]}"]
     if todo and todo[0].startswith("-") and todo[0] != "--":
@@ -106,17 +89,16 @@ def kill_builtin(shell: Shell, args: Sequence[str]) -> int:
 
 
 def _kill_one(shell: Shell, name: str, signal: int) -> int:
-    job = _find_job(shell, name) if name.startswith("%") else None
     digits = name.removeprefix("-")
-    if job is None and not digits.isdigit():
+    if not digits.isdigit():
         shell.complain(f"kill: {name}: arguments must be jobs or process IDs")
         return 1
     table = shell.system.processes
-    if job is None and (name.startswith("-") or int(digits) == 0):
+    if name.startswith("-") or int(digits) == 0:
         found = [row for row in table.live() if row.pgid == (int(digits) or shell.process.pgid)]
         found.sort(key=lambda process: process is shell.process)
     else:
-        process = job or table.find(int(digits))
+        process = table.find(int(digits))
         found = [] if process is None else [process]
     found = [process for process in found if not process.done.is_set()]
     if not found:
@@ -129,11 +111,3 @@ def _kill_one(shell: Shell, name: str, signal: int) -> int:
     if not allowed:
         shell.complain(f"kill: {name}: Operation not permitted")
     return int(not allowed)
-
-
-def jobs_builtin(shell: Shell, args: Sequence[str]) -> int:
-    """List jobs."""
-    for place, job in enumerate(shell.jobs, 1):
-        state = "Running" if not job.done.is_set() else SIGNAL_WORDS.get(job.signal, f"Done ({job.status})")
-        shell.write(1, f"[{place}] {state:<20} {' '.join(job.argv)}\n".encode("utf-8", "surrogateescape"))
-    return 0

@@ -106,18 +106,6 @@ def trimmed(text: str, pieces: Pieces, operator: str) -> str:
     return next((text[:start] for start in order if pattern.fullmatch(text, start)), text)
 
 
-def replaced(text: str, pieces: Pieces, replacement: str, operator: str) -> str:
-    """Return ``${text/pattern/replacement}`` and its kin (``/``, ``//``, ``/#``, ``/%``)."""
-    source = pattern_source(pieces)
-    if not source:
-        return text
-    if operator == "/#":
-        source = rf"\A{source}"
-    elif operator == "/%":
-        source = rf"{source}\Z"
-    return re.sub(source, lambda _: replacement, text, count=0 if operator == "//" else 1, flags=re.DOTALL)
-
-
 def has_magic(pieces: Pieces) -> bool:
     """Say whether a word is a pattern at all."""
     opened = False

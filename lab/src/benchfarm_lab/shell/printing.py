@@ -8,7 +8,7 @@ from typing import Final
 
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "\\": "\\"}
 _ESCAPE: Final = re.compile(r"\\(0[0-7]{0,3}|[1-7][0-7]{0,2}|x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|.)", re.DOTALL)
-_FORMAT: Final = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?([diouxXeEfFgGcsb%q])|\\", re.DOTALL)
+_FORMAT: Final = re.compile(r"%([-+ #0]*)(\d+)?(?:\.(\d*))?([dxs%])")
 _MAX_WIDTH: Final = 10_000
 
 
@@ -65,83 +65,44 @@ def printed(template: str, args: Sequence[str]) -> bytes:
     while True:
         before = len(todo)
         try:
-            ended = _once(template, todo, out)
+            _once(template, todo, out)
         except PrintfFaultError as exc:
             raise PrintfFaultError(str(exc), _encoded("".join(out))) from None
-        if ended or not todo or len(todo) == before:
+        if not todo or len(todo) == before:
             return _encoded("".join(out))
 
 
-def _once(template: str, todo: list[str], out: list[str]) -> bool:
+def _once(template: str, todo: list[str], out: list[str]) -> None:
     at = 0
     while at < len(template):
-        match = _FORMAT.match(template, at)
-        if template[at] == "\\":
-            escape = _ESCAPE.match(template, at)
-            if escape is None:
-                out.append("\\")
-                at += 1
-                continue
-            if escape.group(1) == "c":
-                return True
-            out.append(_escape(escape) if escape.group(1) != '"' else '"')
+        if escape := _ESCAPE.match(template, at):
+            out.append(_escape(escape))
             at = escape.end()
-        elif match is not None:
-            if _conversion(match, todo, out):
-                return True
+        elif match := _FORMAT.match(template, at):
+            _conversion(match, todo, out)
             at = match.end()
         elif template[at] == "%":
             raise PrintfFaultError(f"bad %{template[at + 1 : at + 2]}@{at + 2}")
         else:
-            following = next((k for k in range(at, len(template)) if template[k] in "%\\"), len(template))
+            following = next((k for k in range(at + 1, len(template)) if template[k] in "%\\"), len(template))
             out.append(template[at:following])
             at = following
-    return False
 
 
-def _conversion(match: re.Match[str], todo: list[str], out: list[str]) -> bool:
+def _conversion(match: re.Match[str], todo: list[str], out: list[str]) -> None:
     flags, width, precision, letter = match.groups()
     if letter == "%":
         out.append("%")
-        return False
-    if width == "*":
-        width = str(_number(todo.pop(0)) if todo else 0)
-    if precision == "*":
-        precision = str(_number(todo.pop(0)) if todo else 0)
+        return
     if int(width or 0) > _MAX_WIDTH or int(precision or 0) > _MAX_WIDTH:
         raise PrintfFaultError("width out of range")
     spec = f"%{flags}{width or ''}{'.' + precision if precision is not None else ''}"
     value = todo.pop(0) if todo else ""
-    if letter in "diouxX":
-        number = _number(value)
-        if letter in "ouxX" and number < 0:
-            number += 1 << 64
-        out.append((spec + ("d" if letter in "iu" else letter)) % number)
-    elif letter in "eEfFgG":
-        try:
-            out.append((spec + letter) % float(value or 0))
-        except ValueError:
-            raise PrintfFaultError(f"{value}: not a number") from None
-    elif letter == "c":
-        out.append((f"%{flags}{width or ''}s") % value[:1])
-    elif letter == "b":
-        text, ended = unescaped(value)
-        out.append((spec + "s") % text)
-        return ended
-    elif letter == "q":
-        out.append(value if re.fullmatch(r"[\w./:=,@%+-]+", value) else "'" + value.replace("'", "'\\''") + "'")
-    else:
+    if letter == "s":
         out.append((spec + "s") % value)
-    return False
-
-
-def _number(text: str) -> int:
-    text = text.strip()
-    if not text:
-        return 0
-    if text[0] in "'\"":
-        return ord(text[1]) if len(text) > 1 else 0
+        return
     try:
-        return int(text, 8) if re.fullmatch(r"[-+]?0[0-7]+", text) else int(text, 0)
+        number = int(value or "0", 0)
     except ValueError:
-        raise PrintfFaultError(f"{text}: not a number") from None
+        raise PrintfFaultError(f"{value}: not a number") from None
+    out.append((spec + letter) % (number if letter == "d" or number >= 0 else number + (1 << 64)))

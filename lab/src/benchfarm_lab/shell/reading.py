@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchfarm_lab.handles import NullHandle
-from benchfarm_lab.shell.grammar import parse_script
+from benchfarm_lab.shell.parsing import parse_script
 from benchfarm_lab.shell.spans import ShellSyntaxError
 
 if TYPE_CHECKING:

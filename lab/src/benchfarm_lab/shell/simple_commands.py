@@ -10,7 +10,7 @@ from benchfarm_lab.launching import Launch, LaunchFaultError, launch
 from benchfarm_lab.shell.expansion import ExpansionFaultError
 from benchfarm_lab.shell.flow import ExitError, ReturnError
 from benchfarm_lab.shell.redirection import RedirectFaultError, redirected
-from benchfarm_lab.shell.syntax import Redirect, Simple, Word
+from benchfarm_lab.shell.syntax import Redirect, Simple
 from benchfarm_lab.shell.variables import quoted
 
 if TYPE_CHECKING:
@@ -111,20 +111,15 @@ def external(
 
 
 def _assigned(shell: Shell, command: Simple) -> dict[str, str]:
-    return {name: _value(shell, name, word, append=append) for name, word, append in command.assignments}
-
-
-def _value(shell: Shell, name: str, word: Word, *, append: bool) -> str:
-    value = shell.expander.text(word)
-    return (shell.lookup(name) or "") + value if append else value
+    return {name: shell.expander.text(word) for name, word in command.assignments}
 
 
 def _assign(shell: Shell, command: Simple) -> int:
     """Do what a command without a name does."""
     # ``$?`` in a value is still that of the command before; a substitution in one is what the whole ends with.
     before, shell.has_substituted = shell.status, False
-    for name, word, append in command.assignments:
-        shell.assign(name, _value(shell, name, word, append=append))
+    for name, word in command.assignments:
+        shell.assign(name, shell.expander.text(word))
     status = shell.status if shell.has_substituted else 0
     shell.status = before
     return with_redirects(shell, command.redirects, lambda: status)

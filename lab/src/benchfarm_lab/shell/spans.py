@@ -15,11 +15,6 @@ class ShellSyntaxError(Exception):
     """The script can't be read; the message is what mksh would say after ``syntax error: ``."""
 
 
-def unquoted(raw: str) -> str:
-    """Return a here-document's delimiter without its quotes."""
-    return re.sub(r"\\(.)|['\"]", lambda match: match.group(1) or "", raw)
-
-
 def word_end(text: str, at: int) -> int:
     """Return where the word that begins at ``at`` ends; raise ShellSyntaxError for something not closed."""
     while at < len(text) and text[at] not in ENDS_WORD:
@@ -89,13 +84,6 @@ def dollar_end(text: str, at: int, *, quoted: bool = False) -> int:
         return closing_parenthesis(text, at + 2)
     if following == "{":
         return closing_brace(text, at + 2, quoted=quoted)
-    if following == "'" and not quoted:
-        place = at + 2
-        while place < len(text):
-            if text[place] == "'":
-                return place + 1
-            place += 2 if text[place] == "\\" else 1
-        raise ShellSyntaxError("no closing quote")
     return at + 1
 
 
@@ -104,7 +92,6 @@ def closing_parenthesis(text: str, at: int) -> int:
     depth = 1
     in_case = 0
     word_may_begin = True
-    documents: list[tuple[str, bool]] = []
     while at < len(text):
         char = text[at]
         if char == ")":
@@ -119,16 +106,6 @@ def closing_parenthesis(text: str, at: int) -> int:
         elif char == "#" and word_may_begin:
             end = text.find("\n", at)
             at = len(text) if end < 0 else end
-        elif char == "\n":
-            at += 1
-            for delimiter, strip in documents:
-                at = _skip_document(text, at, delimiter, strip=strip)
-            documents.clear()
-        elif text.startswith("<<", at) and not text.startswith("<<<", at) and (end := _document_word(text, at)):
-            strip = text.startswith("<<-", at)
-            start = at + (3 if strip else 2)
-            documents.append((unquoted(text[start:end].strip()), strip))
-            at = end
         elif char in ENDS_WORD:
             at += 1
         else:
@@ -141,21 +118,6 @@ def closing_parenthesis(text: str, at: int) -> int:
             at = end
         word_may_begin = text[at - 1 : at] in ENDS_WORD
     raise ShellSyntaxError("unmatched '('")
-
-
-def _document_word(text: str, at: int) -> int:
-    """Return the end of a here-document's delimiter, 0 when ``<<`` is arithmetic."""
-    match = re.compile(r"<<-?[ \t]*(?=['\"\\A-Za-z_])").match(text, at)
-    return word_end(text, match.end()) if match else 0
-
-
-def _skip_document(text: str, at: int, delimiter: str, *, strip: bool) -> int:
-    while at < len(text):
-        end = text.find("\n", at)
-        line, at = (text[at:], len(text)) if end < 0 else (text[at:end], end + 1)
-        if (line.lstrip("\t") if strip else line) == delimiter:
-            break
-    return at
 
 
 def closing_brace(text: str, at: int, *, quoted: bool = False) -> int:

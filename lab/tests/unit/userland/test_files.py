@@ -285,9 +285,9 @@ def test_permission_fault_denies_its_subject_only(phone):
 
 
 def test_device_files_do_what_they_do(phone):
-    assert phone.out("head -c 4 /dev/zero | od -A n -t x1").split() == ["00"] * 4
+    assert phone.out("head -c 4 /dev/zero") == "\0" * 4
     assert phone.out("cat /dev/null") == ""
-    assert len(phone.out("head -c 16 /dev/urandom | xxd -p").strip()) == 32
+    assert phone.out("head -c 16 /dev/urandom | wc -c") == "16\n"
     assert phone.run("echo x > /dev/null")[0] == 0
 
 

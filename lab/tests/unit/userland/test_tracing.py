@@ -50,7 +50,7 @@ def stop(phone, pid: str, signal: str = "TERM") -> None:
 def test_perfetto_goes_on_in_the_background_and_writes_its_file_when_told_to_stop(phone):
     write_slice(phone)
     pid = start(phone)
-    assert TRACE in phone.out(f"tr '\\0' ' ' </proc/{pid}/cmdline")
+    assert TRACE in phone.out(f"cat /proc/{pid}/cmdline")
     write_slice(phone)
     write_slice(phone, "/system/bin/other")
     stop(phone, pid)
