@@ -94,6 +94,10 @@ class FileStat:
     nlink: int = 1
 
 
+#: What a process of the phone may keep in memory of one thing: its variables, a line, the output of a substitution.
+MEMORY_BYTES: Final = 16 << 20
+
+
 class PhoneFileError(Exception):
     """A file operation failed as on a phone; ``errno`` is the number, the text what the phone would print."""
 

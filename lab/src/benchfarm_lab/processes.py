@@ -27,6 +27,10 @@ SIGNAL_WORDS: Final[Mapping[int, str]] = {
 _HARMLESS: Final = frozenset({17, 18, 23, 28})
 _STOPPING: Final = frozenset({19, 20, 21, 22})
 _MAX_PID: Final = 32768
+#: As many processes may be there before a process of the phone can't make another.
+MOST_PROCESSES: Final = 300
+#: How long such a process waits, in real seconds, before it gives up: a fork bomb must not keep this computer busy.
+_FULL_PAUSE_S: Final = 0.5
 #: Where app uids begin; u0_a0 is uid 10000.
 FIRST_APP_UID: Final = 10000
 _USER_NAMES: Final[Mapping[int, str]] = {
@@ -56,6 +60,13 @@ def signal_number(name: str) -> int | None:
     if name.isdigit():
         return int(name) if int(name) <= 64 else None
     return SIGNAL_NUMBERS.get(name.upper().removeprefix("SIG"))
+
+
+class TableFullError(Exception):
+    """A process can't make another one: the process table is full."""
+
+    def __init__(self) -> None:
+        super().__init__("can't fork - try again")
 
 
 class Process:
@@ -199,23 +210,34 @@ class ProcessTable:
         self, argv: Sequence[str], *, uid: int, parent: Process | None = None, ppid: int = ADBD_PID,
         group: Group = "shell", is_shell: bool = False,
     ) -> Process:  # fmt: skip
-        """Make a new process; it inherits affinity, niceness and ignored signals from ``parent``."""
+        """Make a new process; it inherits affinity, niceness and ignored signals from ``parent``.
+
+        Raises TableFullError when ``parent`` can't make another one; the system's own services always can.
+        """
         with self._lock:
-            self.started += 1
+            if parent is None or len(self._processes) < MOST_PROCESSES:
+                return self._spawn(argv, uid, parent, ppid, group, is_shell=is_shell)
+        parent.killed.wait(_FULL_PAUSE_S)
+        raise TableFullError
+
+    def _spawn(
+        self, argv: Sequence[str], uid: int, parent: Process | None, ppid: int, group: Group, *, is_shell: bool
+    ) -> Process:  # fmt: skip
+        self.started += 1
+        pid = next(self._pids) % _MAX_PID
+        while pid < 2000 or pid in self._processes:
             pid = next(self._pids) % _MAX_PID
-            while pid < 2000 or pid in self._processes:
-                pid = next(self._pids) % _MAX_PID
-            process = Process(
-                pid=pid, ppid=parent.pid if parent else ppid, argv=argv, uid=uid, started_s=self._time.uptime_s(),
-                affinity=parent.affinity if parent else self.all_cpus, group=group, is_shell=is_shell,
-            )  # fmt: skip
-            if parent is not None:
-                process.pgid = parent.pgid
-                process.nice = parent.nice
-                process.umask = parent.umask
-                process.ignored = set(parent.ignored)
-                process.oom_score_adj = parent.oom_score_adj
-            self._processes[pid] = process
+        process = Process(
+            pid=pid, ppid=parent.pid if parent else ppid, argv=argv, uid=uid, started_s=self._time.uptime_s(),
+            affinity=parent.affinity if parent else self.all_cpus, group=group, is_shell=is_shell,
+        )  # fmt: skip
+        if parent is not None:
+            process.pgid = parent.pgid
+            process.nice = parent.nice
+            process.umask = parent.umask
+            process.ignored = set(parent.ignored)
+            process.oom_score_adj = parent.oom_score_adj
+        self._processes[pid] = process
         return process
 
     def end(self, process: Process, status: int) -> None:

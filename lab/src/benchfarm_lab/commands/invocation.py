@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from benchfarm_lab.contract import ByteSource, PhoneFileError, ProgramDiedError
+from benchfarm_lab.contract import MEMORY_BYTES, ByteSource, PhoneFileError, ProgramDiedError
 from benchfarm_lab.handles import Handle, HandleSink, HandleSource
 from benchfarm_lab.processes import Process
 
@@ -89,7 +90,8 @@ class Invocation:
 
     def error(self, text: str) -> None:
         """Write a line to stderr."""
-        self.out.flush()
+        with contextlib.suppress(PhoneFileError):  # of a full phone, say; the line comes all the same
+            self.out.flush()
         self._stderr.write(encoded(f"{text}\n"))
 
     def complain(self, message: str) -> None:
@@ -127,6 +129,8 @@ class Invocation:
         for piece in self.chunks(source):
             *whole, rest = (rest + piece).split(b"\n")
             yield from whole
+            if len(rest) > MEMORY_BYTES:
+                self.fail("cannot allocate memory")
         if rest:
             yield rest
 

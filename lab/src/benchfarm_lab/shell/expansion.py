@@ -6,18 +6,32 @@ import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from benchfarm_lab.contract import MEMORY_BYTES
 from benchfarm_lab.files import PhoneTree
 from benchfarm_lab.shell.arithmetic import Calculator
 from benchfarm_lab.shell.patterns import Pieces, has_magic, matching_paths, trimmed
 from benchfarm_lab.shell.syntax import Arithmetic, Command, Part, Text, Variable, Word
 
 _USUAL: Final = " \t\n"
+#: A word stands for so many arguments at most.
+_MOST_FIELDS: Final = 1 << 16
 _WORDS: Final = re.compile(r"[^ \t\n]+")
 _CONDITIONAL: Final = frozenset({"-", "=", "+"})
 
 
 class ExpansionFaultError(Exception):
     """A bad substitution, functions nested too deeply: the shell ends with the message."""
+
+
+def _no_memory() -> ExpansionFaultError:
+    return ExpansionFaultError("cannot allocate memory")
+
+
+def _joined(pieces: Pieces) -> str:
+    """Return pieces of text as one; raises ExpansionFaultError where that takes too much memory."""
+    if sum(len(text) for text, _ in pieces) > MEMORY_BYTES:
+        raise _no_memory()
+    return "".join(text for text, _ in pieces)
 
 
 class ShellState(Protocol):
@@ -74,6 +88,8 @@ class _Fields:
         self.open = False
 
     def add(self, text: str, *, quoted: bool) -> None:
+        if len(self.fields) > _MOST_FIELDS:
+            raise _no_memory()
         if not self.open:
             self.fields.append([])
             self.open = True
@@ -112,6 +128,8 @@ class _Fields:
         if not words:
             self.open = self.open and not text
             return
+        if len(words) > _MOST_FIELDS:
+            raise _no_memory()
         if text[0] in _USUAL:
             self.cut()
         self.add(words[0], quoted=False)
@@ -129,21 +147,27 @@ class Expander:
     def arguments(self, words: Sequence[Word]) -> list[str]:
         """Return the arguments that words stand for, split and with file names filled in."""
         arguments: list[str] = []
+        size = 0
         for word in words:
-            if word.argument is not None:
-                arguments.append(word.argument)
-                continue
-            if word.variable is not None:
-                arguments.append(self._value(word.variable))
-                continue
-            for field in self._fields(word):
-                pieces = tuple(field)
-                if has_magic(pieces) and not self._state.has_option("noglob"):
-                    found = matching_paths(pieces, files=self._state.files, cwd=self._state.cwd, uid=self._state.uid)
-                    if found:
-                        arguments += found
-                        continue
-                arguments.append("".join(text for text, _ in pieces))
+            before = len(arguments)
+            arguments += self._arguments(word)
+            size += sum(len(argument) + 1 for argument in arguments[before:])
+            if size > MEMORY_BYTES:
+                raise _no_memory()
+        return arguments
+
+    def _arguments(self, word: Word) -> list[str]:
+        if word.argument is not None:
+            return [word.argument]
+        if word.variable is not None:
+            return [self._value(word.variable)]
+        arguments: list[str] = []
+        for field in self._fields(word):
+            pieces = tuple(field)
+            found: Sequence[str] = ()
+            if has_magic(pieces) and not self._state.has_option("noglob"):
+                found = matching_paths(pieces, files=self._state.files, cwd=self._state.cwd, uid=self._state.uid)
+            arguments += found or [_joined(pieces)]
         return arguments
 
     def text(self, word: Word) -> str:
@@ -152,7 +176,7 @@ class Expander:
             return word.text
         if word.variable is not None:
             return self._value(word.variable)
-        return "".join(text for text, _ in self.pieces(word))
+        return _joined(self.pieces(word))
 
     def pieces(self, word: Word) -> Pieces:
         """Return a word's text in pieces that know whether they were quoted: for patterns."""

@@ -11,7 +11,7 @@ from benchfarm_lab.contract import PhoneFileError, ProgramDiedError, StreamClose
 from benchfarm_lab.files import PhoneTree
 from benchfarm_lab.handles import CollectHandle, Handle, HandleSink
 from benchfarm_lab.launching import DEFAULT_PATH, Launch
-from benchfarm_lab.processes import SIGNAL_WORDS, Process
+from benchfarm_lab.processes import SIGNAL_WORDS, Process, TableFullError
 from benchfarm_lab.shell.arithmetic import ArithmeticFaultError, Calculator
 from benchfarm_lab.shell.expansion import Expander, ExpansionFaultError
 from benchfarm_lab.shell.flow import ExitError, LeaveLoopError, ReadOnlyError, ReturnError, ShellKilledError
@@ -130,9 +130,11 @@ class Shell:
         return {letter for letter, option in OPTION_LETTERS.items() if option in self.options} | {"h", "c"}
 
     def assign(self, name: str, value: str) -> None:
-        """Set a variable; raise ReadOnlyError."""
+        """Set a variable; raise ReadOnlyError, and ExpansionFaultError when there is no memory for it."""
         if name in self.variables.constant:
             raise ReadOnlyError(f"read-only: {name}")
+        if not self.variables.has_room(name, value):
+            raise ExpansionFaultError("cannot allocate memory")
         self.variables.values[name] = value
         if "allexport" in self.options:
             self.variables.exported.add(name)
@@ -196,7 +198,7 @@ class Shell:
         except ReadOnlyError as exc:
             self.complain(str(exc))
             return 2
-        except (ExpansionFaultError, ArithmeticFaultError) as exc:
+        except (ExpansionFaultError, ArithmeticFaultError, TableFullError) as exc:
             self.complain(str(exc))
             return 1
         except RecursionError:

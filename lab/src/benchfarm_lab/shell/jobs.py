@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from benchfarm_lab.handles import Handle, NullHandle
 from benchfarm_lab.pipes import open_pipe
-from benchfarm_lab.shell.redirection import retained
+from benchfarm_lab.processes import TableFullError
+from benchfarm_lab.shell.redirection import release_all, retained
 from benchfarm_lab.shell.syntax import Statement
 
 if TYPE_CHECKING:
@@ -16,8 +17,15 @@ if TYPE_CHECKING:
 
 
 def _prepare(shell: Shell, statement: Statement, fds: dict[int, Handle]) -> tuple[Shell, threading.Thread]:
-    """Return a subshell that holds ``fds`` and a thread that runs the statement in it."""
-    child = shell.fork(fds)
+    """Return a subshell that holds ``fds`` and a thread that runs the statement in it.
+
+    Raises TableFullError when there is no room for its process; ``fds`` are let go of then.
+    """
+    try:
+        child = shell.fork(fds)
+    except TableFullError:
+        release_all(fds)
+        raise
     child.owns_fds = True
 
     def body() -> None:
@@ -51,7 +59,15 @@ def run_pipe(shell: Shell, commands: Sequence[Statement]) -> int:
         if place < len(commands) - 1:
             incoming, outgoing = open_pipe()
             _replace(fds, 1, outgoing)
-        started.append(_prepare(shell, command, fds))
+        try:
+            started.append(_prepare(shell, command, fds))
+        except TableFullError:
+            if incoming is not None and place < len(commands) - 1:
+                incoming.release()
+            for stage, _ in started:
+                stage.close()
+                shell.system.processes.end(stage.process, 1)
+            raise
     for _, thread in started[:-1]:
         thread.start()
     last, thread = started[-1]
