@@ -27,6 +27,7 @@ BenchfarmError
 |     `- NotThereError       exit 4   the server has no such file
 |- StoreError                exit 5   the database can't be opened, read or written
 |  |- StoreCorruptError      exit 5
+|  |- StoreEncodingError     exit 5   the database can't hold every character
 |  `- StoreReadOnlyError     exit 5
 |- HostStorageError          exit 5   no space left on this computer
 `- InterruptedByUserError    exit 130 Ctrl-C, SIGTERM, SIGHUP; phones restored, what was measured is kept
@@ -194,6 +195,16 @@ class StoreError(BenchfarmError):
 
 class StoreCorruptError(StoreError):
     """The store's file is damaged or isn't a benchfarm store; it was left untouched."""
+
+
+class StoreEncodingError(StoreError):
+    """The database's encoding isn't UTF8, so that it can't hold every character; nothing was written."""
+
+    def __init__(self, name: str, encoding: str) -> None:
+        super().__init__(
+            f"{name}: the database has the encoding {encoding}; benchfarm stores text as UTF8 only",
+            hint="create a database for it: createdb --encoding UTF8 --template template0 NAME",
+        )
 
 
 class StoreReadOnlyError(StoreError):

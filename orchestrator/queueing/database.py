@@ -13,7 +13,7 @@ import psycopg
 import psycopg_pool
 from procrastinate import exceptions
 
-from orchestrator.errors import StoreError, UsageError
+from orchestrator.errors import StoreEncodingError, StoreError, UsageError
 from orchestrator.queueing.schema import SCHEMA, make_tables
 
 # Each error that matters is raised too, and told once, in the form that logs have here.
@@ -93,8 +93,11 @@ class QueueDatabase:
             with self._with_reason():
                 # Waiting, or the first question would open a second connection.
                 self._pool.open(wait=True, timeout=_WAIT_S)
-            if not self._is_guest:
-                with self._pool.connection() as connection:
+            with self._pool.connection() as connection:
+                encoding = connection.info.parameter_status("server_encoding")
+                if encoding != "UTF8":
+                    raise StoreEncodingError(f"database {connection.info.dbname}", str(encoding))
+                if not self._is_guest:
                     make_tables(connection)
         except BaseException:
             self._pool.close()

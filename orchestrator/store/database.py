@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
+from orchestrator.errors import StoreEncodingError
 from orchestrator.store import admission
 from orchestrator.store.failures import locked, told
 from orchestrator.store.patience import Patience
@@ -157,7 +158,13 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: object, _record: object, _given: object, named: dict[str, Any]) -> AnsweringConnection:
-        return AnsweringConnection.connect(**named)
+        connection = AnsweringConnection.connect(**named)
+        # The server says it with each connection: it costs no question.
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            connection.close()
+            raise StoreEncodingError(url.set(query={}).render_as_string(hide_password=True), str(encoding))
+        return connection
 
     @event.listens_for(engine, "checkin")
     def _prepare(connection: AnsweringConnection | None, _record: object) -> None:

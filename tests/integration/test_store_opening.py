@@ -15,9 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import HostStorageError, StoreCorruptError, StoreError, StoreReadOnlyError, UsageError
+from orchestrator.errors import (
+    HostStorageError,
+    StoreCorruptError,
+    StoreEncodingError,
+    StoreError,
+    StoreReadOnlyError,
+    UsageError,
+)
 from orchestrator.store.failures import told
 from orchestrator.store.opening import open_store
+from tests.samples.command import Cli
 from tests.samples.places import REPO
 
 
@@ -113,6 +121,23 @@ def test_a_password_is_never_repeated(url: str) -> None:
 def test_a_server_that_does_not_answer_is_told() -> None:
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/db: .*can't be reached"):
         open_store("postgresql://user@127.0.0.1:1/db")
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_hold_every_character_is_refused_by_one_clear_error(
+    postgresql, tmp_path: Path, encoding: str
+) -> None:
+    name = f"test_{encoding.lower()}"
+    postgresql.run("createdb", "-T", "template0", "-E", encoding, "--locale", "C", name)
+
+    for words in (("campaigns",), ("farm", "status")):
+        ended = Cli(home=tmp_path / "home")("--store", postgresql.url(name), *words).ended_with(5)
+        assert f"the encoding {encoding}" in ended.said
+        assert name in ended.said
+        assert "createdb --encoding UTF8" in ended.said
+        assert "Traceback" not in ended.said
+    with pytest.raises(StoreEncodingError):
+        open_store(postgresql.url(name))
 
 
 def test_a_folder_is_no_store(tmp_path: Path) -> None:
