@@ -1,6 +1,7 @@
 """The import graph is a test: who may know whom, which library belongs to whom, what --help may load."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,7 +75,7 @@ OWNERS = {
     "ai_edge_litert": {"models"},
     "pydantic": {"config", "documents.py"},
     "yaml": {"config"},
-    "cryptography": {"devices", "artifacts"},
+    "cryptography": {"devices", "artifacts", "store/signatures.py"},
     "requests": {"artifacts"},
     "urllib3": {"artifacts"},
     "elftools": {"artifacts"},
@@ -188,6 +189,41 @@ def test_no_module_needs_itself() -> None:
     while free := [name for name in needs if not needs[name] or not any(name in others for others in needs.values())]:
         needs = {name: others.difference(free) for name, others in needs.items() if name not in free}
     assert needs == {}
+
+
+#: Where Python may hold HTML: GitHub's folds in Markdown, of words of ours alone.
+WITH_HTML = {"report/comparisons.py"}
+#: Where text may be called safe: the scripts of the templates themselves.
+WITH_MARKUP = {"report/page_policy.py"}
+TAGS = (
+    "a|abbr|b|bdi|body|br|button|code|dd|del|details|dialog|div|dl|dt|em|figcaption|figure|form|h[1-6]|head|html|i|iframe|"
+    "img|input|label|li|link|meta|ol|option|p|path|polyline|pre|rect|script|section|select|small|span|strong|style|"
+    "summary|sup|svg|table|tbody|td|th|thead|title|tr|ul"
+)
+HTML = re.compile(rf"(?<!\?P)</?(?:{TAGS})(?:\s[^<>]*)?/?>|<(?:{TAGS})\s+[\w-]+=")
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_html_is_made_by_templates_only(path: Path) -> None:
+    where = path.relative_to(PACKAGE).as_posix()
+    tree = ast.parse(path.read_text("utf-8"))
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+            assert where in WITH_HTML or not HTML.search(node.value), f"{where}:{node.lineno}: {node.value[:80]!r}"
+        if isinstance(node, ast.Name) and node.id == "Markup":
+            assert where in WITH_MARKUP, f"{where}:{node.lineno}: text is called safe"
+
+
+def test_templates_call_nothing_safe_that_comes_from_data() -> None:
+    templates = PACKAGE.parent / "reports" / "templates"
+    safe = {
+        (path.name, match)
+        for path in templates.glob("*.j2")
+        for match in re.findall(r"[^{ ]+\s*\|\s*safe", path.read_text("utf-8"))
+    }
+    # A text of the template itself.
+    assert safe == {("site_series.html.j2", '"</td><td>"|safe')}
 
 
 @pytest.mark.parametrize("path", [*modules(), *lab_modules()], ids=lambda path: str(path.relative_to(REPO)))

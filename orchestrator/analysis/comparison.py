@@ -261,6 +261,8 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
     """Return what doesn't forbid the comparison and must be known beside it."""
     notes = []
     for name, item in (("baseline", before), ("candidate", after)):
+        if item.origin:
+            notes.append(f"The {name} is {item.origin}.")
         if item.result.quality is Quality.SUSPECT:
             codes = {
                 f.code for run in item.used.values() for f in run.verdict.findings if f.severity.value == "warning"

@@ -87,6 +87,8 @@ class Measured:
     is_virtual: bool
     #: The operating system's fingerprint when the campaign began; empty when it wasn't kept.
     system: str = ""
+    #: Where the campaign was imported from, in words; empty for this lab's own.
+    origin: str = ""
 
     @property
     def used(self) -> dict[int, RunRecord]:
@@ -135,11 +137,13 @@ def measured_cases(
     devices: Mapping[str, DeviceFacts],
     builds: Mapping[str, Build],
     systems: Mapping[tuple[CampaignId, str], str] | None = None,
+    origins: Mapping[CampaignId, str] | None = None,
     wanted: Callable[[RunRecord], bool] | None = None,
 ) -> list[Measured]:
     """Return the cases that were measured, one for each campaign and case, in the order in which they were stored.
 
-    ``systems`` says which fingerprint a device had in a campaign; ``wanted`` leaves runs out.
+    ``systems`` says which fingerprint a device had in a campaign, ``origins`` where a campaign was imported from;
+    ``wanted`` leaves runs out.
     """
     groups: dict[tuple[CampaignId, str], list[RunRecord]] = defaultdict(list)
     compared: dict[tuple[CampaignId, str], list[RunRecord]] = defaultdict(list)
@@ -165,6 +169,7 @@ def measured_cases(
                 build=f"{build.name} {case.build_sha256[:8]}" if build is not None else case.build_sha256[:8],
                 is_virtual=any(run.is_virtual for run in members),
                 system=(systems or {}).get((campaign_id, case.serial), ""),
+                origin=(origins or {}).get(campaign_id, ""),
             )
         )
     return found

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import write_file
@@ -19,6 +19,9 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import RunRecord
+
+if TYPE_CHECKING:
+    from orchestrator.store.signatures import SigningKey
 
 #: Form -> the file or, without a suffix, the folder that it is written to by default.
 FORMATS = {
@@ -46,6 +49,10 @@ class ExportRequest:
     out: Path | None
     #: Whether a file that exists is replaced.
     force: bool = False
+    #: Whether a bundle is signed.
+    sign: bool = False
+    #: The file of the key to sign with; None: this computer's own.
+    key: Path | None = None
 
     @property
     def target(self) -> Path:
@@ -65,6 +72,10 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
         raise UsageError(f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}")
     if request.runs and request.form not in {"bundle", "proto"}:
         raise UsageError(f"--run chooses runs for bundles and protos; {request.form} is about whole campaigns")
+    if request.sign and request.form != "bundle":
+        raise UsageError(f"--sign signs bundles; {request.form} has no place for a signature")
+    if request.key is not None and not request.sign:
+        raise UsageError("--key means nothing without --sign", hint="add --sign")
     is_folder = not FORMATS[request.form].suffix
     if is_folder and request.target.is_file():
         raise UsageError(f"{request.target}: is a file; {request.form} is written to a folder")
@@ -85,22 +96,40 @@ def is_bundle(path: Path) -> bool:
     return zipfile.is_zipfile(path)
 
 
-def take_in(settings: Settings, path: Path) -> CommandResult:
-    """Store what a bundle holds; nothing that is stored already is changed."""
+def show_key(settings: Settings, path: Path | None) -> CommandResult:
+    """Show the public key that bundles are signed with, this computer's own where no other is named."""
+    public = _key(settings, path).public
+    return CommandResult(text=public.text, data={"public_key": public.text, "fingerprint": public.fingerprint})
+
+
+def _key(settings: Settings, path: Path | None) -> SigningKey:
+    from orchestrator.store.signatures import own_key, read_key
+
+    return own_key(settings.data_folder / "signing-key") if path is None else read_key(path)
+
+
+def take_in(settings: Settings, path: Path, trust: Sequence[str] = ()) -> CommandResult:
+    """Store what a bundle holds; nothing that is stored already is changed.
+
+    ``trust``: public keys, or their files, one of which must have signed it.
+    """
     from orchestrator.engine.review import read_imported
     from orchestrator.store.bundle import Bundle
     from orchestrator.store.bundle import take_in as take_in_bundle
+    from orchestrator.store.signatures import trusted_key
 
+    trusted = [trusted_key(given) for given in trust]
     with Farm(settings) as farm, Bundle(path) as bundle:
         tools = farm.tools
 
         def read(run: RunRecord, facts: DeviceFacts, campaign: Campaign) -> RunRecord:
             return read_imported(run, facts, tools, campaign.terms.quiet.screen)
 
-        done = take_in_bundle(bundle, farm.store, read=read)
+        done = take_in_bundle(bundle, farm.store, read=read, trusted=trusted)
     new = f"{len(done.new_campaigns)} of {len(done.campaigns)} campaigns are new: {', '.join(done.campaigns)}"
     lines = [f"{done.new_runs} runs taken in, {done.known_runs} were there already; {new}"]
-    lines.append(f"read again from their raw output; imported from {path.name}, sha256 {done.sha256}")
+    told = f"imported from {path.name}, sha256 {done.origin.sha256}, {done.origin.signature}"
+    lines.append(f"read again from their raw output; {told}")
     if done.other_runs:
         why = "the store holds others in their place, or they are of a campaign of its own"
         lines.append(f"{len(done.other_runs)} runs were left out: {why}")
@@ -117,10 +146,12 @@ def _bundle(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> C
         raise UsageError(f"{out}: is a folder")
     # With --force the file that exists stays until the new one is whole.
     made = out.with_name(f".{out.name}.{os.getpid()}.new") if request.force else out
-    contents = write_bundle(made, farm.store, ids, run_ids=run_ids, at=farm.clock.now())
+    key = _key(farm.settings, request.key) if request.sign else None
+    contents = write_bundle(made, farm.store, ids, run_ids=run_ids, at=farm.clock.now(), key=key)
     made.replace(out)
     virtual = f", {contents.virtual_runs} of them virtual" if contents.virtual_runs else ""
-    text = f"{out}: {contents.runs} runs of {contents.campaigns} campaigns{virtual}"
+    signed = f", signed by {key.public.fingerprint}" if key is not None else ""
+    text = f"{out}: {contents.runs} runs of {contents.campaigns} campaigns{virtual}{signed}"
     return CommandResult(text=text, data={"format": "bundle", "files": [str(out)], "contents": contents})
 
 
@@ -152,13 +183,15 @@ def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> l
     wanted = set(_run_ids(farm, chosen, request.runs))
     made: dict[Path, bytes] = {}
     ids = [campaign.campaign_id for campaign in chosen]
+    origins = {item.campaign_id: f", {item.terms.origin.text}" for item in chosen if item.terms.origin is not None}
     for run in farm.store.runs(campaign_ids=ids, with_attachments=True):
         if (wanted and run.run_id not in wanted) or run.report is None or run.latency_us is None:
             continue
         own = next((item.data for item in run.attachments if item.name == "result.pb"), b"")
         path = request.target / f"{run.run_id}.pb"
         # Programs leave the name empty: here it says what the figures are of, and that virtual ones are none.
-        name = f"{run.case.model_name}, {run.case.configuration}{', virtual' if run.is_virtual else ''}"
+        virtual = ", virtual" if run.is_virtual else ""
+        name = f"{run.case.model_name}, {run.case.configuration}{virtual}{origins.get(run.campaign_id, '')}"
         made[path] = encode_result(run.report, name=visible(name), own=own)
     _check_new(made, request)
     new: list[Path] = []

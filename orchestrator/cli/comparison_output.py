@@ -93,5 +93,6 @@ def load_measured(
             for campaign in campaigns
             for serial, fingerprint in campaign.terms.fingerprints.items()
         },
+        origins={item.campaign_id: item.terms.origin.text for item in campaigns if item.terms.origin is not None},
         wanted=counts,
     )

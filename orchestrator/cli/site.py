@@ -176,6 +176,7 @@ def gather(
                 planned=progress[item.campaign_id][1],
                 is_virtual=item.campaign_id in virtual,
                 has_page=number < pages,
+                origin=item.terms.origin.text if item.terms.origin is not None else "",
             )
             for number, item in enumerate(chosen)
         ),
@@ -243,6 +244,7 @@ def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[Campaig
             item.name,
             item.status.value,
             item.finished_at,
+            item.terms.origin,
             progress[item.campaign_id],
             readings.get(item.campaign_id, ""),
         )

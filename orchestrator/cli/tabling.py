@@ -139,6 +139,7 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
                     campaign_id=campaign.campaign_id,
                     created_at=campaign.created_at,
                     is_search=campaign.terms.search is not None,
+                    origin=campaign.terms.origin.text if campaign.terms.origin is not None else "",
                 )
             )
             # Nothing that is older can be known better.

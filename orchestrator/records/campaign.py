@@ -41,11 +41,22 @@ class Origin:
     file: str
     #: Of the whole file: which bytes were imported, not who made them.
     sha256: str
+    #: Fingerprint of the key that it was signed with; empty for none.
+    signer: str = ""
+    #: Whether who imported it named that key as trusted.
+    is_trusted: bool = False
+
+    @property
+    def signature(self) -> str:
+        """What is known of who wrote it: ``unsigned``, ``signed by SHA256:..., not trusted``."""
+        if not self.signer:
+            return "unsigned"
+        return f"signed by {self.signer}{'' if self.is_trusted else ', not trusted'}"
 
     @property
     def text(self) -> str:
-        """What people are told: ``imported from night.zip (sha256 0123456789ab)``."""
-        return f"imported from {self.file} (sha256 {self.sha256[:12]})"
+        """What people are told: ``imported from night.zip (sha256 0123456789ab), unsigned``."""
+        return f"imported from {self.file} (sha256 {self.sha256[:12]}), {self.signature}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,6 +137,12 @@ class _Gathered:
         self.timed: set[CaseKey] = set()
         #: How precise the plan of the newest campaign wanted them.
         self.goals: dict[CaseKey, float] = {}
+        #: Where campaigns were imported from.
+        self.origins = {
+            str(campaign.campaign_id): campaign.terms.origin.text
+            for campaign in campaigns
+            if campaign.terms.origin is not None
+        }
         #: How long sustained runs were to last, by campaign.
         self.sustained_s = {str(campaign.campaign_id): campaign.terms.sustained_s for campaign in campaigns}
         for campaign in sorted(campaigns, key=lambda campaign: _aware(campaign.created_at)):
@@ -204,7 +210,10 @@ def _result_row(
         overall_memory_mib=known_median(report.overall_memory_mib for report in memory),
         peak_memory_mib=known_median(report.peak_memory_mib for report in memory),
         delegate=_evidence(result, runs),
-        invocations=tuple(_invocation_row(run, result, gathered.logs.get(run.run_id)) for run in runs),
+        invocations=tuple(
+            _invocation_row(run, result, gathered.logs.get(run.run_id), gathered.origins.get(run.campaign_id, ""))
+            for run in runs
+        ),
         starts=start_rows(runs),
         profiles=profiles_of(runs),
         sustained=sustained_rows(runs, gathered.sustained_s),
@@ -223,7 +232,7 @@ def _evidence(result: CaseResult, runs: Sequence[RunRecord]) -> DelegateEvidence
     return next(iter(matching), None) or (reports[-1].delegate if reports else None)
 
 
-def _invocation_row(run: RunRecord, result: CaseResult, shown: ShownLog | None) -> InvocationRow:
+def _invocation_row(run: RunRecord, result: CaseResult, shown: ShownLog | None, origin: str) -> InvocationRow:
     report = run.report
     is_used = run.run_id in result.used
     # Those that aren't used are shown as they were printed.
@@ -254,6 +263,7 @@ def _invocation_row(run: RunRecord, result: CaseResult, shown: ShownLog | None) 
         state_before=run.state_before,
         state_after=run.state_after,
         log=None if shown is None else shown.log,
+        origin=origin,
         traces=() if shown is None else shown.traces,
     )
 

@@ -20,12 +20,12 @@ from orchestrator.report.comparisons import (
 )
 from orchestrator.report.data import ResultRow
 from orchestrator.report.escapes import visible
-from orchestrator.report.evidence import case_evidence, evidence_decimals
+from orchestrator.report.evidence import Part, case_evidence, evidence_decimals
 from orchestrator.report.grids import Column, Grid, column_of
 from orchestrator.report.labels import column_decimals
 from orchestrator.report.operators import compare_profiles
 from orchestrator.report.packing import pack
-from orchestrator.report.render import EVIDENCE_SIZE, markup, render_template
+from orchestrator.report.render import EVIDENCE_SIZE, render_template
 from orchestrator.report.tables import figure_ms
 from orchestrator.units import US_PER_MS, format_change, format_percent
 
@@ -124,7 +124,7 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
     folds = {grid.name: pack(grid.to_page())} if grid is not None else {}
     if not is_laid_out:
         for place in range(0, len(evidence), EVIDENCE_SIZE):
-            group = [(title, html) for _, title, html in evidence[place : place + EVIDENCE_SIZE]]
+            group = [(title, content) for _, title, content in evidence[place : place + EVIDENCE_SIZE]]
             folds[f"evidence-{place // EVIDENCE_SIZE}"] = pack(group)
     sides = (("baseline", comparison.only_baseline), ("candidate", comparison.only_candidate))
     return render_template(
@@ -133,7 +133,7 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
         page=page,
         grid=grid,
         only=[(name, titles) for name, titles in sides if titles],
-        evidence=[(key, title, markup(html)) for key, title, html in evidence] if is_laid_out else [],
+        evidence=evidence if is_laid_out else [],
         folds=folds,
         settings={
             "evidence_size": EVIDENCE_SIZE,
@@ -259,7 +259,7 @@ def _median_us(item: Measured) -> float | None:
 
 def _sides(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[SideFact, ...]:
     facts: Sequence[tuple[str, Callable[[Measured], str]]] = (
-        ("campaign", lambda item: item.campaign_id),
+        ("campaign", lambda item: ", ".join(filter(None, (item.campaign_id, item.origin)))),
         ("program", lambda item: item.build),
         ("device", lambda item: item.device),
         ("system", lambda item: item.system),
@@ -278,8 +278,8 @@ def _sides(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[SideFact, ...]:
 
 def _evidence(
     rows: Sequence[ComparedCase], found: Sequence[tuple[ResultRow | None, ResultRow | None]]
-) -> Iterable[tuple[str, str, str]]:
-    """Yield key, title and HTML of the runs of both sides."""
+) -> Iterable[tuple[str, str, Sequence[Part]]]:
+    """Yield key, title and evidence of the runs of both sides."""
     sides = [
         (f"{number}-{side}", f"{side}: {row.title}", item)
         for number, (row, pair) in enumerate(zip(rows, found, strict=True))
@@ -288,8 +288,8 @@ def _evidence(
     known = [item for _, _, item in sides if item is not None]
     shown = iter(case_evidence(known, evidence_decimals(known)))
     for key, title, item in sides:
-        html = next(shown)[1] if item is not None else "<p>Its runs aren't in the store any more.</p>"
-        yield key, visible(title), html
+        content = next(shown)[1] if item is not None else [{"p": "Its runs aren't in the store any more."}]
+        yield key, visible(title), content
 
 
 def _grid(rows: Sequence[ComparedCase]) -> Grid:

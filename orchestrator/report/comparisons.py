@@ -221,6 +221,7 @@ def _side_data(item: Measured) -> dict[str, object]:
         "build_sha256": item.case.build_sha256,
         "configuration": result.named(item.case.configuration),
         "is_virtual": item.is_virtual,
+        "origin": item.origin,
         "status": result.status,
         "quality": result.quality,
         "precision": result.precision,

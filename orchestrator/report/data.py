@@ -44,7 +44,7 @@ class CampaignRow:
     host: str
     benchfarm_version: str
     seed: int
-    #: "imported from night.zip (sha256 0123456789ab)"; empty for a campaign of this store's own.
+    #: "imported from night.zip (sha256 0123456789ab), unsigned"; empty for a campaign of this store's own.
     origin: str = ""
 
     @property
@@ -159,6 +159,8 @@ class InvocationRow:
     state_before: DeviceState | None
     state_after: DeviceState | None
     log: LogExcerpt | None
+    #: Where its campaign was imported from, as :attr:`CampaignRow.origin`; empty for this lab's own.
+    origin: str = ""
     #: What the device was seen to be like while it ran; kept of the invocation whose log is shown.
     traces: tuple[Trace, ...] = ()
 
@@ -243,6 +245,11 @@ class ResultRow:
     def key(self) -> str:
         """The case's key, which is unique in a report."""
         return str(self.case.case_key)
+
+    @property
+    def origin(self) -> str:
+        """Where its invocations were imported from, as their campaigns say it; empty for this lab's own."""
+        return "; ".join(dict.fromkeys(invocation.origin for invocation in self.invocations if invocation.origin))
 
     @property
     def command(self) -> str:

@@ -1,7 +1,9 @@
-"""A case's evidence as HTML: what ran, where, how often, under which conditions, and what it printed.
+"""A case's evidence as data: what ran, where, how often, under which conditions, and what it printed.
 
-Written without the template engine: a report of 5,000 cases has as many of these, and each is some hundred values.
-Whatever a phone or a user wrote passes :func:`_text` or :func:`_block`; everything else here is ours.
+Nothing here is HTML. A part of the evidence is a text, a list of parts, or a mapping of one name to what stands under
+it, beside it perhaps the ``class`` that colours it: ``{"p": ["Asked for ", {"code": "gpu"}]}``. The names are those of
+``evidence.html.j2``, which writes them into small pages, and of ``evidence.js``, which draws them when one is opened:
+whatever a phone, a file or a user wrote is text there, wherever it stands.
 """
 
 from __future__ import annotations
@@ -9,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from html import escape
-from typing import Final
+from typing import Final, TypeAlias
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS
@@ -18,7 +19,7 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, FigureKind
 from orchestrator.records.workload import Pass
 from orchestrator.report.conditions import battery_change_text, battery_text, clocks_text, hottest_text
-from orchestrator.report.data import BestMark, DeviceRow, FindingRow, InvocationRow, LogExcerpt, ResultRow, Trace
+from orchestrator.report.data import BestMark, FindingRow, InvocationRow, LogExcerpt, ResultRow, Trace
 from orchestrator.report.escapes import visible, visible_block
 from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, SHORT_HASH, column_decimals
 from orchestrator.report.logs import LOG_CHARACTERS, shorter
@@ -27,6 +28,9 @@ from orchestrator.report.tables import NOTHING, delegate_text, figure_ms, has_me
 from orchestrator.report.traces import condition_traces
 from orchestrator.units import US_PER_MS, format_bytes, format_duration
 
+#: A part of the evidence: JSON with text at its ends.
+Part: TypeAlias = "str | Sequence[Part] | Mapping[str, Part]"
+
 #: Characters of logs in one report, shared among its cases; what is left of a share below the least isn't worth it.
 _LOG_BUDGET: Final = 3_000_000
 _LEAST_LOG: Final = 400
@@ -34,23 +38,22 @@ _MOST_LINES: Final = 5
 _MOST_OPERATORS: Final = 20
 #: Invocations of a sustained run that are listed, from its beginning and from its end.
 _SUSTAINED_SHOWN: Final = 10
-_VIRTUAL_BADGE: Final = ' <span class="badge virtual">virtual</span>'
-_BEST_BADGES: Final[Mapping[BestMark, str]] = {
-    BestMark.NONE: "",
-    BestMark.BEST: ' <span class="badge best"><span aria-hidden="true">★</span> fastest</span>',
-    BestMark.TIED: ' <span class="badge tied"><span aria-hidden="true">≈</span> tied</span>',
+_VIRTUAL_BADGE: Final[Part] = {"span": "virtual", "class": "badge virtual"}
+_BEST_BADGES: Final[Mapping[BestMark, Sequence[Part]]] = {
+    BestMark.NONE: [],
+    BestMark.BEST: [" ", {"span": [{"icon": "\N{BLACK STAR}"}, " fastest"], "class": "badge best"}],
+    BestMark.TIED: [" ", {"span": [{"icon": "\N{ALMOST EQUAL TO}"}, " tied"], "class": "badge tied"}],
 }
-_RUN_HEADS: Final = (
-    '<tr><th scope="col" class="n">no.</th><th scope="col" class="n">median <small>ms</small></th>'
-    '<th scope="col">outcome</th><th scope="col">quality</th><th scope="col">delegate</th>'
-    '<th scope="col" class="n">p5 \N{EN DASH} p95 <small>ms</small></th><th scope="col" class="n">inferences</th>'
-    '<th scope="col" class="n">first <small>ms</small></th><th scope="col" class="n">init <small>ms</small></th>'
-    '<th scope="col">started</th><th scope="col" class="n">took</th></tr>'
-)
-_STATE_HEADS: Final = (
-    '<tr><th scope="col" class="n">no.</th><th scope="col">when</th><th scope="col">hottest zone <small>°C</small></th>'
-    '<th scope="col">battery</th><th scope="col">clock of limit <small>MHz</small></th></tr>'
-)
+#: Of each column: its name, its unit, and ``n`` for figures.
+_RUN_HEADS: Final[Sequence[Part]] = (
+    ("no.", "", "n"), ("median", "ms", "n"), ("outcome", "", ""), ("quality", "", ""), ("delegate", "", ""),
+    ("p5 \N{EN DASH} p95", "ms", "n"), ("inferences", "", "n"), ("first", "ms", "n"), ("init", "ms", "n"),
+    ("started", "", ""), ("took", "", "n"),
+)  # fmt: skip
+_STATE_HEADS: Final[Sequence[Part]] = (
+    ("no.", "", "n"), ("when", "", ""), ("hottest zone", "\N{DEGREE SIGN}C", ""), ("battery", "", ""),
+    ("clock of limit", "MHz", ""),
+)  # fmt: skip
 
 
 def evidence_decimals(rows: Sequence[ResultRow]) -> Mapping[str, int]:
@@ -66,8 +69,8 @@ def evidence_decimals(rows: Sequence[ResultRow]) -> Mapping[str, int]:
     }
 
 
-def case_evidence(rows: Sequence[ResultRow], decimals: Mapping[str, int]) -> Iterable[tuple[str, str]]:
-    """Yield each case's title, not yet escaped, and its evidence as HTML.
+def case_evidence(rows: Sequence[ResultRow], decimals: Mapping[str, int]) -> Iterable[tuple[str, Sequence[Part]]]:
+    """Yield each case's title and its evidence, one part below the other.
 
     ``decimals`` are those of :func:`evidence_decimals`. Logs are cut so that a report of many cases
     stays readable; the cut is told.
@@ -76,52 +79,53 @@ def case_evidence(rows: Sequence[ResultRow], decimals: Mapping[str, int]) -> Ite
     characters = share if share >= _LEAST_LOG else 0
     for row in rows:
         parts = (*_head(row, decimals), *_objections(row), *_delegate(row), *_runs(row, decimals, characters))
-        yield visible(row.model.label), "".join((*parts, _identity(row)))
+        yield visible(row.model.label), (*parts, _identity(row))
 
 
 @lru_cache(maxsize=16_384)
 def _text(text: str) -> str:
-    return escape(text if text.isprintable() else visible(text))
+    return visible(text)
 
 
-def _block(text: str) -> str:
-    return escape(visible_block(text))
-
-
-def _device(row: DeviceRow) -> str:
-    return f'<bdi class="name">{_text(row.label)}</bdi>{_VIRTUAL_BADGE if row.is_virtual else ""}'
-
-
-def _head(row: ResultRow, decimals: Mapping[str, int]) -> Iterable[str]:
+def _head(row: ResultRow, decimals: Mapping[str, int]) -> Iterable[Part]:
     result = row.result
-    yield f'<p class="case-line">{_device(row.device)} · <bdi>{_text(row.configuration)}</bdi></p>\n'
+    virtual = [" ", _VIRTUAL_BADGE] if row.device.is_virtual else []
+    device: Part = {"bdi": _text(row.device.label), "class": "name"}
+    yield {"p": [device, *virtual, " \N{MIDDLE DOT} ", {"bdi": _text(row.configuration)}], "class": "case-line"}
     if row.is_virtual:
-        yield (
-            '<p class="virtual-note"><span class="badge virtual">virtual</span> Computed by benchfarm\'s virtual phone;'
-            " no measurement.</p>\n"
-        )
-    truth = f"t-{result.truth.value}" if result.truth is not None else ""
+        yield {
+            "p": [_VIRTUAL_BADGE, " Computed by benchfarm's virtual phone; no measurement."],
+            "class": "virtual-note",
+        }
+    if row.origin:
+        told = f" {_text(row.origin).removeprefix('imported ')}"
+        yield {"p": [{"span": "imported", "class": "badge v-warning"}, told, "."]}
+    badges: list[Part] = []
+    if result.truth is not None:
+        badges += [{"span": _text(delegate_text(row)), "class": f"badge t-{result.truth.value}"}, " "]
     quality = result.quality.value if result.quality is not None else "none"
-    yield '<p class="badges">'
-    if truth:
-        yield f'<span class="badge {truth}">{_text(delegate_text(row))}</span> '
-    yield f'<span class="badge q-{quality}">{quality_text(row)}</span>{_BEST_BADGES[row.best]}'
+    badges += [{"span": quality_text(row), "class": f"badge q-{quality}"}, *_BEST_BADGES[row.best]]
     if result.parity is not None:
-        yield f' <span class="badge {PARITY_CLASSES[result.parity]}">{PARITY_WORDS[result.parity]}</span>'
+        badges += [" ", {"span": PARITY_WORDS[result.parity], "class": f"badge {PARITY_CLASSES[result.parity]}"}]
     if row.grade is not None:
-        yield f' <span class="badge grade">grade {row.grade.value}</span>'
-    yield f' <span class="badge">{row.case.process_mode.value}</span></p>\n'
-    yield _figure(row, decimals["median"])
+        badges += [" ", {"span": f"grade {row.grade.value}", "class": "badge grade"}]
+    badges += [" ", {"span": row.case.process_mode.value, "class": "badge"}]
+    yield {"p": badges, "class": "badges"}
+    yield from _figure(row, decimals["median"])
 
 
-def _figure(row: ResultRow, digits: int) -> str:
+def _figure(row: ResultRow, digits: int) -> Iterable[Part]:
     result, summary = row.result, row.result.summary
     if summary is None:
-        return ""
-    median = figure_ms(summary.median_us, digits)
+        return
+    median = f"{figure_ms(summary.median_us, digits)} ms"
     if result.status not in OWN_FIGURE:
         why = _text(delegate_text(row)) if result.status is CaseStatus.FELL_BACK else "rejected"
-        return f'<p class="case-figure">No result of {row.case.delegate.value}: <del>{median} ms</del> ({why}).</p>\n'
+        yield {
+            "p": [f"No result of {row.case.delegate.value}: ", {"del": median}, f" ({why})."],
+            "class": "case-figure",
+        }
+        return
     interval = ""
     if summary.interval is not None:
         low, high = figure_ms(summary.interval.low, digits), figure_ms(summary.interval.high, digits)
@@ -131,59 +135,54 @@ def _figure(row: ResultRow, digits: int) -> str:
     if ratio is not None and row.baseline != row.configuration:
         between = f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})" if ratio.interval is not None else ""
         gain = f" {ratio.value:.2f}\N{MULTIPLICATION SIGN} the speed of {_text(row.baseline)}{between}."
-    return (
-        f'<p class="case-figure"><b>{median} ms</b>{interval}{kind} over {summary.count} of {result.ended} invocations.'
-        f"{gain}</p>\n"
-    )
+    rest = f"{interval}{kind} over {summary.count} of {result.ended} invocations.{gain}"
+    yield {"p": [{"b": median}, rest], "class": "case-figure"}
 
 
-def _objections(row: ResultRow) -> Iterable[str]:
+def _objections(row: ResultRow) -> Iterable[Part]:
     result = row.result
     for _, text in row.stopped:
-        yield f"<p>Invocations: {_text(text)}.</p>\n"
+        yield {"p": f"Invocations: {_text(text)}."}
     for note in result.notes:
-        yield f"<p>{_text(note)}</p>\n"
+        yield {"p": _text(note)}
     if result.reason:
-        yield f"<p><code>{_text(result.reason_code)}</code> {_text(result.reason)}</p>\n"
+        yield {"p": [{"code": _text(result.reason_code)}, f" {_text(result.reason)}"]}
     if result.parity is ParityVerdict.SAME and result.parity_reason:
-        yield f"<p>Outputs as the reference's: {_text(result.parity_reason)}.</p>\n"
+        yield {"p": f"Outputs as the reference's: {_text(result.parity_reason)}."}
     if row.next_step:
-        yield f"<p><b>Next:</b> {_text(row.next_step)}</p>\n"
+        yield {"p": [{"b": "Next:"}, f" {_text(row.next_step)}"]}
     if row.findings:
-        items = "".join(_finding(finding, len(row.invocations)) for finding in row.findings)
-        yield f"<h3>Findings</h3>\n<ul>\n{items}</ul>\n"
+        yield {"h3": "Findings"}
+        yield {"ul": [{"li": _finding(finding, len(row.invocations))} for finding in row.findings]}
 
 
-def _finding(finding: FindingRow, invocations: int) -> str:
+def _finding(finding: FindingRow, invocations: int) -> Sequence[Part]:
     severity = finding.severity.value
-    text = f"<code>{_text(finding.code)}</code> {_text(finding.message)}"
+    parts: list[Part] = [{"span": severity, "class": f"badge v-{severity}"}, " ", {"code": _text(finding.code)}]
+    parts.append(f" {_text(finding.message)}")
     if finding.evidence:
-        text += f" <small>({_text(finding.evidence)})</small>"
+        parts += [" ", {"small": f"({_text(finding.evidence)})"}]
     if finding.count and invocations > 1:
-        text += f" <small>{finding.count} of {invocations} invocations</small>"
+        parts += [" ", {"small": f"{finding.count} of {invocations} invocations"}]
     if finding.next_step:
-        text += f"<br><small>{_text(finding.next_step)}</small>"
-    return f'<li><span class="badge v-{severity}">{severity}</span> {text}</li>\n'
+        parts += [{"br": ""}, {"small": _text(finding.next_step)}]
+    return parts
 
 
-def _delegate(row: ResultRow) -> Iterable[str]:
+def _delegate(row: ResultRow) -> Iterable[Part]:
     found = row.delegate
     if found is None or not (found.lines or found.cpu_operators):
         return
     asked, ran = found.requested or row.case.delegate.value, found.place or "unknown"
-    yield (
-        f"<h3>Where the operators ran</h3>\n<p>{_nodes(found)}Asked for <code>{_text(asked)}</code>, ran on "
-        f"<code>{_text(ran)}</code>.</p>\n"
-    )
-    for line in found.lines[:_MOST_LINES]:
-        yield f"<pre>{_text(line)}</pre>"
+    yield {"h3": "Where the operators ran"}
+    yield {"p": [f"{_nodes(found)}Asked for ", {"code": _text(asked)}, ", ran on ", {"code": _text(ran)}, "."]}
+    yield from ({"pre": _text(line)} for line in found.lines[:_MOST_LINES])
     if found.cpu_operators:
-        yield "<ul>"
-        for operator, reason in found.cpu_operators[:_MOST_OPERATORS]:
-            yield f"<li><code>{_text(operator)}</code> {_text(reason)}</li>"
+        shown = found.cpu_operators[:_MOST_OPERATORS]
+        items: list[Part] = [{"li": [{"code": _text(name)}, f" {_text(reason)}"]} for name, reason in shown]
         if len(found.cpu_operators) > _MOST_OPERATORS:
-            yield f"<li>and {len(found.cpu_operators) - _MOST_OPERATORS} more</li>"
-        yield "</ul>\n"
+            items.append({"li": f"and {len(found.cpu_operators) - _MOST_OPERATORS} more"})
+        yield {"ul": items}
 
 
 def _nodes(found: DelegateEvidence) -> str:
@@ -195,27 +194,31 @@ def _nodes(found: DelegateEvidence) -> str:
     return f"{found.delegated_nodes} of {found.total_nodes} operators delegated{partitions}. "
 
 
-def _runs(row: ResultRow, decimals: Mapping[str, int], characters: int) -> Iterable[str]:
+def _runs(row: ResultRow, decimals: Mapping[str, int], characters: int) -> Iterable[Part]:
     if not row.invocations:
-        yield "<p>No invocation is stored.</p>\n"
+        yield {"p": "No invocation is stored."}
         return
     shown = _without_middle(row.invocations)
-    yield _table("Invocations", _RUN_HEADS, "".join(_run_line(row, run, decimals) for run in shown))
+    yield {"table": "Invocations", "heads": _RUN_HEADS, "rows": [_run_line(row, run, decimals) for run in shown]}
     if len(shown) < len(row.invocations):
         left = len(row.invocations) - len(shown)
-        yield f"<p><small>{left} invocations of the sustained run are left out here; its chart has them.</small></p>\n"
+        yield {"p": {"small": f"{left} invocations of the sustained run are left out here; its chart has them."}}
     if row.has_conditions:
-        yield _table("Conditions before and after", _STATE_HEADS, "".join(map(_state_line, shown)))
+        lines = [line for run in shown for line in _state_lines(run)]
+        yield {"table": "Conditions before and after", "heads": _STATE_HEADS, "rows": lines}
         states = [run.state_before for run in row.invocations if run.state_before is not None]
         swapped = battery_change_text(sorted(states, key=lambda state: state.at))
         if swapped:
-            yield f'<p><span class="badge v-warning">{swapped}</span></p>\n'
-    yield _drawn("Temperature and clocks over time", condition_traces(row.invocations))
+            yield {"p": {"span": _text(swapped), "class": "badge v-warning"}}
+    yield from _drawn("Temperature and clocks over time", condition_traces(row.invocations))
     for run in row.invocations:
-        yield _drawn(f"While invocation {run.number} ran", run.traces)
+        yield from _drawn(f"While invocation {run.number} ran", run.traces)
     if row.command:
-        yield f"<h3>Command</h3>\n<pre>{_text(row.command)}</pre>\n"
-    yield from (_log(run, run.log, characters) for run in row.invocations if run.log is not None)
+        yield {"h3": "Command"}
+        yield {"pre": _text(row.command)}
+    for run in row.invocations:
+        if run.log is not None:
+            yield from _log(run, run.log, characters)
 
 
 def _without_middle(runs: Sequence[InvocationRow]) -> Sequence[InvocationRow]:
@@ -227,7 +230,7 @@ def _without_middle(runs: Sequence[InvocationRow]) -> Sequence[InvocationRow]:
     return [run for run in runs if run.run_id not in hidden]
 
 
-def _number(run: InvocationRow) -> str:
+def _number(run: InvocationRow) -> Part:
     if run.run_pass is Pass.TIMING:
         return str(run.number)
     number, attempt = run.number, ""
@@ -235,91 +238,91 @@ def _number(run: InvocationRow) -> str:
         tried, number = divmod(run.number - 1, ATTEMPT_NUMBERS)
         number += 1
         attempt = f", attempt {tried + 1}" if tried else ""
-    return f"{number} <small>{run.run_pass.value}{attempt}</small>"
+    return [f"{number} ", {"small": f"{run.run_pass.value}{attempt}"}]
 
 
-def _table(title: str, heads: str, lines: str) -> str:
-    return (
-        f'<h3>{title}</h3>\n<div class="scroll" role="region" tabindex="0" aria-label="{title}"><table class="small">\n'
-        f"<thead>{heads}</thead>\n<tbody>\n{lines}</tbody></table></div>\n"
-    )
-
-
-def _run_line(row: ResultRow, run: InvocationRow, decimals: Mapping[str, int]) -> str:
+def _run_line(row: ResultRow, run: InvocationRow, decimals: Mapping[str, int]) -> Part:
     digits = decimals["median"]
-    latency = figure_ms(run.latency_us, digits)
+    latency: Part = figure_ms(run.latency_us, digits)
     is_own = run.is_used and row.result.status in OWN_FIGURE
     if run.latency_us is not None and not is_own:
-        latency = f"<del>{latency}</del>"
+        latency = {"del": latency}
     if run.latency_us is not None and run.figure is FigureKind.MEAN:
-        latency += " <small>mean</small>"
+        latency = [latency, " ", {"small": "mean"}]
     spread = NOTHING
     if run.p5_us is not None and run.p95_us is not None:
         spread = f"{figure_ms(run.p5_us, digits)} \N{EN DASH} {figure_ms(run.p95_us, digits)}"
-    reason = f" <small>{_text(run.reason_code)}</small>" if run.reason_code else ""
-    return (
-        f'<tr{"" if run.is_used else " class=unused"}><td class="n">{_number(run)}</td><td class="n">{latency}</td>'
-        f"<td>{run.outcome.value}{reason}</td><td>{run.quality.word}</td><td>{run.truth.value}</td>"
-        f'<td class="n">{spread}</td><td class="n">{NOTHING if run.inferences is None else run.inferences}</td>'
-        f'<td class="n">{figure_ms(run.first_us, decimals["first"])}</td>'
-        f'<td class="n">{figure_ms(run.init_us, decimals["init"])}</td><td>{moment_text(run.started_at)}</td>'
-        f'<td class="n">{format_duration(run.duration_s)}</td></tr>\n'
-    )
+    outcome = run.outcome.value
+    cells: list[Part] = [
+        _number(run),
+        latency,
+        [f"{outcome} ", {"small": _text(run.reason_code)}] if run.reason_code else outcome,
+        run.quality.word,
+        run.truth.value,
+        spread,
+        NOTHING if run.inferences is None else str(run.inferences),
+        figure_ms(run.first_us, decimals["first"]),
+        figure_ms(run.init_us, decimals["init"]),
+        moment_text(run.started_at),
+        format_duration(run.duration_s),
+    ]
+    return {"tr": cells} if run.is_used else {"tr": cells, "class": "unused"}
 
 
-def _state_line(run: InvocationRow) -> str:
+def _state_lines(run: InvocationRow) -> Iterable[Part]:
     before, after = run.state_before, run.state_after
-    if before is None and after is None:
-        return ""
-    cells = "".join(
-        f"<td>{_text(of(before))}<br>{_text(of(after))}</td>" for of in (hottest_text, battery_text, clocks_text)
-    )
-    return f'<tr><td class="n">{_number(run)}</td><td>before<br>after</td>{cells}</tr>\n'
+    if before is not None or after is not None:
+        texts = (hottest_text, battery_text, clocks_text)
+        cells: list[Part] = [[_text(of(before)), {"br": ""}, _text(of(after))] for of in texts]
+        yield {"tr": [_number(run), ["before", {"br": ""}, "after"], *cells]}
 
 
-def _drawn(title: str, traces: Sequence[Trace]) -> str:
-    """Return a drawing of each quantity that changed, and a line with those that didn't."""
+def _drawn(title: str, traces: Sequence[Trace]) -> Iterable[Part]:
+    """Yield a drawing of each quantity that changed, and a line with those that didn't."""
     if not traces:
-        return ""
-    moving = "".join(_trace(trace) for trace in traces if trace.points)
+        return
+    yield {"h3": title}
+    moving = [_trace(trace) for trace in traces if trace.points]
+    if moving:
+        yield {"traces": moving}
     still = ", ".join(f"{_text(trace.name)} {trace.high:.0f} {trace.unit}" for trace in traces if not trace.points)
-    drawings = f'<div class="traces">\n{moving}</div>\n' if moving else ""
-    told = f"<p><small>The same at every look: {still}.</small></p>\n" if still else ""
-    return f"<h3>{title}</h3>\n{drawings}{told}"
+    if still:
+        yield {"p": {"small": f"The same at every look: {still}."}}
 
 
-def _trace(trace: Trace) -> str:
-    name, lasted = _text(trace.name), format_duration(trace.duration_s)
-    low, high = f"{trace.low:.0f}", f"{trace.high:.0f}"
-    return (
-        f'<figure class="trace"><figcaption>{name} <small>{trace.unit}</small></figcaption>\n'
-        f'<svg viewBox="0 0 300 60" preserveAspectRatio="none" role="img" aria-label="{name}: {low} to {high} '
-        f'{trace.unit} within {lasted}"><polyline class="trace-line" points="{trace.points}"/></svg>\n'
-        f"<small>{low} \N{EN DASH} {high}, last {trace.last:.0f}; {lasted}</small></figure>\n"
-    )
+def _trace(trace: Trace) -> Part:
+    low, high, lasted = f"{trace.low:.0f}", f"{trace.high:.0f}", format_duration(trace.duration_s)
+    return {
+        "name": _text(trace.name),
+        "unit": trace.unit,
+        "points": trace.points,
+        "about": f"{_text(trace.name)}: {low} to {high} {trace.unit} within {lasted}",
+        "told": f"{low} \N{EN DASH} {high}, last {trace.last:.0f}; {lasted}",
+    }
 
 
-def _log(run: InvocationRow, whole: LogExcerpt, characters: int) -> str:
+def _log(run: InvocationRow, whole: LogExcerpt, characters: int) -> Iterable[Part]:
     status = f", exit code {run.exit_code}" if run.exit_code is not None else ""
-    title = f"<h3>Log of invocation {run.number}{status}</h3>\n"
-    where = f"it is in the store under run <code>{_text(run.run_id)}</code>"
+    yield {"h3": f"Log of invocation {run.number}{status}"}
+    where: Sequence[Part] = ("it is in the store under run ", {"code": _text(run.run_id)})
     if not characters:
         size = format_bytes(whole.total_bytes)
-        return f"{title}<p>{size} of output, left out of a report of this size; {where}.</p>\n"
+        yield {"p": [f"{size} of output, left out of a report of this size; ", *where, "."]}
+        return
     log = shorter(whole, characters)
-    cut = ""
     if log.left_out_bytes:
         sizes = f"{format_bytes(log.left_out_bytes)} of {format_bytes(log.total_bytes)}"
-        cut = f"<p><small>Cut: {sizes} left out; {where}.</small></p>\n"
-    return f'{title}{cut}<pre class="log" tabindex="0">{_block(log.text)}</pre>\n'
+        yield {"p": {"small": [f"Cut: {sizes} left out; ", *where, "."]}}
+    yield {"log": visible_block(log.text)}
 
 
-def _identity(row: ResultRow) -> str:
+def _identity(row: ResultRow) -> Part:
     model, build = row.model.sha256[:SHORT_HASH], row.case.build_sha256[:SHORT_HASH]
-    return (
-        f'<p class="identity"><small>case <code>{_text(row.key)}</code> · model <code>{_text(model)}</code> · build '
-        f"<code>{_text(build)}</code> · serial <code>{_text(row.device.serial)}</code></small></p>"
-    )
+    named = (("case", row.key), ("model", model), ("build", build), ("serial", row.device.serial))
+    parts: list[Part] = []
+    for name, value in named:
+        parts += [f" \N{MIDDLE DOT} {name} " if parts else f"{name} ", {"code": _text(value)}]
+    return {"p": {"small": parts}, "class": "identity"}
 
 
 @lru_cache(maxsize=4_096)

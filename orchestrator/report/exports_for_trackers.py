@@ -86,7 +86,11 @@ def to_asv(data: ReportData, *, commit: str) -> Mapping[str, str]:
                 "commit_hash": commit,
                 "env_name": "benchfarm",
                 "date": round(max(campaign.created_at for campaign in data.campaigns).timestamp() * 1000),
-                "params": {"machine": machine, "is_virtual": str(rows[0].is_virtual).lower()},
+                "params": {
+                    "machine": machine,
+                    "is_virtual": str(rows[0].is_virtual).lower(),
+                    "origin": visible(rows[0].origin),
+                },
                 "python": "",
                 "requirements": {},
                 "env_vars": {},

@@ -15,8 +15,8 @@ SCHEMA_VERSION: Final = 1
 _CAMPAIGN_COLUMNS: Final = ("campaign_id", "campaign", "campaign_created_at")
 #: In the order of the records below; a file without rows has them, too.
 _INVOCATION_COLUMNS: Final = (
-    "run_id", "campaign_id", "case_key", "model", "device", "serial", "is_virtual", "configuration", "pass",
-    "invocation", "outcome", "reason_code", "quality", "delegate_truth", "is_used", "figure", "latency_us",
+    "run_id", "campaign_id", "case_key", "model", "device", "serial", "is_virtual", "origin", "configuration",
+    "pass", "invocation", "outcome", "reason_code", "quality", "delegate_truth", "is_used", "figure", "latency_us",
     "not_a_result_us", "init_us", "first_inference_us", "started_at", "duration_s", "exit_code",
 )  # fmt: skip
 

@@ -72,6 +72,8 @@ class MeasuredCase:
     created_at: datetime
     #: An arm of a search, which gets as few invocations as show that it isn't the fastest.
     is_search: bool = False
+    #: Where its campaign was imported from; empty for this lab's own.
+    origin: str = ""
 
     @property
     def has_figure(self) -> bool:
@@ -365,6 +367,8 @@ def _digits(value_ms: float) -> str:
 
 def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
     case, result = item.case, item.result
+    if item.origin:
+        yield item.origin
     if case.delegate is not column.delegate:
         yield _WORDS[case.delegate.value]
     if column.threads is None and _threads_that_count(case):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import jinja2
-from markupsafe import Markup, escape
 
 from orchestrator import __version__
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
@@ -75,12 +74,11 @@ class _FindingGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MatrixBlock:
-    """One model's matrix: its HTML, or the fold that holds it."""
+    """One model's matrix, and the fold that holds it as HTML; empty where it stands on the page itself."""
 
     model: str
-    html: Markup | None
+    table: MatrixTable
     fold: str
-    lines: int
 
 
 @without_collector
@@ -97,7 +95,8 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     charts = {chart.name: chart for chart in made if has_chart_data(chart, sets.get(chart.dataset, ()))}
     decimals = evidence_decimals(data.results)
     folds = _data_folds(grids, sets, charts)
-    blocks = list(_matrix_blocks(data, folds, decimals=decimals, is_laid_out=is_laid_out))
+    places = {row.key: place for place, row in enumerate(data.results)}
+    blocks = list(_matrix_blocks(data, folds, places=places, is_laid_out=is_laid_out))
     evidence = iter(case_evidence(data.results, decimals))
     if not is_laid_out:
         # Never all of it at once: unfolded it is many times as large.
@@ -116,6 +115,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
             data=data,
             advice=advice_of(data),
             blocks=blocks,
+            places=places,
             baselines=_baselines(data),
             grids=grids,
             charts=charts,
@@ -126,7 +126,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
             references=references,
             reference_words=_REFERENCE_WORDS,
             source=SOURCE,
-            evidence=[(row, Markup(html)) for row, (_, html) in zip(data.results, evidence, strict=True)]  # noqa: S704
+            evidence=[(row, parts) for row, (_, parts) in zip(data.results, evidence, strict=True)]
             if is_laid_out
             else [],
             settings={"evidence_size": EVIDENCE_SIZE},
@@ -140,16 +140,6 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
 def render_template(name: str, **values: object) -> str:
     """Return a template of reports/templates, filled in; text is made visible and escaped as in the report."""
     return _environment().get_template(name).render(version=__version__, **values)
-
-
-def escaped(text: str) -> str:
-    """Return text as HTML, made visible and escaped as the templates do."""
-    return str(escape(visible(text)))
-
-
-def markup(html: str) -> str:
-    """Return HTML of ours as a value that templates take as it is."""
-    return Markup(html)  # noqa: S704
 
 
 def render_guide_html(table: GuideTable, *, title: str) -> str:
@@ -183,26 +173,15 @@ def _data_folds(
 
 
 def _matrix_blocks(
-    data: ReportData, folds: dict[str, str], *, decimals: Mapping[str, int], is_laid_out: bool
+    data: ReportData, folds: dict[str, str], *, places: Mapping[str, int], is_laid_out: bool
 ) -> Iterable[_MatrixBlock]:
     """Yield each model's matrix; those of a large report are put among the folds."""
     template = _environment().get_template("matrix.html.j2")
-    places = {row.key: place for place, row in enumerate(data.results)}
     for number, table in enumerate(matrix_tables(data)):
-        html = template.render(table=table, places=places, decimals=decimals)
         fold = "" if is_laid_out else f"matrix-{number}"
         if fold:
-            folds[fold] = pack(html)
-        yield _MatrixBlock(
-            model=_title_of(table),
-            html=None if fold else Markup(html),  # noqa: S704
-            fold=fold,
-            lines=len(table.lines),
-        )
-
-
-def _title_of(table: MatrixTable) -> str:
-    return table.model.label
+            folds[fold] = pack(template.render(table=table, places=places))
+        yield _MatrixBlock(model=table.model.label, table=table, fold=fold)
 
 
 def _baselines(data: ReportData) -> Mapping[str, Sequence[str]]:

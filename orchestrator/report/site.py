@@ -144,6 +144,8 @@ class SiteCampaign:
     is_virtual: bool
     #: Whether the site has a page of it.
     has_page: bool
+    #: Where it was imported from; empty for this lab's own.
+    origin: str = ""
 
     @property
     def page(self) -> str:
@@ -282,6 +284,11 @@ class Site:
     def by_name(self) -> Mapping[str, SiteSeries]:
         """The series by the file name of their page."""
         return {item.page: item for item in self.series}
+
+    @cached_property
+    def by_id(self) -> Mapping[CampaignId, SiteCampaign]:
+        """The campaigns by their ids."""
+        return {item.campaign_id: item for item in self.campaigns}
 
     @cached_property
     def _places(self) -> Mapping[SeriesKey, int]:

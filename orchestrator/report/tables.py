@@ -265,8 +265,8 @@ def campaign_of(row: ResultRow, data: ReportData) -> CampaignRow | None:
 
 #: The names of :func:`flat_record`, in its order.
 FLAT_COLUMNS: Final = (
-    "model", "model_sha256", "device", "serial", "is_virtual", "configuration", "delegate", "threads", "tool",
-    "flags", "build_sha256", "status", "delegate_truth", "delegate_actual", "delegated_nodes", "total_nodes",
+    "model", "model_sha256", "device", "serial", "is_virtual", "origin", "configuration", "delegate", "threads",
+    "tool", "flags", "build_sha256", "status", "delegate_truth", "delegate_actual", "delegated_nodes", "total_nodes",
     "quality", "precision", "is_precise", "grade", "is_judged", "best", "invocations_used", "invocations_ended",
     "figure", "median_us",
     "interval_low_us", "interval_high_us", "interval_method", "mean_us", "min_us", "max_us", "std_us",
@@ -291,6 +291,7 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "device": row.device.title,
         "serial": row.device.serial,
         "is_virtual": row.is_virtual,
+        "origin": row.origin,
         "configuration": row.configuration,
         "delegate": row.case.delegate.value,
         "threads": row.case.threads,
@@ -356,6 +357,7 @@ def invocation_record(row: ResultRow, invocation: InvocationRow) -> dict[str, Sc
         "delegate_truth": invocation.truth.value,
         "is_used": is_result,
         "is_virtual": row.is_virtual,
+        "origin": invocation.origin,
         "figure": invocation.figure.value if invocation.latency_us is not None else None,
         "latency_us": invocation.latency_us if is_result else None,
         "not_a_result_us": None if is_result else invocation.latency_us,

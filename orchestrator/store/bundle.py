@@ -3,7 +3,8 @@
 It is a ZIP archive of ``manifest.json``, ``records.jsonl`` (campaigns, devices, models, builds and runs as the store's
 documents, one in a line, each with its kind) and ``blobs/<sha256>`` (what runs left behind, each content once). The
 manifest holds the sha256 of the records; a blob's name is its own. Another store takes the bundle in without changing
-anything that it holds, and reads the raw output again with its own version.
+anything that it holds, and reads the raw output again with its own version. ``signature.json`` is there where the
+manifest was signed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -30,12 +32,16 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.records.workload import Build, Case, Model
+from orchestrator.store.signatures import PublicKey, SigningKey, signer_of
 
 SCHEMA: Final = "benchfarm-bundle"
 #: Raised when a reader of the older version would misread a newer bundle.
 SCHEMA_VERSION: Final = 1
 _MANIFEST: Final = "manifest.json"
 _RECORDS: Final = "records.jsonl"
+_SIGNATURE: Final = "signature.json"
+#: More than the manifest and its signature are.
+_LARGEST_HEAD_BYTES: Final = 1 << 20
 #: More than any one program prints, and than a year of a lab's records; a larger member was made to fill memory.
 _LARGEST_BLOB_BYTES: Final = 1 << 30
 _LARGEST_RECORDS_BYTES: Final = 8 << 30
@@ -81,14 +87,19 @@ class TakenIn:
     known_runs: int
     #: Runs in whose place the store holds others, which were kept: run ids of the bundle's.
     other_runs: tuple[RunId, ...] = ()
-    #: Which file it was.
-    sha256: str
+    origin: Origin
 
 
 def write_bundle(
-    path: Path, store: Store, campaign_ids: Sequence[CampaignId], *, run_ids: Collection[RunId] = (), at: datetime
+    path: Path,
+    store: Store,
+    campaign_ids: Sequence[CampaignId],
+    *,
+    run_ids: Collection[RunId] = (),
+    at: datetime,
+    key: SigningKey | None = None,
 ) -> BundleContents:
-    """Write campaigns, or only some of their runs, to a file that isn't there yet.
+    """Write campaigns, or only some of their runs, to a file that isn't there yet; signed, where a key is given.
 
     Paths of this computer are left out. Raises UsageError when the file is there or can't be written, StoreError for a
     campaign or run that the store doesn't hold.
@@ -97,7 +108,7 @@ def write_bundle(
     wanted = set(run_ids)
     try:
         with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive:
-            contents = _write(archive, store, campaigns, wanted, at)
+            contents = _write(archive, store, campaigns, wanted, at, key)
     except FileExistsError:
         raise UsageError(f"{path}: is there already", hint="name a new file; bundles are never overwritten") from None
     except OSError as error:
@@ -120,7 +131,12 @@ def _campaign(store: Store, campaign_id: CampaignId) -> Campaign:
 
 
 def _write(
-    archive: zipfile.ZipFile, store: Store, campaigns: Sequence[Campaign], wanted: set[RunId], at: datetime
+    archive: zipfile.ZipFile,
+    store: Store,
+    campaigns: Sequence[Campaign],
+    wanted: set[RunId],
+    at: datetime,
+    key: SigningKey | None,
 ) -> BundleContents:
     chosen = frozenset(wanted)
     blobs: set[str] = set()
@@ -161,7 +177,10 @@ def _write(
         "has_virtual": virtual_runs > 0,
         **dataclasses.asdict(contents),
     }
-    archive.writestr(_MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    text = f"{json.dumps(manifest, indent=2)}\n".encode("ascii")
+    archive.writestr(_MANIFEST, text)
+    if key is not None:
+        archive.writestr(_SIGNATURE, key.sign(text))
     return contents
 
 
@@ -216,8 +235,8 @@ class Bundle:
     def __init__(self, path: Path) -> None:
         """Open a bundle and check that it is whole.
 
-        Raises UsageError when there is no such file or it is no bundle, StoreCorruptError when it is damaged,
-        StoreError when a newer benchfarm wrote it.
+        Raises UsageError when there is no such file or it is no bundle, StoreCorruptError when it is damaged or its
+        signature isn't its own, StoreError when a newer benchfarm wrote it.
         """
         self.path = path
         try:
@@ -227,7 +246,10 @@ class Bundle:
         except zipfile.BadZipFile:
             raise UsageError(f"{path}: is no bundle", hint="'benchfarm export' writes bundles") from None
         try:
-            self.manifest = self._read_manifest()
+            head = self._head(_MANIFEST)
+            self.manifest = self._read_manifest(head)
+            #: With which key it was signed; None for none.
+            self.signer = self._signer(head)
             self._check_records()
         except BaseException:
             self._archive.close()
@@ -289,9 +311,19 @@ class Bundle:
         if len(found) > _MOST_LEFT or (size_bytes > _LARGE_BYTES and size_bytes > _MOST_PACKED * packed_bytes):
             raise StoreCorruptError(f"{entry.where}: left {len(found)} outputs of {size_bytes} bytes behind")
 
-    def _read_manifest(self) -> Mapping[str, Any]:
-        with self._open(_MANIFEST, 1 << 20) as stream:
-            data = stream.read(1 << 20)
+    def _head(self, name: str) -> bytes:
+        with self._open(name, _LARGEST_HEAD_BYTES) as stream:
+            try:
+                return stream.read()
+            except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+                raise StoreCorruptError(f"{self.path}: is damaged: {error}") from error
+
+    def _signer(self, manifest: bytes) -> PublicKey | None:
+        if _SIGNATURE not in self._archive.NameToInfo:
+            return None
+        return signer_of(self._head(_SIGNATURE), manifest, where=str(self.path))
+
+    def _read_manifest(self, data: bytes) -> Mapping[str, Any]:
         try:
             manifest = json.loads(data)
             if manifest["schema"] != SCHEMA:
@@ -314,7 +346,7 @@ class Bundle:
             try:
                 for part in iter(lambda: stream.read(1 << 20), b""):
                     digest.update(part)
-            except (zipfile.BadZipFile, EOFError, OSError) as error:
+            except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
                 raise StoreCorruptError(f"{self.path}: is damaged: {error}") from error
         if digest.hexdigest() != self.manifest.get("records_sha256"):
             raise StoreCorruptError(f"{self.path}: is damaged: the records aren't those that were written")
@@ -325,7 +357,7 @@ class Bundle:
         with self._open(f"blobs/{sha256}", _LARGEST_BLOB_BYTES) as stream:
             try:
                 data = stream.read()
-            except (zipfile.BadZipFile, EOFError, OSError) as error:
+            except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
                 raise StoreCorruptError(f"{self.path}: is damaged: {error}") from error
         if hashlib.sha256(data).hexdigest() != sha256:
             raise StoreCorruptError(f"{self.path}: is damaged: blobs/{sha256} has another content")
@@ -352,17 +384,25 @@ class Bundle:
 Reading = Callable[[RunRecord, DeviceFacts, Campaign], RunRecord]
 
 
-def take_in(bundle: Bundle, store: Store, *, read: Reading) -> TakenIn:
+def take_in(bundle: Bundle, store: Store, *, read: Reading, trusted: Collection[PublicKey] = ()) -> TakenIn:
     """Store what a bundle holds and the store doesn't; what the store holds already is never changed.
 
     Figures and verdicts are what ``read`` makes of the raw output, never what the bundle says. Whoever writes a file
     can name any device in it: each is stored as ``SERIAL@HOST``, with the name of the bundle's computer, and apart from
     this lab's own. An import that was cut off is continued by importing again.
 
+    Args:
+        bundle: What is taken in.
+        store: Into which.
+        read: Reads a run again.
+        trusted: With one of these keys it must be signed; without any, a signature is noted and not trusted.
+
     Raises:
+        UsageError: it isn't signed with a trusted key.
         StoreCorruptError: the bundle is damaged; nothing was stored, or, where raw output is, nothing from there on.
         StoreError: a campaign of this id is stored and is another one, or a record can't be stored as it is.
     """
+    origin = _origin(bundle, trusted)
     bundle.check()
     campaigns = {_plain(bundle, item.campaign_id): item for item in bundle.records("campaign")}
     runs_of: dict[CampaignId, list[RunRecord]] = {campaign_id: [] for campaign_id in campaigns}
@@ -371,7 +411,7 @@ def take_in(bundle: Bundle, store: Store, *, read: Reading) -> TakenIn:
     # Nothing that comes from a file is added to what this lab has measured itself.
     stored = [store.campaign(campaign_id) for campaign_id in campaigns]
     own = {item.campaign_id for item in stored if item is not None and item.terms.origin is None}
-    begun = _begin(bundle, store, campaigns)
+    begun = _begin(bundle, store, campaigns, origin)
     facts = store.devices() if campaigns else {}
     for run in bundle.records("run"):
         if run.campaign_id not in runs_of:
@@ -399,8 +439,22 @@ def take_in(bundle: Bundle, store: Store, *, read: Reading) -> TakenIn:
         new_runs=new,
         known_runs=known,
         other_runs=tuple(others),
-        sha256=bundle.sha256(),
+        origin=origin,
     )
+
+
+def _origin(bundle: Bundle, trusted: Collection[PublicKey]) -> Origin:
+    """Return what is told of the file; raises UsageError when trusted keys are named and none of them signed it."""
+    signer = bundle.signer.fingerprint if bundle.signer is not None else ""
+    is_trusted = signer in {key.fingerprint for key in trusted}
+    origin = Origin(file=bundle.path.name, sha256=bundle.sha256(), signer=signer, is_trusted=is_trusted)
+    if trusted and not is_trusted:
+        keys = ", ".join(key.fingerprint for key in trusted)
+        raise UsageError(
+            f"{bundle.path}: is {origin.signature.removesuffix(', not trusted')}, not signed by {keys}",
+            hint="ask who wrote it for their key; without --trust it is imported and marked as not trusted",
+        )
+    return origin
 
 
 def _plain(bundle: Bundle, name: Id) -> Id:
@@ -426,10 +480,9 @@ def _moved(case: Case, campaign: Campaign) -> Case:
     return replace(case, serial=_serial_here(case.serial, campaign))
 
 
-def _begin(bundle: Bundle, store: Store, campaigns: Mapping[CampaignId, Campaign]) -> list[CampaignId]:
+def _begin(bundle: Bundle, store: Store, campaigns: Mapping[CampaignId, Campaign], origin: Origin) -> list[CampaignId]:
     """Begin the campaigns that the store doesn't hold; return their ids."""
     begun = []
-    origin = Origin(file=bundle.path.name, sha256=bundle.sha256())
     # What the store knows of a device, a model or a build, above all where its file is, stays as it is.
     known_devices, known_models, known_builds = store.devices(), store.models(), store.builds()
     devices = list(bundle.records("device"))

@@ -285,16 +285,9 @@
 
   /* Two paths that the page brings: the line, and where it changed. */
   function spark(paths, box) {
-    var picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    picture.setAttribute("class", "spark");
-    picture.setAttribute("viewBox", box);
-    picture.setAttribute("preserveAspectRatio", "none");
-    picture.setAttribute("aria-hidden", "true");
+    var picture = report.svg("svg", { "class": "spark", viewBox: box, preserveAspectRatio: "none", "aria-hidden": "true" });
     paths.split("|").forEach(function (path, place) {
-      var line = document.createElementNS("http://www.w3.org/2000/svg", "path");
-      line.setAttribute("class", place ? "spark-change" : "spark-line");
-      line.setAttribute("d", path);
-      picture.append(line);
+      picture.append(report.svg("path", { "class": place ? "spark-change" : "spark-line", d: path }));
     });
     return picture;
   }

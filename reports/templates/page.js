@@ -66,6 +66,12 @@ var report = (function () {
     return made;
   }
 
+  function svg(name, attributes) {
+    var made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    Object.keys(attributes).forEach(function (key) { made.setAttribute(key, attributes[key]); });
+    return made;
+  }
+
   function save(name, type, content) {
     var link = element("a");
     link.href = URL.createObjectURL(new Blob([content], { type: type }));
@@ -74,5 +80,5 @@ var report = (function () {
     setTimeout(function () { URL.revokeObjectURL(link.href); }, 1000);
   }
 
-  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, isDark: isDark, element: element, save: save };
+  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, isDark: isDark, element: element, svg: svg, save: save };
 })();

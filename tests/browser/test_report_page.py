@@ -146,6 +146,28 @@ def test_evidence_of_a_large_report_opens_too(open_report):
     expect(page.get_by_role("dialog").get_by_role("heading", name="Invocations")).to_be_visible()
 
 
+@pytest.mark.parametrize("name", ["rich", "hostile", "means"])
+def test_evidence_looks_the_same_from_the_page_and_from_its_data(
+    open_report, open_address, tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr("orchestrator.report.render._LAID_OUT_CASES", 0)
+    folded = tmp_path / "folded.html"
+    data = build_report_data(**LABS[name]().inputs(), accuracy=ACCURACY)
+    folded.write_text(render_html(data, title="Nightly"), encoding="utf-8")
+    drawn = []
+    for page in (open_report(name), open_address(folded.as_uri())):
+        of_page = {}
+        for row in data.results:
+            page.evaluate("key => { location.hash = ''; location.hash = '#c-' + key; }", row.key)
+            page.reload()
+            expect(page.get_by_role("dialog")).to_be_visible()
+            html = page.evaluate("document.getElementById('dialog-body').innerHTML")
+            of_page[row.key] = re.sub(r">\s+<", "><", html).strip()
+        drawn.append(of_page)
+    assert drawn[0] == drawn[1]
+    assert all("<table" in html or "No invocation" in html for html in drawn[0].values())
+
+
 def test_address_with_a_case_opens_its_evidence(open_report):
     page = open_report("small")
     href = page.locator("table.matrix td a.open").nth(3).get_attribute("href")

@@ -32,6 +32,10 @@ class ExportOptions(Shown):
     rows: Annotated[str, typer.Option("--rows", help="Rows of csv and parquet: cases or invocations.")] = "cases"
     commit: Annotated[str, typer.Option("--commit", help="For asv: the measured commit.")] = ""
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False
+    sign: Annotated[bool, typer.Option("--sign", help="Sign a bundle with the key of this computer.")] = False
+    key: Annotated[
+        Path | None, typer.Option("--key", help="With --sign: use this Ed25519 key, as ssh-keygen writes it.")
+    ] = None
 
 
 @command_of(app, "export", ExportOptions)
@@ -50,5 +54,7 @@ def _export(options: ExportOptions) -> None:
         commit=options.commit,
         out=options.out,
         force=options.force,
+        sign=options.sign,
+        key=options.key,
     )
     show(lambda settings: bundling.export(settings, request), as_json=options.as_json)

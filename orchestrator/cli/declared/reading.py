@@ -173,6 +173,12 @@ class ImportOptions(Shown):
     program: Annotated[str, typer.Option("--app", help="File of the app (with a slash), or its version.")] = ""
     campaign_name: Annotated[str, typer.Option("--name", help="Name of the campaign.")] = "import"
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust", help="Accept only a bundle signed with this public key (or its file). Repeat for several."
+        ),
+    ] = None
 
 
 @command_of(app, "import", ImportOptions)
@@ -188,8 +194,11 @@ def _import(options: ImportOptions) -> None:
     if any(bundling.is_bundle(path) for path in options.files):
         if len(options.files) > 1 or options.device or options.model:
             raise UsageError("a bundle is imported alone and says itself what is in it")
-        show(lambda settings: bundling.take_in(settings, options.files[0]), as_json=options.as_json)
+        trust = tuple(options.trust or ())
+        show(lambda settings: bundling.take_in(settings, options.files[0], trust), as_json=options.as_json)
         return
+    if options.trust:
+        raise UsageError("--trust is about bundles; these results hold no signature")
     if not options.device or not options.model:
         raise UsageError("these results don't say what they are of", hint="give --device and --model")
     request = importing.ImportRequest(

@@ -9,7 +9,7 @@ import typer
 
 from orchestrator.cli.frame import Json, command, group, show
 
-_store = group("store", "Back up the store, and delete old raw output.")
+_store = group("store", "Back up the store, delete old raw output, and show its key.")
 
 
 @command(_store, "prune")
@@ -42,3 +42,17 @@ def _backup(
     from orchestrator.cli import retention
 
     show(lambda settings: retention.backup(settings, out), as_json=as_json)
+
+
+@command(_store, "key")
+def _key(
+    key: Annotated[Path | None, typer.Option("--key", help="File of another key than this computer's.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the public key that signs bundles. Makes the key at first use.
+
+    Example: benchfarm store key
+    """
+    from orchestrator.cli import bundling
+
+    show(lambda settings: bundling.show_key(settings, key), as_json=as_json)

@@ -3,6 +3,8 @@
 import hashlib
 import io
 import json
+import stat
+import subprocess
 import zipfile
 from dataclasses import replace
 from datetime import timedelta
@@ -18,6 +20,7 @@ from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.store.opening import open_store
 from orchestrator.tools.protos import decode_result
 from tests.samples.command import Cli
+from tests.samples.places import REPO
 from tests.samples.sample_lab import (
     CAMPAIGN,
     HOST,
@@ -28,6 +31,7 @@ from tests.samples.sample_lab import (
     campaign_of,
     case,
     hostile_lab,
+    lab_of,
     series,
     small_lab,
 )
@@ -84,14 +88,147 @@ def test_another_lab_gets_every_run_byte_for_byte_and_can_read_and_compare_it(la
     assert {run.case.serial for run in theirs} == {f"{run.case.serial}@lab-01" for run in ours}
     assert "Pixel 3 (imported) (virtual)" in benchfarm(other, "report", "--format", "text")
     sum_of_file = hashlib.sha256(bundle.read_bytes()).hexdigest()
-    assert f"imported from evidence.zip, sha256 {sum_of_file}" in told
-    origin = f"imported from evidence.zip (sha256 {sum_of_file[:12]})"
+    assert f"imported from evidence.zip, sha256 {sum_of_file}, unsigned" in told
+    origin = f"imported from evidence.zip (sha256 {sum_of_file[:12]}), unsigned"
     assert origin in " ".join(benchfarm(other, "report", "--format", "text").split())
     assert "(imported)" in benchfarm(other, "campaigns")
     assert "(imported)" in benchfarm(other, "report", "--format", "csv")
     (listed,) = json.loads(benchfarm(other, "campaigns", "--json"))
-    assert listed["origin"] == {"file": "evidence.zip", "sha256": sum_of_file}
+    assert listed["origin"] == {"file": "evidence.zip", "sha256": sum_of_file, "signer": "", "is_trusted": False}
     assert "(imported)" not in benchfarm(lab, "report", "--format", "text")
+
+
+def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
+    logs = {DelegateName.XNNPACK: "default_float_10_224.txt", DelegateName.GPU: "gpu_ok_backend_cl_fp32.txt"}
+    runs = [
+        run
+        for delegate, name in logs.items()
+        for run in series(
+            case(REAL_PIXEL, delegate=delegate), 10_000, 3, log=(REPO / "tests/data/native" / name).read_bytes()
+        )
+    ]
+    bundle, other = tmp_path / "evidence.zip", tmp_path / "other"
+    benchfarm(stored(tmp_path / "lab", lab_of(runs, REAL_PIXEL)), "export", "--out", bundle)
+    benchfarm(other, "import", bundle)
+    mark = f"imported from evidence.zip (sha256 {hashlib.sha256(bundle.read_bytes()).hexdigest()[:12]}), unsigned"
+    compared = ("compare", "--by", "delegate", "gpu", "xnnpack", "--fail-on", "never", "--format")
+    for words in (
+        ("report", "--format", "text"),
+        ("report", "--format", "json"),
+        ("table", "--source", "store"),
+        ("table", "--source", "store", "--format", "html"),
+        ("table", "--source", "store", "--format", "json"),
+        (*compared, "text"),
+        (*compared, "markdown"),
+        (*compared, "junit"),
+        (*compared, "json"),
+    ):
+        told = Cli(home=other)(*words).stdout.replace("\\_", "_").replace("\\(", "(").replace("\\)", ")")
+        assert mark in " ".join(told.split()), words
+    pages = {"report": tmp_path / "report.html", "compare": tmp_path / "compare.html"}
+    Cli(home=other)("report", "--out", pages["report"])
+    Cli(home=other)(*compared, "html", "--out", pages["compare"])
+    benchfarm(other, "site", "--out", tmp_path / "site")
+    for page in (*pages.values(), *(tmp_path / "site").rglob("campaigns/*.html"), *tmp_path.rglob("series/*.html")):
+        assert mark in page.read_text("utf-8"), page
+    for rows in ("cases", "invocations"):
+        for form, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet)):
+            path = tmp_path / f"{rows}.{form}"
+            benchfarm(other, "export", "--format", form, "--rows", rows, "--out", path)
+            frame = read(path)
+            assert set(frame.origin) == {mark}
+    for form, more in (("json", ()), ("asv", ("--commit", "0123456789abcdef")), ("proto", ())):
+        path = tmp_path / f"exported-{form}"
+        benchfarm(other, "export", "--format", form, "--out", path, *more)
+        files = [path] if path.is_file() else list(path.rglob("*-benchfarm.json" if more else "*.pb"))
+        assert files
+        assert all(mark.encode() in item.read_bytes() for item in files)
+
+
+def test_a_signed_bundle_says_who_wrote_it_and_whether_that_is_trusted(lab, tmp_path):
+    path, public = tmp_path / "signed.zip", tmp_path / "lab.pub"
+    told = benchfarm(lab, "export", "--sign", "--out", path)
+    key = Cli(home=lab)("store", "key", "--json").ok().json
+    public.write_text(benchfarm(lab, "store", "key"))
+    assert public.read_text().strip() == key["public_key"]
+    assert key["public_key"].startswith("ssh-ed25519 ")
+    assert f"signed by {key['fingerprint']}" in told
+    assert stat.S_IMODE((lab / "store", "key").stat().st_mode) == 0o600
+    unknown = tmp_path / "unknown"
+    assert f"signed by {key['fingerprint']}, not trusted" in benchfarm(unknown, "import", path)
+    for number, trust in enumerate((public, key["public_key"])):
+        home = tmp_path / f"trusting-{number}"
+        benchfarm(home, "import", path, "--trust", trust)
+        (listed,) = json.loads(benchfarm(home, "campaigns", "--json"))
+        assert (listed["origin"]["signer"], listed["origin"]["is_trusted"]) == (key["fingerprint"], True)
+        text = " ".join(benchfarm(home, "report", "--format", "text").split())
+        assert f"signed by {key['fingerprint']}" in text
+        assert "not trusted" not in text
+
+
+def test_a_key_of_ssh_keygen_signs_too(lab, tmp_path):
+    key = tmp_path / "id"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    listed = subprocess.run(["ssh-keygen", "-l", "-f", key], capture_output=True, text=True, check=True).stdout
+    told = benchfarm(lab, "export", "--sign", "--key", key, "--out", tmp_path / "signed.zip")
+    assert f"signed by {listed.split()[1]}" in told
+    assert not (lab / "store", "key").exists()
+    benchfarm(tmp_path / "other", "import", tmp_path / "signed.zip", "--trust", key.with_suffix(".pub"))
+
+
+def test_a_trusted_key_lets_nothing_else_in(lab, bundle, tmp_path):
+    signed, other = tmp_path / "signed.zip", tmp_path / "other"
+    benchfarm(lab, "export", "--sign", "--out", signed)
+    stranger = benchfarm(other, "store", "key").strip()
+    assert "is unsigned" in benchfarm(other, "import", bundle, "--trust", stranger, code=2)
+    refused = benchfarm(other, "import", signed, "--trust", stranger, code=2)
+    assert "is signed by SHA256:" in refused
+    assert not Cli(home=other)("campaigns", "--json").stdout.count("campaign_id")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda members: members | {"manifest.json": members["manifest.json"].replace(b"written_at", b"written_AT")},
+        lambda members: (
+            members | {"signature.json": members["signature.json"].replace(b'"signature": "', b'"signature": "AA')}
+        ),
+        lambda members: members | {"signature.json": b"[" * 100_000},
+        lambda members: members | {"signature.json": b'{"key": 7, "signature": null}'},
+    ],
+    ids=["manifest", "signature", "deep", "types"],
+)
+def test_a_bundle_with_a_broken_signature_is_refused(lab, tmp_path, change):
+    signed = tmp_path / "signed.zip"
+    benchfarm(lab, "export", "--sign", "--out", signed)
+    with zipfile.ZipFile(signed) as old:
+        members = change({name: old.read(name) for name in old.namelist()})
+    broken = tmp_path / "broken.zip"
+    with zipfile.ZipFile(broken, "w") as new:
+        for name, data in members.items():
+            new.writestr(name, data)
+    assert "signature" in benchfarm(tmp_path / "other", "import", broken, code=5)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("export", "--sign", "--format", "csv"), "--sign"),
+        (("export", "--key", "x"), "--sign"),
+        (("export", "--sign", "--key", "missing"), "missing"),
+        (("export", "--sign", "--key", "text"), "no OpenSSH private key"),
+        (("import", "evidence.zip", "--trust", "missing"), "missing"),
+        (("import", "evidence.zip", "--trust", "text"), "no Ed25519 public key"),
+        (("import", "evidence.zip", "--trust", "ssh-ed25519 AAAA"), "no Ed25519 public key"),
+        (("import", "text", "--trust", "x"), "--trust is about bundles"),
+    ],
+    ids=str,
+)
+def test_a_key_that_is_none_is_refused_by_name(lab, bundle, tmp_path, monkeypatch, words, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").write_text("no key\n")
+    assert told in benchfarm(lab, *words, code=2)
+    assert not (tmp_path / "benchfarm-bundle.zip").exists()
 
 
 def test_figures_and_verdicts_of_a_bundle_are_read_from_its_raw_output(lab, bundle, tmp_path):

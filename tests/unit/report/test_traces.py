@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from orchestrator.records.sample import Sample
@@ -40,8 +41,8 @@ def test_a_battery_that_is_another_one_is_told_and_one_that_drains_isnt() -> Non
             for run, (percent, charge_uah) in zip(series(case(), 10_000, len(charges)), charges, strict=True)
         ]
         rows = build_report_data(**lab_of(runs).inputs()).results
-        ((_, html),) = case_evidence(rows, {"median": 2, "first": 2, "init": 2})
-        return html
+        ((_, content),) = case_evidence(rows, {"median": 2, "first": 2, "init": 2})
+        return json.dumps(content)
 
     assert "another battery: full, it held 2900 mAh at first and 4000 mAh later" in evidence(
         (80, 2_320_000), (60, 1_740_000), (100, 4_000_000), (90, 3_600_000)
