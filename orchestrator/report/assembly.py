@@ -192,6 +192,7 @@ def _result_row(
         result = replace(result, precision_goal=gathered.goals[case.case_key])
     timed = latency_reports(runs, result)
     memory = memory_reports(runs, result)
+    origins = dict.fromkeys(filter(None, (gathered.origins.get(run.campaign_id) for run in runs)))
     return ResultRow(
         case=case,
         model=model,
@@ -221,6 +222,7 @@ def _result_row(
         findings=_findings(runs, result),
         next_step=next_step(result, failure_steps),
         stopped=tuple(gathered.stopped[case.case_key]),
+        origin="; ".join(origins),
     )
 
 

@@ -240,16 +240,13 @@ class ResultRow:
     next_step: str
     #: Why it got as many invocations as it has, for each campaign with a stopping rule: (code, sentence).
     stopped: tuple[tuple[str, str], ...] = ()
+    #: Where its invocations were imported from, as their campaigns say it; empty for this lab's own.
+    origin: str = ""
 
     @property
     def key(self) -> str:
         """The case's key, which is unique in a report."""
         return str(self.case.case_key)
-
-    @property
-    def origin(self) -> str:
-        """Where its invocations were imported from, as their campaigns say it; empty for this lab's own."""
-        return "; ".join(dict.fromkeys(invocation.origin for invocation in self.invocations if invocation.origin))
 
     @property
     def command(self) -> str:

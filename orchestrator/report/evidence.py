@@ -44,16 +44,12 @@ _BEST_BADGES: Final[Mapping[BestMark, Sequence[Part]]] = {
     BestMark.BEST: [" ", {"span": [{"icon": "\N{BLACK STAR}"}, " fastest"], "class": "badge best"}],
     BestMark.TIED: [" ", {"span": [{"icon": "\N{ALMOST EQUAL TO}"}, " tied"], "class": "badge tied"}],
 }
-#: Of each column: its name, its unit, and ``n`` for figures.
-_RUN_HEADS: Final[Sequence[Part]] = (
-    ("no.", "", "n"), ("median", "ms", "n"), ("outcome", "", ""), ("quality", "", ""), ("delegate", "", ""),
-    ("p5 \N{EN DASH} p95", "ms", "n"), ("inferences", "", "n"), ("first", "ms", "n"), ("init", "ms", "n"),
-    ("started", "", ""), ("took", "", "n"),
-)  # fmt: skip
-_STATE_HEADS: Final[Sequence[Part]] = (
-    ("no.", "", "n"), ("when", "", ""), ("hottest zone", "\N{DEGREE SIGN}C", ""), ("battery", "", ""),
-    ("clock of limit", "MHz", ""),
-)  # fmt: skip
+#: Of each column: its name, its unit, and ``n`` for figures. One text, as each case has it.
+_RUN_HEADS: Final = (
+    "no.;;n|median;ms;n|outcome;;|quality;;|delegate;;|p5 \N{EN DASH} p95;ms;n|inferences;;n|first;ms;n|init;ms;n|"
+    "started;;|took;;n"
+)
+_STATE_HEADS: Final = "no.;;n|when;;|hottest zone;\N{DEGREE SIGN}C;|battery;;|clock of limit;MHz;"
 
 
 def evidence_decimals(rows: Sequence[ResultRow]) -> Mapping[str, int]:

@@ -8,6 +8,8 @@ import json
 
 #: Enough for text that repeats itself; higher levels take several times as long for some percent.
 _LEVEL = 5
+#: What is folded is made here, and holds itself nowhere.
+_to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
 def pack(value: object) -> str:
@@ -15,8 +17,7 @@ def pack(value: object) -> str:
 
     Raises ValueError for figures that JSON has no word for (infinity, not a number).
     """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return pack_bytes(text.encode(errors="replace"))
+    return pack_bytes(_to_text(value).encode(errors="replace"))
 
 
 def pack_bytes(data: bytes, level: int = _LEVEL) -> str:

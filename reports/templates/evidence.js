@@ -35,7 +35,8 @@
     scroll.setAttribute("role", "region");
     scroll.tabIndex = 0;
     scroll.setAttribute("aria-label", table.table);
-    table.heads.forEach(function (column) {
+    var heads = table.heads.split("|").map(function (head) { return head.split(";"); });
+    heads.forEach(function (column) {
       var cell = element("th", column[2], column[0]);
       cell.scope = "col";
       if (column[1]) { cell.append(" ", element("small", "", column[1])); }
@@ -43,7 +44,7 @@
     });
     table.rows.forEach(function (row) {
       var line = element("tr", row["class"]);
-      row.tr.forEach(function (cell, place) { line.append(draw(element("td", table.heads[place][2]), cell)); });
+      row.tr.forEach(function (cell, place) { line.append(draw(element("td", heads[place][2]), cell)); });
       body.append(line);
     });
     drawn.append(element("thead"), body);

@@ -78,7 +78,7 @@ def packed(bundle, path, change) -> dict[str, int]:
     """Write a bundle with other records and raw output, all sums right; return what ``change`` counted."""
     with zipfile.ZipFile(bundle) as old:
         members = {name: old.read(name) for name in old.namelist()}
-    outputs = {name: data + f"\nERROR: {PAYLOAD}\n".encode() for name, data in members.items() if "blobs/" in name}
+    outputs = {name: data + f"\nINFO: {PAYLOAD}\n".encode() for name, data in members.items() if "blobs/" in name}
     moved = {name.removeprefix("blobs/"): hashlib.sha256(data).hexdigest() for name, data in outputs.items()}
     lines, counts = change([json.loads(line) for line in members["records.jsonl"].splitlines()])
     for line in lines:
@@ -98,14 +98,15 @@ def packed(bundle, path, change) -> dict[str, int]:
 def home(request, tmp_path_factory):
     """A home that has taken in such a bundle, with its report and its site."""
     folder = tmp_path_factory.mktemp(request.param)
-    theirs = stored(folder / "theirs", LABS[request.param]())
-    Cli(home=theirs)("export", "--out", folder / "fine.zip").ok()
+    lab = LABS[request.param]()
+    theirs = Cli(home=stored(folder / "theirs", lab))
+    theirs("export", *(campaign.campaign_id for campaign in lab.campaigns), "--out", folder / "fine.zip").ok()
     counts = packed(folder / "fine.zip", folder / "hostile.zip", hostile)
     assert all(counts[kind] >= 3 for kind in KINDS), counts
     ours = Cli(home=folder / "ours")
     ours("import", folder / "hostile.zip").ok()
-    ours("report", "--out", folder / "report.html").ended_with(ours("report", "-f", "text").exit_code)
-    ours("site", "--out", folder / "site").ok()
+    ours("report", *(campaign.campaign_id for campaign in lab.campaigns), "--out", folder / "report.html").ok()
+    ours("history", "site", "--out", folder / "site").ok()
     return folder
 
 
