@@ -16,10 +16,11 @@ from orchestrator.errors import StoreError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import Build, Model
+from orchestrator.records.workload import Build, DelegateName, Model
 from tests.conftest import installed
 from tests.samples.command import Cli
-from tests.samples.sample_lab import large_lab, rich_lab
+from tests.samples.places import REPO
+from tests.samples.sample_lab import REAL_PIXEL, Lab, case, lab_of, large_lab, series
 from tests.samples.stored_lab import stored
 
 expect = installed("playwright.sync_api").expect
@@ -28,7 +29,17 @@ PAYLOAD = "</script></style>'\"><img src=x onerror=\"document.title='owned'\"><s
 KINDS = {"campaign": Campaign, "device": DeviceFacts, "model": Model, "build": Build, "run": RunRecord}
 #: What must stay for the bundle to be taken in at all: names that become files' and addresses.
 PLAIN = {"campaign_id", "run_id"}
-LABS = {"small": rich_lab, "large": lambda: large_lab(64, invocations=2)}
+LOGS = {DelegateName.XNNPACK: "default_float_10_224.txt", DelegateName.GPU: "gpu_ok_backend_cl_fp32.txt"}
+
+
+def real_lab() -> Lab:
+    """Return cases with real output, so that they have figures after they were read again."""
+    outputs = {delegate: (REPO / "tests" / "data" / "native" / name).read_bytes() for delegate, name in LOGS.items()}
+    owners = [case(REAL_PIXEL, delegate=delegate, threads=threads) for delegate in LOGS for threads in (1, 2, 4)]
+    return lab_of([run for owner in owners for run in series(owner, 9_000, 3, log=outputs[owner.delegate])], REAL_PIXEL)
+
+
+LABS = {"small": real_lab, "large": lambda: large_lab(64, invocations=2)}
 
 
 def spoiled(value: Any) -> Any:

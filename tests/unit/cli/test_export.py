@@ -153,7 +153,7 @@ def test_a_signed_bundle_says_who_wrote_it_and_whether_that_is_trusted(lab, tmp_
     assert public.read_text().strip() == key["public_key"]
     assert key["public_key"].startswith("ssh-ed25519 ")
     assert f"signed by {key['fingerprint']}" in told
-    assert stat.S_IMODE((lab / "store", "key").stat().st_mode) == 0o600
+    assert stat.S_IMODE((lab / "signing-key").stat().st_mode) == 0o600
     unknown = tmp_path / "unknown"
     assert f"signed by {key['fingerprint']}, not trusted" in benchfarm(unknown, "import", path)
     for number, trust in enumerate((public, key["public_key"])):
@@ -172,7 +172,7 @@ def test_a_key_of_ssh_keygen_signs_too(lab, tmp_path):
     listed = subprocess.run(["ssh-keygen", "-l", "-f", key], capture_output=True, text=True, check=True).stdout
     told = benchfarm(lab, "export", "--sign", "--key", key, "--out", tmp_path / "signed.zip")
     assert f"signed by {listed.split()[1]}" in told
-    assert not (lab / "store", "key").exists()
+    assert not (lab / "signing-key").exists()
     benchfarm(tmp_path / "other", "import", tmp_path / "signed.zip", "--trust", key.with_suffix(".pub"))
 
 
