@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 import tempfile
@@ -15,10 +16,11 @@ from orchestrator.errors import OutputParseError, UsageError
 if TYPE_CHECKING:
     import io
 
+    from orchestrator.bootstrap import Settings
     from orchestrator.records.run import ToolReport
 
 
-def parse_files(files: tuple[str, ...]) -> CommandResult:
+def parse_files(settings: Settings, files: tuple[str, ...]) -> CommandResult:
     """Read benchmark output; raises UsageError for an unreadable file, OutputParseError for one without any.
 
     A single file with a single run gives one JSON object, everything else a list. Runs are read while they are
@@ -27,7 +29,7 @@ def parse_files(files: tuple[str, ...]) -> CommandResult:
     from orchestrator.tools.output import describe, to_public
 
     # A file without any run is told before anything is printed.
-    readers = [(file, *_begun(file)) for file in files]
+    readers = [(file, *_begun(file, settings)) for file in files]
 
     def items() -> Iterator[dict[str, object]]:
         for file, _, reports in readers:
@@ -49,31 +51,42 @@ def parse_files(files: tuple[str, ...]) -> CommandResult:
     return CommandResult(text="", lines=lines(), data=to_public(begun[0]) if is_single else Streamed(items))
 
 
-def _begun(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
+def _begun(file: str, settings: Settings) -> tuple[list[ToolReport], Iterator[ToolReport]]:
     """Return the first runs of a file, at most two, and an iterator over all of them."""
-    reports = _reports(file)
+    reports = _reports(file, settings)
     begun = list(itertools.islice(reports, 2))
     return begun, itertools.chain(begun, reports)
 
 
-def _reports(file: str) -> Iterator[ToolReport]:
+def _reports(file: str, settings: Settings) -> Iterator[ToolReport]:
+    from orchestrator.bootstrap import Farm
+    from orchestrator.cli.run_log import LOG_START, read_logs
     from orchestrator.tools.output import iterate_file
 
     try:
-        if file != "-":
-            with Path(file).open("rb"):
-                # What can't be opened is a wrong name, not a wrong text.
-                pass
-            yield from iterate_file(Path(file))
-            return
-        with tempfile.NamedTemporaryFile() as kept:
-            # One read a turn: a signal that comes between two reads is handled before the next one waits.
-            stdin = cast("io.BufferedReader", sys.stdin.buffer)
-            while piece := stdin.read1():
-                kept.write(piece)
-            kept.flush()
-            yield from iterate_file(Path(kept.name))
+        with contextlib.ExitStack() as stack:
+            path = Path(file)
+            if file == "-":
+                path = stack.enter_context(_kept(cast("io.BufferedReader", sys.stdin.buffer)))
+            elif not path.is_file():
+                # A pipe (and what can't be opened is a wrong name, not a wrong text).
+                path = stack.enter_context(_kept(stack.enter_context(path.open("rb"))))
+            with path.open("rb") as begun:
+                is_log = begun.read(len(LOG_START)) == LOG_START.encode()
+            own = read_logs(path.read_text("utf-8", "replace"), Farm(settings).tools) if is_log else []
+            yield from own or iterate_file(path)
     except OutputParseError as error:
         raise OutputParseError(f"{'standard input' if file == '-' else file}: {error}", hint=error.hint) from error
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _kept(stream: io.BufferedReader) -> Iterator[Path]:
+    """Keep what comes through a pipe in a file while it is read."""
+    with tempfile.NamedTemporaryFile() as kept:
+        # One read a turn: a signal that comes between two reads is handled before the next one waits.
+        while piece := stream.read1():
+            kept.write(piece)
+        kept.flush()
+        yield Path(kept.name)

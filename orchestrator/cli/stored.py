@@ -9,12 +9,13 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import write_file
 from orchestrator.cli.progress import describe_run
 from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.run_log import log_text
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.messages import campaign_id_of
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CampaignId, RunId
-from orchestrator.records.run import Attachment, RunRecord
+from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Pass
 
 #: Attachments that are protocol buffers: shown only when they are asked for by name.
@@ -79,22 +80,18 @@ def log(settings: Settings, prefix: str, name: str, out: Path | None) -> Command
             raise UsageError("--out takes one attachment; choose it with --attachment", hint=f"there are: {names}")
         write_file(out, attachments[0].data)
         return CommandResult(text=str(out), data={"path": out, "size_bytes": len(attachments[0].data)})
-    shown = [item for item in attachments if name or not item.name.endswith(_BINARY_SUFFIXES)]
+    shown = tuple(item for item in attachments if name or not item.name.endswith(_BINARY_SUFFIXES))
     return CommandResult(
-        text="\n".join([f"command: {one_line(run.command)}", f"exit code: {run.exit_code}", *map(_section, shown)]),
+        text=log_text(run, shown),
         data={
             "run_id": run.run_id,
             "command": run.command,
             "exit_code": run.exit_code,
+            "tool": run.case.tool,
+            "delegate": run.case.delegate,
             "attachments": {item.name: item.data.decode("utf-8", "replace") for item in shown},
         },
     )
-
-
-def _section(attachment: Attachment) -> str:
-    text = attachment.data.decode("utf-8", "replace")
-    # What a phone printed must not be able to drive the terminal.
-    return "\n".join([f"--- {attachment.name} ({len(attachment.data)} bytes)", *map(one_line, text.splitlines())])
 
 
 def reparse(settings: Settings, prefixes: tuple[str, ...]) -> CommandResult:

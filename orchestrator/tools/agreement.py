@@ -21,6 +21,11 @@ def contradictions(
     stats = (
         inference if inference is not None or warmup is not None or not transcript.stats else transcript.stats[-1][0]
     )
+    return contradictions_between(mean, stats)
+
+
+def contradictions_between(mean: float | None, stats: LatencySummary | None) -> list[str]:
+    """Return how a result line's mean, in microseconds, differs from the statistics of the same inferences."""
     if stats is None or stats.count == 0:
         return []
     found = []

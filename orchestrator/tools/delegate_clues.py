@@ -257,6 +257,8 @@ class DelegateClues:
         return True
 
     def _add_share(self, match: re.Match[str]) -> None:
+        if len(self.shares) >= _MOST_SHARES:
+            return
         groups = match.groupdict()
         share = DelegateShare(
             delegate=groups["name"] or "",
@@ -265,8 +267,7 @@ class DelegateClues:
             partitions=int(groups["partitions"]) if groups["partitions"] else None,
             subgraph=int(groups["subgraph"]) if groups.get("subgraph") else None,
         )
-        if len(self.shares) < _MOST_SHARES:
-            self.shares.setdefault(share)
+        self.shares.setdefault(share)
 
     @staticmethod
     def _note(names: list[str], name: str) -> None:

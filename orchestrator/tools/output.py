@@ -7,6 +7,7 @@ its exit code and the files that it wrote. Nothing is invented: what isn't print
 from __future__ import annotations
 
 import dataclasses
+import functools
 import mmap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from orchestrator.tools.profile_file import parse_op_profile
 from orchestrator.tools.protos import decode_result, decode_runtime_info
 from orchestrator.tools.public import describe, to_public
 from orchestrator.tools.run_report import Ending, Files, build_report
+from orchestrator.tools.series import Series, next_start
 from orchestrator.tools.splitting import RunSplitter
 from orchestrator.tools.summary_rows import SummaryRow
 from orchestrator.tools.transcript import Transcript
@@ -188,25 +190,64 @@ def _decode_files(result_pb: bytes, runtime_info_pb: bytes, op_profile: bytes, o
     return Files(result=result, runtime=runtime, profile=profile, faults=tuple(faults))
 
 
-def _lines(buffer: Buffer, splitter: RunSplitter | None = None) -> Iterator[Line]:
-    """Yield the lines; blocks without any word of a benchmark are passed over while the splitter waits for none."""
+def _lines(buffer: Buffer, splitter: RunSplitter | None = None, requested: str = "") -> Iterator[Line]:
+    """Yield the lines that a splitter has to be fed with.
+
+    Blocks without any word of a benchmark are passed over while the splitter waits for none, and runs that are like
+    earlier ones are given to it as they are read.
+    """
     if is_long_logcat(buffer):
         yield from iterate_long_logcat(buffer)
         return
+    series = Series(read=functools.partial(_read_alone, requested=requested))
     for block in iterate_blocks(buffer):
         if splitter is not None and splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
             continue
-        texts = block.decode("utf-8", "replace").split("\n")
-        last = texts.pop()
+        whole = block.decode("utf-8", "replace")
         # Runs repeat most of their parameters: each text is taken apart once a block. Nobody changes a line.
         known: dict[str, Line] = {}
-        for text in texts:
-            line = known.get(text)
-            if line is None:
-                line = known[text] = parse_decoded(text[:LONGEST_LINE_BYTES])
-            yield line
-        if last:
-            yield parse_decoded(last[:LONGEST_LINE_BYTES], cut=True)
+        for piece in (whole,) if splitter is None else _unlike_others(whole, splitter, series):
+            texts = piece.split("\n")
+            last = texts.pop()
+            for text in texts:
+                if text[:1] == "\t" and splitter is not None and splitter.takes_row(text):
+                    continue
+                line = known.get(text)
+                if line is None:
+                    line = known[text] = parse_decoded(text[:LONGEST_LINE_BYTES])
+                yield line
+            if last:
+                yield parse_decoded(last[:LONGEST_LINE_BYTES], cut=True)
+
+
+def _unlike_others(text: str, splitter: RunSplitter, series: Series) -> Iterator[str]:
+    """Yield the parts of a block that have to be read line by line; the splitter gets the reports of the other runs."""
+    place, start = 0, next_start(text, 0)
+    while start >= 0:
+        if start > place:
+            yield text[place:start]
+        place = start
+        while splitter.is_between_runs and (found := series.take(text, place)) is not None:
+            splitter.add(found[0])
+            place = found[1]
+        start = next_start(text, place, is_after=True)
+        if start >= 0:
+            series.learn(text[place:start])
+    if place < len(text):
+        yield text[place:]
+
+
+def _read_alone(text: str, *, requested: str) -> ToolReport | None:
+    """Read the lines of a console as one run; None where they are more than one or something else too."""
+    splitter = RunSplitter()
+    for each in text.split("\n")[:-1]:
+        line = parse_decoded(each)
+        if line.style != "console":
+            return None
+        splitter.feed(line)
+    if not splitter.is_between_runs or splitter.rows or len(splitter.transcripts) != 1:
+        return None
+    return build_report(splitter.transcripts[0], requested=requested)
 
 
 def _logcat_lines(buffer: Buffer) -> Iterator[Line]:
@@ -244,9 +285,9 @@ def _runs_in(buffer: Buffer, source: Source, requested: str) -> Iterator[ToolRep
     )
     splitter = RunSplitter()
     reader = _RunReader(buffer, splitter, requested, is_large_logcat)
-    for line in _logcat_lines(buffer) if is_large_logcat else _lines(buffer, splitter):
+    for line in _logcat_lines(buffer) if is_large_logcat else _lines(buffer, splitter, requested):
         splitter.feed(line)
-        if len(splitter.transcripts) >= _MOST_HELD_RUNS:
+        if len(splitter.runs) >= _MOST_HELD_RUNS:
             yield from reader.reports(splitter.release(_MOST_HELD_RUNS // 2))
     splitter.end()
     yield from reader.reports(splitter.release(0), is_last=True)
@@ -260,14 +301,28 @@ class _RunReader:
     splitter: RunSplitter
     requested: str
     is_large_logcat: bool
+    _has_litert_lm: bool = False
     _system: SystemLog | None = None
 
-    def reports(self, transcripts: list[Transcript], *, is_last: bool = False) -> list[ToolReport]:
-        """Return the reports of some runs, named by the rows of the summaries that were read with them."""
-        transcripts = [transcript for transcript in transcripts if not transcript.is_empty]
-        reports = [self._report(transcript) for transcript in transcripts]
+    def reports(self, runs: list[Transcript | ToolReport], *, is_last: bool = False) -> list[ToolReport]:
+        """Return the reports of some runs, named by the rows of the summaries that were read with them.
+
+        Raises:
+            OutputParseError: these are the last runs, and there is nothing but the output of LiteRT-LM.
+        """
+        reports = [
+            self._report(run) if isinstance(run, Transcript) else run
+            for run in runs
+            if not (isinstance(run, Transcript) and (run.is_empty or run.is_of_litert_lm))
+        ]
+        self._has_litert_lm |= any(isinstance(run, Transcript) and run.is_of_litert_lm for run in runs)
         rows, self.splitter.rows = self.splitter.rows, []
         reports = _with_rows(reports, rows)
+        if is_last and not reports and self._has_litert_lm:
+            raise OutputParseError(
+                "this is the output of LiteRT-LM, a program that can't be read yet",
+                hint="what can be read: benchmark_model (TFLite's, LiteRT's), litert-benchmark, and the benchmark apps",
+            )
         if is_last and not reports:
             # An app that crashed at its start has no line of the tool itself.
             reports = [_crash_report(crash) for crash in self._whole_system().crashes]

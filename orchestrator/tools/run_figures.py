@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from orchestrator.records.run import LatencySummary
 from orchestrator.tools.figures import mean_as_printed
 from orchestrator.tools.protos import ResultFigures
@@ -97,15 +99,22 @@ def assign_summaries(transcript: Transcript) -> tuple[LatencySummary | None, Lat
         warmup = next((summary for summary, phase in stats if phase == 1), None)
         inference = next((summary for summary, phase in stats if phase == 2), None)
         return warmup, inference
-    last = stats[-1][0]
-    before = stats[-2][0] if len(stats) > 1 else None
-    if len(stats) > 1 or not transcript.timings:
+    return by_result_line([summary for summary, _ in stats], transcript.timings)
+
+
+def by_result_line(
+    stats: Sequence[LatencySummary], timings: Mapping[str, float]
+) -> tuple[LatencySummary | None, LatencySummary | None]:
+    """Tell warm-up from measurement in the statistics of a run whose result line was read."""
+    last = stats[-1]
+    before = stats[-2] if len(stats) > 1 else None
+    if len(stats) > 1 or not timings:
         return before, last
     mean = mean_as_printed(last)
-    printed = {name: f"{value:.6g}" for name, value in transcript.timings.items()}
+    printed = {name: f"{value:.6g}" for name, value in timings.items()}
     if mean and mean != printed.get("inference") and mean == printed.get("warmup"):
         return last, None
-    if last.count > 0 and mean and "inference" in transcript.timings and mean != printed["inference"]:
+    if last.count > 0 and mean and "inference" in timings and mean != printed["inference"]:
         return None, None
     return None, last
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from orchestrator.records.run import ToolReport
 from orchestrator.tools.commands import CommandReader, is_command
 from orchestrator.tools.delegate_clues import ECHO_NAMES
 from orchestrator.tools.failures import SystemLog
@@ -42,6 +43,9 @@ _DELEGATE_START: Final = (
 )
 #: Lines from the middle of a run: after its end they are the next one's.
 _MIDDLE: Final = ("count=", "Running benchmark", *_DELEGATE_START)
+#: The columns of an operator table are set apart by as many TABs at least; and what is looked at more closely.
+_ROW_TABS: Final = 6
+_NOT_IN_ROWS: Final = (">", "\x1b", "count=", "failed!", "enchmark", ": [")
 #: What a line that may begin a run begins with, beside parameters, commands and headings of Markdown.
 _OPENING_LETTERS: Final = frozenset({*"SRLcAIT\u2500\u2501=", *(words[0] for words in _MIDDLE)})
 
@@ -50,7 +54,8 @@ _OPENING_LETTERS: Final = frozenset({*"SRLcAIT\u2500\u2501=", *(words[0] for wor
 class RunSplitter:
     """Takes lines in order and deals them out to transcripts, one per process and run."""
 
-    transcripts: list[Transcript] = field(default_factory=list)
+    #: In the order of their beginnings; of a run that is like an earlier one the report.
+    runs: list[Transcript | ToolReport] = field(default_factory=list)
     rows: list[SummaryRow] = field(default_factory=list)
     system: SystemLog = field(default_factory=SystemLog)
     #: One run only, whatever the lines look like: the output of one process that benchfarm started.
@@ -102,10 +107,41 @@ class RunSplitter:
             self._command.is_open or self._nslog_texts or any(run.takes_any_line for run in self._open.values())
         )
 
-    def release(self, held: int) -> list[Transcript]:
+    def takes_row(self, text: str) -> bool:
+        """Take a row of a console's operator table that was begun; return False, taking nothing, for any other line.
+
+        ``text`` is a line that begins with a TAB, as it was printed.
+        """
+        run = self._open.get(None)
+        if run is None or not run.in_table or self._command.is_open or self._nslog_texts:
+            return False
+        if text.count("\t") < _ROW_TABS or any(word in text for word in _NOT_IN_ROWS):
+            return False
+        run.profile.feed(text.rstrip("\r\0"))
+        return True
+
+    @property
+    def is_between_runs(self) -> bool:
+        """Whether ``STARTING!`` on a console opens a run that takes nothing of what stands before it."""
+        run = self._open.get(None)
+        return self.is_idle and (run is None or not (run.is_empty or run.has_only_start))
+
+    def add(self, report: ToolReport) -> None:
+        """Take a whole run of a console that was read at once; nothing that follows belongs to it."""
+        self._open.pop(None, None)
+        self._in_summary = False
+        self._of_all_options.clear()
+        self.runs.append(report)
+
+    @property
+    def transcripts(self) -> list[Transcript]:
+        """The runs that were read line by line."""
+        return [run for run in self.runs if isinstance(run, Transcript)]
+
+    def release(self, held: int) -> list[Transcript | ToolReport]:
         """Return the oldest runs, all but ``held`` of them, and forget them: a later line opens a new run."""
-        count = max(0, len(self.transcripts) - held)
-        released, self.transcripts = self.transcripts[:count], self.transcripts[count:]
+        count = max(0, len(self.runs) - held)
+        released, self.runs = self.runs[:count], self.runs[count:]
         gone = {id(transcript) for transcript in released}
         self._open = {key: transcript for key, transcript in self._open.items() if id(transcript) not in gone}
         return released
@@ -125,7 +161,7 @@ class RunSplitter:
             # A command at a prompt, and below it what the phone's log says of its process.
             transcript.take_command(above)
         self._open[key] = transcript
-        self.transcripts.append(transcript)
+        self.runs.append(transcript)
         return transcript
 
     def _end_command(self) -> None:
@@ -145,7 +181,7 @@ class RunSplitter:
             if clues is None:
                 clues = Transcript(pid=line.pid)
                 self._open[line.pid] = clues
-                self.transcripts.append(clues)
+                self.runs.append(clues)
             clues.delegates.read_system_line(f"ExecutionPlan: {line.text}")
 
     def _read_row(self, line: Line) -> bool:
@@ -155,7 +191,8 @@ class RunSplitter:
             return True
         if "count=" not in text and "failed!" not in text:
             return False
-        has_percentiles = self._has_percentiles or any(t.has_percentiles for t in self.transcripts[-1:])
+        run = self.runs[-1] if self.runs else None
+        has_percentiles = self._has_percentiles or (isinstance(run, Transcript) and run.has_percentiles)
         row = parse_row(text, in_summary=self._in_summary, has_percentiles=has_percentiles)
         if row is None:
             return False

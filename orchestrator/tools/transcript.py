@@ -11,6 +11,7 @@ from orchestrator.records.run import LatencySummary
 from orchestrator.tools.delegate_clues import ECHO_NAMES, DelegateClues
 from orchestrator.tools.failures import FailureClues
 from orchestrator.tools.figures import (
+    BANNER_KEYS,
     NUMBER,
     mean_as_printed,
     parse_banner,
@@ -64,8 +65,16 @@ _PROFILE_ENDS: Final = (
     "count=",
 )
 #: What the lines of figures, and those of setting up, begin with; most other lines are told from them by it.
-_FIGURE_LETTERS: Final = frozenset("cAIRMPOWTN")
+_FIGURE_STARTS: Final = (
+    "count=", "Average inference", "Inference", "Running benchmark", "Memory footprint", "Peak memory", "Overall",
+    "No inference runs", *BANNER_KEYS,
+)  # fmt: skip
 _SETUP_LETTERS: Final = frozenset("SULITFPO=irm")
+#: What LiteRT-LM prints, which generates text; of its runtime it has lines in common with our programs.
+_OF_LITERT_LM: Final = re.compile(
+    r"BenchmarkInfo:$|(?:Prefill|Decode) Turns? [\d(]|(?:Prefill|Decode) [Ss]peed: +[\d.]+ tokens/s"
+    r"|Number of tokens in (?:prefill|decode) *:|Benchmarking model: .*\.litertlm\b"
+)
 _PROTO_START: Final = re.compile(r"(?:init_profile|runtime_profile|model_name)\b.*[{:]")
 
 
@@ -81,6 +90,7 @@ class Transcript:
     #: Whether a part of the command line was left out by whoever wrote it down ("...").
     is_elided: bool = False
     is_litert: bool = False
+    has_litert_lm_lines: bool = False
     echoed: dict[str, str] = field(default_factory=dict)
     unconsumed: list[str] = field(default_factory=list)
     stage: int = STAGE_NEW
@@ -130,9 +140,19 @@ class Transcript:
         )
 
     @property
+    def is_of_litert_lm(self) -> bool:
+        """Whether the lines are of LiteRT-LM, a program that isn't read, and none is of one that is."""
+        return self.has_litert_lm_lines and not (self.has_start or self.echoed or self.stage >= STAGE_RUNNING)
+
+    @property
     def is_over(self) -> bool:
         """Whether the run's result, its failure or its operator profile was read: what follows may be another's."""
         return self.stage >= STAGE_DONE or self.is_ended or not self.profile.is_empty
+
+    @property
+    def in_table(self) -> bool:
+        """Whether the tables of an operator profile are being read."""
+        return self._in_profile
 
     @property
     def takes_any_line(self) -> bool:
@@ -186,7 +206,7 @@ class Transcript:
             return
         if not text:
             return
-        if (text[0] in _FIGURE_LETTERS or "RPC" in text) and self._read_figures(line, text):
+        if (text.startswith(_FIGURE_STARTS) or "RPC" in text) and self._read_figures(line, text):
             return
         if (text[0] in _SETUP_LETTERS or line.source_file) and self._read_setup(line, text):
             return
@@ -330,7 +350,8 @@ class Transcript:
     def _read_rest(self, line: Line, text: str) -> None:
         if self.delegates.feed(text, line.source_file):
             self._reach(STAGE_DELEGATES)
-            self.failures.feed(text, line.severity)
+            if line.severity in {"E", "F"} or not text.startswith("Replacing "):
+                self.failures.feed(text, line.severity)
             return
         if line.severity not in {"E", "F"} and (match := ECHO.match(text)):
             # Many programs print "name: [value]"; one that begins with a name we don't know isn't ours.
@@ -341,6 +362,8 @@ class Transcript:
             return
         if self.failures.feed(text, line.severity):
             self.is_ended = self.is_ended or text.startswith(("Benchmarking failed", "Error while running"))
+        elif _OF_LITERT_LM.match(text):
+            self.has_litert_lm_lines = True
         elif not line.severity and not line.source_file and len(self._of_no_use) < _MOST_KEPT_OF_NO_USE:
             self._of_no_use.add(text)
 

@@ -7,6 +7,7 @@ from tests.samples.places import REPO
 SHARED = REPO.parent / "shared"
 WILD = SHARED / "logs" / "wild"
 FRESH = SHARED / "logs" / "fresh"
+OTHER_PROGRAMS = SHARED / "logs" / "programs"
 GUIDE = SHARED / "seeds" / "performance_measurement.ko.md"
 #: Nobody has to have them, so that their absence fails no test, also where CI is set.
 needs_wild = pytest.mark.skipif(
