@@ -16,11 +16,10 @@ from orchestrator.errors import OutputParseError, UsageError
 if TYPE_CHECKING:
     import io
 
-    from orchestrator.bootstrap import Settings
     from orchestrator.records.run import ToolReport
 
 
-def parse_files(settings: Settings, files: tuple[str, ...]) -> CommandResult:
+def parse_files(files: tuple[str, ...]) -> CommandResult:
     """Read benchmark output; raises UsageError for an unreadable file, OutputParseError for one without any.
 
     A single file with a single run gives one JSON object, everything else a list. Runs are read while they are
@@ -29,7 +28,7 @@ def parse_files(settings: Settings, files: tuple[str, ...]) -> CommandResult:
     from orchestrator.tools.output import describe, to_public
 
     # A file without any run is told before anything is printed.
-    readers = [(file, *_begun(file, settings)) for file in files]
+    readers = [(file, *_begun(file)) for file in files]
 
     def items() -> Iterator[dict[str, object]]:
         for file, _, reports in readers:
@@ -51,15 +50,15 @@ def parse_files(settings: Settings, files: tuple[str, ...]) -> CommandResult:
     return CommandResult(text="", lines=lines(), data=to_public(begun[0]) if is_single else Streamed(items))
 
 
-def _begun(file: str, settings: Settings) -> tuple[list[ToolReport], Iterator[ToolReport]]:
+def _begun(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
     """Return the first runs of a file, at most two, and an iterator over all of them."""
-    reports = _reports(file, settings)
+    reports = _reports(file)
     begun = list(itertools.islice(reports, 2))
     return begun, itertools.chain(begun, reports)
 
 
-def _reports(file: str, settings: Settings) -> Iterator[ToolReport]:
-    from orchestrator.bootstrap import Farm
+def _reports(file: str) -> Iterator[ToolReport]:
+    from orchestrator.bootstrap import Farm, Settings
     from orchestrator.cli.run_log import LOG_START, read_logs
     from orchestrator.tools.output import iterate_file
 
@@ -73,7 +72,9 @@ def _reports(file: str, settings: Settings) -> Iterator[ToolReport]:
                 path = stack.enter_context(_kept(stack.enter_context(path.open("rb"))))
             with path.open("rb") as begun:
                 is_log = begun.read(len(LOG_START)) == LOG_START.encode()
-            own = read_logs(path.read_text("utf-8", "replace"), Farm(settings).tools) if is_log else []
+            own = (
+                read_logs(path.read_text("utf-8", "replace"), Farm(Settings.from_environment()).tools) if is_log else []
+            )
             yield from own or iterate_file(path)
     except OutputParseError as error:
         raise OutputParseError(f"{'standard input' if file == '-' else file}: {error}", hint=error.hint) from error

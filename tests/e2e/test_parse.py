@@ -1,11 +1,9 @@
-"""``benchfarm parse``: the logs that benchfarm itself shows, texts of other programs, and being stopped."""
+"""``benchfarm parse``: the logs that benchfarm itself shows, pipes, and texts of other programs."""
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -98,19 +96,3 @@ def test_a_process_substitution_is_read_like_a_file(cli: Cli, tmp_path: Path) ->
     command = f"{shlex.quote(str(BENCHFARM))} parse --json <(cat {shlex.quote(str(log))})"
     done = subprocess.run(["bash", "-c", command], env=cli.environ(), capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["inference_avg_us"] == 5
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_being_stopped_while_it_reads_says_nothing_of_phones(cli: Cli, number: signal.Signals) -> None:
-    process = subprocess.Popen(
-        [BENCHFARM, "parse", "-"], env=cli.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdin is not None
-    # More than a pipe holds: once all of it was written, the command is reading.
-    os.write(process.stdin.fileno(), b"a line of another program\n" * 100_000)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "stopped by Ctrl-C or a signal" in said
-    assert "phone" not in said

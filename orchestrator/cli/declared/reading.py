@@ -157,7 +157,7 @@ def _parse(
     """
     from orchestrator.cli import parsing
 
-    show(lambda settings: parsing.parse_files(settings, tuple(files)), as_json=as_json)
+    show(lambda _: parsing.parse_files(tuple(files)), as_json=as_json)
 
 
 @dataclass(frozen=True, kw_only=True)
