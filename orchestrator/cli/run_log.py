@@ -1,4 +1,4 @@
-"""What ``benchfarm log`` shows of a run, and the same text read again by ``benchfarm parse``."""
+"""What ``benchfarm results log`` shows of a run, and the same text read again by ``benchfarm parse``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read_logs(text: str, tools: Mapping[ToolName, Tool]) -> list[ToolReport]:
 def _report(head: re.Match[str], body: str, tools: Mapping[ToolName, Tool]) -> ToolReport:
     attachments = tuple(_attachments(body))
     if is_pruned(attachments):
-        raise OutputParseError("what the run printed was deleted", hint="'benchfarm runs' shows its figures")
+        raise OutputParseError("what the run printed was deleted", hint="'benchfarm results runs' shows its figures")
     raw = RawOutput(
         command=head["command"],
         exit_code=None if head["exit_code"] == "None" else int(head["exit_code"]),
