@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from orchestrator.bootstrap import stand_in_build
+from orchestrator.devices.address import parse_address
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.workload import ToolName
 
@@ -79,9 +80,9 @@ def main() -> None:
             benchfarm("lab", "fault", SERIAL, "slow", f"bytes_per_s={LINK_BYTES_PER_S}")
             status = benchfarm("adb", "status", "--json")
             known = json.loads(status)
-            port = next(item["address"] for item in known["servers"] if item["for"] == "virtual lab").rpartition(":")[2]
+            server = next(item["address"] for item in known["servers"] if item["for"] == "virtual lab")
             address = json.loads(benchfarm("lab", "list", "--json"))["phones"][0]["address"]
-            adb = f"{shlex.quote(known['binary'])} -P {port} -s {address}"
+            adb = f"{shlex.quote(known['binary'])} -L {shlex.quote(parse_address(server).spec)} -s {address}"
 
             def by_hand() -> float:
                 start_s = time.perf_counter()

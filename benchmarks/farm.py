@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.devices.address import parse_address
 from orchestrator.models.zoo import sample_models
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
@@ -216,7 +217,7 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
         try:
             server = next(s for s in json.loads(benchfarm("adb", "status", "--json"))["servers"] if s["ours"])
             binary = json.loads(benchfarm("adb", "status", "--json"))["binary"]
-            adb = f"{shlex.quote(binary)} -P {server['address'].rpartition(':')[2]}"
+            adb = f"{shlex.quote(binary)} -L {shlex.quote(parse_address(server['address']).spec)}"
             addresses = {p["serial"]: p["address"] for p in json.loads(benchfarm("lab", "list", "--json"))["phones"]}
             state = work / "home" / "state" / "lab"
             beside = Beside(

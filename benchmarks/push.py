@@ -54,7 +54,7 @@ def main(megabytes: int = 200, rounds: int = 7) -> None:
                 ours_s.append(time.perf_counter() - begun_s)
                 begun_s = time.perf_counter()
                 shown = subprocess.run(
-                    [binary, "-P", str(server.address.port), "-s", address, "push", source, TARGET],
+                    [binary, "-L", server.address.spec, "-s", address, "push", source, TARGET],
                     check=True, capture_output=True, text=True, env=environ,
                 )  # fmt: skip
                 command_s.append(time.perf_counter() - begun_s)

@@ -1,4 +1,4 @@
-"""Files of this computer that others see whole or not at all."""
+"""Files that others see whole or not at all, and folders that others don't see at all."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ import threading
 from pathlib import Path
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Write a file and its folder; an older one stays, and nothing is left beside it, when this fails.
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it, that nobody but this user may enter; what is there stays as it is.
 
     Raises OSError.
     """
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_whole(path: Path, content: bytes | str, *, is_private: bool = True) -> None:
+    """Write a file and its folder; an older one stays, and nothing is left beside it, when this fails.
+
+    A folder that has to be made is this user's alone, unless it isn't ``is_private``. Raises OSError.
+    """
     draft = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent) if is_private else path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
         draft.replace(path)
     finally:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.child_environment import child_environment
 from orchestrator.errors import DeviceError, DeviceTimeoutError, LinkLostError, UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def _errors() -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise UsageError(
             f"virtual phones need the package benchfarm-lab; {error.name} isn't installed",
-            hint="pip install 'benchfarm[lab]', or 'make install' in a checkout",
+            hint="pip install 'benchfarm[lab]', uvx --from 'benchfarm[lab]' ..., or 'make install' in a checkout",
         ) from None
     try:
         yield
@@ -65,7 +66,14 @@ def phone_spec(profile: str, serial: str, *, usb: str = "", execute: bool = Fals
 
 
 def start_lab(
-    folder: Path, phones: Sequence[PhoneSpec], *, adb_key: Path, time_factor: float, seed: int, exit_with_parent: bool
+    folder: Path,
+    phones: Sequence[PhoneSpec],
+    *,
+    adb_key: Path,
+    time_factor: float,
+    seed: int,
+    exit_with_parent: bool,
+    environ: Mapping[str, str],
 ) -> LabInfo:
     """Start a lab whose phones let in the adb server with this public key; return when they listen.
 
@@ -75,7 +83,13 @@ def start_lab(
         from benchfarm_lab.lab import start_lab as start
 
         return start(
-            folder, phones, adb_keys=[adb_key], time_factor=time_factor, seed=seed, exit_with_parent=exit_with_parent
+            folder,
+            phones,
+            adb_keys=[adb_key],
+            time_factor=time_factor,
+            seed=seed,
+            exit_with_parent=exit_with_parent,
+            environ=child_environment(environ),
         )
 
 

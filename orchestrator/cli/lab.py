@@ -48,6 +48,7 @@ def up(
             time_factor=speed,
             seed=seed,
             exit_with_parent=exit_with_parent,
+            environ=settings.environ,
         )
         for phone in lab.phones:
             server.connect_tcp(phone.address)

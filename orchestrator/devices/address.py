@@ -28,9 +28,16 @@ class ServerAddress:
         """Whether the server is on this computer."""
         return bool(self.path) or self.host in {"127.0.0.1", "localhost", "::1"}
 
+    @property
+    def spec(self) -> str:
+        """What adb's ``-L`` and ``ADB_SERVER_SOCKET`` take; "tcp:127.0.0.1:N" is refused by 29 and 36."""
+        if self.path:
+            return f"localfilesystem:{self.path}"
+        return f"tcp:{'localhost' if self.host == '127.0.0.1' else self.host}:{self.port}"
+
     def __str__(self) -> str:
         if self.path:
-            return self.path
+            return self.spec
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

@@ -193,7 +193,7 @@ def _named(address: ServerAddress) -> str:
 
 
 def _option(address: ServerAddress) -> str:
-    return f"-L localfilesystem:{address.path}" if address.path else f"-P {address.port}"
+    return f"-L {address.spec}" if address.path else f"-P {address.port}"
 
 
 def _connect(address: ServerAddress, timeout_s: float) -> socket.socket:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NoReturn
 
+from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.host_probing import host_facts, host_state
 from orchestrator.devices.host_runs import HostRuns, kill_group, shell_code
@@ -67,6 +68,7 @@ class HostDevice:
         process = subprocess.Popen(
             ["/bin/sh", "-c", command],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            env=child_environment(),
         )  # fmt: skip
         try:
             stdout, stderr = process.communicate(stdin, timeout=timeout_s)

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.run_folder import folder_name
 from orchestrator.errors import DeviceCommandError, HostStorageError
+from orchestrator.files import make_private
 from orchestrator.ports import ProcessResult
 from orchestrator.records.identity import RunId
 from orchestrator.scripts import text
@@ -52,7 +54,8 @@ class HostRuns:
         deadline = Deadline(timeout_s, self._clock)
         begun_s = self._clock.monotonic_s()
         try:
-            folder.mkdir(parents=True)
+            make_private(folder.parent)
+            folder.mkdir()
             (folder / "run.sh").write_text(text("run"))
             if self._is_sampling:
                 (folder / "sampler.sh").write_text(text("sampler"))
@@ -64,7 +67,7 @@ class HostRuns:
             process = subprocess.Popen(
                 ["/bin/sh", "run.sh", "run", command],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
-                start_new_session=True,
+                start_new_session=True, env=child_environment(),
             )  # fmt: skip
             try:
                 (folder / _LEADER_FILE).write_text(f"{process.pid} {start_time(process.pid)}")
@@ -140,5 +143,7 @@ def start_time(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
     if Path("/proc/self").exists():
         return ""
-    shown = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    shown = subprocess.run(
+        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False, env=child_environment()
+    )
     return shown.stdout.strip().replace(" ", "-")

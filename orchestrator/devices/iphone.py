@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
 
@@ -77,7 +78,7 @@ class CabledIPhone:
         """``command`` starts pymobiledevice3; with an empty ``udid`` the program takes the one phone that there is."""
         self._command = tuple(command)
         self._udid = udid
-        self._environ = {**environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+        self._environ = child_environment(environ, NO_COLOR="1", PYTHONUNBUFFERED="1")
         self._clock = clock or SystemClock()
 
     def install(self, package: Path) -> None:

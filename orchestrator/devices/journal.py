@@ -16,6 +16,7 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from orchestrator.errors import HostStorageError
+from orchestrator.files import make_private
 from orchestrator.records.identity import Serial
 
 
@@ -108,7 +109,7 @@ class UndoJournal:
     def _store(self, path: Path, text: str, serial: Serial) -> None:
         draft = path.with_suffix(f".{os.getpid()}.tmp")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private(self._folder)
             # Settings may tell of a phone's owner: they are for this user's eyes only.
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.liveness import is_dead, own_life
 from orchestrator.errors import DeviceBusyError, UsageError
+from orchestrator.files import make_private
 from orchestrator.records.identity import Serial
 
 _POLL_S = 0.05
@@ -39,7 +40,7 @@ class FileLease:
     @contextlib.contextmanager
     def _hold(self, serial: Serial, wait_s: float) -> Generator[None]:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private(self._folder)
             # A lock object of its own for each holder: one object would let its own process in again.
             lock = FileLock(self._path(serial, "lock"), timeout=max(0.0, wait_s), poll_interval=_POLL_S)
             lock.acquire()

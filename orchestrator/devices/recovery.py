@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import parse_devices
@@ -94,7 +95,8 @@ class LadderRescuer:
         hub, number = port
         command = [self._uhubctl, "-l", hub, "-p", number, "-a", "cycle"]
         try:
-            return subprocess.run(command, capture_output=True, timeout=_CYCLE_S, check=False).returncode == 0
+            done = subprocess.run(command, capture_output=True, timeout=_CYCLE_S, check=False, env=child_environment())
+            return done.returncode == 0
         except (OSError, subprocess.TimeoutExpired):
             return False
 

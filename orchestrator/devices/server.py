@@ -49,24 +49,27 @@ class AdbServer:
 
     @classmethod
     def start(cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool = True) -> AdbServer:
-        """Start a private server on a free port of 127.0.0.1 (or use the one started before).
+        """Start a private server that this user alone reaches (or use the one started before).
+
+        It listens on a socket in a folder of mode 0700; on a free port of 127.0.0.1, for every account of this
+        computer, where adb or the file system can't do that.
 
         Args:
             binary: The adb program (:func:`orchestrator.devices.binary.find_adb`).
-            state_folder: Where its pid, port and log are kept, so that the next command uses it again.
+            state_folder: Where its pid, address and log are kept, so that the next command uses it again.
             environ: Its environment; HOME there says which key it shows to phones.
             usb: Whether it looks for phones on USB and for emulators; False leaves those to other servers.
 
         Raises AdbUnavailableError.
         """
         process = ServerProcess.start(binary=binary, state_folder=state_folder, environ=environ, usb=usb)
-        return cls(ServerAddress(port=process.port), process=process)
+        return cls(process.address, process=process)
 
     @classmethod
     def adopt(cls, state_folder: Path, *, usb: bool = True) -> AdbServer | None:
         """Return the private server that an earlier command started, None when none runs."""
         process = ServerProcess.remembered(state_folder, usb=usb)
-        return None if process is None else cls(ServerAddress(port=process.port), process=process)
+        return None if process is None else cls(process.address, process=process)
 
     @classmethod
     def find_or_start(
@@ -99,13 +102,13 @@ class AdbServer:
             self._process.stop()
 
     def revive(self) -> None:
-        """Start our own server again, on its port, if it has died; nothing for a server of others.
+        """Start our own server again, where it was, if it has died; nothing for a server of others.
 
         Where somebody else has started it meanwhile, its address is that one's from now on.
         """
         if self._process is not None and not self._process.is_running():
             self._process.restart()
-            self.address = ServerAddress(port=self._process.port)
+            self.address = self._process.address
 
     def version(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> int:
         """Return the server's protocol version (29 to 41 so far); raises AdbUnavailableError and others."""

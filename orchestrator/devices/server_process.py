@@ -1,12 +1,15 @@
-"""The process of a private adb server: started on a free port, remembered in a file, stopped by its pid."""
+"""The process of a private adb server: started where this user alone reaches it, remembered, stopped by its pid."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -16,16 +19,19 @@ from typing import Any, Final
 
 from filelock import FileLock, Timeout
 
+from orchestrator.child_environment import child_environment
 from orchestrator.clock import Deadline
-from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.address import ServerAddress, parse_address
 from orchestrator.devices.connection import Connection
-from orchestrator.errors import AdbUnavailableError, DeviceError
-from orchestrator.files import write_whole
+from orchestrator.errors import AdbUnavailableError, DeviceError, UsageError
+from orchestrator.files import make_private, write_whole
 
 _START_TIMEOUT_S: Final = 15.0
 _STOP_TIMEOUT_S: Final = 5.0
-#: How long the port of a process that has ended may still be taken.
+#: How long the address of a process that has ended may still be taken.
 _LET_GO_S: Final = 1.0
+#: A socket's path may have 107 bytes on Linux and 103 on macOS.
+_LONGEST_PATH_BYTES: Final = 100
 _PORTS_TRIED: Final = 4
 #: What is remembered of the environment, so that a server that has to be started again shows phones the same key.
 _KEPT_VARIABLES: Final = ("HOME", "PATH", "TMPDIR", "ADB_VENDOR_KEYS")
@@ -39,7 +45,7 @@ class ServerProcess:
     state_folder: Path
     environ: Mapping[str, str]
     usb: bool
-    port: int
+    address: ServerAddress
     pid: int
     #: Only in the process that started it: to reap it.
     popen: subprocess.Popen[bytes] | None = None
@@ -51,18 +57,19 @@ class ServerProcess:
             if (known := cls.remembered(state_folder, usb=usb)) is not None:
                 known.environ = environ
                 return known
-            process = cls(binary=binary, state_folder=state_folder, environ=environ, usb=usb, port=0, pid=0)
-            for attempt in range(_PORTS_TRIED):
-                process.port = _free_port()
+            failure = AdbUnavailableError("no address is left for an adb server")
+            for address in _addresses(state_folder, usb=usb):
+                process = cls(
+                    binary=binary, state_folder=state_folder, environ=environ, usb=usb, address=address, pid=0
+                )
                 try:
                     process._launch()
-                except AdbUnavailableError:
-                    # Another program may have taken the port between our look and adb's.
-                    if attempt == _PORTS_TRIED - 1:
-                        raise
+                except AdbUnavailableError as error:
+                    # A file system without sockets, or another program that took the port between our look and adb's.
+                    failure = error
                 else:
-                    break
-            return process
+                    return process
+            raise failure
 
     @classmethod
     def remembered(cls, state_folder: Path, *, usb: bool) -> ServerProcess | None:
@@ -79,10 +86,10 @@ class ServerProcess:
                 state_folder=state_folder,
                 environ={str(name): str(value) for name, value in dict(known["environ"]).items()},
                 usb=usb,
-                port=int(known["port"]),
+                address=parse_address(str(known["address"]), source=""),
                 pid=int(known["pid"]),
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, UsageError):
             return None
 
     def is_running(self) -> bool:
@@ -90,7 +97,7 @@ class ServerProcess:
         return self._is_alive() and self._answers(Deadline(_START_TIMEOUT_S))
 
     def restart(self) -> None:
-        """Start it again on the same port, because phones and other commands know it.
+        """Start it again at the same address, because phones and other commands know it.
 
         When somebody else has done so already, his is taken over, wherever it listens: there is one for all of them.
         Raises AdbUnavailableError.
@@ -108,9 +115,11 @@ class ServerProcess:
             if self._is_alive():
                 with contextlib.suppress(DeviceError):
                     deadline = Deadline(_STOP_TIMEOUT_S)
-                    with Connection(ServerAddress(port=self.port), deadline, what="adb kill-server") as connection:
+                    with Connection(self.address, deadline, what="adb kill-server") as connection:
                         connection.request("host:kill")
                 self._kill()
+                if self.address.path:
+                    Path(self.address.path).unlink(missing_ok=True)
             _record(self.state_folder, usb=self.usb).unlink(missing_ok=True)
 
     @property
@@ -122,16 +131,16 @@ class ServerProcess:
         """Be the process that the record names, once the own one has ended: it was started again."""
         known = None if self._is_alive() else self._recorded(self.state_folder, usb=self.usb)
         if known is not None and known._is_alive():
-            self.port, self.pid, self.popen = known.port, known.pid, None
+            self.address, self.pid, self.popen = known.address, known.pid, None
 
     def _launch(self) -> None:
         # What listens there would answer in the place of ours, which ends at once. One that was killed lets go last.
         deadline = Deadline(_LET_GO_S)
-        while not _is_free(self.port):
+        while not _is_free(self.address):
             if deadline.expired:
-                raise AdbUnavailableError(f"another program listens on port {self.port} of this computer")
+                raise AdbUnavailableError(f"another program listens at {self.address} of this computer")
             time.sleep(0.005)
-        environ = {**self.environ, "ADB_MDNS": "0"}
+        environ = child_environment(self.environ, ADB_MDNS="0")
         for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT"):
             environ.pop(name, None)
         if not self.usb:
@@ -139,8 +148,7 @@ class ServerProcess:
         try:
             with self.log_path.open("wb") as log:
                 self.popen = subprocess.Popen(
-                    # adb takes no other address here: "tcp:127.0.0.1:N" is refused by 29 and 36, localhost is loopback.
-                    [str(self.binary), "-L", f"tcp:localhost:{self.port}", "server", "nodaemon"],
+                    [str(self.binary), "-L", self.address.spec, "server", "nodaemon"],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -166,7 +174,7 @@ class ServerProcess:
             if popen.poll() is not None or deadline.expired:
                 tail = self.log_path.read_text("utf-8", "replace").strip()[-400:]
                 raise AdbUnavailableError(
-                    f"{self.binary} didn't become a server on port {self.port}: {tail or 'it said nothing'}",
+                    f"{self.binary} didn't become a server at {self.address}: {tail or 'it said nothing'}",
                     hint="set $BENCHFARM_ADB to an adb binary that works on this computer",
                 )
             time.sleep(0.005)
@@ -174,12 +182,12 @@ class ServerProcess:
     def _remember(self) -> None:
         record = _record(self.state_folder, usb=self.usb)
         kept = {name: self.environ[name] for name in _KEPT_VARIABLES if name in self.environ}
-        known = {"pid": self.pid, "port": self.port, "binary": str(self.binary), "environ": kept}
+        known = {"pid": self.pid, "address": self.address.spec, "binary": str(self.binary), "environ": kept}
         write_whole(record, json.dumps(known))
 
     def _answers(self, deadline: Deadline) -> bool:
         try:
-            with Connection(ServerAddress(port=self.port), deadline, what="adb host:version") as connection:
+            with Connection(self.address, deadline, what="adb host:version") as connection:
                 connection.request("host:version")
                 return bool(connection.read_block())
         except DeviceError:
@@ -188,7 +196,7 @@ class ServerProcess:
     def _is_alive(self) -> bool:
         if self.popen is not None:
             return self.popen.poll() is None
-        return self.pid > 0 and f"tcp:localhost:{self.port}" in _command_line(self.pid)
+        return self.pid > 0 and self.address.spec in _command_line(self.pid)
 
     def _kill(self) -> None:
         """Wait for the end of the process; use force when it doesn't come."""
@@ -209,7 +217,9 @@ def _command_line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
     if Path("/proc/self").exists():
         return ""
-    shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    shown = subprocess.run(
+        ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False, env=child_environment()
+    )
     return shown.stdout
 
 
@@ -224,7 +234,7 @@ def _record(state_folder: Path, *, usb: bool) -> Path:
 @contextlib.contextmanager
 def _lock(state_folder: Path, *, usb: bool) -> Iterator[None]:
     try:
-        state_folder.mkdir(parents=True, exist_ok=True)
+        make_private(state_folder)
         lock = FileLock(state_folder / f"{_name(usb=usb)}.lock", timeout=4 * _START_TIMEOUT_S)
         with lock:
             yield
@@ -236,12 +246,43 @@ def _lock(state_folder: Path, *, usb: bool) -> Iterator[None]:
         raise AdbUnavailableError(f"an adb server can't be kept in {state_folder}: {error}") from error
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
+def _addresses(state_folder: Path, *, usb: bool) -> Iterator[ServerAddress]:
+    """Yield where a server may listen: sockets in folders of this user alone, then ports, which anybody reaches."""
+    name = hashlib.sha256(f"{state_folder.absolute()}\0{usb}".encode()).hexdigest()[:16]
+    for folder, file in ((state_folder.absolute() / "adb", _name(usb=usb)), (_own_temporary(), name)):
+        path = folder / f"{file}.socket"
+        if len(os.fsencode(path)) <= _LONGEST_PATH_BYTES and _is_private(folder):
+            yield ServerAddress(path=str(path))
+    for _ in range(_PORTS_TRIED):
+        yield ServerAddress(port=_free_port())
+
+
+def _own_temporary() -> Path:
+    """Return the folder for what needs a short path; whoever made it, it is looked at before it is used."""
+    return Path(f"/tmp/benchfarm-{os.getuid()}")  # noqa: S108
+
+
+def _is_private(folder: Path) -> bool:
+    """Make a folder of mode 0700; False when it isn't this user's alone, or can't be made."""
+    try:
+        make_private(folder)
+        # Not what a link leads to: anybody may lay one into /tmp.
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def _is_free(address: ServerAddress) -> bool:
+    with socket.socket(socket.AF_UNIX if address.path else socket.AF_INET) as probe:
+        if address.path:
+            # Of a process that is gone the file stays and refuses; adb takes its place.
+            probe.setblocking(False)
+            return probe.connect_ex(address.path) in {errno.ENOENT, errno.ECONNREFUSED}
         # As adb does: connections of the server that was there before may not be over yet.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((address.host, address.port))
         except OSError:
             return False
         return True

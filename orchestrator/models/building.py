@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from orchestrator.child_environment import child_environment
 from orchestrator.errors import HostStorageError, ModelError, UsageError
 from orchestrator.models.networks import APPLICATIONS, NAMES
 
@@ -207,7 +208,7 @@ class _Site:
 def _building(work: Path, environ: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[str]]]:
     """Start the process; yield it and what it tells line by line. It ends with this block and with this process."""
     code = "import sys; from orchestrator.models.conversion import serve; serve(sys.argv[1], int(sys.argv[2]))"
-    quiet = {**environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "KERAS_BACKEND": "tensorflow"}
+    quiet = child_environment(environ, TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1", KERAS_BACKEND="tensorflow")
     hearing, telling = os.pipe()
     with (work / "log").open("wb") as log, os.fdopen(hearing, encoding="utf-8") as lines:
         try:

@@ -19,7 +19,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+from orchestrator.child_environment import child_environment
 from orchestrator.errors import ModelError
+from orchestrator.files import make_private
 from orchestrator.models.inspect import inspect_model
 from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.records.parity import (
@@ -104,7 +106,7 @@ class HostReference:
         """Return the file with these bytes, named by them."""
         path = self._folder / "inputs" / hashlib.sha256(data).hexdigest()
         if not path.is_file():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
             with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
                 draft.write(data)
             Path(draft.name).replace(path)
@@ -124,7 +126,7 @@ class HostReference:
         kept = self._folder / "outputs" / key
         if (kept / "done.json").is_file():
             return kept
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        make_private(kept.parent)
         draft = Path(tempfile.mkdtemp(dir=kept.parent))
         try:
             job = {"model": str(model.path), "shapes": shapes}
@@ -195,7 +197,10 @@ def _run(model: Model, folder: Path, job: Mapping[str, object], timeout_s: float
     (folder / "job.json").write_text(json.dumps(job), "utf-8")
     command = [sys.executable, "-m", "orchestrator.models.reference_run", str(folder)]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False,
+            env=child_environment(),
+        )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"{model.name}: the reference took over {timeout_s:g} s on this computer") from error
     if done.returncode:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from orchestrator.devices.address import parse_address
 from orchestrator.errors import StoreError
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Schedules
@@ -79,7 +80,7 @@ class Host:
     cli: Cli
     url: str
     serial: str
-    #: host:port of another computer's adb server.
+    #: Of another computer's adb server.
     adb_server: str = ""
     #: URL of the place where files go.
     artifacts: str = ""
@@ -136,21 +137,21 @@ class Host:
 
     @cached_property
     def _adb(self) -> tuple[str, str, str]:
-        """The adb program, host:port of the server of this host's phones, and its name for the phone."""
+        """The adb program, the address of the server of this host's phones, and its name for the phone."""
         status = self("adb", "status")
         server = str(next(item["address"] for item in status["servers"] if item["for"] == "virtual lab"))
         phones = {item["serial"]: item["address"] for item in self("lab", "list")["phones"]}
         return str(status["binary"]), server, phones[self.serial]
 
     def lab_server(self) -> str:
-        """host:port of the adb server of this host's phones."""
+        """The address of the adb server of this host's phones."""
         return self._adb[1]
 
     def shell(self, command: str) -> str:
         """Ask this host's phone itself, by the plain adb command."""
         program, server, address = self._adb
         asked = subprocess.run(
-            [program, "-P", server.rpartition(":")[2], "-s", address, "shell", command], capture_output=True,
+            [program, "-L", parse_address(server).spec, "-s", address, "shell", command], capture_output=True,
             text=True, timeout=60, check=False, env={**os.environ, "HOME": str(self.cli.home)},
         )  # fmt: skip
         return asked.stdout.strip()

@@ -80,7 +80,7 @@ def answer_of(lab: Lab, serial: str, command: str) -> str:
     def answered() -> bool:
         server = server_of(lab)
         asked = subprocess.run(
-            [server["binary"], "-P", str(server["port"]), "-s", address, "shell", command], capture_output=True,
+            [server["binary"], "-L", server["address"], "-s", address, "shell", command], capture_output=True,
             text=True, timeout=60, check=False, env={**os.environ, "HOME": str(lab.cli.home)},
         )  # fmt: skip
         # Its own words come first where it is adb that failed, not the command.

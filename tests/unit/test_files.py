@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.files import write_whole
+from orchestrator.files import make_private, write_whole
 
 
 def test_it_is_written_with_its_folder_in_the_place_of_an_older_one(tmp_path: Path) -> None:
@@ -24,3 +24,12 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> Non
         write_whole(tmp_path / "other", "\ud800")
     assert [item.name for item in tmp_path.iterdir()] == ["taken"]
     assert [item.name for item in taken.iterdir()] == ["inside"]
+
+
+def test_a_folder_that_is_made_is_the_users_alone_and_an_older_one_stays(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir(mode=0o755)
+    make_private(tmp_path / "old" / "a" / "b")
+    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "old", tmp_path / "old/a", tmp_path / "old/a/b")]
+    assert modes == [0o755, 0o700, 0o700]
+    write_whole(tmp_path / "shown" / "x.html", "x", is_private=False)
+    assert (tmp_path / "shown").stat().st_mode & 0o777 == 0o755

@@ -61,13 +61,13 @@ class LabInfo:
 
 def start_lab(
     state_dir: Path, phones: Sequence[PhoneSpec], *, adb_keys: Sequence[Path], time_factor: float = 1.0, seed: int = 1,
-    processes: int = 0, exit_with_parent: bool = False, idle_s: float = 0.0,
+    processes: int = 0, exit_with_parent: bool = False, idle_s: float = 0.0, environ: Mapping[str, str] | None = None,
 ) -> LabInfo:  # fmt: skip
     """Start a lab with these phones and return when they listen.
 
     ``adb_keys`` are the public keys (adbkey.pub) of the adb servers that get in. ``processes`` is how many run the
     phones at most; 0: as suits the phones and this computer. With ``exit_with_parent`` the lab ends when the calling
-    process does; with ``idle_s`` after so long without a connection.
+    process does; with ``idle_s`` after so long without a connection. ``environ``: its variables (None: this process's).
 
     Raises UsageError when a lab is running in this folder already, and for phones, keys or figures that can't be;
     DeviceError with the lab's last words when it doesn't start, DeviceTimeoutError when it isn't ready in time.
@@ -88,7 +88,7 @@ def start_lab(
         command.append(f"--exit-with-parent={os.getpid()}")
     with (state_dir / LOG_FILE).open("wb") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=SOURCES
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=SOURCES, env=environ
         )
     # When this process lives longer than the lab, someone has to take its exit code.
     threading.Thread(target=process.wait, name="lab reaper", daemon=True).start()

@@ -57,13 +57,21 @@ def start(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., Adb
         server.stop()
 
 
-def takes(listener: socket.socket, port: int) -> bool:
-    try:
-        listener.bind(("127.0.0.1", port))
-    except OSError:
-        return False
-    listener.listen()
-    return True
+@pytest.fixture
+def tcp_adb(tmp_path: Path) -> Path:
+    """An adb that can't listen on sockets of the file system."""
+    program = tmp_path / "tcp-adb"
+    refused = 'case "$*" in *localfilesystem*) echo "unknown socket specification"; exit 1;; esac'
+    program.write_text(f'#!/bin/sh\n{refused}\nexec {find_adb()} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def open_ports(pid: int) -> list[str]:
+    """Return the TCP ports on which a process listens, as Linux writes them."""
+    held = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
+    return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in held]
 
 
 def answers(server: AdbServer) -> bool:
@@ -77,12 +85,60 @@ def pid_in(folder: Path) -> int:
     return int(json.loads((folder / "adb-server-tcp.json").read_text())["pid"])
 
 
-def test_a_private_server_listens_on_loopback_only_and_answers(start: Callable[..., AdbServer], binary: Path) -> None:
+def test_a_private_server_is_reached_by_its_user_alone(
+    start: Callable[..., AdbServer], binary: Path, tmp_path: Path, environ: dict[str, str]
+) -> None:
     server = start(binary)
     assert server.version() >= 29
     assert server.device_list() == ""
-    assert server.address.host == "127.0.0.1"
+    assert open_ports(pid_in(tmp_path / "state")) == []
+    assert stat.S_IMODE(Path(server.address.path).parent.stat().st_mode) == 0o700
+    shown = subprocess.run([binary, "-L", server.address.spec, "devices"], env=environ, capture_output=True, text=True)
+    assert shown.stdout.startswith("List of devices"), shown.stderr
+
+
+def test_a_socket_with_a_long_path_lies_in_a_short_folder_of_the_user_alone(
+    start: Callable[..., AdbServer], tmp_path: Path
+) -> None:
+    server = start(find_adb(), "state-" + "x" * 90)
+    assert server.version() >= 29
+    assert server.address.path.startswith(f"/tmp/benchfarm-{os.getuid()}/")
+    assert stat.S_IMODE(Path(server.address.path).parent.stat().st_mode) == 0o700
+    server.stop()
+    assert not Path(server.address.path).exists()
+
+
+def test_a_folder_that_others_may_enter_holds_no_socket(start: Callable[..., AdbServer], tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "adb"
+    folder.mkdir(parents=True)
+    folder.chmod(0o755)
+    server = start(find_adb())
+    assert server.version() >= 29
+    assert not server.address.path.startswith(str(folder))
+
+
+def test_an_adb_without_sockets_of_files_listens_on_loopback(
+    start: Callable[..., AdbServer], tcp_adb: Path, tmp_path: Path
+) -> None:
+    server = start(tcp_adb)
+    assert server.version() >= 29
+    assert (server.address.path, server.address.host) == ("", "127.0.0.1")
     assert server.address.port != 5037
+    again = AdbServer.adopt(tmp_path / "state", usb=False)
+    assert again is not None
+    assert again.address == server.address
+
+
+def test_a_server_sees_no_token_and_no_password_of_ours(
+    start: Callable[..., AdbServer], environ: dict[str, str], tmp_path: Path
+) -> None:
+    environ |= {"BENCHFARM_TOKEN": "secret-1", "PGPASSWORD": "secret-2", "AWS_SECRET_ACCESS_KEY": "secret-3"}
+    environ |= {"BENCHFARM_PASS_ENV": "WANTED", "WANTED": "passed on", "ADB_TRACE": "adb"}
+    start(find_adb())
+    variables = Path(f"/proc/{pid_in(tmp_path / 'state')}/environ").read_bytes().decode()
+    assert "secret" not in variables
+    assert "WANTED=passed on\0" in variables
+    assert "ADB_TRACE=adb\0" in variables
 
 
 def test_a_server_is_used_again_by_the_next_command_and_gone_after_stop(
@@ -97,7 +153,7 @@ def test_a_server_is_used_again_by_the_next_command_and_gone_after_stop(
     again.stop()
     poll_until(lambda: process_is_gone(pid), "the server has ended")
     assert AdbServer.adopt(tmp_path / "state", usb=False) is None
-    with pytest.raises(AdbUnavailableError, match=r"no adb server answers at 127\.0\.0\.1"):
+    with pytest.raises(AdbUnavailableError, match=r"no adb server answers at localfilesystem:/"):
         server.version()
 
 
@@ -132,7 +188,12 @@ def test_commands_that_start_together_share_one_server(
 def test_a_record_that_names_a_strangers_pid_is_not_adopted_and_the_stranger_lives(tmp_path: Path) -> None:
     stranger = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     try:
-        record = {"pid": stranger.pid, "port": unused_port(), "binary": "/usr/bin/adb", "environ": {}}
+        record = {
+            "pid": stranger.pid,
+            "address": f"tcp:localhost:{unused_port()}",
+            "binary": "/usr/bin/adb",
+            "environ": {},
+        }
         (tmp_path / "adb-server-tcp.json").write_text(json.dumps(record))
         assert AdbServer.adopt(tmp_path, usb=False) is None
         assert stranger.poll() is None
@@ -141,13 +202,15 @@ def test_a_record_that_names_a_strangers_pid_is_not_adopted_and_the_stranger_liv
         stranger.wait()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '{"pid": "x", "port": 1, "binary": ""}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"pid": 1}', '{"pid": 1, "address": "x y", "binary": "", "environ": {}}']
+)
 def test_a_damaged_record_is_no_server(tmp_path: Path, text: str) -> None:
     (tmp_path / "adb-server-tcp.json").write_text(text)
     assert AdbServer.adopt(tmp_path, usb=False) is None
 
 
-def test_a_killed_server_of_ours_is_revived_on_its_port(
+def test_a_killed_server_of_ours_is_revived_where_it_was(
     start: Callable[..., AdbServer], binary: Path, tmp_path: Path, wait_until: Callable[..., None]
 ) -> None:
     server = start(binary)
@@ -210,12 +273,13 @@ def test_a_server_that_another_command_has_revived_is_stopped_by_whoever_asks(
     assert AdbServer.adopt(tmp_path / "state", usb=False) is None
 
 
-def test_a_server_that_was_started_at_another_port_meanwhile_is_followed_there(
-    killed: list[AdbServer], start: Callable[..., AdbServer], wait_until: Callable[..., None]
+def test_a_server_that_was_started_at_another_address_meanwhile_is_followed_there(
+    killed: list[AdbServer], start: Callable[..., AdbServer]
 ) -> None:
-    with socket.socket() as other:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        wait_until(lambda: takes(other, killed[0].address.port), "another program has its port")
+    Path(killed[0].address.path).unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(killed[0].address.path)
+        other.listen()
         moved = start(find_adb())
         assert moved.address != killed[0].address
         for server in killed:
@@ -224,18 +288,18 @@ def test_a_server_that_was_started_at_another_port_meanwhile_is_followed_there(
             assert server.version() >= 29
 
 
-def test_the_answer_of_a_strangers_server_on_the_port_is_not_taken_for_ours(
+def test_the_answer_of_a_strangers_server_at_the_address_is_not_taken_for_ours(
     killed: list[AdbServer], tmp_path: Path, wait_until: Callable[..., None]
 ) -> None:
     before = (tmp_path / "state" / "adb-server-tcp.json").read_text()
     stranger = subprocess.Popen(
-        [str(find_adb()), "-L", f"tcp:localhost:{killed[0].address.port}", "server", "nodaemon"],
+        [str(find_adb()), "-L", killed[0].address.spec, "server", "nodaemon"],
         env={"HOME": str(tmp_path), "ADB_USB": "0", "ADB_MDNS": "0", "ADB_EMU": "0"},
         stderr=subprocess.DEVNULL,
     )
     try:
         wait_until(lambda: answers(killed[0]), "the stranger's server answers")
-        with pytest.raises(AdbUnavailableError, match="another program listens on port"):
+        with pytest.raises(AdbUnavailableError, match="another program listens at"):
             killed[1].revive()
         assert (tmp_path / "state" / "adb-server-tcp.json").read_text() == before
     finally:
@@ -272,7 +336,7 @@ def test_a_server_named_by_adbs_own_variable_is_used(
     start: Callable[..., AdbServer], tmp_path: Path, environ: dict[str, str]
 ) -> None:
     running = start(find_adb())
-    environ["ANDROID_ADB_SERVER_PORT"] = str(running.address.port)
+    environ["ADB_SERVER_SOCKET"] = running.address.spec
     found = AdbServer.find_or_start(setting="", environ=environ, state_folder=tmp_path / "other")
     assert found.address == running.address
     assert not found.is_ours

@@ -1,0 +1,57 @@
+"""Programs that are started see what they need, and nothing that lets them in elsewhere."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from orchestrator.child_environment import child_environment
+from orchestrator.devices.host import HostDevice
+from orchestrator.errors import UsageError
+from orchestrator.records.identity import RunId
+from tests.samples.places import REPO
+
+SECRETS = {
+    "BENCHFARM_TOKEN": "secret-1",
+    "BENCHFARM_STORE": "postgresql://user:secret-2@db/x",
+    "PGPASSWORD": "secret-3",
+    "AWS_SECRET_ACCESS_KEY": "secret-4",
+    "GITHUB_TOKEN": "secret-5",
+    "HTTPS_PROXY": "http://user:secret-6@proxy:1",
+    "ANDROID_KEYSTORE_PASSWORD": "secret-7",
+}
+NEEDED = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "ADB_TRACE": "1", "ANDROID_SERIAL": "S1", "LD_LIBRARY_PATH": "/opt/lib"}
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostDevice:
+    for name, value in {**SECRETS, **NEEDED, "MINE": "passed on", "BENCHFARM_PASS_ENV": "MINE, ABSENT"}.items():
+        monkeypatch.setenv(name, value)
+    return HostDevice(tmp_path)
+
+
+def test_programs_on_this_computer_see_no_secret_of_ours(host: HostDevice) -> None:
+    shown = host.shell("env").text
+    measured = host.run_detached("env", run_id=RunId("r1"), timeout_s=60.0).stdout.decode()
+    for text in (shown, measured):
+        assert "secret" not in text
+        for name, value in {**NEEDED, "MINE": "passed on"}.items():
+            assert f"{name}={value}\n" in text
+
+
+def test_what_is_passed_on_is_a_list_of_names() -> None:
+    with pytest.raises(UsageError, match="'A=1' isn't the name of a variable"):
+        child_environment({"BENCHFARM_PASS_ENV": "A=1"})
+
+
+def test_every_program_that_the_product_starts_gets_an_environment() -> None:
+    starts = {"subprocess.Popen", "subprocess.run", "subprocess.check_output", "subprocess.call", "os.system"}
+    found = [
+        f"{path.relative_to(REPO)}:{node.lineno}"
+        for path in (REPO / "orchestrator").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in starts
+        and "env" not in {item.arg for item in node.keywords}
+    ]
+    assert found == []
