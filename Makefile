@@ -6,47 +6,57 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 PHONE_TESTS := tests/android tests/contract/test_device_contract.py tests/contract/test_phone_contract.py
 
-.PHONY: install test test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence clean
+.PHONY: install develop sbom test test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence clean
 
+# What running needs, and both packages of this checkout.
 install: $(VENV)/installed
 
-$(VENV)/installed: requirements/pinned.txt pyproject.toml lab/pyproject.toml
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+$(VENV)/installed: requirements/runtime.txt requirements/build.txt pyproject.toml lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "benchfarm needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pinned.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable lab
+	$(PIP) --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+	$(PIP) --no-deps --no-build-isolation --editable . --editable lab
+	touch $@
+
+# And what tests, checks and the lock need.
+develop: $(VENV)/developing
+
+$(VENV)/developing: $(VENV)/installed requirements/pinned.txt
+	$(PIP) --require-hashes -r requirements/pinned.txt
 	touch $@
 
 # A file's tests go to one worker, so that what they share is made once.
 # What tests use beside Python packages: Debian's adb (an old server), Chromium, PostgreSQL, a C compiler, mksh, toybox. Tests that need one that
 # is missing are skipped on a laptop and fail where CI is set.
-test: install
+test: develop
 	sh tests/system_packages.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # The device contract and the real benchmark_model over phones made of Android's own adbd, mksh and toybox (Debian's
 # packages, fetched once), each in namespaces of its own. It takes root with CAP_SYS_ADMIN, else all is skipped.
-test-android: install
+test-android: develop
 	sh tests/system_packages.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --phone=real $(or $(TESTS),$(PHONE_TESTS))
 
 # The same contract over your own phone: make test-phone SERIAL=... ; DESTRUCTIVE=1 reboots it, too.
-test-phone: install
+test-phone: develop
 	$(BIN)/python -m pytest --force-reruns 0 --phone=cable --serial=$(SERIAL) $(if $(DESTRUCTIVE),--destructive) \
 		$(filter-out tests/android,$(PHONE_TESTS))
 
 # A night of many virtual phones with faults from a seed: what is stored must be as without faults.
-soak: install
+soak: develop
 	SOAK_PHONES=$${SOAK_PHONES:-50} SOAK_CASES=$${SOAK_CASES:-2000} $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_soak.py
 
 # Every fault of a virtual phone at every phase of a run, the run and the adb server killed, a full disk, a clock that
 # jumps; prints how often each happened and what was lost (nothing, or it fails). `make test` draws a few of them.
 # The same for a farm of many hosts on PostgreSQL.
-fault-matrix: install
+fault-matrix: develop
 	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_fault_deaths.py tests/e2e/test_farm_matrix.py
 
-check: install
+check: develop
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -58,20 +68,26 @@ quickstart: install
 docs: install
 	$(BIN)/python docs/write_commands.py
 
-format: install
+format: develop
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 # Pin what both pyproject.toml allow, with hashes, and without naming where packages come from.
-lock:
+lock: develop
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header --no-emit-index-url \
 		--no-emit-trusted-host --no-emit-find-links --extra dev --output-file requirements/pinned.txt pyproject.toml lab/pyproject.toml
+	$(PIP) --require-hashes -r requirements/pinned.txt
+	$(BIN)/python requirements/bill.py
 
-benchmarks: install
+# Pins for those who only run it, a list of third parties with their licences, and a CycloneDX bill, all from the pins.
+sbom: develop
+	$(BIN)/python requirements/bill.py
+
+benchmarks: develop
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
 # Writes docs/evidence.md from recorded noise; fails when a stated bound is missed. RECORD=--record takes the noise anew.
-evidence: install
+evidence: develop
 	$(BIN)/python benchmarks/evidence $(RECORD)
 
 clean:

@@ -1,7 +1,10 @@
 """What is installed from a wheel has everything that the program needs."""
 
+import os
+import re
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -53,6 +56,53 @@ def test_the_wheel_of_the_lab_holds_its_code_and_profiles_and_nothing_else(tmp_p
         for path in LAB.rglob("*")
         if path.is_file() and path.suffix in {".py", ".typed", ".yaml"}
     }
+
+
+def test_from_the_wheels_alone_quickstart_shows_the_whole_thing(tmp_path: Path) -> None:
+    wheels = [built(source, tmp_path / source.name).filename for source in (REPO, REPO / "lab")]
+    place = tmp_path / "installed"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, capture_output=True)
+    python = place / "bin" / "python"
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        *wheels,
+    ]
+    subprocess.run(install, check=True, capture_output=True)
+    # What both depend on is taken from this environment; a checkout that is installed here isn't seen from there.
+    (own,) = (place / "lib").glob("python*/site-packages")
+    (own / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    code = "import benchfarm_lab, orchestrator; print(benchfarm_lab.__file__, orchestrator.__file__)"
+    found = subprocess.run(
+        [python, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert all(name.startswith(str(own)) for name in found)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "ANDROID_ADB_SERVER_PORT": "1"}
+    done = subprocess.run(
+        [place / "bin" / "benchfarm", "quickstart", "--folder", tmp_path / "quickstart"],
+        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode in {0, 1}, done.stdout + done.stderr
+    for word in ("Google Pixel 3 (virtual)", "Google Pixel 4 (virtual)", "litert"):
+        assert word in " ".join(done.stdout.split()), done.stdout + done.stderr
+    assert (tmp_path / "quickstart" / "report.html").is_file()
+
+
+def test_readme_and_the_install_page_say_the_same() -> None:
+    readme, page = ((REPO / name).read_text("utf-8") for name in ("README.md", "docs/install.md"))
+    (block,) = re.findall(
+        r"(?m)(?:^    .*benchfarm.*\n|^\n(?=    uvx))+", readme.split("## With a phone")[0].split("Or in a")[0]
+    )
+    assert "pip install 'benchfarm[lab]'" in block
+    assert "uvx --from 'benchfarm[lab]' benchfarm quickstart" in block
+    assert block in page
 
 
 def test_without_the_lab_its_commands_say_what_to_install(tmp_path: Path) -> None:
