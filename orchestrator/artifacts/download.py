@@ -17,6 +17,7 @@ from urllib.parse import urljoin
 from orchestrator.artifacts.addresses import Mirror, scheme_of, shown, why_refused
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import DownloadError, HostStorageError, NotThereError
+from orchestrator.files import make_private
 
 if TYPE_CHECKING:
     import requests
@@ -27,6 +28,7 @@ _REDIRECTS_MAX: Final = 5
 _ATTEMPTS_MAX: Final = 5
 _PART_BYTES: Final = 1 << 16
 _SIZE_MAX: Final = 4 << 30
+_MD5: Final = re.compile(r"md5=([A-Za-z0-9+/]{22}==)")
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 Progress = Callable[[int, int | None], None]
@@ -112,7 +114,7 @@ class Downloader:
         from filelock import FileLock, Timeout
 
         source = self._mirror.rewritten(url) if self._mirror is not None else url
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_private(self._folder)
         draft = self._folder / hashlib.sha256(source.encode()).hexdigest()[:32]
         lock = FileLock(f"{draft}.lock")
         try:
@@ -262,6 +264,13 @@ class Downloader:
                     )
         if total is not None and size < total:
             raise _CutOffError(f"{size} of {total} bytes came")
+        if total is None and not response.raw.chunked and not _MD5.search(response.headers.get("x-goog-hash", "")):
+            # Its end is that of the connection, whatever ended that.
+            _discard(draft)
+            raise DownloadError(
+                f"{shown(url)}: the server tells no length, so that a file that was cut off looks whole",
+                hint="fetch it through a mirror that tells lengths (--mirror)",
+            )
         if (total is not None and size > total) or size == 0:
             _discard(draft)
             announced = "some" if total is None else total
@@ -301,7 +310,7 @@ def _extent(
 
 def _check_md5(path: Path, header: str, url: str) -> None:
     """Compare with the hash that Google's storage sends: ``x-goog-hash: crc32c=..., md5=...``, in base64."""
-    found = re.search(r"md5=([A-Za-z0-9+/]{22}==)", header)
+    found = _MD5.search(header)
     if not found:
         return
     with path.open("rb") as stream:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.errors import ArtifactError
-from orchestrator.files import write_whole
+from orchestrator.files import make_private, write_whole
 
 _LOCK_WAIT_S: Final = 30.0
 
@@ -125,7 +125,7 @@ class ReleaseHistory:
     def _changing(self, name: str) -> Iterator[tuple[list[Release], dict[str, str]]]:
         from filelock import FileLock, Timeout
 
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_private(self._folder)
         try:
             with FileLock(self._folder / f".{name}.lock", timeout=_LOCK_WAIT_S):
                 releases, pins = self._read(name)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import ArtifactError, HostStorageError
+from orchestrator.files import make_private
 
 _LABEL: Final = "build.json"
 _LOCK_WAIT_S: Final = 120.0
@@ -46,7 +47,7 @@ class Shelf:
         from filelock import FileLock, Timeout
 
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_private(self.folder)
             with (
                 FileLock(self.folder / "lock", timeout=_LOCK_WAIT_S),
                 tempfile.TemporaryDirectory(prefix=".adding-", dir=self.folder) as draft,

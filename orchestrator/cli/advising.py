@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import write_file
+from orchestrator.cli.files import format_of, write_file
 from orchestrator.cli.reports import load_accuracy, report_data
 from orchestrator.cli.result import CommandResult, to_json
 from orchestrator.cli.stored import named_campaigns
-from orchestrator.errors import UsageError
 from orchestrator.records.advice import AdviceReport
 
 FORMATS: Final = ("text", "json", "markdown", "html-section")
@@ -34,8 +33,7 @@ class AdviseRequest:
 
 def advise(settings: Settings, request: AdviseRequest) -> CommandResult:
     """Say what the named campaigns advise, or the newest one; raises UsageError for a wrong option."""
-    if request.form not in FORMATS:
-        raise UsageError(f"there is no format {request.form!r}", hint=f"choose one of {', '.join(FORMATS)}")
+    form = format_of(request.form, request.out, FORMATS, default="text")
     from orchestrator.report.advice import advice_of, allow_list
 
     known = load_accuracy(request.accuracy) if request.accuracy is not None else {}
@@ -50,7 +48,7 @@ def advise(settings: Settings, request: AdviseRequest) -> CommandResult:
         listed = allow_list(data, need_parity=request.need_parity)
         write_file(request.allow_list, listed + "\n")
         notes.append(_about_list(request.allow_list, listed))
-    text = _rendered(advice, request.form)
+    text = _rendered(advice, form)
     if request.out is not None:
         write_file(request.out, text + "\n")
         text = str(request.out)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import write_file
+from orchestrator.cli.files import format_of, write_file
 from orchestrator.cli.reports import report_data
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.stored import named_campaigns
@@ -66,8 +66,7 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
     Raises:
         UsageError: An unknown format, run or campaign; a file that exists, without ``force``.
     """
-    if request.form not in FORMATS:
-        raise UsageError(f"there is no export format {request.form!r}", hint=f"choose one of {', '.join(FORMATS)}")
+    request = replace(request, form=format_of(request.form, request.out, FORMATS, default="bundle"))
     if request.rows not in ROWS:
         raise UsageError(f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}")
     if request.runs and request.form not in {"bundle", "proto"}:
@@ -147,12 +146,18 @@ def _bundle(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> C
     # With --force the file that exists stays until the new one is whole.
     made = out.with_name(f".{out.name}.{os.getpid()}.new") if request.force else out
     key = _key(farm.settings, request.key) if request.sign else None
-    contents = write_bundle(made, farm.store, ids, run_ids=run_ids, at=farm.clock.now(), key=key)
+    contents = write_bundle(
+        made, farm.store, ids, run_ids=run_ids, folders=_folders(farm), at=farm.clock.now(), key=key
+    )
     made.replace(out)
     virtual = f", {contents.virtual_runs} of them virtual" if contents.virtual_runs else ""
     signed = f", signed by {key.public.fingerprint}" if key is not None else ""
     text = f"{out}: {contents.runs} runs of {contents.campaigns} campaigns{virtual}{signed}"
     return CommandResult(text=text, data={"format": "bundle", "files": [str(out)], "contents": contents})
+
+
+def _folders(farm: Farm) -> Sequence[Path]:
+    return (farm.settings.data_folder, farm.settings.cache_folder, farm.settings.state_folder)
 
 
 def _run_ids(farm: Farm, chosen: Sequence[Campaign], prefixes: Sequence[str]) -> list[RunId]:
@@ -208,6 +213,7 @@ def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> l
 
 def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list[Path]:
     from orchestrator.report import exports, exports_for_trackers
+    from orchestrator.store.own_folders import own_folders
 
     content: str | bytes
     if request.form == "asv":
@@ -227,12 +233,13 @@ def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list
         once = {campaign.campaign_id: campaign for campaign in chosen}
         parts = [report_data(farm, [campaign]) for campaign in once.values()]
         rows: Literal["cases", "invocations"] = "invocations" if request.rows == "invocations" else "cases"
+        hide = own_folders(farm.store, chosen, _folders(farm)).hide
         if request.form == "csv":
-            content = exports.to_csv(*parts, rows=rows)
+            content = hide(exports.to_csv(*parts, rows=rows))
         elif request.form == "parquet":
-            content = exports.to_parquet(*parts, rows=rows)
+            content = exports.to_parquet(*parts, rows=rows, text=hide)
         else:
-            content = exports.to_json(*parts)
+            content = hide(exports.to_json(*parts))
     write_file(request.target, content)
     return [request.target]
 

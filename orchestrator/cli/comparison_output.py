@@ -11,7 +11,7 @@ from orchestrator.analysis.comparison import Comparison, FailOn, is_failure
 from orchestrator.analysis.matching import Measured, measured_cases
 from orchestrator.bootstrap import Farm
 from orchestrator.cli.compared_pages import comparison_html, default_path
-from orchestrator.cli.files import check_writable, write_file
+from orchestrator.cli.files import check_writable, format_of, write_file
 from orchestrator.cli.result import CommandResult, to_json
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
@@ -25,14 +25,19 @@ FORMATS: Final = ("text", "markdown", "json", "junit", "github", "html")
 class Output:
     """How a comparison is shown, and when it is a failure."""
 
-    form: str = "text"
+    #: Empty: by the ending of ``out``.
+    form: str = ""
     out: Path | None = None
     fail_on: str = "slower"
 
+    @property
+    def wanted(self) -> str:
+        """The format; raises UsageError."""
+        return format_of(self.form, self.out, FORMATS, default="text")
+
     def check(self) -> None:
         """Raise UsageError for an unknown format or word, and for a file that can't be written."""
-        if self.form not in FORMATS:
-            raise UsageError(f"there is no format {self.form!r}", hint=f"choose one of {', '.join(FORMATS)}")
+        _ = self.wanted
         if self.fail_on not in list(FailOn):
             raise UsageError(f"--fail-on {self.fail_on!r} isn't known", hint=f"choose one of {', '.join(FailOn)}")
         if self.out is not None:
@@ -63,9 +68,9 @@ def rendered(
         "junit": lambda: comparisons.to_junit(comparison, fail_on=fail_on),
         "github": lambda: comparisons.to_github(comparison, fail_on=fail_on),
         "html": lambda: comparison_html(farm, comparison),
-    }[output.form]()
+    }[output.wanted]()
     out = output.out
-    if output.form == "html" and out is None:
+    if output.wanted == "html" and out is None:
         out = default_path(farm.settings, comparison)
     if out is not None:
         write_file(out, text if text.endswith("\n") else text + "\n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
 #: A night's raw output takes less; below the smaller one the next run may not be kept.
 _LITTLE_BYTES: Final = 5 * 10**9
 _LEAST_BYTES: Final = 10**9
+#: Bits of a mode: of the group and of everybody else.
+_OTHERS_ALL: Final = 0o077
+_OTHERS_WRITE: Final = 0o022
+_OTHERS_ENTER: Final = 0o011
+_OWN_SOCKET: Final = (
+    "set $BENCHFARM_ADB to adb 29 or newer and keep $BENCHFARM_HOME on a local disk, so that adb can listen on a "
+    "socket of yours alone; then 'benchfarm adb stop'"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +82,7 @@ def of_host(farm: Farm) -> list[Finding]:
         ("versions", _versions),
         ("store", _store),
         ("disk", _disk),
+        ("access", _access),
         ("adb", _adb),
         ("phones", _phones),
         ("devices.yaml", _inventory),
@@ -174,6 +184,21 @@ def _disk(farm: Farm) -> list[Finding]:
     return found
 
 
+def _access(farm: Farm) -> list[Finding]:
+    """Find what other accounts of this computer may read or change: figures, raw output, programs that are run."""
+    settings = farm.settings
+    places = (settings.data_folder, settings.cache_folder, settings.state_folder, file_of(settings))
+    found = []
+    for path in dict.fromkeys(place.resolve() for place in places if place is not None and place.exists()):
+        is_behind_others = any(not parent.stat().st_mode & _OTHERS_ENTER for parent in path.parents)
+        mode = 0 if is_behind_others else path.stat().st_mode & _OTHERS_ALL
+        if mode:
+            what = "change" if mode & _OTHERS_WRITE else "read"
+            step = f"chmod go-rwx {shlex.quote(str(path))}"
+            found.append(warning("access", f"other accounts of this computer may {what} {path}", step))
+    return found or [ok("access", "no other account of this computer can read what is stored")]
+
+
 def _adb(farm: Farm) -> list[Finding]:
     servers = [
         (name, server)
@@ -183,6 +208,11 @@ def _adb(farm: Farm) -> list[Finding]:
     found = [
         ok("adb", f"server for {name} at {server.address}, protocol version {server.version()}")
         for name, server in servers
+    ]
+    found += [
+        warning("adb", f"every account of this computer can use the phones through {server.address}", _OWN_SOCKET)
+        for _, server in servers
+        if server.is_ours and not server.address.path
     ]
     named = farm.named_server()
     if named is not None and str(named.address) not in {str(server.address) for _, server in servers}:

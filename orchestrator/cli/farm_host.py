@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.devices.liveness import own_boot
 from orchestrator.errors import HostStorageError
+from orchestrator.files import make_private
 
 
 def host_id(state_folder: Path) -> str:
@@ -15,7 +16,7 @@ def host_id(state_folder: Path) -> str:
     kept = state_folder / "farm-host"
     try:
         if not kept.exists():
-            state_folder.mkdir(parents=True, exist_ok=True)
+            make_private(state_folder)
             draft = kept.with_name(f"{kept.name}.{os.getpid()}.part")
             draft.write_text(secrets.token_hex(16), "utf-8")
             draft.replace(kept)

@@ -19,6 +19,7 @@ from orchestrator.cli.beginning import reference_model
 from orchestrator.cli.host_files import NamedFile, host_files
 from orchestrator.config.farm_documents import dump
 from orchestrator.errors import HostStorageError, PlanError
+from orchestrator.files import make_private
 from orchestrator.planning import HostFiles, NoBuild
 from orchestrator.queueing.contents import CACHED_S, Contents
 from orchestrator.queueing.messages import PhoneJob
@@ -241,7 +242,7 @@ def _input_folder(inputs: Sequence[Content], fetch: _Fetch, folder: Path) -> Pat
     digest = hashlib.sha256(repr([(item.name, item.sha256) for item in inputs]).encode()).hexdigest()
     made = folder / digest[:32]
     try:
-        made.mkdir(parents=True, exist_ok=True)
+        make_private(made)
         os.utime(made)
         for item in inputs:
             source, there = fetch(item.name, item.sha256), made / item.name

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Protocol, Typ
 import typer
 import typer.core
 
+from orchestrator.cli.files import format_of
 from orchestrator.cli.terminal import OutputLostError, open_standard_streams, say, say_json
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
 
@@ -206,6 +207,14 @@ Builds = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="File to write.")]
+
+
+def _html(out: Path | None) -> Path | None:
+    format_of("", out, ("html",), default="html")
+    return out
+
+
+HtmlOut = Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.", callback=_html)]
 Campaigns = Annotated[
     list[str] | None, typer.Argument(help="Campaign id or its beginning (default: the newest campaign).")
 ]

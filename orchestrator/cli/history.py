@@ -13,7 +13,7 @@ from typing import Final
 
 from orchestrator.analysis.changepoint import LEAST_CHANGE, Preset
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import write_file
+from orchestrator.cli.files import format_of, write_file
 from orchestrator.cli.result import CommandResult, one_line, table
 from orchestrator.cli.shares import share_of
 from orchestrator.engine.history import (
@@ -61,7 +61,8 @@ class RegressionsRequest:
     selections: tuple[str, ...] = ()
     preset: str = "default"
     threshold: str = "2%"
-    form: str = "text"
+    #: Empty: by the ending of ``out``.
+    form: str = ""
     confirm: bool = False
     fail_on: str = "unrefuted"
     out: Path | None = None
@@ -69,8 +70,7 @@ class RegressionsRequest:
 
 def regressions(settings: Settings, request: RegressionsRequest) -> CommandResult:
     """Find what changed; with ``confirm``, run old against new first. Raises UsageError."""
-    if request.form not in _FORMS:
-        raise UsageError(f"--format {request.form!r} isn't known", hint=f"choose one of {', '.join(_FORMS)}")
+    form = format_of(request.form, request.out, _FORMS, default="text")
     if request.fail_on not in _FAIL_ON:
         raise UsageError(f"--fail-on {request.fail_on!r} isn't known", hint=f"choose one of {', '.join(_FAIL_ON)}")
     for selection in request.selections:
@@ -97,12 +97,12 @@ def regressions(settings: Settings, request: RegressionsRequest) -> CommandResul
         for item in found.outputs
     )
     fails = fails or (is_blind and request.fail_on != "never")
-    text = _RENDERERS[request.form](found)
+    text = _RENDERERS[form](found)
     if request.out is not None:
         write_file(request.out, text.encode())
         text = str(request.out)
-    if nothing and (request.out is not None or request.form in _FOR_PEOPLE):
-        is_markdown = request.out is None and request.form == "markdown"
+    if nothing and (request.out is not None or form in _FOR_PEOPLE):
+        is_markdown = request.out is None and form == "markdown"
         text = f"{text}\n\n{_escaped(nothing) if is_markdown else one_line(nothing)}"
     return CommandResult(text=text, data={**_data(found), "fails": fails}, exit_code=int(fails))
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import write_file
+from orchestrator.cli.files import format_of, write_file
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.shares import percent_of
 from orchestrator.cli.stored import named_campaigns
@@ -43,10 +43,10 @@ def render(
     """Render a report of the named campaigns, or of the newest.
 
     HTML always goes to a file (the data folder's ``reports`` when none is named), the other forms to standard output
-    unless a file is named. With ``pictures``, each chart is written to that folder too.
+    unless a file is named, whose ending says the form where ``form`` is empty. With ``pictures``, each chart is written
+    to that folder too.
     """
-    if form not in FORMATS:
-        raise UsageError(f"there is no report format {form!r}", hint=f"choose one of {', '.join(FORMATS)}")
+    form = format_of(form, out, FORMATS, default="html")
     known = load_accuracy(accuracy) if accuracy is not None else {}
     with Farm(settings, makes_store=False) as farm:
         chosen = named_campaigns(farm.store, prefixes or ("",))

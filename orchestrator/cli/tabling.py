@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import write_file
+from orchestrator.cli.files import format_of, write_file
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.stored import named_campaigns
 from orchestrator.errors import UsageError, nearest
@@ -37,8 +37,7 @@ class TableRequest:
 
 def render(settings: Settings, request: TableRequest, *, form: str, out: Path | None, title: str) -> CommandResult:
     """Render the table; HTML, too, goes to standard output unless a file is named."""
-    if form not in FORMATS:
-        raise UsageError(f"there is no table format {form!r}", hint=f"choose one of {', '.join(FORMATS)}")
+    form = format_of(form, out, FORMATS, default="text")
     for source in request.sources:
         if source not in SOURCES:
             raise UsageError(f"there is no source {source!r}", hint=f"choose one of {', '.join(SOURCES)}")

@@ -14,6 +14,7 @@ from typing import Any, Final
 import psycopg
 
 from orchestrator.errors import HostStorageError, StoreError, UsageError
+from orchestrator.files import make_private
 from orchestrator.queueing.database import QueueDatabase, told
 from orchestrator.queueing.places import DatabasePlace, FolderPlace, Place
 
@@ -101,7 +102,7 @@ class Contents:
             if path.is_file() and _sha256(path) == sha256:
                 os.utime(path)
                 return path
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
             unreachable: StoreError | None = None
             for place in dict.fromkeys((self._place, self._database)):
                 try:

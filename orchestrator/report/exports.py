@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal
 
 from orchestrator import __version__
@@ -45,8 +45,12 @@ def to_csv(*parts: ReportData, rows: Literal["cases", "invocations"] = "cases") 
     return text
 
 
-def to_parquet(*parts: ReportData, rows: Literal["cases", "invocations"] = "cases") -> bytes:
-    """Return the same columns as :func:`to_csv` as a Parquet file, text as stored; it names its schema and version.
+def to_parquet(
+    *parts: ReportData, rows: Literal["cases", "invocations"] = "cases", text: Callable[[str], str] = str
+) -> bytes:
+    """Return the same columns as :func:`to_csv` as a Parquet file; it names its schema and version.
+
+    ``text`` makes of each text as it is stored what is written.
 
     Raises UsageError when pyarrow, the extra ``analytics``, isn't installed.
     """
@@ -55,7 +59,7 @@ def to_parquet(*parts: ReportData, rows: Literal["cases", "invocations"] = "case
     try:
         frame = frame_of(parts, rows)
         attributes = dict(frame.attrs)
-        frame = frame.map(_utf8)
+        frame = frame.map(lambda value: text(_utf8(value)) if isinstance(value, str) else value)
         frame.attrs = attributes
         content: bytes = frame.to_parquet(index=False, engine="pyarrow", compression="zstd")
     except ImportError as error:
@@ -190,9 +194,9 @@ def _markdown_line(row: ResultRow, decimals: int) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _utf8(value: object) -> object:
+def _utf8(value: str) -> str:
     """Return text that Parquet can hold: of a name that wasn't UTF-8, the bytes that aren't are written out."""
-    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+    return value.encode(errors="backslashreplace").decode()
 
 
 def _csv_value(value: object) -> object:

@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from orchestrator.files import make_private
+
 
 def kept_text(folder: Path | None, name: str, *, is_whole: Callable[[str], bool], make: Callable[[], str]) -> str:
     """Return the text of a file of the folder, made and kept there when it isn't whole.
@@ -24,7 +26,7 @@ def kept_text(folder: Path | None, name: str, *, is_whole: Callable[[str], bool]
         return kept[:-1]
     made = make()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         # Another report may be made at the same time: whole under its name, or not at all.
         with tempfile.NamedTemporaryFile("w", dir=folder, encoding="ascii", delete=False) as stream:
             stream.write(f"{made}\n")

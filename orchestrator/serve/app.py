@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
+import logging
+import resource
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,8 +31,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from orchestrator.errors import UsageError
 
 _COOKIE: Final = "benchfarm-token"
-#: At once, so that descriptors are left for what is measured beside it (many systems give a process 256 or 1024).
+#: At once, and never more than a quarter of the descriptors that the process may have: the rest is for what is
+#: measured beside it.
 _MOST_CONNECTIONS: Final = 64
+#: What others make the server log: so many lines in so many seconds, then a count.
+_MOST_LINES: Final = 10
+_LINES_S: Final = 60.0
 #: For a request to come whole.
 _REQUEST_S: Final = 10.0
 _MEDIA_TYPES: Final = {
@@ -249,7 +256,7 @@ class _Guarded(H11Protocol):
         self._later = self.loop.call_later(_REQUEST_S, self._end_silent)
         # What was aborted is among them for a moment yet.
         there = [item for item in self.connections if isinstance(item, _Guarded) and not item.transport.is_closing()]
-        if len(there) > _MOST_CONNECTIONS:
+        if len(there) > most_connections():
             next((item for item in there if item.is_silent and item is not self), self).transport.abort()
 
     @property
@@ -269,9 +276,47 @@ class _Guarded(H11Protocol):
             self._later = self.loop.call_later(_REQUEST_S, self._end_silent)
 
 
+def most_connections() -> int:
+    """Return how many connections are held at once."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(_MOST_CONNECTIONS, soft // 4))
+
+
+class _Sparing(logging.Filter):
+    """Lets few lines a minute into the log, however often others give cause; the next one says how many weren't."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begun_s = float("-inf")
+        self._count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is written."""
+        now_s = time.monotonic()
+        if now_s - self._begun_s > _LINES_S:
+            left_out = self._count - _MOST_LINES
+            if left_out > 0:
+                record.msg, record.args = f"{record.getMessage()} ({left_out} such lines were left out before)", ()
+            self._begun_s, self._count = now_s, 0
+        self._count += 1
+        return self._count <= _MOST_LINES
+
+
+_SPARING: Final = _Sparing()
+
+
 def server_of(app: FastAPI) -> uvicorn.Server:
     """Return a server that says nothing about itself; ``should_exit`` ends it."""
     config = uvicorn.Config(
-        app, http=_Guarded, log_level="warning", access_log=False, server_header=False, date_header=False
+        # More than the backlog a system that is out of descriptors has refused at once, each with an error.
+        app,
+        http=_Guarded,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        backlog=16,
     )
+    for name in ("asyncio", "uvicorn.error"):
+        logging.getLogger(name).addFilter(_SPARING)
     return uvicorn.Server(config)

@@ -28,10 +28,11 @@ from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.records.workload import Build, Case, Model
+from orchestrator.store.own_folders import OwnFolders, own_folders
 from orchestrator.store.signatures import PublicKey, SigningKey, signer_of
 
 SCHEMA: Final = "benchfarm-bundle"
@@ -55,6 +56,10 @@ _MOST_PACKED: Final = 200
 #: Things that one run leaves behind.
 _MOST_LEFT: Final = 1_000
 Id = TypeVar("Id", bound=str)
+#: Parts of records in which texts of this computer stand; of runs on this computer also what its programs said.
+_OF_CAMPAIGNS: Final = ("plan_text", "skipped")
+_OF_RUNS: Final = ("reason", "verdict")
+_OF_HOST_RUNS: Final = (*_OF_RUNS, "command", "report")
 _KINDS: Final[Mapping[str, type]] = {
     "campaign": Campaign,
     "device": DeviceFacts,
@@ -96,19 +101,21 @@ def write_bundle(
     campaign_ids: Sequence[CampaignId],
     *,
     run_ids: Collection[RunId] = (),
+    folders: Collection[Path] = (),
     at: datetime,
     key: SigningKey | None = None,
 ) -> BundleContents:
     """Write campaigns, or only some of their runs, to a file that isn't there yet; signed, where a key is given.
 
-    Paths of this computer are left out. Raises UsageError when the file is there or can't be written, StoreError for a
-    campaign or run that the store doesn't hold.
+    Folders of this computer are left out: those that the store knows, and ``folders``. Raises UsageError when the file
+    is there or can't be written, StoreError for a campaign or run that the store doesn't hold.
     """
     campaigns = [_campaign(store, campaign_id) for campaign_id in campaign_ids]
     wanted = set(run_ids)
     try:
         with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive:
-            contents = _write(archive, store, campaigns, wanted, at, key)
+            own = own_folders(store, campaigns, folders)
+            contents = _write(archive, store, campaigns, wanted, own, at, key)
     except FileExistsError:
         raise UsageError(f"{path}: is there already", hint="name a new file; bundles are never overwritten") from None
     except OSError as error:
@@ -135,6 +142,7 @@ def _write(
     store: Store,
     campaigns: Sequence[Campaign],
     wanted: set[RunId],
+    own: OwnFolders,
     at: datetime,
     key: SigningKey | None,
 ) -> BundleContents:
@@ -149,15 +157,23 @@ def _write(
         wanted.discard(run.run_id)
         planned.append(run.case)
         virtual_runs += run.is_virtual
-        left = [[item.name, item.sha256] for item in run.attachments]
-        for item in run.attachments:
+        kept = run.attachments
+        if is_host := run.case.serial == HOST_SERIAL:
+            kept = tuple(replace(item, data=own.hide_bytes(item.data)) for item in kept)
+        left = [[item.name, item.sha256] for item in kept]
+        for item in kept:
             if item.sha256 not in blobs:
                 blobs.add(item.sha256)
                 archive.writestr(f"blobs/{item.sha256}", item.data)
-        run_lines.append(_line("run", replace(run, attachments=()), left=left))
+        # A phone's own paths stay as they are, whatever this computer's are called.
+        parts = _OF_HOST_RUNS if is_host else _OF_RUNS
+        run_lines.append(_line("run", replace(run, attachments=()), own, parts, left=left))
     if not chosen:
         planned += [invocation.case for campaign in campaigns for invocation in campaign.invocations]
-    lines = [_line("campaign", _portable_campaign(campaign, is_cut=bool(chosen))) for campaign in campaigns]
+    lines = [
+        _line("campaign", _portable_campaign(campaign, is_cut=bool(chosen)), own, _OF_CAMPAIGNS)
+        for campaign in campaigns
+    ]
     lines += _referred(store, planned)
     digest = hashlib.sha256()
     with archive.open(_RECORDS, "w", force_zip64=True) as stream:
@@ -184,15 +200,20 @@ def _write(
     return contents
 
 
-def _line(kind: str, record: object, **beside: object) -> str:
-    return json.dumps({"kind": kind, **beside, "record": json.loads(dump_document(record))}, separators=(",", ":"))
+def _line(
+    kind: str, record: object, own: OwnFolders | None = None, parts: Collection[str] = (), **beside: object
+) -> str:
+    document = json.loads(dump_document(record))
+    if own is not None:
+        document |= {name: own.hide_all(document[name]) for name in parts if name in document}
+    return json.dumps({"kind": kind, **beside, "record": document}, separators=(",", ":"))
 
 
 def _portable_campaign(campaign: Campaign, *, is_cut: bool) -> Campaign:
     """Return a campaign without this computer's paths; of a part of its runs, without the plan of the others."""
     return replace(
         campaign,
-        terms=replace(campaign.terms, files={}),
+        terms=replace(campaign.terms, files={}, plan_folder="", parity_inputs=""),
         invocations=() if is_cut else campaign.invocations,
         skipped=() if is_cut else campaign.skipped,
     )
@@ -491,10 +512,9 @@ def _begin(bundle: Bundle, store: Store, campaigns: Mapping[CampaignId, Campaign
     for campaign_id, campaign in campaigns.items():
         stored = store.campaign(campaign_id)
         if stored is not None:
-            if (stored.created_at, stored.host, stored.plan_text) != (
-                campaign.created_at,
-                campaign.host,
-                campaign.plan_text,
+            plans = {stored.plan_text, own_folders(store, [stored], ()).hide(stored.plan_text)}
+            if (stored.created_at, stored.host) != (campaign.created_at, campaign.host) or (
+                campaign.plan_text not in plans
             ):
                 raise StoreError(
                     f"{bundle.path}: campaign {campaign_id} is stored here already and is another one",

@@ -14,6 +14,7 @@ from typing import Final
 
 from orchestrator.clock import Deadline
 from orchestrator.errors import BenchfarmError, HostStorageError, StoreCorruptError, StoreError, StoreReadOnlyError
+from orchestrator.files import make_private
 from orchestrator.store.failures import told
 
 #: What tells a benchfarm store from any other SQLite database: "bfar" in the file's header.
@@ -78,7 +79,7 @@ def is_missing(path: Path) -> bool:
 def create_folder(path: Path) -> None:
     """Make the folder that a store's file lies in, unless it is there."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
     except OSError as error:
         kind: type[BenchfarmError] = StoreError
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
+
+import pandas
 
 from tests.conftest import c_compiler
 from tests.samples.command import Cli
@@ -65,3 +69,34 @@ def test_a_file_that_is_no_program_is_refused_before_anything_runs(cli: Cli, mod
     done = cli("bench", model, "--host", "--tool", "native", "--build", f"native={text}")
     assert done.exit_code == 4, done.stderr
     assert str(text) in done.stderr
+
+
+def test_what_is_exported_of_this_computer_names_no_folder_of_it(cli: Cli, model: Path, tmp_path: Path) -> None:
+    here = tmp_path / "own work"
+    here.mkdir()
+    own = here / "my model.tflite"
+    own.write_bytes(model.read_bytes())
+    program = build(here, "xnnpack_true_fully_delegated.txt")
+    plan = here / "plan.yaml"
+    plan.write_text(
+        f"models: ['{own}']\nmatrix: {{delegates: [xnnpack], threads: [1], tools: [native]}}\n"
+        f"builds: {{native: '{program}'}}\ndevices: {{serials: [host]}}\ninvocations: 1\nsentinel: false\n"
+    )
+    assert cli("run", plan).exit_code in {0, 1}
+    texts = {}
+    for name in ("night.zip", "night.csv", "night.parquet", "night.json"):
+        cli("export", "--rows", "invocations", "--out", tmp_path / name).ok()
+    with zipfile.ZipFile(tmp_path / "night.zip") as archive:
+        texts |= {name: archive.read(name) for name in archive.namelist()}
+    texts |= {name: (tmp_path / name).read_bytes() for name in ("night.csv", "night.json")}
+    texts["night.parquet"] = pandas.read_parquet(tmp_path / "night.parquet").to_csv().encode()
+    for name, text in texts.items():
+        assert str(tmp_path).encode() not in text, name
+        assert sys.prefix.encode() not in text, name
+    assert any(b"given --graph=my model.tflite" in text for text in texts.values())
+    # It is still the same campaign, here and in another lab.
+    assert "were there already" in cli("import", tmp_path / "night.zip").ok().stdout
+    other = Cli(home=tmp_path / "other")
+    other("import", tmp_path / "night.zip").ok()
+    (run,) = other("runs", "--json").ok().json
+    assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")

@@ -26,7 +26,9 @@ class AdviseOptions(Shown):
     accuracy: Annotated[
         Path | None, typer.Option("--accuracy", help="CSV with the columns model,accuracy, in percent.")
     ] = None
-    form: Annotated[str, typer.Option("--format", "-f", help="text, json, markdown or html-section.")] = "text"
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="text, json, markdown or html-section (default: by --out, else text).")
+    ] = ""
     allow_list: Annotated[
         Path | None,
         typer.Option("--allow-list", help="Write the configurations that an app may use to this JSON file."),

@@ -22,9 +22,12 @@ class ExportOptions(Shown):
             "--out", "-o", help="File, or folder for asv and proto (default: benchfarm-... in this folder, by format)."
         ),
     ] = None
-    form: Annotated[str, typer.Option("--format", "-f", help="bundle, csv, parquet, json, bencher, asv or proto.")] = (
-        "bundle"
-    )
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", "-f", help="bundle, csv, parquet, json, bencher, asv or proto (default: by --out, else bundle)."
+        ),
+    ] = ""
     runs: Annotated[
         list[str] | None,
         typer.Option("--run", help="Export only this run, by id or its beginning. Repeat for several."),

@@ -11,7 +11,10 @@ import typer
 from orchestrator.cli.frame import OnPhones, Out, PerProcess, Shown, app, show, split
 from orchestrator.cli.frame import command_of as declare
 
-Form = Annotated[str, typer.Option("--format", "-f", help="text, markdown, json, junit, github or html.")]
+Form = Annotated[
+    str,
+    typer.Option("--format", "-f", help="text, markdown, json, junit, github or html (default: by --out, else text)."),
+]
 FailOn = Annotated[
     str,
     typer.Option(
@@ -39,7 +42,7 @@ class CompareOptions(Shown):
     allow: Annotated[
         list[str] | None, typer.Option("--allow", help="Allow a fact to differ: system, grade, settings ... (a,b).")
     ] = None
-    form: Form = "text"
+    form: Form = ""
     out: Out = None
     fail_on: FailOn = "slower"
 
@@ -94,7 +97,7 @@ class AbOptions(OnPhones, PairOptions):
         list[str],
         typer.Argument(help="The two sides: build:OLD build:NEW, model:A model:B, flags:..., delegate:... threads:..."),
     ]
-    form: Form = "text"
+    form: Form = ""
     out: Out = None
     fail_on: FailOn = "slower"
 

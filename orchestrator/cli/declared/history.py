@@ -31,7 +31,9 @@ class ChangesOptions(Shown):
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Measure old against new on the same phone for each unconfirmed change.")
     ] = False
-    form: Annotated[str, typer.Option("--format", "-f", help="text, markdown, csv or json.")] = "text"
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="text, markdown, csv or json (default: by --out, else text).")
+    ] = ""
     fail_on: Annotated[
         str, typer.Option("--fail-on", help="Exit code 1 for slowdowns: unrefuted, confirmed, or never.")
     ] = "unrefuted"

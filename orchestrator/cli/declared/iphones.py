@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, Shown, command, command_of, group, show
+from orchestrator.cli.frame import HtmlOut, Json, Shown, command, command_of, group, show
 
 ios_app = group("ios", "Measure on iPhones with TensorFlow Lite's iOS app.")
 
@@ -40,7 +40,7 @@ def _ios_import(
         list[Path] | None, typer.Argument(help="Output of the app (default: from the results folders).")
     ] = None,
     case: Annotated[str, typer.Option("--case", help="Case of the files: folder, or key or its beginning.")] = "",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None,
+    out: HtmlOut = None,
     as_json: Json = False,
 ) -> None:
     """Store the results of the iOS benchmark app.
@@ -68,7 +68,7 @@ class RunOptions(Shown):
     command: Annotated[str, typer.Option("--command", help="Path of pymobiledevice3, when it isn't in PATH.")] = ""
     timeout: Annotated[float, typer.Option(min=1, help="Seconds per run, at most.")] = 600.0
     quiet: Annotated[float, typer.Option(min=0, help="Seconds without output after which a finished run ends.")] = 2.0
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None
+    out: HtmlOut = None
 
 
 @command_of(ios_app, "run", RunOptions)

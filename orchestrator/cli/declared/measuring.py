@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.declared.reading import results_app
-from orchestrator.cli.frame import Json, OnPhones, PerProcess, app, command, command_of, group, show, split
+from orchestrator.cli.frame import HtmlOut, Json, OnPhones, PerProcess, app, command, command_of, group, show, split
 from orchestrator.errors import UsageError
 
 plan_app = group("plan", "Check a plan, and show what it would measure.")
@@ -60,7 +60,7 @@ class BenchOptions(OnPhones, PerProcess):
     campaign_name: Annotated[
         str | None, typer.Option("--name", help="Name of the campaign (default: the models' names).")
     ] = None
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None
+    out: HtmlOut = None
     tool: Annotated[
         list[str] | None, typer.Option("--tool", help="native, apk, litert, perf-options, litert-native (a,b).")
     ] = None
@@ -136,7 +136,7 @@ def _run(
         str, typer.Option("--budget", help="Time budget per device, 2h. Cases that don't fit are left out.")
     ] = "",
     until: Annotated[str, typer.Option("--until", help="Stop at this time: 06:00, or a date with a time.")] = "",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None,
+    out: HtmlOut = None,
     as_json: Json = False,
 ) -> None:
     """Run a plan, or resume an interrupted campaign.

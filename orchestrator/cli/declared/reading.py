@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import CampaignArgument, Campaigns, Json, Out, Shown, app, command, command_of, group, show
+from orchestrator.cli.frame import (
+    CampaignArgument,
+    Campaigns,
+    HtmlOut,
+    Json,
+    Out,
+    Shown,
+    app,
+    command,
+    command_of,
+    group,
+    show,
+)
 from orchestrator.errors import UsageError
 
 results_app = group("results", "List, show, hide, remove and close what is stored.")
@@ -19,7 +31,9 @@ Named = Annotated[list[str], typer.Argument(metavar="CAMPAIGN...", help="Campaig
 def _report(
     campaigns: Campaigns = None,
     out: Out = None,
-    form: Annotated[str, typer.Option("--format", "-f", help="html, text, markdown, csv or json.")] = "html",
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="html, text, markdown, csv or json (default: by --out, else html).")
+    ] = "",
     published: Annotated[bool, typer.Option("--published", help="Include public reference figures.")] = False,
     pictures: Annotated[
         Path | None, typer.Option("--pictures", help="Also write each chart to this folder, as SVG and PNG.")
@@ -172,7 +186,7 @@ class ImportOptions(Shown):
     profile: Annotated[str, typer.Option("--profile", help="Profile of a phone that isn't known.")] = ""
     program: Annotated[str, typer.Option("--app", help="File of the app (with a slash), or its version.")] = ""
     campaign_name: Annotated[str, typer.Option("--name", help="Name of the campaign.")] = "import"
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.")] = None
+    out: HtmlOut = None
     trust: Annotated[
         list[str] | None,
         typer.Option(

@@ -27,7 +27,10 @@ class TableOptions(Shown):
     )
     source: Annotated[Names, typer.Option("--source", help="published, store (a,b) (default: both).")] = None
     campaign: Annotated[Names, typer.Option("--campaign", help="Use only this campaign. Repeat for several.")] = None
-    form: Annotated[str, typer.Option("--format", "-f", help="text, markdown, html, csv, latex or json.")] = "text"
+    form: Annotated[
+        str,
+        typer.Option("--format", "-f", help="text, markdown, html, csv, latex or json (default: by --out, else text)."),
+    ] = ""
     title: Annotated[str, typer.Option("--title", help="Title of the HTML page.")] = "Latency by device and delegate"
     out: Out = None
 

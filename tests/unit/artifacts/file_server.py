@@ -13,8 +13,9 @@ class ServedFile:
     etag: str = ""
     last_modified: str = ""
     headers: dict[str, str] = field(default_factory=dict)
-    #: One for each of the next requests: a status, "hang", "chunked", ("cut", bytes), ("length", announced),
-    #: ("to", address), ("range", text), ("ignore if-range", bytes) ...; a fault that is None answers well.
+    #: One for each of the next requests: a status, "hang", "no length", "chunked", ("chunks", bytes) without their end,
+    #: ("cut", bytes), ("length", announced), ("to", address), ("range", text), ("ignore if-range", bytes) ...;
+    #: a fault that is None answers well.
     faults: list[object] = field(default_factory=list)
 
 
@@ -54,6 +55,11 @@ def file_server() -> Iterator[FileServer]:
         thread.join(timeout=10)
 
 
+def _chunks(content: bytes) -> bytes:
+    parts = [content[start : start + 50_000] for start in range(0, len(content), 50_000)]
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
+
+
 def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -82,8 +88,12 @@ def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
                     self.send_header("Location", address)
                     self.send_header("Content-Length", "0")
                     self.end_headers()
-                case "chunked":
+                case "no length":
                     self.answer(file, 200, file.content, length=None)
+                case "chunked":
+                    self.answer(file, 200, _chunks(file.content) + b"0\r\n\r\n", length=None, coding="chunked")
+                case ("chunks", int(size)):
+                    self.answer(file, 200, _chunks(file.content[:size]), length=None, coding="chunked")
                 case ("length", int(announced)):
                     self.answer(file, 200, file.content, length=announced)
                 case ("cut", int(size)):
@@ -123,7 +133,14 @@ def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
             self.answer(file, 200, file.content[:most], length=size)
 
         def answer(
-            self, file: ServedFile, status: int, body: bytes, *, length: int | None, content_range: str = ""
+            self,
+            file: ServedFile,
+            status: int,
+            body: bytes,
+            *,
+            length: int | None,
+            content_range: str = "",
+            coding: str = "",
         ) -> None:
             self.send_response(status)
             if file.etag:
@@ -132,6 +149,8 @@ def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Last-Modified", file.last_modified)
             if length is not None:
                 self.send_header("Content-Length", str(length))
+            if coding:
+                self.send_header("Transfer-Encoding", coding)
             if content_range:
                 self.send_header("Content-Range", content_range)
             for name, value in file.headers.items():

@@ -103,7 +103,24 @@ def test_shorter_file_than_announced_is_never_handed_over(server, folder):
         download(Downloader(folder), f"{server.url}/a")
 
 
-def test_answer_without_length_is_read_to_its_end_and_an_empty_one_refused(server, folder):
+@pytest.mark.parametrize("size", [0, 70_000, 100_000], ids=["before the first", "in a chunk", "between two"])
+def test_answer_in_chunks_that_is_cut_off_is_never_handed_over(server, folder, size):
+    server.put("/a", CONTENT, faults=[("chunks", size)] * 9)
+    with pytest.raises(DownloadError, match=r"was cut off"):
+        download(Downloader(folder), f"{server.url}/a")
+
+
+def test_answer_whose_end_cannot_be_known_is_refused_unless_its_sum_is_told(server, folder):
+    server.put("/a", CONTENT, faults=["no length"])
+    with pytest.raises(DownloadError, match=r"the server tells no length, so that a file that was cut off looks whole"):
+        download(Downloader(folder), f"{server.url}/a")
+    assert leftovers(folder) == []
+    digest = base64.b64encode(hashlib.md5(CONTENT).digest()).decode()
+    server.put("/b", CONTENT, faults=["no length"], headers={"x-goog-hash": f"md5={digest}"})
+    assert download(Downloader(folder), f"{server.url}/b") == CONTENT
+
+
+def test_answer_in_chunks_is_read_to_its_end_and_an_empty_one_refused(server, folder):
     server.put("/a", CONTENT, faults=["chunked"])
     assert download(Downloader(folder), f"{server.url}/a") == CONTENT
     server.put("/b", b"")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ from orchestrator.errors import UsageError
 from orchestrator.records.identity import Serial
 from orchestrator.serve import app as web
 from orchestrator.serve.metrics import Family, page, render
+from tests.samples.places import REPO
 
 TOKEN = "a-token-long-enough"
 
@@ -125,6 +128,54 @@ def is_ended(connection: socket.socket) -> bool:
         return False
     except ConnectionError:
         return True
+
+
+def test_who_sends_nonsense_fills_no_log(capfd: pytest.CaptureFixture[str]) -> None:
+    app = web.make_app(web.NoPages(), access=web.Access())
+    with web.listen("127.0.0.1", 0) as listening, web.answering(app, listening):
+        for _ in range(60):
+            with socket.create_connection(listening.getsockname(), timeout=60) as connection:
+                connection.sendall(b"\0\r\n\r\n")
+                while connection.recv(4096):
+                    pass
+    assert 1 <= capfd.readouterr().err.count("Invalid HTTP request") <= 10
+
+
+_FEW_DESCRIPTORS = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+from orchestrator.serve import app as web
+hello = web.ServedPage(content=b"hello", media_type="text/plain")
+with web.listen("127.0.0.1", 0) as listening:
+    print(listening.getsockname()[1], flush=True)
+    with web.answering(web.make_app(web.NoPages(), access=web.Access(), more={"hello": lambda: hello}), listening):
+        sys.stdin.readline()
+        opened = [open("/dev/null") for _ in range(30)]
+        print(len(opened), flush=True)
+        sys.stdin.readline()
+"""
+
+
+def test_many_connections_leave_descriptors_and_a_short_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with ExitStack() as stack:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _FEW_DESCRIPTORS], cwd=REPO, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stack.enter_context(log.open("w")),
+        )  # fmt: skip
+        stack.callback(process.wait, 60)
+        stack.callback(process.kill)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        address = ("127.0.0.1", int(process.stdout.readline()))
+        silent = [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(260)]
+        with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}/hello", timeout=60) as answer:
+            assert answer.read() == b"hello"
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "30\n"
+        assert len(silent) == 260
+    assert log.stat().st_size < 100_000
 
 
 def test_half_open_connections_take_no_place_from_who_asks() -> None:
