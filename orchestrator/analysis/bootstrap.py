@@ -36,11 +36,17 @@ HALF_DRAWS: Final = 4000
 _SEED: Final = 20130620
 
 
-def bootstrap_middle(logs: Sequence[float], errors: Sequence[float] | None, *, level: float) -> tuple[float, float]:
-    """Return the interval of the middle of ``logs``; ``errors`` are the standard errors of the single logs, or None."""
+def bootstrap_middle(
+    logs: Sequence[float], errors: Sequence[float] | None, *, level: float, growth: float = 1.0
+) -> tuple[float, float]:
+    """Return the interval of the middle of ``logs``; ``errors`` are the standard errors of the single logs, or None.
+
+    Draws forget the order of the invocations; ``growth`` is what :mod:`orchestrator.analysis.memory` makes of it.
+    """
     import numpy as np
 
-    return _ends(np.concatenate(_middles(logs, errors, stream=0)), len(logs), level)
+    draws = np.concatenate(_middles(logs, errors, stream=0, growth=growth))
+    return _ends(draws, len(logs), level)
 
 
 def bootstrap_difference(
@@ -50,22 +56,24 @@ def bootstrap_difference(
     minus_errors: Sequence[float] | None,
     *,
     level: float,
+    growths: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[float, float]:
-    """Return the interval of middle(logs) - middle(minus), the two drawn apart."""
+    """Return the interval of middle(logs) - middle(minus), the two drawn apart; ``growths`` are theirs."""
     import numpy as np
 
     parts = []
     # Both ways round, so that the interval of the opposite difference is the opposite interval.
     for stream, other in ((0, 1), (1, 0)):
-        left, right = _middles(logs, errors, stream=stream), _middles(minus, minus_errors, stream=other)
+        left = _middles(logs, errors, stream=stream, growth=growths[0])
+        right = _middles(minus, minus_errors, stream=other, growth=growths[1])
         parts += [left[0] - right[0], left[1] - right[1]]
     return _ends(np.concatenate(parts), min(len(logs), len(minus)), level)
 
 
 def _middles(
-    logs: Sequence[float], errors: Sequence[float] | None, *, stream: int
+    logs: Sequence[float], errors: Sequence[float] | None, *, stream: int, growth: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the middles of the draws and of their mirror images."""
+    """Return the middles of the draws and of their mirror images, ``growth`` times as far from the sample's middle."""
     import numpy as np
 
     values = np.asarray(logs, dtype=float)
@@ -83,7 +91,10 @@ def _middles(
         if variances is not None:
             middles = middles + sign * noise * np.sqrt(squares @ variances[::way])
         both.append(middles)
-    return both[0], both[1]
+    if growth == 1.0:
+        return both[0], both[1]
+    center = middle(values.tolist()).value
+    return center + growth * (both[0] - center), center + growth * (both[1] - center)
 
 
 def _without_own_errors(values: NDArray[np.float64], own_variance: float) -> NDArray[np.float64]:

@@ -11,8 +11,9 @@ from typing import Final, TypeVar
 
 from orchestrator.analysis.conditions import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.figures import figure_error, figure_us, of_one_kind, truth_of
+from orchestrator.analysis.memory import EVEN, Pace, gaps_of, likelihoods, pooled
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
-from orchestrator.analysis.summary import Summary, summarize
+from orchestrator.analysis.summary import Summary, logs_of, summarize
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
@@ -97,7 +98,7 @@ class CaseResult:
     notes: tuple[str, ...] = ()
     #: The worst grade of the invocations used; None when one of them has none. A comparison tells it.
     grade: Grade | None = None
-    #: What only the invocations together show: ``clocks-low``, ``mixed-grades``.
+    #: What only the invocations together show: ``clocks-low``, ``mixed-grades``, ``two-states``.
     findings: tuple[Finding, ...] = ()
     #: What the newest comparison of the outputs with the reference says; None when there was none.
     parity: ParityVerdict | None = None
@@ -143,7 +144,13 @@ class CaseResult:
             return self
         if not self.means_us:
             return None
-        return replace(self, figure=FigureKind.MEAN, summary=summarize(self.means_us, own_errors=self.mean_errors))
+        summary = summarize(self.means_us, own_errors=self.mean_errors, pace=self.pace)
+        return replace(self, figure=FigureKind.MEAN, summary=summary)
+
+    @property
+    def pace(self) -> Pace:
+        """When the invocations in ``used`` were made."""
+        return EVEN if self.summary is None else self.summary.pace
 
     @property
     def is_judged(self) -> bool:
@@ -166,15 +173,32 @@ def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
     return {key: means for key, result in results.items() if (means := result.by_means()) is not None}
 
 
-def judge_case(runs: Sequence[RunRecord]) -> CaseResult:
+def remembered(cases: Mapping[Key, Sequence[RunRecord]]) -> dict[Key, tuple[float, ...]]:
+    """Return what each case's siblings on its device show of the memory of invocations (see :func:`judge_case`)."""
+    if len(cases) < 2:
+        return {}
+    found = {}
+    for key, runs in cases.items():
+        timing = [run for run in runs if run.verdict.quality is not Quality.REJECTED and figure_us(run) is not None]
+        kind, alike = of_one_kind(timing)
+        alike.sort(key=lambda run: run.started_at)
+        logs = logs_of([latency_us for run in alike if (latency_us := figure_us(run, kind))])
+        if len(logs) == len(alike):
+            found[key] = likelihoods(logs, Pace(gaps=gaps_of([run.started_at for run in alike])))
+    return pooled(found)
+
+
+def judge_case(runs: Sequence[RunRecord], *, others: tuple[float, ...] = ()) -> CaseResult:
     """Return what the stored invocations of one case come to.
 
     A figure is made only from invocations that agree on what it is a figure of. Rejected invocations never count. The
     quality is that of the worst invocation used; it is lowered to SUSPECT when invocations disagree about the
     delegate, or when fewer than half of those that ended could be used. A figure of a configuration whose outputs are
     wrong is rejected, however good it is; outputs that drift make it suspect.
+
+    ``others`` is what other cases of the device show of the memory of invocations (:func:`remembered`).
     """
-    result = _judge_timing(runs)
+    result = _judge_timing(runs, others)
     verdict, reason = parity_verdict(runs)
     if verdict is None:
         return result
@@ -215,7 +239,7 @@ def _parity_error(runs: Sequence[RunRecord]) -> float | None:
     return error if isinstance(error, float) else None
 
 
-def _judge_timing(runs: Sequence[RunRecord]) -> CaseResult:
+def _judge_timing(runs: Sequence[RunRecord], others: tuple[float, ...]) -> CaseResult:
     timing = [run for run in runs if run.run_pass is Pass.TIMING]
     if not timing:
         return CaseResult(status=CaseStatus.NOT_RUN)
@@ -233,7 +257,7 @@ def _judge_timing(runs: Sequence[RunRecord]) -> CaseResult:
         (CaseStatus.REJECTED, rejected),
     ):
         if used:
-            return _with_figure(status, used, figures, ended)
+            return _with_figure(status, sorted(used, key=lambda run: run.started_at), figures, ended, others)
     # An invocation that was left out because an earlier one failed says less than that one does.
     last = (ended or timing)[-1]
     has_no_figure = last.outcome is Outcome.COMPLETED
@@ -247,7 +271,11 @@ def _judge_timing(runs: Sequence[RunRecord]) -> CaseResult:
 
 
 def _with_figure(
-    status: CaseStatus, used: Sequence[RunRecord], figures: Sequence[RunRecord], ended: Sequence[RunRecord]
+    status: CaseStatus,
+    used: Sequence[RunRecord],
+    figures: Sequence[RunRecord],
+    ended: Sequence[RunRecord],
+    others: tuple[float, ...],
 ) -> CaseResult:
     notes = []
     kind, alike = of_one_kind(used)
@@ -262,7 +290,14 @@ def _with_figure(
     quality = max((run.verdict.quality for run in used), key=order.index)
     if notes and quality is Quality.TRUSTED:
         quality = Quality.SUSPECT
-    findings = (*clock_findings, *_mixed_grades(used))
+    means = [figure_us(run, FigureKind.MEAN) for run in used]
+    errors = {kind: tuple(figure_error(run, kind) for run in used) for kind in FigureKind}
+    summary = summarize(
+        [latency_us for run in used if (latency_us := figure_us(run, kind)) is not None],
+        own_errors=errors[kind],
+        pace=Pace(gaps=gaps_of([run.started_at for run in used]), others=others),
+    )
+    findings = (*clock_findings, *_mixed_grades(used), *_two_states(summary))
     notes += [finding.message for finding in findings]
     if quality is Quality.TRUSTED and any(finding.severity is Severity.WARNING for finding in findings):
         quality = Quality.SUSPECT
@@ -270,8 +305,6 @@ def _with_figure(
     if kind is FigureKind.MEAN:
         printed = sum(figure_us(run, FigureKind.MEDIAN) is not None for run in used)
         notes.append(f"{'Some' if printed else 'The'} invocations printed no medians: the figure is made of means.")
-    means = [figure_us(run, FigureKind.MEAN) for run in used]
-    errors = {kind: tuple(figure_error(run, kind) for run in used) for kind in FigureKind}
     reason_code, reason = _objection(status, used[-1])
     return CaseResult(
         status=status,
@@ -280,9 +313,7 @@ def _with_figure(
         truth=_shared_truth([truth_of(run) for run in used]),
         quality=quality,
         is_on_opengl=any(run.report is not None and run.report.delegate.is_on_opengl for run in used),
-        summary=summarize(
-            [latency_us for run in used if (latency_us := figure_us(run, kind)) is not None], own_errors=errors[kind]
-        ),
+        summary=summary,
         figure=kind,
         means_us=() if None in means else tuple(mean for mean in means if mean is not None),
         mean_errors=errors[FigureKind.MEAN],
@@ -362,6 +393,13 @@ def _without_low_clocks(used: Sequence[RunRecord]) -> tuple[Sequence[RunRecord],
     )
     odd = {one.run.run_id for one in low}
     return [run for run in used if run.run_id not in odd] if are_few else used, (finding,)
+
+
+def _two_states(summary: Summary) -> tuple[Finding, ...]:
+    if summary.states is None:
+        return ()
+    message = f"The invocations fall into {summary.states.text}: the interval is the median's."
+    return (Finding(code="two-states", severity=Severity.INFO, message=message),)
 
 
 def _mixed_grades(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:

@@ -295,11 +295,12 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonV
     if are_interleaved(before, after):
         numbers = sorted(used[0].keys() & used[1].keys())
         if len(numbers) > 1:
-            sides = [[_latency(side[number], kind) for number in numbers] for side in used]
-            verdict = compare_pairs(sides[0], sides[1], threshold=rule.threshold, level=rule.level)
+            pairs = [[_latency(side[number], kind) for number in numbers] for side in used]
+            verdict = compare_pairs(pairs[0], pairs[1], threshold=rule.threshold, level=rule.level)
             return verdict, _left_out(before, after, len(numbers))
-    latencies = [[_latency(run, kind) for run in side.values()] for side in used]
-    errors = [[figure_error(run, kind) or 0.0 for run in side.values()] for side in used]
+    sides = [sorted(side.values(), key=lambda run: run.started_at) for side in used]
+    latencies = [[_latency(run, kind) for run in side] for side in sides]
+    errors = [[figure_error(run, kind) or 0.0 for run in side] for side in sides]
     verdict = compare_samples(
         latencies[0],
         latencies[1],
@@ -307,6 +308,7 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonV
         level=rule.level,
         baseline_errors=errors[0],
         candidate_errors=errors[1],
+        paces=(before.result.pace, after.result.pace),
     )
     return verdict, []
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseResult, judge_case
+from orchestrator.analysis.case_result import CaseResult, judge_case, remembered
 from orchestrator.analysis.pairs import CLAIM_LEVEL, THRESHOLD
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId
@@ -154,6 +154,10 @@ def measured_cases(
             groups[run.campaign_id, run.case.case_key].append(run)
         elif run.run_pass is Pass.PARITY:
             compared[run.campaign_id, run.case.case_key].append(run)
+    devices_of: dict[tuple[CampaignId, str], dict[str, list[RunRecord]]] = defaultdict(dict)
+    for (campaign_id, case_key), members in groups.items():
+        devices_of[campaign_id, members[0].case.serial][case_key] = members
+    others = {place: remembered(cases) for place, cases in devices_of.items()}
     found = []
     for (campaign_id, case_key), members in groups.items():
         case = members[0].case
@@ -164,7 +168,10 @@ def measured_cases(
                 case=case,
                 campaign_id=campaign_id,
                 runs=tuple(members),
-                result=judge_case([*members, *compared[campaign_id, case_key]]),
+                result=judge_case(
+                    [*members, *compared[campaign_id, case_key]],
+                    others=others[campaign_id, case.serial].get(case_key, ()),
+                ),
                 device=facts.title if facts is not None else str(case.serial),
                 build=f"{build.name} {case.build_sha256[:8]}" if build is not None else case.build_sha256[:8],
                 is_virtual=any(run.is_virtual for run in members),

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.bootstrap import BOOTSTRAP_FROM_COUNT, bootstrap_difference, bootstrap_middle
+from orchestrator.analysis.memory import EVEN, Pace, growth, weights_of
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import logs_of
 from orchestrator.analysis.trimming import Middle, degrees_of, middle
+from orchestrator.analysis.two_states import two_states
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 
 #: How sure the interval is that a claim rests on.
@@ -69,12 +72,15 @@ def compare_samples(
     level: float = CLAIM_LEVEL,
     baseline_errors: Sequence[float] | None = None,
     candidate_errors: Sequence[float] | None = None,
+    paces: tuple[Pace, Pace] = (EVEN, EVEN),
 ) -> ComparisonVerdict:
     """Return the verdict on two samples that weren't measured in pairs: another night, another device.
 
-    Latencies in microseconds, one for each invocation; the errors are the relative standard errors of each
-    (:func:`orchestrator.analysis.summary.own_error`). Welch's interval of the logs when one side is below 20
-    invocations, the hierarchical bootstrap from there on. Raises ValueError for latencies that aren't positive numbers.
+    Latencies in microseconds, one for each invocation in order of time; the errors are the relative standard errors of
+    each (:func:`orchestrator.analysis.summary.own_error`), the paces say when they were made. Welch's interval of the
+    logs when one side is below 20 invocations, the hierarchical bootstrap from there on. Both sides together show what
+    invocations remember. Where a side falls into two groups, only a difference larger than theirs is claimed: a smaller
+    one may be another share of the groups. Raises ValueError for latencies that aren't positive numbers.
     """
     before, after = logs_of(baseline_us), logs_of(candidate_us)
     counts = (len(before), len(after))
@@ -82,16 +88,39 @@ def compare_samples(
         has_both = min(counts) > 0
         ratio = math.exp(middle(after).value - middle(before).value) if has_both else None
         return _untested(ratio, counts, threshold=threshold, level=level)
-    sides = middle(before), middle(after)
+    weights = weights_of([(before, paces[0]), (after, paces[1])])
+    growths = growth(before, weights, paces[0]), growth(after, weights, paces[1])
+    sides = middle(before, growth=growths[0]), middle(after, growth=growths[1])
     mean = sides[1].value - sides[0].value
     error, degrees = welch_error(*sides)
     if min(counts) < BOOTSTRAP_FROM_COUNT or error == 0.0:
         ends, method = _student_ends(mean, error, degrees, level), "welch"
     else:
-        ends = bootstrap_difference(after, before, candidate_errors, baseline_errors, level=level)
+        ends = bootstrap_difference(
+            after, before, candidate_errors, baseline_errors, level=level, growths=(growths[1], growths[0])
+        )
         method = "hierarchical-bootstrap"
     seen = _detectable(error, degrees, SEEN_POWER, level, threshold)
-    return _verdict(mean, ends, counts, method, seen, threshold=threshold, level=level)
+    verdict = _verdict(mean, ends, counts, method, seen, threshold=threshold, level=level)
+    return _less_sure(verdict, before, after, ends)
+
+
+def _less_sure(
+    verdict: ComparisonVerdict, before: Sequence[float], after: Sequence[float], ends: tuple[float, float]
+) -> ComparisonVerdict:
+    """Return a verdict that says which sides have two groups, and claims only what no other share of them explains."""
+    found = [
+        (name, states) for name, logs in (("baseline", before), ("candidate", after)) if (states := two_states(logs))
+    ]
+    if not found:
+        return verdict
+    reasons = tuple(f"The {name} has {states.text}." for name, states in found)
+    gap = max(states.gap for _, states in found)
+    is_claimed = verdict.outcome in {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
+    if is_claimed and min(abs(end) for end in ends) < gap:
+        reasons += ("Another share of the two states may be all of the difference.",)
+        return replace(verdict, outcome=ComparisonOutcome.INCONCLUSIVE, reasons=(*verdict.reasons, *reasons))
+    return replace(verdict, reasons=(*verdict.reasons, *reasons))
 
 
 def welch_error(baseline: Middle, candidate: Middle) -> tuple[float, int]:

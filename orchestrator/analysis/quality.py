@@ -55,6 +55,7 @@ CODES: Final = {
     "charging-changed": "the charger came or went during the run",
     "battery-draining": "the battery was emptied though the phone was plugged in",
     "mixed-grades": "the case's invocations were made under differently controlled conditions",
+    "two-states": "the case's invocations fall into two groups, as at two clocks",
     "battery-low": "the battery was low; phones limit their clocks then",
     "wrong-outputs": "the outputs aren't the model's",
     "outputs-drift": "the outputs differ more than they should",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from orchestrator.analysis.case_result import OWN_FIGURE, judge_case
+from orchestrator.analysis.case_result import OWN_FIGURE, judge_case, remembered
 from orchestrator.analysis.figures import figure_us
 from orchestrator.analysis.stopping import Saved, decide, saved
 from orchestrator.records.campaign import Campaign, Invocation
@@ -149,8 +149,17 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
             by_case.setdefault(run.case.case_key, []).append(run)
             cases.setdefault(run.case.case_key, run.case)
             by_serial.setdefault(run.case.serial, []).append(run)
+    others: dict[CaseKey, tuple[float, ...]] = {}
+    for serial in by_serial:
+        others |= remembered({key: own for key, own in by_case.items() if cases[key].serial == serial})
     found = {
-        key: _standing(cases[key], sorted(own, key=lambda run: run.invocation), campaign.terms.stopping, planned)
+        key: _standing(
+            cases[key],
+            sorted(own, key=lambda run: run.invocation),
+            campaign.terms.stopping,
+            planned,
+            others.get(key, ()),
+        )
         for key, own in by_case.items()
     }
     if campaign.terms.budget_s is None:
@@ -247,13 +256,14 @@ def _standing(
     runs: Sequence[RunRecord],
     rule: StoppingRule | None,
     planned: Mapping[CaseKey, tuple[Case, frozenset[int]]],
+    others: tuple[float, ...],
 ) -> CaseStanding:
-    result = judge_case(runs)
-    used = set(result.used)
+    result = judge_case(runs, others=others)
     kind = result.figure
-    figures = [latency_us for run in runs if run.run_id in used and (latency_us := figure_us(run, kind)) is not None]
+    by_id = {run.run_id: run for run in runs}
+    figures = [latency_us for name in result.used if (latency_us := figure_us(by_id[name], kind)) is not None]
     taken = [run.duration_s for run in runs if run.duration_s > 0]
-    decision = decide(figures if result.status in OWN_FIGURE else (), rule or StoppingRule())
+    decision = decide(figures if result.status in OWN_FIGURE else (), rule or StoppingRule(), result.pace)
     reason = _reason(case, runs, rule, planned)
     if reason is StopReason.OPEN and result.status not in OWN_FIGURE:
         reason = StopReason.FAILED

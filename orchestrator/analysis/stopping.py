@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.analysis.memory import EVEN, Pace, expected_growth, weights_of
 from orchestrator.analysis.student import t_quantile
-from orchestrator.analysis.summary import LEVEL, Summary, summarize
+from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
 from orchestrator.analysis.trimming import degrees_of
 from orchestrator.records.plan import StoppingRule
 
@@ -16,6 +17,8 @@ from orchestrator.records.plan import StoppingRule
 CONFIRM_COUNT: Final = 3
 #: An interval below this share of what is asked for needs no confirmation.
 SURE_SHARE: Final = 0.25
+#: Of two clock states it takes so many more until their shares look different.
+_STATES_STEP: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +53,26 @@ class Saved:
         return self.invocations / self.fixed if self.fixed else 0.0
 
 
-def decide(latencies_us: Sequence[float], rule: StoppingRule) -> Decision:
+def decide(latencies_us: Sequence[float], rule: StoppingRule, pace: Pace = EVEN) -> Decision:
     """Return whether a case's invocations (one latency each, in microseconds) are enough under the rule.
 
     The figures are looked at after the first ones, then at the count that the spread seen so far asks for, and so on:
     whoever looks after every invocation stops on lucky ones. For the same reason a narrow interval must be narrow still
     after CONFIRM_COUNT more, unless it is very narrow. When the looks are follows from the figures, in the order
-    in which they were made. Raises ValueError for latencies that aren't positive numbers.
+    in which they were made; ``pace`` says when. Raises ValueError for latencies that aren't positive numbers.
     """
     count = len(latencies_us)
-    half_width = summarize(latencies_us).spread if count else None
+    half_width = summarize(latencies_us, pace=pace).spread if count else None
     look, reason = min(rule.first, rule.most), "first"
     while look <= count:
-        summary = summarize(latencies_us[:look])
+        summary = summarize(latencies_us[:look], pace=pace.first(look))
         seen = math.inf if summary.spread is None else summary.spread
         is_narrow, was_narrow = seen < rule.half_width, reason == "confirming"
         if is_narrow and (was_narrow or look >= rule.most or seen < SURE_SHARE * rule.half_width):
             return Decision(is_enough=True, wanted=count, half_width=half_width, reason="reached")
         if look >= rule.most:
             return Decision(is_enough=True, wanted=count, half_width=half_width, reason="most")
-        look = min(rule.most, look + CONFIRM_COUNT) if is_narrow else _wanted(summary, rule)
+        look = min(rule.most, look + CONFIRM_COUNT) if is_narrow else _wanted(latencies_us[:look], summary, rule)
         reason = "confirming" if is_narrow else "noisy"
     return Decision(is_enough=False, wanted=look, half_width=half_width, reason=reason)
 
@@ -84,15 +87,18 @@ def saved(counts: Sequence[int], *, fixed: int | None = None) -> Saved:
     return Saved(given=sum(counts), fixed=each * len(counts))
 
 
-def _wanted(summary: Summary, rule: StoppingRule) -> int:
+def _wanted(latencies_us: Sequence[float], summary: Summary, rule: StoppingRule) -> int:
     """Return the count at which the noise seen so far would give the interval that is wanted."""
-    std = summary.log_middle.std
+    count, std = summary.count + 1, summary.log_middle.std
     if std is None:
         return min(rule.most, max(2, rule.first))
-    count = summary.count + 1
+    if summary.states is not None:
+        return min(rule.most, summary.count + _STATES_STEP)
+    own_std = std / summary.log_middle.growth
+    weights = weights_of([(logs_of(latencies_us), summary.pace)])
     while count < rule.most:
-        reach = t_quantile(0.5 + LEVEL / 2, degrees_of(count)) * std / math.sqrt(count)
-        if math.sinh(reach) < rule.half_width:
+        error = own_std * expected_growth(count, weights) / math.sqrt(count)
+        if math.sinh(t_quantile(0.5 + LEVEL / 2, degrees_of(count)) * error) < rule.half_width:
             break
         count += 1
     return min(count, rule.most)

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from orchestrator.analysis.bootstrap import BOOTSTRAP_FROM_COUNT, bootstrap_middle
+from orchestrator.analysis.memory import EVEN, Pace, growth, weights_of
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.trimming import Middle, middle
+from orchestrator.analysis.two_states import TwoStates, median_ends, two_states
 from orchestrator.records.run import LatencySummary
 
 #: How sure the intervals are, unless a caller says otherwise.
@@ -33,6 +35,8 @@ class IntervalMethod(StrEnum):
     LOG_T = "log-t"
     #: Invocations drawn again, each with its own error, from 20 on; assumes no distribution.
     BOOTSTRAP = "hierarchical-bootstrap"
+    #: Order statistics of the median, for invocations that fall into two groups.
+    ORDER = "order-statistics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,10 @@ class Summary:
     log_middle: Middle
     #: None for one invocation: nothing is known about how another one would differ.
     interval: Interval | None
+    #: When the invocations were made.
+    pace: Pace = EVEN
+    #: The two groups that they fall into; the interval is the median's then. None where they don't.
+    states: TwoStates | None = None
 
     @property
     def spread(self) -> float | None:
@@ -73,12 +81,17 @@ class Summary:
 
 
 def summarize(
-    latencies_us: Sequence[float], *, own_errors: Sequence[float | None] | None = None, level: float = LEVEL
+    latencies_us: Sequence[float],
+    *,
+    own_errors: Sequence[float | None] | None = None,
+    level: float = LEVEL,
+    pace: Pace = EVEN,
 ) -> Summary:
-    """Return the summary of one latency per invocation.
+    """Return the summary of one latency per invocation, in the order in which they were made.
 
     ``own_errors`` are the relative standard errors of the single latencies (see :func:`own_error`), None where a
-    program printed too little; the bootstrap's inner level draws from them.
+    program printed too little; the bootstrap's inner level draws from them. ``pace`` says when they were made, and what
+    is known of the memory of the device; without it they are evenly spaced.
 
     Raises ValueError for an empty sample and for latencies that aren't positive numbers: a zero comes from a program
     that measured nothing and must have been sorted out before.
@@ -87,7 +100,8 @@ def summarize(
         raise ValueError("there is nothing to summarise")
     logs = logs_of(latencies_us)
     many = len(latencies_us) > 1
-    log_middle = middle(logs)
+    log_middle = middle(logs, growth=growth(logs, weights_of([(logs, pace)]), pace))
+    states = two_states(logs)
     mean_us = math.fsum(latencies_us) / len(latencies_us)
     return Summary(
         count=len(latencies_us),
@@ -97,7 +111,9 @@ def summarize(
         max_us=max(latencies_us),
         std_us=sample_std(latencies_us, mean_us) if many else None,
         log_middle=log_middle,
-        interval=_interval(logs, own_errors, log_middle, level),
+        interval=_interval(logs, own_errors, log_middle, states, level),
+        pace=pace,
+        states=states,
     )
 
 
@@ -135,13 +151,20 @@ def sample_std(values: Sequence[float], mean: float) -> float:
 
 
 def _interval(
-    logs: list[float], own_errors: Sequence[float | None] | None, log_middle: Middle, level: float
+    logs: list[float],
+    own_errors: Sequence[float | None] | None,
+    log_middle: Middle,
+    states: TwoStates | None,
+    level: float,
 ) -> Interval | None:
     if log_middle.error is None:
         return None
-    if len(logs) >= BOOTSTRAP_FROM_COUNT and log_middle.error > 0:
+    if states is not None:
+        ends, method = median_ends(logs, level=level, growth=log_middle.growth), IntervalMethod.ORDER
+    elif len(logs) >= BOOTSTRAP_FROM_COUNT and log_middle.error > 0:
         errors = None if own_errors is None else [error or 0.0 for error in own_errors]
-        ends, method = bootstrap_middle(logs, errors, level=level), IntervalMethod.BOOTSTRAP
+        ends = bootstrap_middle(logs, errors, level=level, growth=log_middle.growth)
+        method = IntervalMethod.BOOTSTRAP
     else:
         reach = t_quantile(0.5 + level / 2, log_middle.degrees) * log_middle.error
         ends, method = (log_middle.value - reach, log_middle.value + reach), IntervalMethod.LOG_T

@@ -26,6 +26,8 @@ class Middle:
     #: Standard error of ``value``; None for one figure.
     error: float | None
     count: int
+    #: What is in ``error`` because figures resemble their neighbours in time (:mod:`orchestrator.analysis.memory`).
+    growth: float = 1.0
 
     @property
     def degrees(self) -> int:
@@ -38,8 +40,8 @@ class Middle:
         return None if self.error is None else self.error * math.sqrt(self.count)
 
 
-def middle(values: Sequence[float]) -> Middle:
-    """Return the middle of at least one value, in any order."""
+def middle(values: Sequence[float], *, growth: float = 1.0) -> Middle:
+    """Return the middle of at least one value, in any order, its standard error multiplied by ``growth``."""
     ordered = sorted(values)
     count, cut = len(ordered), trimmed_each_side(len(ordered))
     kept = ordered[cut : count - cut]
@@ -50,7 +52,8 @@ def middle(values: Sequence[float]) -> Middle:
     center = math.fsum(winsorised) / count
     squares = math.fsum((item - center) ** 2 for item in winsorised)
     error = math.sqrt(squares / (len(kept) * (len(kept) - 1)))
-    return Middle(value=value, error=error * (_small_sample(len(kept)) if cut else 1.0), count=count)
+    error *= growth * (_small_sample(len(kept)) if cut else 1.0)
+    return Middle(value=value, error=error, count=count, growth=growth)
 
 
 def _small_sample(kept: int) -> float:

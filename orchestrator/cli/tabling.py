@@ -98,7 +98,7 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
     That is of a series and a model's content. A comparison side by side (A/B) replays old builds: only who names it
     sees it. A search doesn't end the looking for a figure that more invocations are behind.
     """
-    from orchestrator.analysis.case_result import judge_case
+    from orchestrator.analysis.case_result import judge_case, remembered
     from orchestrator.report.guide_table import BEST_WORTH, MeasuredCase, device_matches
 
     chosen = named_campaigns(farm.store, request.campaigns) or [
@@ -128,12 +128,15 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
             and not campaign.is_warm_up(run.run_pass, run.invocation)
         ]
         done: set[tuple[SeriesKey, ModelSha]] = set()
-        for _, of_case in groupby(sorted(runs, key=key_of), key=key_of):
-            group = list(of_case)
+        groups = {key: list(of_case) for key, of_case in groupby(sorted(runs, key=key_of), key=key_of)}
+        others: dict[str, tuple[float, ...]] = {}
+        for serial in {group[0].case.serial for group in groups.values()}:
+            others |= remembered({key: own for key, own in groups.items() if own[0].case.serial == serial})
+        for key, group in groups.items():
             found.append(
                 MeasuredCase(
                     case=group[0].case,
-                    result=judge_case(group),
+                    result=judge_case(group, others=others.get(key, ())),
                     facts=facts[group[0].case.serial],
                     campaign_id=campaign.campaign_id,
                     created_at=campaign.created_at,

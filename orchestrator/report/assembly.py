@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from orchestrator.analysis.case_result import CaseResult, CaseStatus, judge_case
+from orchestrator.analysis.case_result import CaseResult, CaseStatus, judge_case, remembered
 from orchestrator.analysis.figures import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings
 from orchestrator.records.campaign import Campaign
@@ -155,6 +155,8 @@ class _Gathered:
                     self.timed.add(invocation.case.case_key)
                     if rule is not None:
                         self.goals[invocation.case.case_key] = rule.half_width
+        #: What the other cases of its device show of the memory of invocations.
+        self.others: dict[CaseKey, tuple[float, ...]] = {}
         kept = []
         known = {campaign.campaign_id: campaign for campaign in campaigns}
         for run in runs:
@@ -164,6 +166,11 @@ class _Gathered:
                 self.cases.setdefault(run.case.case_key, run.case)
                 self.runs[run.case.case_key].append(run)
             kept.append(run)
+        of_device: dict[Serial, dict[CaseKey, list[RunRecord]]] = defaultdict(dict)
+        for key, own in self.runs.items():
+            of_device[self.cases[key].serial][key] = own
+        for siblings in of_device.values():
+            self.others |= remembered(siblings)
         self.logs = {} if outputs is None else shown_logs(self.runs.values(), outputs)
         self.stopped: dict[CaseKey, list[tuple[str, str]]] = defaultdict(list)
         for campaign in campaigns:
@@ -185,7 +192,7 @@ def _result_row(
 ) -> ResultRow:
     # Nobody asks for them again: those of many cases take more room than the rows that are made of them.
     runs = gathered.runs.pop(case.case_key, [])
-    result = judge_case(runs)
+    result = judge_case(runs, others=gathered.others.get(case.case_key, ()))
     if result.status is CaseStatus.NOT_RUN and case.case_key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)
     if case.case_key in gathered.goals:

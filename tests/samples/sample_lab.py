@@ -276,8 +276,8 @@ def skewed(record: RunRecord, *, has_median: bool = True, has_mean: bool = True)
 
 
 def series(owner: Case, latency_us: float, count: int = 5, **other: object) -> list[RunRecord]:
-    """Return invocations whose latencies differ by some percent, the same ones each time."""
-    wobble = (0.0, 0.012, -0.009, 0.021, -0.004, 0.007, -0.013, 0.002)
+    """Return invocations whose latencies differ by some tenths of a percent, the same ones each time."""
+    wobble = (0.0, 0.006, -0.0045, 0.0105, -0.002, 0.0035, -0.0065, 0.001)
     return [
         run(owner, number, latency_us * (1 + wobble[number % len(wobble)]), **other)  # type: ignore[arg-type]
         for number in range(count)

@@ -406,7 +406,7 @@ def test_an_arm_of_a_search_stands_in_only_where_nothing_else_was_measured(tmp_p
     alone = series(replace(case(REAL_PIXEL, MOBILENET), num_runs=10), 30_000, count=2)
     (row,) = nights_of(tmp_path, series(GPU, 9_000), [*arm, *alone], terms=search)
     assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [
-        ("30.2 ms", ["from a search, 2 invocations"]),
+        ("30.1 ms", ["from a search, 2 invocations"]),
         ("9.00 ms", []),
     ]
 

@@ -1,0 +1,184 @@
+"""Trials on noise that remembers: autocorrelated invocations, two clock states, devices of several cases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+from noise import PHONE_INVOCATION_STD, Floats
+from trials import CHANGED, PAIRING, RULE, stopped_at, us
+
+from orchestrator.analysis.memory import EVEN, Pace, likelihoods, pooled
+from orchestrator.analysis.pairing import planned_pairs
+from orchestrator.analysis.pairs import compare_pairs, compare_samples, threshold_for
+from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.summary import summarize
+from orchestrator.analysis.trimming import middle
+from orchestrator.records.verdict import ComparisonOutcome
+
+#: Two clock states: how far apart, how often the fast one, and the noise of each.
+STATES_GAP, FAST_SHARE, STATE_STD = math.log1p(0.04), 0.3, 0.005
+#: Cases of one device that run in turns.
+SIBLINGS = 12
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """A kind of noise whose draws are in order of time."""
+
+    name: str
+    draw: Callable[[np.random.Generator, int], Floats]
+    #: What an interval is to hold.
+    truth: float = 0.0
+
+
+def autoregressive(rho: float, std: float = PHONE_INVOCATION_STD) -> Remembering:
+    """Return normal noise with a correlation between neighbours."""
+
+    def draw(rng: np.random.Generator, count: int) -> Floats:
+        return std * autoregression(rng, rho, count)
+
+    return Remembering(
+        name=f"autocorrelation {rho:g}" + ("" if std == PHONE_INVOCATION_STD else f", {std:.0%}"), draw=draw
+    )
+
+
+def autoregression(rng: np.random.Generator, rho: float, count: int) -> Floats:
+    """Return a series of deviation 1."""
+    news = rng.standard_normal(count)
+    found = news.copy()
+    for place in range(1, count):
+        found[place] = rho * found[place - 1] + math.sqrt(1 - rho**2) * news[place]
+    return found
+
+
+def two_clocks(stay: float) -> Remembering:
+    """Return a phone with two clock states; with probability ``stay`` the next invocation has the last one's."""
+
+    def draw(rng: np.random.Generator, count: int) -> Floats:
+        fast = rng.random(count) < FAST_SHARE
+        stays = rng.random(count) < stay
+        for place in range(1, count):
+            fast[place] = fast[place - 1] if stays[place] else fast[place]
+        noise: Floats = STATE_STD * rng.standard_normal(count) - STATES_GAP * fast
+        return noise
+
+    low, high = -STATES_GAP, STATE_STD
+    for _ in range(60):
+        center = (low + high) / 2
+        below = FAST_SHARE * NormalDist(-STATES_GAP, STATE_STD).cdf(center)
+        below += (1 - FAST_SHARE) * NormalDist(0, STATE_STD).cdf(center)
+        low, high = (low, center) if below > 0.5 else (center, high)
+    return Remembering(name="two clock states" + (f", staying {stay:g}" if stay else ""), draw=draw, truth=low)
+
+
+def kinds() -> list[Remembering]:
+    """Return the kinds that all is tried on."""
+    return [*map(autoregressive, (0.0, 0.3, 0.5, 0.6)), two_clocks(0.0), two_clocks(0.5)]
+
+
+def holds(logs: Floats, truth: float, pace: Pace = EVEN) -> bool:
+    """Whether the 95 % interval holds the truth."""
+    found = summarize(us(logs), pace=pace).interval
+    assert found is not None
+    return bool(found.low <= 10_000 * math.exp(truth) <= found.high)
+
+
+def holds_as_if_independent(logs: Floats, truth: float) -> bool:
+    """Whether Student's interval of the trimmed middle holds it, as if no invocation knew of another."""
+    found = middle(logs.tolist())
+    return abs(found.value - truth) <= t_quantile(0.975, found.degrees) * (found.error or 0.0)
+
+
+def fixed(kind: Remembering, rng: np.random.Generator, trials: int, count: int) -> tuple[float, float, float]:
+    """Return the coverage of one case alone, that as if independent, and the width against the latter's."""
+    hits = naive = 0
+    grown = []
+    for _ in range(trials):
+        logs = kind.draw(rng, count)
+        hits += holds(logs, kind.truth)
+        naive += holds_as_if_independent(logs, kind.truth)
+        grown.append(summarize(us(logs)).log_middle.growth)
+    return hits / trials, naive / trials, float(np.mean(grown))
+
+
+def siblings(kind: Remembering, rng: np.random.Generator, devices: int, count: int) -> tuple[float, float]:
+    """Return the coverage of each of a device's cases, and by how much memory widens them."""
+    hits, grown = 0, []
+    for _ in range(devices):
+        cases = [kind.draw(rng, count) for _ in range(SIBLINGS)]
+        others = pooled({number: likelihoods(logs.tolist()) for number, logs in enumerate(cases)})
+        for number, logs in enumerate(cases):
+            pace = Pace(others=others[number])
+            hits += holds(logs, kind.truth, pace)
+            grown.append(summarize(us(logs), pace=pace).log_middle.growth)
+    return hits / len(grown), float(np.mean(grown))
+
+
+def stopped(kind: Remembering, rng: np.random.Generator, trials: int) -> tuple[float, float]:
+    """Return the stopping rule's coverage, and how many invocations it took in the mean."""
+    hits = given = 0
+    for _ in range(trials):
+        logs = kind.draw(rng, RULE.most)
+        count = stopped_at(us(logs))
+        hits += holds(logs[:count], kind.truth)
+        given += count
+    return hits / trials, given / trials
+
+
+def nights(
+    kind: Remembering, rng: np.random.Generator, trials: int, counts: tuple[int, int]
+) -> tuple[float, float, float]:
+    """Return false differences, coverage and how often 5 % slower was found, of two nights' samples."""
+    alarms = held = found = 0
+    slower = math.log1p(0.05)
+    for _ in range(trials):
+        before, after = (kind.draw(rng, count) for count in counts)
+        alarms += compare_samples(us(before), us(after)).outcome in CHANGED
+        ends = compare_samples(us(before), us(after), level=0.95)
+        held += (ends.low or 1) <= 1 <= (ends.high or 1)
+        found += compare_samples(us(before), us(after + slower)).outcome is ComparisonOutcome.SLOWER
+    return alarms / trials, held / trials, found / trials
+
+
+def alternated(draw: Callable[[int], Floats], pairs: int, effect: float) -> tuple[Floats, Floats]:
+    """Return a baseline and a candidate measured A B B A."""
+    logs = draw(2 * pairs)
+    first, second = logs[0::2], logs[1::2]
+    turned = np.arange(pairs) % 2 == 1
+    return np.where(turned, second, first), np.where(turned, first, second) + effect
+
+
+def paired(draw: Callable[[int], Floats], trials: int, pairs: int) -> float:
+    """Return how often equals were called a change."""
+    return sum(compare_pairs(*map(us, alternated(draw, pairs, 0.0))).outcome in CHANGED for _ in range(trials)) / trials
+
+
+def small_steps(draw: Callable[[int], Floats], trials: int, *, detect: float, effect: float) -> tuple[float, float]:
+    """Return how often ``compare --ab`` planned for a change claims one (of its direction), and the pairs it takes."""
+    pairing = replace(PAIRING, detect=detect, threshold=threshold_for(detect))
+    wanted = CHANGED if not effect else (ComparisonOutcome.SLOWER,)
+    hits = spent = 0
+    for _ in range(trials):
+        both = alternated(draw, pairing.most, math.log1p(effect))
+        ratios = (both[1] - both[0]).tolist()
+        pairs = done = pairing.pilot
+        while (
+            pairs := planned_pairs(pairing, ratios[: pairing.pilot], ratios[:done], pair_s=None, sides=1).pairs
+        ) > done:
+            done = pairs
+        verdict = compare_pairs(us(both[0][:done]), us(both[1][:done]), threshold=pairing.threshold)
+        hits += verdict.outcome in wanted
+        spent += done
+    return hits / trials, spent / trials
+
+
+def drawn_from(
+    kind_draws: Sequence[Callable[[np.random.Generator, int], Floats]], rng: np.random.Generator
+) -> Callable[[int], Floats]:
+    """Return draws from several series in turn."""
+    turn = iter(range(1 << 30))
+    return lambda count: kind_draws[next(turn) % len(kind_draws)](rng, count)

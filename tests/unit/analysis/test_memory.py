@@ -1,0 +1,207 @@
+"""Invocations that resemble their neighbours, and phones with two clock states, on series of known truth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from orchestrator.analysis.case_result import judge_case, remembered
+from orchestrator.analysis.memory import EVEN, GRID, Pace, expected_growth, gaps_of, growth, likelihoods, weights_of
+from orchestrator.analysis.pairs import compare_samples
+from orchestrator.analysis.stopping import decide
+from orchestrator.analysis.summary import IntervalMethod, summarize
+from orchestrator.records.plan import StoppingRule
+from orchestrator.records.verdict import ComparisonOutcome
+from tests.samples.sample_lab import START, case, run
+
+SEED = 20261122
+CHANGED = {ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER}
+
+
+def remembering(
+    generator: np.random.Generator, rho: float, rows: int, count: int, std: float = 0.015
+) -> list[list[float]]:
+    """Return logarithms around 0, each row an autoregression."""
+    news = generator.standard_normal((rows, count))
+    found = news.copy()
+    for place in range(1, count):
+        found[:, place] = rho * found[:, place - 1] + math.sqrt(1 - rho**2) * news[:, place]
+    return (std * found).tolist()  # type: ignore[no-any-return]
+
+
+def two_clocks(generator: np.random.Generator, rows: int, count: int, gap: float = 0.04) -> list[list[float]]:
+    fast = generator.random((rows, count)) < 0.3
+    return (0.005 * generator.standard_normal((rows, count)) - gap * fast).tolist()  # type: ignore[no-any-return]
+
+
+def us(logs: list[float]) -> list[float]:
+    return [10_000 * math.exp(log) for log in logs]
+
+
+def held(samples: list[list[float]], pace: Pace = EVEN) -> float:
+    intervals = [summarize(us(logs), pace=pace).interval for logs in samples]
+    return sum(found is not None and found.low <= 10_000 <= found.high for found in intervals) / len(samples)
+
+
+@pytest.mark.parametrize(("rho", "count"), [(0.5, 8), (0.5, 20), (0.6, 12), (0.6, 40)])
+def test_intervals_hold_the_truth_of_invocations_that_remember(rho: float, count: int) -> None:
+    # Without memory: 71 to 82 of 100.
+    assert held(remembering(np.random.default_rng(SEED), rho, 400, count)) >= 0.91
+
+
+def test_many_invocations_show_that_they_forget() -> None:
+    generator = np.random.default_rng(SEED)
+    widths = []
+    for count in (8, 20, 40, 200):
+        samples = remembering(generator, 0.0, 60, count)
+        widths.append(float(np.mean([growth(logs, weights_of([(logs, EVEN)])) for logs in samples])))
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < 1.06
+
+
+def test_siblings_show_whether_a_device_remembers() -> None:
+    generator = np.random.default_rng(SEED)
+    grown = {}
+    for rho in (0.0, 0.6):
+        cases = dict(enumerate(remembering(generator, rho, 12, 12)))
+        runs = {
+            number: [
+                replace(run(case(threads=number + 1), place, 10_000 * math.exp(log)), started_at=START + place * MINUTE)
+                for place, log in enumerate(logs)
+            ]
+            for number, logs in cases.items()
+        }
+        others = remembered(runs)
+        own, with_siblings = (
+            [judge_case(runs[number], others=known.get(number, ())).summary for number in cases]
+            for known in ({}, others)
+        )
+        grown[rho] = [
+            float(np.mean([item.log_middle.growth for item in found if item is not None]))
+            for found in (own, with_siblings)
+        ]
+    assert grown[0.0][1] < 1.35 < grown[0.0][0]
+    assert grown[0.6][1] > 1.7
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def test_a_lone_case_has_no_siblings_to_learn_from() -> None:
+    assert remembered({"a": [run(case(), 0, 100.0)]}) == {}
+
+
+def test_runs_count_in_the_order_in_which_they_were_made() -> None:
+    logs = [0.01 * math.sin(2 * math.pi * place / 12) for place in range(24)]
+    slowly = [
+        replace(run(case(), n, 10_000 * math.exp(log)), started_at=START + n * MINUTE) for n, log in enumerate(logs)
+    ]
+    there, back = judge_case(slowly), judge_case(slowly[::-1])
+    assert there.summary == back.summary
+    assert there.used == back.used
+    order = np.random.default_rng(SEED).permutation(24).tolist()
+    shuffled = [replace(item, started_at=START + order[n] * MINUTE) for n, item in enumerate(slowly)]
+    forgetful = judge_case(shuffled)
+    assert there.precision is not None
+    assert forgetful.precision is not None
+    assert there.precision > 1.5 * forgetful.precision
+
+
+def test_long_gaps_are_counted_and_fade_what_is_remembered() -> None:
+    moments = [START + n * MINUTE for n in (0, 1, 2, 5, 6, 900)]
+    assert gaps_of(moments) == (1, 1, 3, 1, 100)
+    assert gaps_of(moments[:3]) is None
+    assert gaps_of([START] * 5) is None
+    rising = [0.01 * step for step in range(8)]
+    far = Pace(gaps=(100,) * 7)
+    assert growth(rising, weights_of([(rising, far)]), far) == pytest.approx(1.0, abs=0.01)
+    assert growth(rising, weights_of([(rising, EVEN)])) > 1.5
+
+
+def test_single_slow_invocations_dont_hide_what_the_others_remember() -> None:
+    generator = np.random.default_rng(SEED)
+    means = []
+    for logs in remembering(generator, 0.6, 40, 40):
+        logs[7] += 0.3
+        logs[25] += 0.2
+        means.append(sum(rho * weight for rho, weight in zip(GRID, weights_of([(logs, EVEN)]), strict=True)))
+    assert 0.35 < float(np.mean(means)) < 0.7
+
+
+def test_growth_of_a_known_correlation_is_the_textbook_one() -> None:
+    weights = [float(rho == 0.6) for rho in GRID]
+    spread = 1 + 2 * sum((1 - lag / 8) * 0.6**lag for lag in range(1, 8))
+    assert expected_growth(8, weights) == pytest.approx(math.sqrt(spread * 7 / (8 - spread)))
+    assert expected_growth(2, weights) == 1.0
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0, 2.0], [3.0] * 9])
+def test_what_shows_nothing_of_memory_prefers_no_correlation(values: list[float]) -> None:
+    assert set(likelihoods(values)) == {0.0}
+    assert growth(values, weights_of([(values, EVEN)])) == 1.0
+
+
+def test_equal_nights_that_remember_are_hardly_ever_called_different() -> None:
+    generator = np.random.default_rng(SEED)
+    sides = [remembering(generator, 0.5, 500, 12) for _ in range(2)]
+    alarms = sum(compare_samples(us(one), us(other)).outcome in CHANGED for one, other in zip(*sides, strict=True))
+    # Without memory: 6 of 100.
+    assert alarms / 500 <= 0.02
+
+
+def test_invocations_that_remember_get_more_of_them() -> None:
+    generator = np.random.default_rng(SEED)
+    rule = StoppingRule()
+
+    def wanted(rho: float) -> float:
+        return float(np.mean([decide(us(logs), rule).wanted for logs in remembering(generator, rho, 60, 16, 0.02)]))
+
+    assert wanted(0.6) > wanted(0.0) + 2
+
+
+# --- two clock states
+
+
+def test_of_two_clock_states_the_interval_is_the_medians_and_holds_it() -> None:
+    generator = np.random.default_rng(SEED)
+    # The 20 % quantile of the slow state, 0.005 wide: 50 = 30 + 70 x 28.6 %.
+    truth = 10_000 * math.exp(-0.005 * 0.566)
+    for count in (8, 12, 40):
+        found = [summarize(us(logs)).interval for logs in two_clocks(generator, 300, count)]
+        assert sum(item is not None and item.low <= truth <= item.high for item in found) / 300 >= 0.93
+    summary = summarize(us([0.0, 0.002, -0.04, 0.001, -0.041, -0.001, 0.003, -0.039, 0.0, 0.002]))
+    assert summary.states is not None
+    assert (summary.states.slow, summary.states.count) == (7, 10)
+    assert summary.states.gap == pytest.approx(0.041, abs=0.001)
+    assert summary.interval is not None
+    assert summary.interval.method is IntervalMethod.ORDER
+    assert summary.interval.low <= summary.median_us <= summary.interval.high
+
+
+def test_noise_of_one_level_seldom_looks_like_two() -> None:
+    generator = np.random.default_rng(SEED)
+    for count in (8, 20):
+        samples = remembering(generator, 0.0, 400, count)
+        assert sum(summarize(us(logs)).states is not None for logs in samples) / 400 <= 0.045
+
+
+def test_a_case_with_two_clock_states_says_so() -> None:
+    logs = (0.0, 0.001, -0.04, 0.002, -0.041, -0.001, 0.003, 0.0)
+    result = judge_case([run(case(), number, 10_000 * math.exp(log)) for number, log in enumerate(logs)])
+    assert [finding.code for finding in result.findings] == ["two-states"]
+    assert "two clock states 4.2 % apart, 6 of 8 invocations in the slow one" in result.findings[0].message
+
+
+def test_another_share_of_two_clock_states_is_no_change_and_a_larger_difference_is() -> None:
+    slow = [0.0, 0.001, -0.001, 0.002, 0.0015, -0.002, 0.001, 0.0, -0.04, -0.041]
+    fast = [-0.04, -0.041, -0.039, -0.0405, 0.001, -0.04, -0.0395, -0.041, 0.0, -0.0402]
+    verdict = compare_samples(us(slow * 3), us(fast * 3))
+    assert verdict.outcome is ComparisonOutcome.INCONCLUSIVE
+    assert any("share of the two states" in reason for reason in verdict.reasons)
+    faster = compare_samples(us(slow * 3), us([log - 0.1 for log in fast * 3]))
+    assert faster.outcome is ComparisonOutcome.FASTER
+    assert any("two clock states" in reason for reason in faster.reasons)
