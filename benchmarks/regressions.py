@@ -78,7 +78,6 @@ def mann_whitney(latency: np.ndarray) -> np.ndarray:
 
 DETECTORS: dict[str, Detector] = {
     **{f"partitioning, {preset.value} ({preset.penalty:g})": partitioning(preset.penalty) for preset in Preset},
-    "partitioning (55)": partitioning(55.0),
     "fixed 5 % threshold": fixed_threshold,
     "Mann-Whitney 5 v 20": mann_whitney,
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import cost
 import drawing
+import history
 import judging
 import numpy as np
 import prose
@@ -32,6 +33,7 @@ NIGHT_STD = 0.015
 NIGHTS_ALARMS = {"this computer, as recorded": 0.015}
 #: Devices of twelve cases, and trials of comparisons planned for 1 %.
 DEVICES, SMALL_TRIALS = 60, 200
+HISTORY_SERIES = 400
 #: Cells in which two equal nights differ more often than they should: named in the text.
 NOT_HELD: set[tuple[str, tuple[int, int]]] = {
     ("two clock states, staying 0.5", counts) for counts in ((8, 8), (12, 12), (8, 40), (30, 30))
@@ -51,10 +53,12 @@ class Bounds:
         self.rows: list[tuple[str, str, str, bool]] = []
 
     def check(self, what: str, value: float, *, low: float = 0.0, high: float = 1.0) -> None:
+        """Hold a share against what is promised of it."""
         promise = f"at least {100 * low:.0f} %" if low else f"at most {100 * high:g} %"
         if low and high < 1:
             promise = f"{100 * low:.0f} to {100 * high:.0f} %"
-        self.rows.append((what, promise, percent(value), low <= value <= high))
+        told = f"{100 * value:.2f} %" if high < 0.01 else percent(value)
+        self.rows.append((what, promise, told, low <= value <= high))
 
     @property
     def are_kept(self) -> bool:
@@ -82,6 +86,7 @@ def main() -> int:
                 (remembering_part, None),
                 (remembering_nights_part, None),
                 (small_steps_part, kinds),
+                (history_part, None),
                 (cost_part, noises),
                 (judging_part, None),
                 (clocks_part, None),
@@ -243,6 +248,23 @@ def small_steps_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
         rows.append((name, percent(found[0][0]), percent(found[1][0]), f"{found[1][1]:.0f}"))
     heads = ("noise", "A/A", "1 % slower found", "pairs")
     return "\n".join([prose.SMALL_STEPS.format(trials=SMALL_TRIALS), markdown(heads, rows)])
+
+
+def history_part(bounds: Bounds) -> str:
+    """Return what 'regressions' finds of steps, and what it takes for one, on nights that remember each other."""
+    rows = []
+    for row, kind in enumerate(history.KINDS):
+        false = history.candidates(kind, chance(29, row), HISTORY_SERIES)
+        if not kind.outliers:
+            bounds.check(f"false candidates of 1,000 series-nights, {kind.name}", false / 1000, high=0.001)
+        steps = [
+            history.found(kind, chance(30, row, column), HISTORY_SERIES // 2, step)
+            for column, step in enumerate((0.03, 0.05))
+        ]
+        bounds.check(f"steps of 5 % found within 14 nights, {kind.name}", steps[1], low=0.95)
+        rows.append((kind.name, f"{false:.2f}", *map(percent, steps)))
+    heads = ("noise of 1.5 % between nights", "false candidates of 1,000 series-nights", "3 % found", "5 % found")
+    return "\n".join([prose.HISTORY.format(series=HISTORY_SERIES, half=HISTORY_SERIES // 2), markdown(heads, rows)])
 
 
 def _drawn(kind: trials.Kind, noise: Noise) -> Callable[[np.random.Generator, int], trials.Floats]:

@@ -12,7 +12,7 @@ from benchfarm_lab.profiles import load_profile, profile_names
 from orchestrator.analysis.case_result import CLOCKS_LOW_MAX, clocks_low
 from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import Ending
-from orchestrator.analysis.quality import judge
+from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.plan import FitLimits
@@ -198,7 +198,7 @@ class _Phone:
             facts=facts,
             before=before,
             after=after,
-            samples=looks,
+            around=Surroundings(samples=looks),
         )
         return verdict.has("throttled")
 

@@ -4,6 +4,13 @@ A series is the logarithm of its night medians. It is cut into segments so that 
 segments' means, in units of the night-to-night noise, plus a penalty for each cut are least: Jackson et al., "An
 algorithm for optimal partitioning of data on an interval" (2005), exact, with a least segment length. The recursion
 runs over nights and is vectorised over series, so that a lab's thousands of series take about a second.
+
+Nights remember each other: a warm week, a clock state. What a night has of the one before it is taken out before
+distances are squared (a first-order autoregression, as Chakar et al., "A robust approach for estimating change-points
+in the mean of an AR(1) process", 2017). Otherwise such a week looks like a new level. Each series' correlation comes
+from how much means of four nights differ against how much neighbours do, in medians, which outliers and a step hardly
+touch; it is drawn half-way to the median of all series, which share their room and season (Efron & Morris 1975).
+Memory that lasts longer than an autoregression's raises the penalty for all.
 """
 
 from __future__ import annotations
@@ -31,7 +38,15 @@ LEAST_CHANGE: Final = 0.02
 #: Series of constant figures have no noise; the log of a latency is never known better than this.
 LEAST_SIGMA: Final = 0.002
 _HAMPEL_NIGHTS: Final = 5
-_HAMPEL_SIGMAS: Final = 4.0
+_HAMPEL_SIGMAS: Final = 2.5
+#: Nights whose means say how much neighbours remember, and those that say whether they remember for longer.
+_MEMORY_NIGHTS: Final = 4
+_LONG_NIGHTS: Final = 10
+#: The estimate of a correlation lies so much too high, where outliers were clipped and medians taken.
+_MEMORY_BIAS: Final = 0.05
+#: By how much long means may differ more than the correlation says before it raises the penalty: medians of few.
+_LONG_EXCESS: Final = 1.25
+_MEMORY_GRID: Final = np.arange(0, 0.85, 0.05)
 #: A median absolute deviation in units of a normal distribution's sigma.
 _MAD: Final = 1.4826
 #: By how much a cut elsewhere may be worse, in deviance, to be in the 95 % interval of its place.
@@ -48,7 +63,7 @@ class Preset(enum.StrEnum):
     @property
     def penalty(self) -> float:
         """The penalty for a cut."""
-        return {Preset.SENSITIVE: 35.0, Preset.DEFAULT: 45.0, Preset.QUIET: 90.0}[self]
+        return {Preset.SENSITIVE: 14.0, Preset.DEFAULT: 18.0, Preset.QUIET: 36.0}[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +104,24 @@ def changes(latency: Floats, *, penalty: float = Preset.DEFAULT.penalty) -> list
     logs, places, lengths = _packed(latency)
     if logs.shape[1] < 2 * SEGMENT_NIGHTS:
         return []
-    sigma = noise_of(logs, lengths)
-    z = clipped(logs, lengths, sigma) / sigma[:, None]
+    near = noise_of(logs, lengths)
+    calm = clipped(logs, lengths, near)
+    memory, longer = memory_of(calm, lengths)
+    sigma = near / np.sqrt(1 - memory)
+    z = calm / sigma[:, None]
     return [
         change
-        for series, cuts in enumerate(partition(z, lengths, penalty=penalty))
-        for change in _described(series, cuts, logs[series], z[series], places[series], lengths[series], sigma[series])
+        for series, cuts in enumerate(partition(z, lengths, penalty=penalty * longer, memory=memory))
+        for change in _described(
+            series,
+            cuts,
+            logs[series],
+            z[series],
+            places[series],
+            lengths[series],
+            sigma[series],
+            float(memory[series]),
+        )
     ]
 
 
@@ -104,35 +131,57 @@ def is_alarm(change: Change, *, nights: int, threshold: float = LEAST_CHANGE, re
     return change.is_newest and is_recent and abs(change.ratio - 1) >= max(LEAST_CHANGE, threshold)
 
 
-def partition(z: Floats, lengths: Integers, *, penalty: float, segment: int = SEGMENT_NIGHTS) -> list[list[int]]:
+def partition(
+    z: Floats, lengths: Integers, *, penalty: float, segment: int = SEGMENT_NIGHTS, memory: Floats | None = None
+) -> list[list[int]]:
     """Return the best cuts of each series: where each segment but the first begins.
+
+    With a memory, a segment's first night still has something of the level before it, which is taken to be that of the
+    best cuts up to there.
 
     Args:
         z: series x places, each series from the left without gaps; what is beyond its length isn't looked at.
         lengths: places used of each series.
         penalty: for each cut, in squared units of ``z``.
         segment: the least length of a segment.
+        memory: each series' correlation of neighbours; none when left out.
     """
     count, width = z.shape
+    rho = np.zeros(count) if memory is None else memory
     used = np.where(np.arange(width) < lengths[:, None], z, 0.0)
     # Centred on each series' own mean, so that sums of squares lose no digits.
     used -= (used.sum(axis=1) / np.maximum(lengths, 1))[:, None] * (np.arange(width) < lengths[:, None])
-    zero = np.zeros((1, count))
     # Nights first: the recursion takes whole rows of memory.
-    sums = np.vstack([zero, np.cumsum(used.T, axis=0)])
-    squares = np.vstack([zero, np.cumsum((used * used).T, axis=0)])
+    nights = used.T
+    news = nights.copy()
+    news[1:] -= rho * nights[:-1]
+    zero = np.zeros((1, count))
+    sums = np.vstack([zero, np.cumsum(news, axis=0)])
+    squares = np.vstack([zero, np.cumsum(news * news, axis=0)])
+    # The variance of news, and what a level of 1 adds to them.
+    variance, lift = 1 - rho**2, 1 - rho
     best = np.full((width + 1, count), np.inf)
     best[0] = -penalty
     came_from = np.zeros((width + 1, count), dtype=np.int64)
     rows = np.arange(count)
+    # The first night of a segment without what it has of the level before, by where the segment begins.
+    first = np.zeros((width + 1, count))
+    first[0] = nights[0] if width else 0.0
+    weight = np.tile(1 / variance, (width + 1, 1))
+    weight[0] = 1.0
     for end in range(segment, width + 1):
         starts = np.arange(0, end - segment + 1)
-        within = sums[end] - sums[: starts.size]
-        cost = squares[end] - squares[: starts.size] - within * within / (end - starts)[:, None]
-        total = best[: starts.size] + cost
+        begins, size = slice(0, starts.size), (end - 1 - starts)[:, None]
+        total_weight = weight[begins] + size * lift**2 / variance
+        level = weight[begins] * first[begins] + (sums[end] - sums[1 : starts.size + 1]) * lift / variance
+        own = weight[begins] * first[begins] ** 2 + (squares[end] - squares[1 : starts.size + 1]) / variance
+        total = best[begins] + own - level * level / total_weight
         chosen = np.argmin(total, axis=0)
         came_from[end] = chosen
         best[end] = total[chosen, rows] + penalty
+        if end < width:
+            before = level[chosen, rows] / total_weight[chosen, rows]
+            first[end] = nights[end] - rho * (nights[end - 1] - before)
     return [_walked_back(came_from[:, series], int(lengths[series]), segment) for series in range(count)]
 
 
@@ -156,8 +205,43 @@ def noise_of(logs: Floats, lengths: Integers) -> Floats:
     return found
 
 
+def memory_of(logs: Floats, lengths: Integers) -> tuple[Floats, float]:
+    """Return each series' correlation of neighbouring nights, and by how much they remember for longer than it says.
+
+    The second figure is at least 1, for all series together.
+    """
+    near = noise_of(logs, lengths)
+    found = np.interp((_block_noise(logs, lengths, _MEMORY_NIGHTS) / near) ** 2, _growths(_MEMORY_NIGHTS), _MEMORY_GRID)
+    usual = float(np.median(found)) if found.size else 0.0
+    memory = np.clip(usual - _MEMORY_BIAS + (found - usual) / 2, 0.0, _MEMORY_GRID[-1])
+    growth = np.interp(memory, _MEMORY_GRID, _growths(_LONG_NIGHTS))
+    excess = (_block_noise(logs, lengths, _LONG_NIGHTS) / near) ** 2 / growth
+    return memory, max(1.0, float(np.median(excess)) / _LONG_EXCESS) if excess.size else 1.0
+
+
+def _block_noise(logs: Floats, lengths: Integers, nights: int) -> Floats:
+    """Return the sigma of the difference of means of neighbouring stretches of so many nights; 0 for short series."""
+    width = logs.shape[1]
+    inside = np.where(np.arange(width) < lengths[:, None], logs, 0.0)
+    sums = np.hstack([np.zeros((len(logs), 1)), np.cumsum(inside, axis=1)])
+    ends = np.arange(2 * nights, width + 1)
+    means = (sums[:, ends] - 2 * sums[:, ends - nights] + sums[:, ends - 2 * nights]) / nights
+    means[ends > lengths[:, None]] = np.nan
+    found: Floats = _MAD * np.nan_to_num(_row_median(np.abs(means)))
+    return found
+
+
+def _growths(nights: int) -> Floats:
+    """Return such a difference's variance against half of a neighbour difference's, by correlation of the grid."""
+    lags = np.abs(np.subtract.outer(np.arange(2 * nights), np.arange(2 * nights)))
+    signs = np.repeat([-1.0, 1.0], nights) / nights
+    correlations = _MEMORY_GRID[:, None, None] ** lags
+    found: Floats = np.einsum("i,gij,j->g", signs, correlations, signs) / (1 - _MEMORY_GRID)
+    return found
+
+
 def clipped(logs: Floats, lengths: Integers, sigma: Floats) -> Floats:
-    """Return the series with lone outliers brought to four sigmas of the median of their five nights (Hampel)."""
+    """Return the series with lone outliers brought to a few sigmas of the median of their five nights (Hampel)."""
     count, width = logs.shape
     half = _HAMPEL_NIGHTS // 2
     inside = np.where(np.arange(width) < lengths[:, None], logs, np.nan)
@@ -191,19 +275,28 @@ def _packed(latency: Floats) -> tuple[Floats, Integers, Integers]:
 
 
 def _described(
-    series: int, cuts: Sequence[int], logs: Floats, z: Floats, places: Integers, length: int, sigma: float
+    series: int,
+    cuts: Sequence[int],
+    logs: Floats,
+    z: Floats,
+    places: Integers,
+    length: int,
+    sigma: float,
+    memory: float,
 ) -> list[Change]:
     edges = [0, *cuts, int(length)]
     found = []
+    # By how much the variance of a mean of many nights is larger than that of nights which forget.
+    grown = (1 + memory) / (1 - memory)
     for number, cut in enumerate(cuts):
         before, after = slice(edges[number], cut), slice(cut, edges[number + 2])
         counts = cut - edges[number], edges[number + 2] - cut
         log_ratio = float(np.median(logs[after]) - np.median(logs[before]))
         # The standard error of a difference of two medians of normal noise is pi / 2 times that of means, squared.
-        error = float(sigma) * math.sqrt(math.pi / 2 * (1 / counts[0] + 1 / counts[1]))
+        error = float(sigma) * math.sqrt(grown * math.pi / 2 * (1 / counts[0] + 1 / counts[1]))
         step = float(np.mean(z[after]) - np.mean(z[before]))
-        gain = step * step * counts[0] * counts[1] / (counts[0] + counts[1])
-        earliest, latest = _place(z, edges[number], cut, edges[number + 2])
+        gain = step * step * counts[0] * counts[1] / (counts[0] + counts[1]) / grown
+        earliest, latest = _place(z / math.sqrt(grown), edges[number], cut, edges[number + 2])
         found.append(
             Change(
                 series=series,
