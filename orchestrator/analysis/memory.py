@@ -47,8 +47,8 @@ PRIOR: Final = (2.0, *(1.0,) * (len(GRID) - 1))
 _ODD_SHARE: Final = 0.1
 #: Fewer invocations show nothing of what they remember.
 REMEMBERS_FROM_COUNT: Final = 3
-#: Logarithms that differ by less are equal.
-_SAME: Final = 1e-9
+#: Logarithms that differ by less than these digits show are equal.
+_DIGITS: Final = 9
 #: After so many gaps nothing is left of any correlation of the grid.
 _GAPS_MOST: Final = 100
 
@@ -122,14 +122,13 @@ def weights_of(samples: Sequence[tuple[Sequence[float], Pace]]) -> tuple[float, 
 
 def _fit(logs: Sequence[float], pace: Pace) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return of each correlation of the grid the log-likelihood, and by how much it makes the level's variance grow."""
-    import numpy as np
-
-    count = len(logs)
-    if count < REMEMBERS_FROM_COUNT or max(logs) - min(logs) < _SAME:
-        return (0.0,) * len(GRID), (1.0,) * len(GRID)
+    least = min(logs, default=0.0)
     # What only rounding keeps apart is equal, in whatever unit the latencies are.
-    ranks = np.unique(np.round(np.asarray(logs) - min(logs), 9), return_inverse=True)[1]
-    return _fit_of_ranks(tuple(ranks.tolist()), pace.gaps)
+    values = [round(log - least, _DIGITS) for log in logs]
+    ranks = {value: rank for rank, value in enumerate(sorted(set(values)))}
+    if len(logs) < REMEMBERS_FROM_COUNT or len(ranks) == 1:
+        return (0.0,) * len(GRID), (1.0,) * len(GRID)
+    return _fit_of_ranks(tuple([ranks[value] for value in values]), pace.gaps)
 
 
 @lru_cache(maxsize=8192)
