@@ -46,6 +46,8 @@ _LONG_NIGHTS: Final = 10
 _MEMORY_BIAS: Final = 0.05
 #: By how much long means may differ more than the correlation says before it raises the penalty: medians of few.
 _LONG_EXCESS: Final = 1.25
+#: The penalty grows to at most so many times: a build that slows all series must not hide itself.
+_LONG_MOST: Final = 1.5
 _MEMORY_GRID: Final = np.arange(0, 0.85, 0.05)
 #: A median absolute deviation in units of a normal distribution's sigma.
 _MAD: Final = 1.4826
@@ -208,7 +210,7 @@ def noise_of(logs: Floats, lengths: Integers) -> Floats:
 def memory_of(logs: Floats, lengths: Integers) -> tuple[Floats, float]:
     """Return each series' correlation of neighbouring nights, and by how much they remember for longer than it says.
 
-    The second figure is at least 1, for all series together.
+    The second figure is 1 to _LONG_MOST, for all series together.
     """
     near = noise_of(logs, lengths)
     found = np.interp((_block_noise(logs, lengths, _MEMORY_NIGHTS) / near) ** 2, _growths(_MEMORY_NIGHTS), _MEMORY_GRID)
@@ -216,7 +218,8 @@ def memory_of(logs: Floats, lengths: Integers) -> tuple[Floats, float]:
     memory = np.clip(usual - _MEMORY_BIAS + (found - usual) / 2, 0.0, _MEMORY_GRID[-1])
     growth = np.interp(memory, _MEMORY_GRID, _growths(_LONG_NIGHTS))
     excess = (_block_noise(logs, lengths, _LONG_NIGHTS) / near) ** 2 / growth
-    return memory, max(1.0, float(np.median(excess)) / _LONG_EXCESS) if excess.size else 1.0
+    longer = float(np.median(excess)) / _LONG_EXCESS if excess.size else 1.0
+    return memory, min(_LONG_MOST, max(1.0, longer))
 
 
 def _block_noise(logs: Floats, lengths: Integers, nights: int) -> Floats:

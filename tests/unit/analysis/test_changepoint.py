@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.analysis.changepoint import Preset, changes, clipped, is_alarm, noise_of, partition
+from orchestrator.analysis.changepoint import Preset, changes, clipped, is_alarm, memory_of, noise_of, partition
 from tests.conftest import installed
 
 SEED = 20261122
@@ -170,3 +170,45 @@ def test_detection_meets_its_bar_at_quiet_phones_noise() -> None:
     assert delay <= 3
     # Three candidates for 1,000 series-nights: these are 14 nights.
     assert alarmed(1.0)[0] <= 0.003 * (nights - step)
+
+
+def remembering(generator: np.random.Generator, rho: float, count: int, nights: int) -> np.ndarray:
+    """Return series at a noise of 1.5 % whose nights resemble the ones before them."""
+    news = generator.standard_normal((count, nights))
+    logs = news.copy()
+    for night in range(1, nights):
+        logs[:, night] = rho * logs[:, night - 1] + math.sqrt(1 - rho**2) * news[:, night]
+    return 10_000 * np.exp(0.015 * logs)
+
+
+def test_nights_that_remember_make_hardly_any_change() -> None:
+    values = remembering(np.random.default_rng(SEED), 0.5, 300, 90)
+
+    # Taken for independent, such nights make 25 changes at a penalty of 45, and many more at 18.
+    assert len(changes(values)) <= 6
+
+
+def test_steps_are_found_beside_nights_that_remember_and_those_that_forget() -> None:
+    generator = np.random.default_rng(SEED)
+    for rho, step, share in ((0.0, 1.03, 0.85), (0.5, 1.05, 0.8)):
+        values = remembering(generator, rho, 200, 90)
+        values[:, 76:] *= step
+        assert len({change.series for change in changes(values) if abs(change.night - 76) <= 3}) >= share * 200
+
+
+def test_a_step_of_all_series_at_once_doesnt_hide_itself() -> None:
+    values = np.array([series(np.random.default_rng(SEED + row), nights=40) for row in range(16)])
+    values[:, 20:] *= 1.08
+
+    assert {change.series for change in changes(values) if abs(change.night - 20) <= 1} == set(range(16))
+
+
+def test_memory_of_nights_is_measured_beside_steps_and_outliers() -> None:
+    generator = np.random.default_rng(SEED)
+    for rho in (0.0, 0.5):
+        logs = np.log(remembering(generator, rho, 200, 90))
+        logs[:, 60:] += 0.03
+        logs[:, 10] += 0.3
+        lengths = np.full(200, 90)
+        memory, _ = memory_of(clipped(logs, lengths, noise_of(logs, lengths)), lengths)
+        assert np.median(memory) == pytest.approx(rho, abs=0.12)

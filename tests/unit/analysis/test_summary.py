@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.analysis.summary import IntervalMethod, summarize
-from orchestrator.analysis.trimming import middle
 
 latencies = st.lists(st.floats(1.0, 1e8), min_size=1, max_size=40)
 
@@ -37,7 +36,7 @@ def test_interval_of_twenty_invocations_is_bootstrapped_and_agrees_with_students
     summary = summarize([1000 * math.exp(log) for log in logs])
     assert summary.interval.method is IntervalMethod.BOOTSTRAP
     # Four of 20 are left out at either end, so that 12 stay: t(0.975, 11).
-    reach = 2.201 * middle(logs).error
+    reach = 2.201 * summary.log_middle.error
     assert math.log(summary.interval.high / 1000) == pytest.approx(reach, rel=0.12)
     assert math.log(summary.interval.low / 1000) == pytest.approx(-reach, rel=0.12)
 
