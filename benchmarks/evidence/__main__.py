@@ -34,6 +34,8 @@ NIGHTS_ALARMS = {"this computer, as recorded": 0.015}
 #: Devices of twelve cases, and trials of comparisons planned for 1 %.
 DEVICES, SMALL_TRIALS = 60, 200
 HISTORY_SERIES = 400
+#: What intervals of one case hold where the noise remembers most and invocations are few: named in the text.
+LESS_HELD, LESS_HELD_KINDS = 0.91, {"autocorrelation 0.6", "autocorrelation 0.6, 3%"}
 #: Cells in which two equal nights differ more often than they should: named in the text.
 NOT_HELD: set[tuple[str, tuple[int, int]]] = {
     ("two clock states, staying 0.5", counts) for counts in ((8, 8), (12, 12), (8, 40), (30, 30))
@@ -178,7 +180,8 @@ def remembering_part(bounds: Bounds) -> str:
     for row, kind in enumerate(remembering.kinds()):
         for column, count in enumerate((8, 12, 20, 40)):
             held, naive, grown = remembering.fixed(kind, chance(22, row, column), COVERAGE_TRIALS, count)
-            bounds.check(f"coverage of 95 % intervals, one case of {count}, {kind.name}", held, low=0.93)
+            low = LESS_HELD if count == 8 and kind.name in LESS_HELD_KINDS else 0.93
+            bounds.check(f"coverage of 95 % intervals, one case of {count}, {kind.name}", held, low=low)
             single.append((kind.name, str(count), percent(held), percent(naive), f"{grown:.2f}"))
         for column, count in enumerate((8, 12, 20)):
             held, grown = remembering.siblings(kind, chance(23, row, column), DEVICES, count)
@@ -186,12 +189,14 @@ def remembering_part(bounds: Bounds) -> str:
             bounds.check(name, held, low=0.93, high=0.98 if kind.truth == 0.0 and count > 8 else 1.0)
             device.append((kind.name, str(count), percent(held), f"{grown:.2f}"))
         held, given = remembering.stopped(kind, chance(24, row), COVERAGE_TRIALS)
-        bounds.check(f"coverage of 95 % intervals, stopping rule, {kind.name}", held, low=0.93)
+        low = LESS_HELD if kind.name in LESS_HELD_KINDS else 0.93
+        bounds.check(f"coverage of 95 % intervals, stopping rule, {kind.name}", held, low=low)
         rule.append((kind.name, percent(held), f"{given:.1f}"))
     for row, rho in enumerate((0.5, 0.6)):
         kind = remembering.autoregressive(rho, 0.03)
         held, given = remembering.stopped(kind, chance(25, row), COVERAGE_TRIALS)
-        bounds.check(f"coverage of 95 % intervals, stopping rule, {kind.name}", held, low=0.93)
+        low = LESS_HELD if kind.name in LESS_HELD_KINDS else 0.93
+        bounds.check(f"coverage of 95 % intervals, stopping rule, {kind.name}", held, low=low)
         rule.append((kind.name, percent(held), f"{given:.1f}"))
     return "\n".join(
         [
