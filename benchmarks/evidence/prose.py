@@ -133,7 +133,7 @@ Virtual phones: no measurement.
 
 HISTORY = """## Changes over the nights
 
-`benchfarm regressions` with its defaults, asked each night from the 91st to the 150th: {series} series without a
+`benchfarm history changes` with its defaults, asked each night from the 91st to the 150th: {series} series without a
 change, and {half} of each step, which begins on the 101st night and counts as found when it is told within 14
 nights. At most 1 false candidate in 1,000 series-nights is promised for nights that forget or have one correlation,
 and that 19 of 20 steps of 5 % are found. **Not held:** 9 of 10 steps of 3 % where nights remember (a step of two
