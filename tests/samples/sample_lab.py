@@ -555,7 +555,7 @@ def two_nights_lab() -> Lab:
     # Of each case: baseline, candidate in microseconds, and what else is so of the candidate.
     changes: tuple[tuple[Case, float, float, dict[str, object]], ...] = (
         (case(PIXEL_3, MOBILENET, d.XNNPACK, 4), 23_900, 26_300, {}),
-        (case(PIXEL_3, MOBILENET, d.XNNPACK, 1), 61_000, 61_100, {}),
+        (case(PIXEL_3, MOBILENET, d.XNNPACK, 1), 61_000, 61_900, {}),
         (case(PIXEL_3, MOBILENET, d.GPU, 1), 6_450, 5_800, {}),
         (case(REAL_PIXEL, MOBILENET_INT8, d.XNNPACK, 4), 13_400, 13_900, {}),
         (case(REAL_PIXEL, MOBILENET_INT8, d.GPU, 1), 9_900, 14_200, fallen),
