@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,7 +11,7 @@ from orchestrator.analysis.case_result import CaseResult, CaseStatus, judge_case
 from orchestrator.analysis.figures import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CaseKey, ModelSha, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Finding, Severity
@@ -30,6 +30,7 @@ from orchestrator.report.data import (
     ResultRow,
     SkipRow,
 )
+from orchestrator.report.escapes import without_folders
 from orchestrator.report.headline import headline_of, totals_of
 from orchestrator.report.labels import MODEL_HASH, configuration_labels, configuration_order, unique_labels
 from orchestrator.report.logs import Outputs, ShownLog, shown_logs
@@ -219,7 +220,13 @@ def _result_row(
         peak_memory_mib=known_median(report.peak_memory_mib for report in memory),
         delegate=_evidence(result, runs),
         invocations=tuple(
-            _invocation_row(run, result, gathered.logs.get(run.run_id), gathered.origins.get(run.campaign_id, ""))
+            _invocation_row(
+                run,
+                result,
+                gathered.logs.get(run.run_id),
+                origin=gathered.origins.get(run.campaign_id, ""),
+                told=_shown_of(device),
+            )
             for run in runs
         ),
         starts=start_rows(runs),
@@ -241,7 +248,15 @@ def _evidence(result: CaseResult, runs: Sequence[RunRecord]) -> DelegateEvidence
     return next(iter(matching), None) or (reports[-1].delegate if reports else None)
 
 
-def _invocation_row(run: RunRecord, result: CaseResult, shown: ShownLog | None, origin: str) -> InvocationRow:
+def _shown_of(device: DeviceRow) -> Callable[[str], str]:
+    """Return what becomes of a device's texts: those of a computer name folders of its user, which a report doesn't."""
+    is_host = device.facts is not None and device.facts.kind is DeviceKind.HOST
+    return without_folders if is_host else lambda text: text
+
+
+def _invocation_row(
+    run: RunRecord, result: CaseResult, shown: ShownLog | None, *, origin: str, told: Callable[[str], str]
+) -> InvocationRow:
     report = run.report
     is_used = run.run_id in result.used
     # Those that aren't used are shown as they were printed.
@@ -254,7 +269,7 @@ def _invocation_row(run: RunRecord, result: CaseResult, shown: ShownLog | None, 
         number=run.invocation + 1,
         outcome=run.outcome,
         reason_code=run.reason_code,
-        reason=run.reason,
+        reason=told(run.reason),
         quality=run.verdict.quality,
         truth=truth_of(run),
         is_used=is_used,
@@ -268,10 +283,10 @@ def _invocation_row(run: RunRecord, result: CaseResult, shown: ShownLog | None, 
         inferences=inference.count if inference is not None else None,
         init_us=report.init_us if report is not None else None,
         first_us=report.first_inference_us if report is not None else None,
-        command_text=run.command,
+        command_text=told(run.command),
         state_before=run.state_before,
         state_after=run.state_after,
-        log=None if shown is None else shown.log,
+        log=None if shown is None else replace(shown.log, text=told(shown.log.text)),
         origin=origin,
         traces=() if shown is None else shown.traces,
     )

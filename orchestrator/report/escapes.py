@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Final
 
@@ -12,6 +13,8 @@ _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
 _LINE_CHARACTERS: Final = frozenset("\n\t")
 #: A spreadsheet takes a cell that begins with one of these as a formula.
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+#: The folders of an absolute path; within quotes they may have blanks.
+_FOLDERS: Final = re.compile(r"""(?<=['"])/[^'"\n]*/|(?<![\w./:~-])/(?:[^/\s'"\[\]]+/)+""")
 _MARKDOWN_SPECIAL: Final = frozenset("\\`*_{}[]()#+!|~$")
 
 
@@ -24,6 +27,11 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(_escape(char) if is_unseen(char) else char for char in text)
+
+
+def without_folders(text: str) -> str:
+    """Return text of this computer without the folders of its absolute paths: ``--graph=.../model.tflite``."""
+    return _FOLDERS.sub(".../", text)
 
 
 def visible_block(text: str) -> str:

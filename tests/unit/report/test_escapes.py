@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.escapes import csv_text, display_width, fit, markdown_text, visible, visible_block
+from orchestrator.report.escapes import (
+    csv_text,
+    display_width,
+    fit,
+    markdown_text,
+    visible,
+    visible_block,
+    without_folders,
+)
 
 any_text = st.text(st.characters(), max_size=80)
 
@@ -64,3 +72,16 @@ def test_markdown_text_has_no_markup(text):
     for char in "\\`*_{}[]()#+!|~$":
         unescaped = unescaped.replace(f"\\{char}", "")
     assert not set("`*_[]()#|~") & set(unescaped)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/ann/.venv/bin/python -m x --graph=/home/ann/m.tflite", ".../python -m x --graph=.../m.tflite"),
+        ("'/home/ann b/it is.tflite' \"/a/b c/d\"", "'.../it is.tflite' \".../d\""),
+        ("INFO: Graph: [/home/ann/m.tflite]", "INFO: Graph: [.../m.tflite]"),
+        ("see https://ai.google.dev/edge/litert, 3/4 of 8, ./m.tflite, ~/x/y, .../m", None),
+    ],
+)
+def test_folders_of_absolute_paths_are_left_out(text, shown):
+    assert without_folders(text) == (text if shown is None else shown)

@@ -514,3 +514,13 @@ def test_the_plan_says_how_precise_a_figure_is_to_be():
         planned = replace(campaign_of(runs, terms=terms))
         data = build_report_data(**{**lab_of(runs, PIXEL_3).inputs(), "campaigns": (planned,)})
         assert [row.result.is_precise for row in data.results] == [is_precise]
+
+
+def test_folders_of_a_computer_stand_in_no_report_and_those_of_a_phone_do():
+    said = b"Graph: [/home/ann/m.tflite]\n"
+    command = "/home/ann/python --graph=/home/ann/m.tflite"
+    own, phones = case(HOST, tool=ToolName.LITERT), case(PIXEL_3)
+    data = data_of(*(replace(run(owner, log=said), command=command) for owner in (own, phones)))
+    told = {row.device.serial: (row.command, row.invocations[0].log.text.strip()) for row in data.results}
+    assert told["host"] == (".../python --graph=.../m.tflite", "Graph: [.../m.tflite]")
+    assert told[PIXEL_3.serial] == (command, said.decode().strip())
