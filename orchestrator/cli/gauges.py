@@ -15,6 +15,7 @@ from orchestrator.bootstrap import Farm
 from orchestrator.cli.progress import COUNTS
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.device import DeviceState
+from orchestrator.records.history import ConfirmationStatus
 from orchestrator.records.run import Outcome
 from orchestrator.serve.metrics import Family
 
@@ -43,7 +44,11 @@ class Numbers:
         self._farm = farm
         self._queue = queue
         self._answer_s = answer_s
-        self._far = {} if is_of_host else {"store": _Source("store", self._of_store)}
+        #: What the last reading of the history was of, and what it came to.
+        self._changed: tuple[object, list[Family]] = (None, [])
+        self._far = {}
+        if not is_of_host:
+            self._far = {"store": _Source("store", self._of_store), "history": _Source("history", self._of_history)}
         if queue is not None:
             self._far["queue"] = _Source("queue", self._of_queue)
 
@@ -112,6 +117,30 @@ class Numbers:
             ),
             *_of_states("benchfarm_phone", f"after the last invocation {late}", newest),
         ]
+
+    def _of_history(self) -> list[Family]:
+        """Return how many series changed, read anew only after a campaign, a rerun or an annotation."""
+        store = self._farm.store
+        newest = [(item.campaign_id, item.status) for item in store.campaigns(limit=1)]
+        read_of = newest, store.campaign_count(), store.hidden_campaigns(), store.annotations(), store.confirmations()
+        if self._changed[0] != read_of:
+            from orchestrator.engine.history import Question, find_regressions
+
+            news = [change for change in find_regressions(store, Question()).changes if not change.expected]
+            counts = Counter(("slower" if change.ratio > 1 else "faster", str(change.status)) for change in news)
+            samples = [
+                ((direction, str(status)), float(counts[direction, str(status)]))
+                for direction in ("slower", "faster")
+                for status in ConfirmationStatus
+            ]
+            family = Family(
+                name="benchfarm_changed_series",
+                about="Series with an unexpected change within the last 14 nights.",
+                labels=("direction", "status"),
+                samples=samples,
+            )
+            self._changed = (read_of, [family])
+        return self._changed[1]
 
     def _of_host(self) -> list[Family]:
         kept_out = self._farm.quarantine.serials()

@@ -40,7 +40,7 @@ _CSV_COLUMNS: Final = (
 )  # fmt: skip
 #: What the exit code tells -> the states of a slowdown that it is told of.
 _FAIL_ON: Final[Mapping[str, frozenset[ConfirmationStatus]]] = {
-    "confirmed": frozenset({ConfirmationStatus.CONFIRMED}),
+    "confirmed": frozenset({ConfirmationStatus.CONFIRMED, ConfirmationStatus.EXPLAINED}),
     "unrefuted": frozenset(ConfirmationStatus) - {ConfirmationStatus.REFUTED},
     "never": frozenset(),
 }
@@ -50,6 +50,7 @@ _STATUS: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.CONFIRMED: "confirmed side by side",
     ConfirmationStatus.REFUTED: "refuted side by side",
     ConfirmationStatus.CANNOT: "can't be confirmed",
+    ConfirmationStatus.EXPLAINED: "confirmed by other series",
 }
 
 

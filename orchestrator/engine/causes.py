@@ -35,7 +35,7 @@ _COVARIATES: Final = {
     "GPU clock": "MHz",
 }
 #: (name, before, after).
-_Difference = tuple[str, str, str]
+Difference = tuple[str, str, str]
 
 
 def sides_of(change: Change, table: NightTable) -> tuple[Contents, Contents]:
@@ -74,7 +74,7 @@ class _Exposures:
         for change in found:
             self._moved.setdefault((change.night, change.ratio > 1), set()).add(change.series)
         #: Night -> of each difference, the series that saw it.
-        self._seen: dict[int, dict[_Difference, set[int]]] = {}
+        self._seen: dict[int, dict[Difference, set[int]]] = {}
 
     def causes(self, change: Change) -> Iterable[Cause]:
         """Yield what is another thing since a change's nights, with its share."""
@@ -94,12 +94,12 @@ class _Exposures:
             name, old, new = difference
             yield Cause(name=name, before=old, after=new, share=share, moved=(moved, len(exposed)))
 
-    def _seen_on(self, night: int) -> dict[_Difference, set[int]]:
+    def _seen_on(self, night: int) -> dict[Difference, set[int]]:
         if night not in self._seen:
             self._seen[night] = self._all_differences(night)
         return self._seen[night]
 
-    def _all_differences(self, night: int) -> dict[_Difference, set[int]]:
+    def _all_differences(self, night: int) -> dict[Difference, set[int]]:
         at = self._table.contents_at
         there = at >= 0
         has_both = there[:, :night].any(axis=1) & there[:, night:].any(axis=1)
@@ -107,7 +107,7 @@ class _Exposures:
         first = night + np.argmax(there[:, night:], axis=1)
         rows = np.arange(len(at))
         old, new = at[rows, last], at[rows, first]
-        found: dict[_Difference, set[int]] = {}
+        found: dict[Difference, set[int]] = {}
         for series in np.flatnonzero(has_both & (old != new)).tolist():
             between = self._between(self._table.contents[int(old[series])], self._table.contents[int(new[series])])
             for difference in between:
@@ -129,7 +129,7 @@ class _Exposures:
         there = np.flatnonzero(np.isfinite(row[: change.earliest]))
         return self._table.nights[int(there[-1])] if there.size else self._table.nights[0]
 
-    def _between(self, before: Contents, after: Contents) -> list[_Difference]:
+    def _between(self, before: Contents, after: Contents) -> list[Difference]:
         found = []
         if before.model_sha256 != after.model_sha256:
             found.append(("model", before.model_sha256[:12], after.model_sha256[:12]))
@@ -144,7 +144,7 @@ class _Exposures:
         ]
 
 
-def _device_differences(seen: Sequence[DeviceSighting], before: date, after: date) -> list[_Difference]:
+def _device_differences(seen: Sequence[DeviceSighting], before: date, after: date) -> list[Difference]:
     earlier = [item for item in seen if night_of(item.at) <= before]
     later = [item for item in seen if night_of(item.at) <= after]
     if not earlier or not later or earlier[-1] is later[-1]:

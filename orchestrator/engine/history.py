@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final
@@ -24,6 +24,7 @@ from orchestrator.analysis.outputs import OutputsChange, outputs_changes
 from orchestrator.analysis.series import NightTable, night_of, night_table
 from orchestrator.engine.causes import causes_of, sides_of
 from orchestrator.engine.figure_kinds import nights_of_one_kind
+from orchestrator.engine.system_updates import explained
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.device import DeviceFacts
@@ -152,9 +153,11 @@ def find_regressions(store: Store, question: Question) -> Regressions:
     causes = causes_of(store, table, found)
     confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
     annotations = store.annotations()
+    delegates = {key: words["delegate"] for key, words in attributes.items()}
+    updates = explained(table, found, cuts, store.sightings() if found else {}, delegates)
     told = [
-        _told(change, table, cases, attributes, item, confirmations, annotations)
-        for change, item in zip(found, causes, strict=True)
+        _explained(_told(change, table, cases, attributes, item, confirmations, annotations), update)
+        for change, item, update in zip(found, causes, updates, strict=True)
     ]
     return Regressions(
         since=question.since,
@@ -339,6 +342,13 @@ def _told(
     )
 
 
+def _explained(change: FoundChange, update: str) -> FoundChange:
+    """Return a change with the update that explains it, unless a rerun has said what it is."""
+    if not update or change.status not in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT):
+        return change
+    return replace(change, status=ConfirmationStatus.EXPLAINED, status_detail=update)
+
+
 def _median_of(row: np.ndarray[tuple[int, ...], np.dtype[np.float64]], nights: int) -> float:
     """Return the median of the first so many figures, of the last for a negative number."""
     there = row[np.isfinite(row)]
@@ -365,7 +375,12 @@ def _grouped(
             ChangeGroup(sentence=_sentence(group.words, members, group.series), members=members, series=group.series)
         )
     order = list(ConfirmationStatus)
-    rank = {ConfirmationStatus.CONFIRMED: 0, ConfirmationStatus.UNCONFIRMED: 1, ConfirmationStatus.CANNOT: 1}
+    rank = {
+        ConfirmationStatus.CONFIRMED: 0,
+        ConfirmationStatus.EXPLAINED: 0,
+        ConfirmationStatus.UNCONFIRMED: 1,
+        ConfirmationStatus.CANNOT: 1,
+    }
     return tuple(
         sorted(
             made,

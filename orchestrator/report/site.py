@@ -33,6 +33,7 @@ STATUS_WORDS: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.CONFIRMED: "confirmed",
     ConfirmationStatus.REFUTED: "refuted",
     ConfirmationStatus.CANNOT: "can't be confirmed",
+    ConfirmationStatus.EXPLAINED: "explained by an update",
 }
 
 #: What became of a change -> the class that colours it; any other is a doubt.

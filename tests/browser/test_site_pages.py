@@ -53,7 +53,7 @@ def test_overview_shows_the_worst_first_with_a_drawn_line(open_page):
     expect(rows).to_have_count(12)
     text = rows.first.inner_text()
     assert "Google Pixel 4" in text
-    assert "not confirmed yet" in text
+    assert "explained by an update" in text
     line = rows.first.locator("svg.spark .spark-line").bounding_box()
     assert line["width"] > 50
     assert line["height"] > 5

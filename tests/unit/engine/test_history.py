@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from orchestrator.analysis.changepoint import Preset
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.gauges import Numbers
 from orchestrator.engine.history import Question, find_regressions, fits, moment_of
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -20,6 +23,7 @@ from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId,
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
+from orchestrator.serve.metrics import render
 from orchestrator.store.memory import MemoryStore
 
 START = datetime(2026, 3, 1, 22, tzinfo=UTC)
@@ -193,6 +197,62 @@ def test_a_driver_that_slows_all_gpu_cases_of_a_gpu_is_told_in_one_sentence() ->
         # The phones' other cases saw the driver too, and didn't move.
         assert cause.moved == (4, 8)
         assert cause.share > 0.8
+
+
+_MOST = "3 of 4 series on 2 phones"
+
+
+@pytest.mark.parametrize(
+    ("at", "is_slowed", "told"),
+    [
+        ({"P0": 0, "P1": 0}, lambda case: True, "4 of 4 series on 2 phones"),
+        # Each phone is updated on a night of its own; the earlier one is no news any more.
+        ({"P0": 0, "P1": -20}, lambda case: True, "4 of 4 series on 2 phones"),
+        ({"P0": 0}, lambda case: True, "2 of 2 series"),
+        ({"P0": 0, "P1": 0}, lambda case: case.serial == "P0" or case.model_name == "resnet.tflite", _MOST),
+        ({"P0": 0, "P1": 0}, lambda case: case.serial == "P0" and case.model_name == "resnet.tflite", ""),
+    ],
+    ids=["both at once", "each on its night", "one phone", "most", "one series alone"],
+)  # fmt: skip
+def test_a_change_with_an_update_is_confirmed_by_the_other_series_that_saw_it(
+    at: dict[str, int], is_slowed: Callable[[Case], bool], told: str
+) -> None:
+    def is_new(serial: str, night: int) -> bool:
+        return serial in at and night >= CHANGE + at[serial]
+
+    store = Months().fill(
+        factor=lambda case, night: (
+            1.08 if case.delegate is DelegateName.GPU and is_new(case.serial, night) and is_slowed(case) else 1.0
+        ),
+        driver=lambda serial, night: "2" if is_new(serial, night) else "1",
+    )
+    news = [item for item in find_regressions(store, Question()).changes if item.case.serial == "P0"]
+    assert news
+    expected = f"explained by system update (GPU driver 1 -> 2), confirmed by {told}" if told else ""
+    assert {(item.status, item.status_detail) for item in news} == {
+        (ConfirmationStatus.EXPLAINED if told else ConfirmationStatus.UNCONFIRMED, expected)
+    }
+
+
+def test_no_update_explains_a_change_of_what_got_another_build_that_night() -> None:
+    store = Months().fill(factor=gpu_on_640, driver=new_driver, build=lambda night: NEW if night >= CHANGE else OLD)
+    assert {item.status for item in find_regressions(store, Question()).changes} == {ConfirmationStatus.UNCONFIRMED}
+
+
+def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_something_happened(tmp_path: Path) -> None:
+    store = Months().fill(factor=gpu_on_640, driver=new_driver)
+    with Farm(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store) as farm:
+        numbers = Numbers(farm, None, answer_s=60.0)
+        for _ in range(2):
+            lines = render(numbers.families()).decode().splitlines()
+            assert 'benchfarm_changed_series{direction="slower",status="explained"} 4.0' in lines
+            assert 'benchfarm_changed_series{direction="faster",status="unconfirmed"} 0.0' in lines
+            assert 'benchfarm_up{source="history"} 1.0' in lines
+        night = (START + timedelta(days=CHANGE)).astimezone() - timedelta(hours=12)
+        expected = Annotation(annotation_id="a", selection="*", night=night.date(), text="driver", created_at=START)
+        store.annotate(expected)
+        lines = render(numbers.families()).decode().splitlines()
+        assert 'benchfarm_changed_series{direction="slower",status="explained"} 0.0' in lines
 
 
 def test_a_build_that_slows_everything_is_named_with_what_it_explains() -> None:
