@@ -59,6 +59,7 @@ def full_product(home: Home, model: Path, serial: str, most: int, min_secs: floa
                 "matrix": {
                     "delegates": DELEGATES.split(","),
                     "threads": [int(count) for count in THREADS.split(",")],
+                    "every_thread_count": True,
                     "flags": [{name: str(value).lower() for name, value in item.items()} for item in sets],
                 },
                 "devices": {"serials": [serial]},

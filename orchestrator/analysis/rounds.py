@@ -18,7 +18,7 @@ from orchestrator.analysis.figures import figure_us
 from orchestrator.analysis.stopping import Saved, decide, saved
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.night import GIVEN_UP, OUT_OF_TIME
+from orchestrator.records.night import GIVEN_UP, OUT_OF_TIME, THREADS_UNUSED
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Case, Pass, ToolName
@@ -55,6 +55,8 @@ class StopReason(enum.StrEnum):
     FAILED = "failed"
     #: The plan says how many.
     FIXED = "fixed"
+    #: Its delegate uses no threads, and another number of them has its figure.
+    UNUSED = "threads-unused"
     #: It is measured beside others, in the processes that those are given.
     BESIDE = "beside"
 
@@ -93,6 +95,8 @@ class CaseStanding:
                 return f"{after}, then its campaign was given up" if after else "its campaign was given up"
             case StopReason.FAILED:
                 return "no more after its failure"
+            case StopReason.UNUSED:
+                return "threads unused: measured with another number of them"
             case StopReason.FIXED:
                 return f"{self.stored} as planned"
             case StopReason.BESIDE:
@@ -234,7 +238,7 @@ def savings(campaign: Campaign, runs: Iterable[RunRecord]) -> Savings | None:
     rule = campaign.terms.stopping
     if rule is None:
         return None
-    aside = {StopReason.FAILED, StopReason.BESIDE, StopReason.PLANNED}
+    aside = {StopReason.FAILED, StopReason.UNUSED, StopReason.BESIDE, StopReason.PLANNED}
     counts = [item.stored for item in standings(campaign, runs).values() if item.reason not in aside]
     return Savings(
         cases=len(counts), invocations=sum(counts), noisiest=saved(counts), most=saved(counts, fixed=rule.most)
@@ -295,6 +299,8 @@ def _reason(
             return StopReason.PLANNED
     elif case.tool is ToolName.PERF_OPTIONS:
         return StopReason.BESIDE
+    if runs and runs[-1].reason_code == THREADS_UNUSED:
+        return StopReason.UNUSED
     if rule is None:
         return StopReason.FIXED
     if runs[-1].reason_code == OUT_OF_TIME:

@@ -40,6 +40,7 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
         sustained_s=plan.sustained_s,
         may_reboot=plan.may_reboot,
         search=plan.search,
+        every_thread_count=plan.matrix.every_thread_count,
         parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
         joins=plan.devices.joins and plan.search is None,
         replaces_lost=plan.devices.replaces_lost,

@@ -50,6 +50,7 @@ class BenchRequest:
     models: tuple[Path, ...]
     delegates: tuple[str, ...]
     threads: tuple[str, ...]
+    every_thread_count: bool
     tools: tuple[str, ...]
     serials: tuple[str, ...]
     profiles: tuple[str, ...]
@@ -105,6 +106,7 @@ def plan_of(request: BenchRequest) -> Plan:
         models=request.models,
         delegates=request.delegates,
         threads=request.threads,
+        every_thread_count=request.every_thread_count,
         tools=request.tools,
         flags=request.flags,
         modes=request.modes,

@@ -43,6 +43,7 @@ def _request(models: tuple[Path, ...], serials: tuple[str, ...]) -> BenchRequest
     return BenchRequest(
         models=models,
         delegates=("cpu", "xnnpack", "gpu"),
+        every_thread_count=False,
         threads=("1", "2"),
         tools=(),
         serials=serials,

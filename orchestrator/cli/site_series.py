@@ -14,6 +14,7 @@ from orchestrator.engine.history import FoundChange, FoundOutputs, Regressions, 
 from orchestrator.ports import Store
 from orchestrator.records.history import Annotation, Contents, DeviceSighting, RunMark
 from orchestrator.records.identity import CampaignId, SeriesKey
+from orchestrator.records.night import THREADS_UNUSED
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Grade, Quality
 from orchestrator.records.workload import Case, Pass
@@ -150,6 +151,8 @@ def _mishaps(store: Store, table: NightTable, only: Collection[CampaignId]) -> d
     for mark in store.marks(since=datetime.combine(table.nights[0], time()).astimezone()):
         night, row = night_of(mark.created_at), row_of.get(mark.series_key)
         place = place_of_night.get(night)
+        if mark.reason_code == THREADS_UNUSED:
+            continue
         if mark.run_pass is not Pass.TIMING or mark.campaign_id not in only or row is None or place is None:
             continue
         if not np.isfinite(table.latency_us[row][place]):

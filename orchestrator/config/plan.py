@@ -70,6 +70,7 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
             tools=tuple(section.matrix.tools),
             flags=tuple(dict.fromkeys(tuple(sorted(values.items())) for values in flags)),
             modes=tuple(section.matrix.modes),
+            every_thread_count=section.matrix.every_thread_count,
         ),
         devices=DeviceSelection(
             serials=tuple(section.devices.serials),

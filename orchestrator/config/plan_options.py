@@ -62,6 +62,7 @@ def plan_from_options(
     tools: Sequence[str] = (),
     flags: Sequence[str] = (),
     modes: Sequence[str] = (),
+    every_thread_count: bool = False,
     serials: Sequence[str] = (),
     profiles: Sequence[str] = (),
     pools: Sequence[str] = (),
@@ -95,6 +96,7 @@ def plan_from_options(
         tools: Names of benchmark programs.
         flags: ``name=value`` each; all of them make one set that every case has.
         modes: As what the program runs; names, joined by commas too.
+        every_thread_count: Also measure a delegate that takes all operators with each number of threads.
         serials: Devices, as ``profiles``, ``pools``, ``tags`` and ``where`` (see DeviceSelection).
         profiles: Names of device profiles.
         pools: Names of pools.
@@ -128,6 +130,7 @@ def plan_from_options(
         "threads": _split(threads),
         "tools": _split(tools),
         "modes": _split(modes),
+        "every_thread_count": "true" if every_thread_count else "",
     }
     devices: dict[str, Value] = {
         "serials": list(serials),

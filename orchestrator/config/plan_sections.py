@@ -64,6 +64,7 @@ class MatrixSection(Section):
         OneOrMany[tuple[Annotated[dict[str, AnyText], AfterValidator(free_flags)], ...]], Field(min_length=1)
     ] = ({},)
     modes: Annotated[OneOrMany[tuple[ProcessMode, ...]], Field(min_length=1), AfterValidator(unique)] = ()
+    every_thread_count: bool = False
 
 
 class DevicesSection(Section):

@@ -36,7 +36,7 @@ from orchestrator.ports import Device, Fitness, SessionTool
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CaseKey
-from orchestrator.records.night import OUT_OF_TIME
+from orchestrator.records.night import OUT_OF_TIME, THREADS_UNUSED
 from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import Outcome, RawOutput, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE
@@ -76,10 +76,12 @@ class CaseRunner:
         time: CampaignTime | None = None,
         failures: CaseFailures | None = None,
         is_stored: Callable[[Invocation], bool] = lambda invocation: False,
+        unused: Callable[[Case], str] = lambda case: "",
     ) -> None:
         """``on_stored`` hears of every run once it is kept; ``time`` is what is left of the campaign's, None: no end.
 
-        ``failures`` are those that the device's cases had before, ``is_stored`` says what needn't be run again.
+        ``failures`` are those that the device's cases had before, ``is_stored`` says what needn't be run again, and
+        ``unused`` for which reason the threads of a case make no difference to one that was measured.
         """
         self._device = device
         self._facts = facts
@@ -99,6 +101,8 @@ class CaseRunner:
         self._last_state: tuple[float, DeviceState | None] = (0.0, None)
         self._failures = failures or CaseFailures()
         self._is_stored = is_stored
+        self._unused = unused
+        self._told_unused: set[CaseKey] = set()
         #: Invocations that another one's process has measured.
         self._covered: set[tuple[CaseKey, Pass, int]] = set()
         #: What the last process left behind.
@@ -121,6 +125,8 @@ class CaseRunner:
             self._check_cancelled()
             self._position += 1
             if (invocation.case.case_key, invocation.run_pass, invocation.number) in self._covered:
+                continue
+            if self.is_needless(invocation):
                 continue
             if lacking := self._time.lacks(invocation):
                 self.leave_out(invocation, lacking)
@@ -155,6 +161,21 @@ class CaseRunner:
         run = self._run_with_retries(invocation, at_rest=at_rest)
         self._keep(run)
         return run
+
+    def is_needless(self, invocation: Invocation) -> bool:
+        """Whether an invocation's threads are unused and another number of them has its figure: that is stored then.
+
+        Raises StoreError.
+        """
+        reason = self._unused(invocation.case)
+        if not reason:
+            return False
+        if invocation.case.case_key not in self._told_unused:
+            self._told_unused.add(invocation.case.case_key)
+            self._note(f"{invocation.case.model_name}, {invocation.case.configuration}: {reason}")
+        ending = Ending(outcome=Outcome.SKIPPED, reason_code=THREADS_UNUSED, reason=reason)
+        self._keep(self._records.record(invocation, self._services.clock.now(), ending))
+        return True
 
     def leave_out(self, invocation: Invocation, reason: str) -> None:
         """Store that there was no time for an invocation: it isn't open any more. Raises StoreError."""

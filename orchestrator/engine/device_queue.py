@@ -14,6 +14,7 @@ from orchestrator.engine.sentinel import Sentinel
 from orchestrator.engine.shares import Shares
 from orchestrator.engine.sustained import run_sustained
 from orchestrator.engine.workload import Services, Workload
+from orchestrator.planning.thread_counts import UnusedThreads
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts
@@ -48,6 +49,10 @@ class DeviceQueue:
         campaign = workload.campaign
         #: The device's runs of this campaign, as they are stored: all decisions are made from them.
         self._runs = runs_of(services, workload, serials=[facts.serial])
+        self._unused = UnusedThreads(self._runs)
+        # Who compares or searches thread counts wants each of them.
+        terms = campaign.terms
+        is_one = not (terms.every_thread_count or terms.pairing is not None or terms.search is not None)
         self._time = time_left(campaign, self._runs, services.clock, services.store, facts.serial, services.tools)
         self._runner = CaseRunner(
             device,
@@ -58,6 +63,7 @@ class DeviceQueue:
             time=self._time,
             failures=failures,
             is_stored=self._has_stored,
+            unused=self._unused.reason if is_one else lambda case: "",
         )
         marks = [
             item for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial == facts.serial
@@ -95,6 +101,8 @@ class DeviceQueue:
             if lacking := self._time.lacks(marker):
                 self._runner.leave_out(following(marker, self._runs), lacking)
                 continue
+            if self._runner.is_needless(following(marker, self._runs)):
+                continue
             self._between()
             run_sustained(self._runner, marker, self._runs, sustained_s=self._workload.campaign.terms.sustained_s)
 
@@ -128,6 +136,7 @@ class DeviceQueue:
     def _learn(self, run: RunRecord) -> None:
         self._runs.append(slim(run))
         self._time.learn(run)
+        self._unused.learn(run)
 
     def _between(self) -> None:
         if self._sentinel is not None and not self._time.is_over:

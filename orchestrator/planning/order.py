@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
+from orchestrator.planning.thread_counts import first_of_each
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Order, Plan
@@ -67,5 +68,6 @@ def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tupl
     for number in rounds:
         shuffled = list(cases)
         shuffler.shuffle(shuffled)
+        shuffled = first_of_each(cases, shuffled)
         timing += [Invocation(case=case, run_pass=Pass.TIMING, number=number) for case in shuffled]
     return (*timing, *further)

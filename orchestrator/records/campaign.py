@@ -90,6 +90,8 @@ class Terms:
     parity_inputs: str = ""
     #: A search for the fastest configuration of each model.
     search: SearchRule | None = None
+    #: Whether also a delegate that takes all operators is measured with each number of threads.
+    every_thread_count: bool = False
     #: Phones that share their cases' invocations.
     shards: tuple[Shard, ...] = ()
     #: Whether phones that come while the campaign runs are measured too, when its plan means them.

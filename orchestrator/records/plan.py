@@ -97,6 +97,8 @@ class Matrix:
     flags: tuple[tuple[tuple[str, str], ...], ...] = ((),)
     #: As what the program runs. Empty: as each program usually does.
     modes: tuple[ProcessMode, ...] = ()
+    #: Whether also a delegate that takes all operators, and so uses no threads, is measured with each number of them.
+    every_thread_count: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,7 @@ ERROR_STEPS: Final[Mapping[str, str]] = {
     "parity-no-reference": "The reason says why this computer can't compute the outputs.",
     "parity-own-inputs": "Leave the input flags out of this plan, or give the inputs by parity_inputs.",
     "given-up": "Measure it anew: its campaign was closed before it began.",
+    "threads-unused": "Read the figure of the other number of threads; 'matrix.every_thread_count' measures each.",
     "failed-before": "Mend what the first failure of this case names.",
     "rebooted": "Look for the cause (heat, battery, a driver that crashes), then measure again.",
     "no-figure": "Read its log: the program ended well without a single inference; look at the flags.",

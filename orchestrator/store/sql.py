@@ -235,7 +235,7 @@ class SqlStore:
             if any(case_no not in cases for case_no, _, _ in planned):
                 raise StoreError(
                     f"campaign {campaign_id}: a case of its plan can't be read",
-                    hint="remove a campaign that is of no use any more",
+                    hint="'benchfarm results remove' deletes a campaign that is of no use any more",
                 )
             skips = connection.execute(
                 select(SKIPS).where(SKIPS.c.campaign_no == row["campaign_no"]).order_by(SKIPS.c.position)

@@ -144,7 +144,7 @@ def plan_file(tmp_path: Path, model: Path) -> Callable[..., Path]:
         path = tmp_path / "plan.yaml"
         path.write_text(
             f"name: nightly\nmodels: [{json.dumps(str(model))}]\n"
-            f"matrix: {{delegates: [xnnpack, gpu], threads: [1, 2]}}\n"
+            f"matrix: {{delegates: [xnnpack, gpu], threads: [1, 2], every_thread_count: true}}\n"
             f"devices: {{serials: {json.dumps(list(serials))}}}\n"
             f"settings: {{min_secs: {min_secs}, warmup_min_secs: 0.1}}\ninvocations: {invocations}\n{extra}"
         )

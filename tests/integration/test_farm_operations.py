@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import devices, doctor, farm, farm_doctor, serving
-from orchestrator.cli.farm_phones import away_meant, choose_phones
+from orchestrator.cli.farm_phones import away_meant, check_names, choose_phones
 from orchestrator.cli.gauges import Numbers
 from orchestrator.config.farm_documents import dump
 from orchestrator.devices.journal import Change
@@ -592,6 +592,23 @@ def test_a_plan_that_means_a_phone_which_is_away_says_so(
     assert away.keys() == missed
     assert {serial: left_out[serial] for serial in missed} == away
     assert all(text.startswith("away since ") for text in away.values())
+
+
+def test_a_name_that_neither_this_computer_nor_a_host_knows_is_refused(queue: FarmQueue, settings: Settings) -> None:
+    away_farm(queue)
+    phone = Announced(facts=dump(virtual_facts("D", profile="prototype")), labels='{"tags": ["rooted"]}')
+    queue.announce("one", {"A": Announced(facts="", labels='{"pools": ["release"]}'), "D": phone})
+    with Farm(settings) as here:
+        known = DeviceSelection(profiles=("prototype", "pixel-3"), pools=("nightly", "release"), tags=("rooted",))
+        check_names(here, queue, known)
+        for wrong, meant in (
+            (DeviceSelection(profiles=("pixel-3", "prototyp")), "prototype"),
+            (DeviceSelection(pools=("nigthly",)), "nightly"),
+            (DeviceSelection(tags=("roted",)), "rooted"),
+        ):
+            with pytest.raises(UsageError) as caught:
+                check_names(here, queue, wrong)
+            assert caught.value.hint == f"did you mean {meant!r}?"
 
 
 def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not(

@@ -40,6 +40,10 @@ class BenchOptions(OnPhones, PerProcess):
         list[str] | None, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c).")
     ] = None
     threads: Annotated[list[str] | None, typer.Option("--threads", "-t", help="Thread counts (1,4).")] = None
+    every_thread_count: Annotated[
+        bool,
+        typer.Option("--every-thread-count", help="Use each thread count also where the delegate takes all operators."),
+    ] = False
     run_pass: Annotated[
         list[str] | None,
         typer.Option("--pass", help="timing (the default), memory, profile, cold, parity, sustained, trace (a,b)."),
@@ -96,6 +100,7 @@ def _bench(options: BenchOptions) -> None:
         models=tuple(options.models),
         delegates=split(options.delegate),
         threads=split(options.threads),
+        every_thread_count=options.every_thread_count,
         tools=split(options.tool),
         serials=tuple(options.device or ()),
         profiles=tuple(options.profile or ()),

@@ -23,7 +23,7 @@ from orchestrator.ports import Fitness, InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha
-from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
+from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 from orchestrator.store.memory import MemoryStore
 from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run
@@ -44,6 +44,8 @@ class Rig:
     unfit: list[bool] = field(default_factory=list)
     asked: list[InvocationRequest] = field(default_factory=list)
     told: list[object] = field(default_factory=list)
+    #: What is shown of where the operators ran.
+    truth: DelegateTruth = DelegateTruth.FULL
     store: MemoryStore = field(default_factory=MemoryStore)
     campaign: Campaign = field(
         default_factory=lambda: replace(
@@ -115,6 +117,7 @@ class Rig:
     def _parse(self, raw: RawOutput, one: Case) -> ToolReport:
         measured = run(Invocation(case=one, run_pass=Pass.TIMING, number=0)).report
         assert measured is not None
+        measured = replace(measured, delegate=replace(measured.delegate, truth=self.truth))
         return measured if raw.command == "ok" else ToolReport(outcome="failed", failure_code=raw.command)
 
 
