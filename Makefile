@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 PHONE_TESTS := tests/android tests/contract/test_device_contract.py tests/contract/test_phone_contract.py
 
-.PHONY: install develop sbom test test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence clean
+.PHONY: install develop sbom test test-fast test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence clean
 
 # What running needs, and both packages of this checkout.
 install: $(VENV)/installed
@@ -34,6 +34,10 @@ $(VENV)/developing: $(VENV)/installed requirements/pinned.txt
 test: develop
 	sh tests/system_packages.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
+
+# For the daily loop: no servers, no processes.
+test-fast: develop
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" $(or $(TESTS),tests/unit)
 
 # The device contract and the real benchmark_model over phones made of Android's own adbd, mksh and toybox (Debian's
 # packages, fetched once), each in namespaces of its own. It takes root with CAP_SYS_ADMIN, else all is skipped.

@@ -35,6 +35,9 @@ AGAINST_SERVERS = (
     "lab/tests/wire",
 )
 
+#: A module of tests that has one of these names starts processes: it is no part of ``make test-fast``.
+STARTS_PROCESSES = {"Cli", "c_compiler", "multiprocessing", "private_cluster", "subprocess"}
+
 # As where CI is set: what passed does so again, however slow this computer is. --hypothesis-profile=default draws anew.
 settings.load_profile("ci")
 # What is compiled once isn't compiled again by each of a thousand processes, as some environments have it.
@@ -74,16 +77,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give a failed test against real servers one more try; the summary tells of the first."""
+    """Give a failed test against real servers one more try; mark as slow what starts servers or processes."""
     folders = [Path(__file__).parents[1] / name for name in AGAINST_SERVERS]
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in folders):
+        is_against_servers = any(item.path.is_relative_to(folder) for folder in folders)
+        if is_against_servers:
             item.add_marker(pytest.mark.flaky(reruns=1))
+        if is_against_servers or not vars(getattr(item, "module", None) or item).keys().isdisjoint(STARTS_PROCESSES):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print why a first try failed: such a test, or what it tests, is to be mended."""
-    for report in terminalreporter.stats.get("rerun", []):
+    """Print how many first tries failed, and why: such a test, or what it tests, is to be mended."""
+    reruns = terminalreporter.stats.get("rerun", [])
+    terminalreporter.write_line(f"reruns: {len(reruns)}")
+    for report in reruns:
         terminalreporter.write_sep("_", f"first try of {report.nodeid}")
         terminalreporter.write_line(report.longreprtext)
 

@@ -15,6 +15,7 @@ from orchestrator.devices.sections import SectionScript
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
 from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits, Quiet, Screen
+from tests.conftest import poll_until
 from tests.samples.meanwhile import when
 from tests.samples.phones import BODIES, PhoneBody, body_of
 from tests.samples.places import MODELS
@@ -132,7 +133,7 @@ def test_a_service_that_hangs_is_given_up_at_its_deadline_and_costs_nothing_else
 def test_a_command_past_its_deadline_is_ended_with_all_that_it_started(phone: PhoneBody) -> None:
     with pytest.raises(DeviceTimeoutError):
         phone.device.shell("(sh -c 'sleep 4321; true'; true); echo over", timeout_s=2.0)
-    assert not [line for line in processes(phone) if "4321" in line]
+    poll_until(lambda: not [line for line in processes(phone) if "4321" in line], "the command's processes have ended")
 
 
 @pytest.mark.parametrize("signal", [9, 15])
