@@ -53,7 +53,7 @@ def read_logs(text: str, tools: Mapping[ToolName, Tool]) -> list[ToolReport]:
     """Return the report of each log in a text that begins with one, read by its own program; none for another text.
 
     Raises:
-        OutputParseError: a run's raw output was deleted.
+        OutputParseError: a run's raw output was deleted, or the line of its flags was damaged.
     """
     text = text.replace("\r\n", "\n")
     heads = list(_HEAD.finditer(text))
@@ -75,7 +75,12 @@ def _report(head: re.Match[str], body: str, tools: Mapping[ToolName, Tool]) -> T
         duration_s=0.0,
         attachments=attachments,
     )
-    flags = (word.removeprefix("--").partition("=") for word in shlex.split(head["flags"] or ""))
+    try:
+        words = shlex.split(head["flags"] or "")
+    except ValueError as error:
+        hint = "write the log again: benchfarm results log RUN"
+        raise OutputParseError(f"its flags {one_line(head['flags'])!r} can't be read: {error}", hint=hint) from error
+    flags = (word.removeprefix("--").partition("=") for word in words)
     case = Case(
         serial=Serial(""),
         model_sha256=ModelSha(""),

@@ -44,6 +44,13 @@ def test_a_file_without_a_run_is_told_before_anything_is_written(tmp_path: Path)
         parse_files((one, str(tmp_path / "nosuch")))
 
 
+def test_a_log_whose_flags_were_damaged_is_refused(tmp_path: Path) -> None:
+    head = "command: x\nexit code: 0\ntool: native\ndelegate asked for: cpu\nthreads: 1\nflags: '--a=b\n"
+    (path,) = written(tmp_path, f"{head}--- stdout ({len(RUN)} bytes)\n{RUN}")
+    with pytest.raises(OutputParseError, match="No closing quotation"):
+        parse_files((path,))
+
+
 def test_a_stopped_command_that_came_to_no_phone_says_nothing_of_phones() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", "from orchestrator.cli import main; main()", "parse", "-"],
