@@ -89,7 +89,6 @@ class ActivityService:
         system.state.wake()
         before = self.running(package)
         process = system.processes.spawn([package], uid=found.uid, ppid=ZYGOTE_PID, group="top-app")
-        process.oom_score_adj = 0
         process.rss_bytes = 96 << 20
         self.log(
             "ActivityManager",

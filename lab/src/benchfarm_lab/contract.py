@@ -1,16 +1,21 @@
-"""The seams inside the virtual phone: transport above, userland in the middle, hardware and programs below.
+"""What the parts of a virtual phone hand each other: transport above, userland in the middle, programs below.
 
-``server`` and ``wire`` know only :class:`Userland` and :class:`PhoneFiles`; ``userland`` knows :class:`Hardware` and
-:class:`ProgramShelf`; ``programs`` know :class:`ProcessContext` and :class:`Hardware`. All calls below may come from
-many threads at once.
+All calls may come from many threads at once.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+if TYPE_CHECKING:
+    from benchfarm_lab.files import PhoneTree
+    from benchfarm_lab.hardware import VirtualHardware
+    from benchfarm_lab.logs import PhoneLogs
+    from benchfarm_lab.time import ScaledTime
+    from benchfarm_lab.tracing import TraceService
 
 #: As whom adbd runs what comes over adb, and as whom the system's own services run.
 SHELL_UID: Final = 2000
@@ -21,27 +26,6 @@ SIGKILL: Final = 9
 
 class StreamClosedError(Exception):
     """The other end of a stream is gone; the command that writes to it should end."""
-
-
-class PhoneTime(Protocol):
-    """Time as the phone sees it: real, or sped up by a factor; its wall clock can be made to jump."""
-
-    @property
-    def factor(self) -> float:
-        """How many phone seconds pass in one real second."""
-        ...
-
-    def uptime_s(self) -> float:
-        """Phone seconds since boot (monotonic)."""
-        ...
-
-    def wall_s(self) -> float:
-        """The phone's wall clock as a Unix time."""
-        ...
-
-    def sleep(self, phone_seconds: float, cancelled: threading.Event | None = None) -> bool:
-        """Sleep for a span of phone time; return True when cancelled."""
-        ...
 
 
 class ByteSource(Protocol):
@@ -71,14 +55,6 @@ class ShellSession:
     #: what was started in the background goes on.
     hangup: threading.Event = field(default_factory=threading.Event)
     pty: bool = False
-
-
-class Userland(Protocol):
-    """What happens when a command comes over adb."""
-
-    def run(self, command: str, session: ShellSession) -> int:
-        """Interpret one command line (never starting a process of the host's) and return its exit code, 0-255."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,68 +94,7 @@ class FileWriter(Protocol):
         ...
 
 
-class PhoneFiles(Protocol):
-    """The phone's file tree: real files in the phone's own folder, and computed ones (/proc, /sys).
-
-    Paths are phone paths; no path, link or name leads out of the phone's folder on the host.
-    """
-
-    def stat(self, path: str, *, follow: bool = True, uid: int = SHELL_UID) -> FileStat:
-        """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
-        ...
-
-    def list(self, path: str, *, uid: int = SHELL_UID) -> Sequence[str]:
-        """Return the names in a folder, sorted."""
-        ...
-
-    def open_read(self, path: str, *, uid: int = SHELL_UID) -> ByteSource:
-        """Open a file to read."""
-        ...
-
-    def open_write(self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = SHELL_UID) -> FileWriter:
-        """Create or truncate a file; folders above it must exist."""
-        ...
-
-    def make_folders(self, path: str, *, uid: int = SHELL_UID) -> None:
-        """Create a folder and those above it."""
-        ...
-
-    def remove(self, path: str, *, uid: int = SHELL_UID) -> None:
-        """Remove a file or an empty folder."""
-        ...
-
-    def rename(self, source: str, target: str, *, uid: int = SHELL_UID) -> None:
-        """Rename, replacing the target."""
-        ...
-
-    def set_times(self, path: str, mtime_s: int) -> None:
-        """Set the modification time."""
-        ...
-
-    def set_mode(self, path: str, mode: int) -> None:
-        """Set the permission bits."""
-        ...
-
-
 LogPriority = Literal["V", "D", "I", "W", "E", "F"]
-
-
-class LogSink(Protocol):
-    """The phone's log buffers."""
-
-    def log(
-        self,
-        priority: LogPriority,
-        tag: str,
-        message: str | bytes,
-        *,
-        pid: int,
-        tid: int | None = None,
-        uid: int = SHELL_UID,
-        buffer: str = "main",
-    ) -> None:
-        """Append one message; the writer cuts it as liblog does, readers split it into lines."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,76 +146,6 @@ class GpuActivity:
     ticks_ms: Mapping[int, int]
 
 
-class Hardware(Protocol):
-    """The phone's physics: clocks, heat, battery; moves with PhoneTime, from a seed."""
-
-    def clusters(self) -> Sequence[CpuCluster]:
-        """Return the clusters, little cores first."""
-        ...
-
-    def zones(self) -> Sequence[ThermalZone]:
-        """Return the thermal zones."""
-        ...
-
-    def thermal_status(self) -> int:
-        """Return 0 (none) to 6 (shutdown), as PowerManager counts."""
-        ...
-
-    def battery(self) -> Battery:
-        """Return the battery's state."""
-        ...
-
-    def gpu_khz(self) -> tuple[int, Sequence[int]]:
-        """Return the GPU's clock now and all it has."""
-        ...
-
-    def gpu_activity(self) -> GpuActivity:
-        """Return the GPU's limit, load and residency."""
-        ...
-
-    def busy_s(self) -> float:
-        """Return the seconds of all cores together that loads have used since boot."""
-        ...
-
-    def cpu_s(self, pid: int) -> float:
-        """Return the processor time of one process, also after its end."""
-        ...
-
-    def set_cluster_limits(
-        self, cluster: int, *, min_khz: int | None = None, max_khz: int | None = None, governor: str | None = None
-    ) -> None:
-        """What a root shell writes into scaling_min_freq, scaling_max_freq, scaling_governor."""
-        ...
-
-    def set_fixed_performance(self, *, enabled: bool) -> None:
-        """What ``cmd power set-fixed-performance-mode-enabled`` does."""
-        ...
-
-    def set_network(self, *, enabled: bool) -> None:
-        """What airplane mode and the switches of the radios do."""
-        ...
-
-    def set_thermal_control(self, *, enabled: bool) -> None:
-        """What stopping the vendor's thermal service does."""
-        ...
-
-    def set_gpu_least(self, khz: int) -> None:
-        """What a root shell writes into the GPU's min_freq."""
-        ...
-
-    def gpu_least_khz(self) -> int:
-        """Return what min_freq says."""
-        ...
-
-    def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
-        """For faults: set the temperature or the battery level at once."""
-        ...
-
-    def reboot(self) -> None:
-        """Clocks and counters begin anew; heat and battery stay."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
     """One message of a thread in the kernel's trace: ``B|tgid|name`` or ``E|tgid``."""
@@ -311,20 +156,8 @@ class TraceEvent:
     text: str
 
 
-class TraceSink(Protocol):
-    """The kernel's trace buffer as a program sees it."""
-
-    def now_ns(self) -> int:
-        """Return the phone's clock since boot."""
-        ...
-
-    def wants(self, command_line: str) -> bool:
-        """Whether somebody records this process's slices now (what ATrace_isEnabled says)."""
-        ...
-
-    def write(self, pid: int, command_line: str, uid: int, events: Sequence[TraceEvent]) -> None:
-        """Write a process's events, which need not be over yet."""
-        ...
+#: Called by a program at a named moment; may make it die (ProgramDiedError), print garbage or hang.
+MomentHook = Callable[[str, "ProcessContext"], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -339,10 +172,10 @@ class ProcessContext:
     stdin: ByteSource
     stdout: ByteSink
     stderr: ByteSink
-    files: PhoneFiles
-    logs: LogSink
-    time: PhoneTime
-    hardware: Hardware
+    files: PhoneTree
+    logs: PhoneLogs
+    time: ScaledTime
+    hardware: VirtualHardware
     props: Mapping[str, str]
     #: Bit i is set when the process may run on cpu i (taskset).
     affinity: int
@@ -354,15 +187,7 @@ class ProcessContext:
     #: For faults: called with a name at each named moment of a program ("init", "warmup", "run", "results").
     moment: MomentHook | None = None
     #: The phone's trace buffer.
-    trace: TraceSink | None = None
-
-
-class MomentHook(Protocol):
-    """Called by a program at a named moment; may make it die, print garbage or hang."""
-
-    def __call__(self, name: str, process: ProcessContext) -> None:
-        """Do what the fault asks for; raise ProgramDiedError to end the program by a signal."""
-        ...
+    trace: TraceService | None = None
 
 
 class ProgramDiedError(Exception):
@@ -392,19 +217,3 @@ class AppInfo:
     abis: tuple[str, ...]
     min_sdk: int
     debuggable: bool
-
-
-class ProgramShelf(Protocol):
-    """Which files are benchmark programs, and what stands in for them."""
-
-    def native(self, name: str, head: bytes, size_bytes: int) -> Program | None:
-        """Return the stand-in for an executable by its file name and first bytes, or None when it is none."""
-        ...
-
-    def inspect_apk(self, source: Iterable[bytes]) -> AppInfo | None:
-        """Return what the APK says, or None when the bytes are no APK (INSTALL_PARSE_FAILED_NOT_APK)."""
-        ...
-
-    def activity(self, package: str, activity: str, args: Mapping[str, str]) -> Program | None:
-        """Return the stand-in for an activity started with string extras ``args``, or None for a missing one."""
-        ...

@@ -10,12 +10,12 @@ from typing import Final
 #: What a benchmark program announces as it goes.
 IN_A_RUN: Final = ("start", "init", "delegate", "warmup", "run", "results")
 #: While which service sends its output, or a program prints.
-PRINTING: Final = ("shell", "exec", "abb", "program")
+PRINTING: Final = ("shell", "exec", "program")
 #: At which so many bytes of a file pass.
 OF_FILES: Final = ("push", "pull")
 #: What is announced to everything on a phone; ``open`` is for all of its kind.
 ANNOUNCED: Final = (
-    "connect", "open", "open:shell", "open:exec", "open:sync", "open:abb", *OF_FILES, "push:done", "list", *IN_A_RUN,
+    "connect", "open", "open:shell", "open:exec", "open:sync", *OF_FILES, "push:done", "list", *IN_A_RUN,
 )  # fmt: skip
 #: Every moment.
 MOMENTS: Final = (*ANNOUNCED, *PRINTING)
@@ -101,7 +101,7 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         lasting=True,
     ),
     FaultKind.OUTPUT_CUT: FaultNote(
-        summary="Output ends after 'bytes' bytes: a service's (moments 'shell', 'exec', 'abb') is closed without exit "
+        summary="Output ends after 'bytes' bytes: a service's (moments 'shell', 'exec') is closed without exit "
         "code while the connection stays; of a program's stdout (moment 'program', counted from its init) the rest "
         "is lost.",
         moments=PRINTING,

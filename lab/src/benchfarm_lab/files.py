@@ -1,4 +1,4 @@
-"""The phone's file tree (contract: PhoneFiles): real files below one folder of the host, computed trees beside them."""
+"""The phone's file tree: real files below one folder of the host, computed trees beside them."""
 # pathlib has no calls relative to an open folder:
 # ruff: noqa: PTH208
 

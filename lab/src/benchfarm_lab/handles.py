@@ -156,7 +156,7 @@ class WriterHandle(Handle):
 
 
 class HandleSource:
-    """A handle as one process reads it (contract: ByteSource)."""
+    """A handle as one process reads it."""
 
     def __init__(self, handle: Handle, process: Process) -> None:
         self._handle = handle
@@ -168,7 +168,7 @@ class HandleSource:
 
 
 class HandleSink:
-    """A handle as one process writes it (contract: ByteSink)."""
+    """A handle as one process writes it."""
 
     def __init__(self, handle: Handle, process: Process) -> None:
         self._handle = handle

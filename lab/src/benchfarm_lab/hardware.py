@@ -10,12 +10,15 @@ import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from benchfarm_lab.clocks import ClusterClocks, next_lower
-from benchfarm_lab.contract import Battery, CpuCluster, GpuActivity, PhoneTime, ThermalZone
+from benchfarm_lab.contract import Battery, CpuCluster, GpuActivity, ThermalZone
 from benchfarm_lab.heat import Heat
 from benchfarm_lab.profiles import VirtualProfile
+
+if TYPE_CHECKING:
+    from benchfarm_lab.time import ScaledTime
 
 #: What is looked at again within a kernel's tick is as it was: a phone tells hundreds of figures in one breath.
 _TICK_S: Final = 0.01
@@ -47,9 +50,9 @@ class Work:
 
 
 class VirtualHardware:
-    """The hardware of one virtual phone; see :class:`~benchfarm_lab.contract.Hardware`. Thread-safe."""
+    """The hardware of one virtual phone. Thread-safe."""
 
-    def __init__(self, profile: VirtualProfile, time: PhoneTime, seed: int) -> None:
+    def __init__(self, profile: VirtualProfile, time: ScaledTime, seed: int) -> None:
         """``profile`` is the phone's; the same ``seed`` gives the same noise."""
         self.profile = profile
         self.seed = seed

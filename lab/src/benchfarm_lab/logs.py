@@ -1,4 +1,4 @@
-"""The phone's log buffers (contract: LogSink) as logd keeps them: bounded rings of messages."""
+"""The phone's log buffers as logd keeps them: bounded rings of messages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from benchfarm_lab.contract import SHELL_UID, SYSTEM_UID, LogPriority, PhoneTime
+from benchfarm_lab.contract import SHELL_UID, SYSTEM_UID, LogPriority
+
+if TYPE_CHECKING:
+    from benchfarm_lab.time import ScaledTime
 
 BUFFERS: Final = ("main", "radio", "events", "system", "crash", "stats", "kernel")
 #: liblog formats a native message into this many bytes, the NUL at its end included.
@@ -39,7 +42,7 @@ class LogEntry:
 class PhoneLogs:
     """All buffers of one phone. Methods may be called from any thread."""
 
-    def __init__(self, time: PhoneTime) -> None:
+    def __init__(self, time: ScaledTime) -> None:
         self._time = time
         self._changed = threading.Condition()
         self._last_number = 0

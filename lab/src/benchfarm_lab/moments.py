@@ -1,4 +1,4 @@
-"""What faults do to a benchmark program at the moments that it announces (contract: ``MomentHook``)."""
+"""What faults do to a benchmark program at the moments that it announces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOR_EVER_S: Final = 1e6
 
 
 class CutOutput:
-    """A program's output of which nothing arrives after the byte that a fault names (contract: ``ByteSink``)."""
+    """A program's output of which nothing arrives after the byte that a fault names."""
 
     def __init__(self, sink: ByteSink, faults: FaultTable, subject: str) -> None:
         self._sink = sink

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_lab.apk_signature import signer_digest
-from benchfarm_lab.contract import AppInfo, ByteSource, PhoneFileError, ProgramShelf
+from benchfarm_lab.contract import AppInfo, ByteSource, PhoneFileError
 from benchfarm_lab.processes import FIRST_APP_UID
 
 if TYPE_CHECKING:
     from benchfarm_lab.files import PhoneTree
     from benchfarm_lab.props import PhoneProps
+    from benchfarm_lab.shelf import VirtualProgramShelf
 
 _FIRST_UID: Final = FIRST_APP_UID + 147
 _CHUNK_BYTES: Final = 1 << 20
@@ -46,7 +46,6 @@ class InstalledPackage:
     info: AppInfo
     uid: int
     code_path: str
-    signer: str | None
     primary_abi: str
 
     @property
@@ -63,7 +62,7 @@ class InstalledPackage:
 class PackageStore:
     """The apps of one phone. They are found again in /data/app when a phone is built on an old folder."""
 
-    def __init__(self, shelf: ProgramShelf, props: PhoneProps) -> None:
+    def __init__(self, shelf: VirtualProgramShelf, props: PhoneProps) -> None:
         self._shelf = shelf
         self._props = props
         self._lock = threading.RLock()
@@ -83,7 +82,6 @@ class PackageStore:
                 if info is not None:
                     self._packages[info.package] = InstalledPackage(
                         info=info, uid=self._next_uid(), code_path=code_path,
-                        signer=signer_digest(files.host_path(f"{code_path}/base.apk")),
                         primary_abi=self._abi(info, "") or "",
                     )  # fmt: skip
 
@@ -132,14 +130,13 @@ class PackageStore:
         info = self._shelf.inspect_apk(_pieces(self.files.open_read(apk, uid=0)))
         if info is None:
             raise InstallRefusedError("INSTALL_PARSE_FAILED_NOT_APK", f"Failed to parse {apk}")
-        signer = signer_digest(self.files.host_path(apk))
         old = self._packages.get(info.package)
-        abi = self._accepted(info, old, signer, options, apk)
+        abi = self._accepted(info, old, options, apk)
         code_path = f"/data/app/~~{secrets.token_urlsafe(16)}==/{info.package}-{secrets.token_urlsafe(16)}=="
         self.files.make_folders(code_path, uid=0)
         self.files.rename(apk, f"{code_path}/base.apk", uid=0)
         package = InstalledPackage(
-            info=info, uid=old.uid if old else self._next_uid(), code_path=code_path, signer=signer, primary_abi=abi,
+            info=info, uid=old.uid if old else self._next_uid(), code_path=code_path, primary_abi=abi,
         )  # fmt: skip
         self._packages[info.package] = package
         if old is not None:
@@ -147,9 +144,7 @@ class PackageStore:
         self._make_data_folders(package)
         return package
 
-    def _accepted(
-        self, info: AppInfo, old: InstalledPackage | None, signer: str | None, options: InstallOptions, apk: str
-    ) -> str:
+    def _accepted(self, info: AppInfo, old: InstalledPackage | None, options: InstallOptions, apk: str) -> str:
         """Return the ABI that the app will run with; raise InstallRefusedError when the phone won't have it."""
         sdk = self._props.sdk
         if info.min_sdk > sdk:
@@ -163,11 +158,6 @@ class PackageStore:
                 raise InstallRefusedError(
                     "INSTALL_FAILED_ALREADY_EXISTS",
                     f"Attempt to re-install {info.package} without first uninstalling.",
-                )
-            if signer is not None and old.signer is not None and signer != old.signer:
-                raise InstallRefusedError(
-                    "INSTALL_FAILED_UPDATE_INCOMPATIBLE",
-                    f"Existing package {info.package} signatures do not match newer version; ignoring!",
                 )
             if info.version_code < old.info.version_code and not (
                 options.allow_downgrade and (info.debuggable or self._props.get("ro.debuggable") == "1")

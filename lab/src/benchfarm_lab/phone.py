@@ -58,7 +58,7 @@ class Phone:
         )  # fmt: skip
         desk = ServiceDesk(
             userland=self.userland, files=self.userland.files, faults=self.faults, legacy=spec.legacy,
-            reboot=self.reboot, listen_on=self._listen_on, drop_connections=self.drop_connections,
+            reboot=self.reboot,
         )  # fmt: skip
         self._link = LinkState(
             serial=spec.serial, allowed_keys=allowed_keys, banner=self._banner, service_for=desk.service_for,
@@ -152,10 +152,6 @@ class Phone:
             if boot_id == self.userland.boot_id:  # else it was restarted meanwhile
                 for name in _BOOT_PROPS:
                     self.userland.props.set(name, "1")
-
-    def _listen_on(self, port: int) -> None:
-        self._server.listen(port)
-        self.drop_connections()
 
     def _banner(self) -> bytes:
         features = LEGACY_FEATURES if self.spec.legacy else FEATURES

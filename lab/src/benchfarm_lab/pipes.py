@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from benchfarm_lab.contract import MEMORY_BYTES, ByteSink, ByteSource, ProgramDiedError, StreamClosedError
 from benchfarm_lab.handles import Handle, no_memory
@@ -75,7 +76,7 @@ class Pipe:
                 self._size_bytes += len(piece)
                 self._changed.notify_all()
 
-    def _wait(self, ready: Ready, waiter: Process | None) -> None:
+    def _wait(self, ready: Callable[[], bool], waiter: Process | None) -> None:
         if ready():
             return
         if waiter is None:
@@ -106,14 +107,6 @@ class Pipe:
         with self._changed:
             self._write_closed = True
             self._changed.notify_all()
-
-
-class Ready(Protocol):
-    """A condition that a pipe's end waits for."""
-
-    def __call__(self) -> bool:
-        """Say whether waiting is over."""
-        ...
 
 
 class PipeReader(Handle):

@@ -6,9 +6,12 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from benchfarm_lab.contract import SHELL_UID, PhoneTime, ProcessContext
+from benchfarm_lab.contract import SHELL_UID, ProcessContext
+
+if TYPE_CHECKING:
+    from benchfarm_lab.time import ScaledTime
 
 Group = Literal["top-app", "shell"]
 
@@ -88,7 +91,6 @@ class Process:
         self.is_shell = is_shell
         self.nice = 0
         self.umask = 0o022
-        self.oom_score_adj = -950 if uid == SHELL_UID else 0
         self.stopped = False
         self.rss_bytes = 3 << 20
         #: Signals that don't reach it (nohup, ``trap ''``).
@@ -196,7 +198,7 @@ SYSTEM_SERVER_PID: Final = 1003
 class ProcessTable:
     """All processes of one phone. Methods may be called from any thread."""
 
-    def __init__(self, time: PhoneTime, cpu_count: int) -> None:
+    def __init__(self, time: ScaledTime, cpu_count: int) -> None:
         self._time = time
         self._lock = threading.Lock()
         self._pids = itertools.count(4211)
@@ -236,7 +238,6 @@ class ProcessTable:
             process.nice = parent.nice
             process.umask = parent.umask
             process.ignored = set(parent.ignored)
-            process.oom_score_adj = parent.oom_score_adj
         self._processes[pid] = process
         return process
 
@@ -286,7 +287,6 @@ class ProcessTable:
                 pid=resident.pid, ppid=resident.ppid, argv=(resident.name,), uid=resident.uid, started_s=0.0,
                 affinity=self.all_cpus, group="shell",
             )  # fmt: skip
-            process.oom_score_adj = -1000 if resident.uid == 0 else -800
             process.rss_bytes = 48 << 20
             yield process
         yield from self.live()

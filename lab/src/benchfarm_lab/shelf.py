@@ -40,7 +40,7 @@ _ACTIVITY: Final = "BenchmarkModelActivity"
 
 
 class VirtualProgramShelf:
-    """The programs of one phone; see :class:`~benchfarm_lab.contract.ProgramShelf`."""
+    """The programs of one phone."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from benchfarm_lab.contract import ByteSink, ByteSource, StreamClosedError
+from benchfarm_lab.contract import StreamClosedError
 from benchfarm_lab.faults import FaultKind, FaultTable
 from benchfarm_lab.stream import Stream, StreamReader
 
@@ -49,7 +49,7 @@ class Outlet:
 
 
 class Output:
-    """One of a service's output streams (contract: ``ByteSink``)."""
+    """One of a service's output streams."""
 
     def __init__(self, outlet: Outlet, *, framed_as: int | None = None) -> None:
         self._outlet = outlet
@@ -61,7 +61,7 @@ class Output:
 
 
 class FramedInput:
-    """Stdin in the shell protocol; its end can be told apart from the stream's (contract: ``ByteSource``)."""
+    """Stdin in the shell protocol; its end can be told apart from the stream's."""
 
     def __init__(self, reader: StreamReader) -> None:
         self._reader = reader
@@ -89,55 +89,3 @@ class FramedInput:
         self._left_bytes -= len(data)
         self._ended = not data and limit != 0
         return data
-
-
-class TerminalInput:
-    """Keys typed at a terminal: echoed, edited with backspace, handed on line by line (contract: ``ByteSource``).
-
-    What the userland prints in a terminal already has CR LF at the ends of its lines.
-    """
-
-    def __init__(self, keys: ByteSource, screen: ByteSink) -> None:
-        self._keys = keys
-        self._screen = screen
-        self._line = bytearray()
-        self._ready = bytearray()
-        self._ended = False
-
-    def read(self, limit: int = -1) -> bytes:
-        """Block until a line is there; ``b""`` after Ctrl-D or when the client has gone."""
-        if limit < 0:
-            return b"".join(iter(lambda: self.read(1 << 16), b""))
-        while not self._ready and not self._ended:
-            typed = self._keys.read(4096)
-            if not typed:
-                self._ended = True
-                self._ready += self._line
-                self._line.clear()
-            for key in typed:
-                self._press(key)
-        data = bytes(self._ready[:limit])
-        del self._ready[:limit]
-        return data
-
-    def _press(self, key: int) -> None:
-        if key in b"\r\n":
-            self._screen.write(b"\r\n")
-            self._ready += self._line + b"\n"
-            self._line.clear()
-        elif key in b"\x7f\b":
-            if self._line:
-                del self._line[-1]
-                self._screen.write(b"\b \b")
-        elif key == 3:
-            self._screen.write(b"^C\r\n")
-            self._line.clear()
-            self._ready += b"\n"
-        elif key == 4:
-            if not self._line:
-                self._ended = True
-            self._ready += self._line
-            self._line.clear()
-        else:
-            self._line.append(key)
-            self._screen.write(bytes([key]))

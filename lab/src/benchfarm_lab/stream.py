@@ -154,7 +154,7 @@ class Stream:
 
 
 class StreamReader:
-    """A stream read as a run of bytes, whatever packets they came in (contract: ``ByteSource``)."""
+    """A stream read as a run of bytes, whatever packets they came in."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream

@@ -1,8 +1,7 @@
 """The ``sync:`` service: files and folders to and from a phone, as ``adb push``, ``pull`` and ``ls`` ask for them.
 
-A request is a four-letter name, a length and that many bytes (usually a path). Versions 1 (STAT, LIST, SEND, RECV) and
-2 (LST2, STA2, LIS2, SND2, RCV2 without compression) are served. Source of the format: SYNC.TXT and file_sync_protocol.h
-in the Android Open Source Project's adb.
+A request is a four-letter name, a length and that many bytes (usually a path). The first version (STAT, LIST, SEND,
+RECV) is served. Source of the format: SYNC.TXT in the Android Open Source Project's adb.
 """
 
 from __future__ import annotations
@@ -11,27 +10,23 @@ import errno
 import struct
 from collections.abc import Callable
 from stat import S_ISLNK, S_ISREG
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from benchfarm_lab.contract import FileStat, FileWriter, PhoneFileError, PhoneFiles, StreamClosedError
+from benchfarm_lab.contract import FileStat, FileWriter, PhoneFileError, StreamClosedError
 from benchfarm_lab.faults import FaultKind, FaultTable
 from benchfarm_lab.stream import Stream, StreamReader
 
-_HEAD: Final = struct.Struct("<4sI")
-_STAT_V1: Final = struct.Struct("<4s3I")
-_STAT_V2: Final = struct.Struct("<4sIQQIIIIQqqq")
-_DENT_V1: Final = struct.Struct("<4s4I")
-_DENT_V2: Final = struct.Struct("<4sIQQIIIIQqqqI")
-_SEND_V2: Final = struct.Struct("<4sII")
-_RECV_V2: Final = struct.Struct("<4sI")
+if TYPE_CHECKING:
+    from benchfarm_lab.files import PhoneTree
 
+_HEAD: Final = struct.Struct("<4sI")
+_STAT: Final = struct.Struct("<4s3I")
+_DENT: Final = struct.Struct("<4s4I")
 #: The largest DATA frame that clients take, and the longest path.
 _DATA_BYTES: Final = 64 * 1024
 _PATH_BYTES: Final = 1024
 #: How many DATA frames are put together into one write, so that a packet of the link is filled.
 _FRAMES_PER_WRITE: Final = 15
-_FLAG_DRY_RUN: Final = 0x80000000
-_FLAG_COMPRESSIONS: Final = 0x7
 
 
 class _SyncFailedError(Exception):
@@ -41,7 +36,7 @@ class _SyncFailedError(Exception):
 class SyncService:
     """Serves one ``sync:`` stream until the client says QUIT or goes away."""
 
-    def __init__(self, files: PhoneFiles, faults: FaultTable, *, uid: int) -> None:
+    def __init__(self, files: PhoneTree, faults: FaultTable, *, uid: int) -> None:
         self._files = files
         self._faults = faults
         self._uid = uid
@@ -50,9 +45,7 @@ class SyncService:
         """Answer requests one after the other."""
         reader = StreamReader(stream)
         requests: dict[bytes, Callable[[str, StreamReader, Stream], None]] = {
-            b"STAT": self._stat_v1, b"STA2": self._stat_v2, b"LST2": self._lstat_v2, b"LIST": self._list_v1,
-            b"LIS2": self._list_v2, b"SEND": self._send_v1, b"SND2": self._send_v2, b"RECV": self._recv_v1,
-            b"RCV2": self._recv_v2,
+            b"STAT": self._stat, b"LIST": self._list, b"SEND": self._send, b"RECV": self._recv,
         }  # fmt: skip
         while True:
             name, length = _HEAD.unpack(reader.exactly(_HEAD.size))
@@ -70,41 +63,23 @@ class SyncService:
 
     # What a path is
 
-    def _stat_v1(self, path: str, reader: StreamReader, stream: Stream) -> None:
+    def _stat(self, path: str, reader: StreamReader, stream: Stream) -> None:
         try:
             stat = self._files.stat(path, follow=False, uid=self._uid)
         except PhoneFileError:
-            stream.write(_STAT_V1.pack(b"STAT", 0, 0, 0))
+            stream.write(_STAT.pack(b"STAT", 0, 0, 0))
             return
-        stream.write(_STAT_V1.pack(b"STAT", stat.mode, stat.size_bytes & 0xFFFFFFFF, stat.mtime_s & 0xFFFFFFFF))
-
-    def _stat_v2(self, path: str, reader: StreamReader, stream: Stream) -> None:
-        stream.write(self._answer_v2(b"STA2", path, follow=True))
-
-    def _lstat_v2(self, path: str, reader: StreamReader, stream: Stream) -> None:
-        stream.write(self._answer_v2(b"LST2", path, follow=False))
-
-    def _answer_v2(self, name: bytes, path: str, *, follow: bool) -> bytes:
-        try:
-            stat = self._files.stat(path, follow=follow, uid=self._uid)
-        except PhoneFileError as fault:
-            return _STAT_V2.pack(name, fault.errno, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-        return _STAT_V2.pack(name, 0, *_v2_fields(stat))
+        stream.write(_STAT.pack(b"STAT", stat.mode, stat.size_bytes & 0xFFFFFFFF, stat.mtime_s & 0xFFFFFFFF))
 
     # What is in a folder
 
-    def _list_v1(self, path: str, reader: StreamReader, stream: Stream) -> None:
+    def _list(self, path: str, reader: StreamReader, stream: Stream) -> None:
         pieces = []
         for name, stat in self._entries(path):
             if stat.size_bytes <= 0xFFFFFFFF:
-                entry = _DENT_V1.pack(b"DENT", stat.mode, stat.size_bytes, stat.mtime_s & 0xFFFFFFFF, len(name))
+                entry = _DENT.pack(b"DENT", stat.mode, stat.size_bytes, stat.mtime_s & 0xFFFFFFFF, len(name))
                 pieces.append(entry + name)
-        pieces.append(_DENT_V1.pack(b"DONE", 0, 0, 0, 0))
-        stream.write(b"".join(pieces))
-
-    def _list_v2(self, path: str, reader: StreamReader, stream: Stream) -> None:
-        pieces = [_DENT_V2.pack(b"DNT2", 0, *_v2_fields(stat), len(name)) + name for name, stat in self._entries(path)]
-        pieces.append(_DENT_V2.pack(b"DONE", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+        pieces.append(_DENT.pack(b"DONE", 0, 0, 0, 0))
         stream.write(b"".join(pieces))
 
     def _entries(self, path: str) -> list[tuple[bytes, FileStat]]:
@@ -125,13 +100,7 @@ class SyncService:
 
     # From the phone
 
-    def _recv_v2(self, path: str, reader: StreamReader, stream: Stream) -> None:
-        _, flags = _RECV_V2.unpack(reader.exactly(_RECV_V2.size))
-        if flags & _FLAG_COMPRESSIONS:
-            raise _SyncFailedError(f"unsupported receive flags: {flags}")
-        self._recv_v1(path, reader, stream)
-
-    def _recv_v1(self, path: str, reader: StreamReader, stream: Stream) -> None:
+    def _recv(self, path: str, reader: StreamReader, stream: Stream) -> None:
         self._faults.reach("pull", subject=path)
         try:
             source = self._files.open_read(path, uid=self._uid)
@@ -158,7 +127,7 @@ class SyncService:
 
     # To the phone
 
-    def _send_v1(self, spec: str, reader: StreamReader, stream: Stream) -> None:
+    def _send(self, spec: str, reader: StreamReader, stream: Stream) -> None:
         path, comma, mode_text = spec.rpartition(",")
         try:
             mode = int(mode_text, 0) if comma else 0
@@ -167,28 +136,19 @@ class SyncService:
         if not comma or mode <= 0:
             self._skip_data(reader)
             raise _SyncFailedError("missing , in ID_SEND_V1" if not comma else "couldn't parse mode")
-        self._store(path, mode, reader, stream, dry_run=False)
+        self._store(path, mode, reader, stream)
 
-    def _send_v2(self, path: str, reader: StreamReader, stream: Stream) -> None:
-        _, mode, flags = _SEND_V2.unpack(reader.exactly(_SEND_V2.size))
-        if flags & _FLAG_COMPRESSIONS:
-            self._skip_data(reader)
-            raise _SyncFailedError(f"unsupported send flags: {flags}")
-        self._store(path, mode, reader, stream, dry_run=bool(flags & _FLAG_DRY_RUN))
-
-    def _store(self, path: str, mode: int, reader: StreamReader, stream: Stream, *, dry_run: bool) -> None:
+    def _store(self, path: str, mode: int, reader: StreamReader, stream: Stream) -> None:
         """Take DATA frames up to DONE into a file. A failure is told at once, the rest of the data is thrown away."""
         self._faults.reach("push", subject=path)
         writer: FileWriter | None = None
         try:
-            if not dry_run:
-                writer = self._create(path, mode)
+            writer = self._create(path, mode)
             mtime_s = self._copy_frames(path, reader, writer)
-            if writer is not None:
-                closing, writer = writer, None
-                closing.close()
-                self._files.set_mode(path, _as_adbd(mode))
-                self._files.set_times(path, mtime_s)
+            closing, writer = writer, None
+            closing.close()
+            self._files.set_mode(path, _as_adbd(mode))
+            self._files.set_times(path, mtime_s)
         except _SyncFailedError as failed:
             self._discard(path, writer)
             stream.write(_fail(str(failed)))
@@ -226,7 +186,7 @@ class SyncService:
         except PhoneFileError as fault:
             raise _SyncFailedError(f"secure_mkdirs failed: {fault}") from None
 
-    def _copy_frames(self, path: str, reader: StreamReader, writer: FileWriter | None) -> int:
+    def _copy_frames(self, path: str, reader: StreamReader, writer: FileWriter) -> int:
         """Write the frames' data; return the time that comes with DONE."""
         while True:
             name, value = _HEAD.unpack(reader.exactly(_HEAD.size))
@@ -235,11 +195,10 @@ class SyncService:
             if name != b"DATA" or value > _DATA_BYTES:
                 raise _SyncFailedError(f"invalid data message: {name!r} of {value} bytes")
             data = reader.exactly(value)
-            if writer is not None:
-                try:
-                    writer.write(self._maybe_flipped(data, "push", path))
-                except PhoneFileError as fault:
-                    raise _SyncFailedError(f"write failed: {fault}") from None
+            try:
+                writer.write(self._maybe_flipped(data, "push", path))
+            except PhoneFileError as fault:
+                raise _SyncFailedError(f"write failed: {fault}") from None
             self._faults.reach("push", value, subject=path)
 
     def _discard(self, path: str, writer: FileWriter | None) -> None:
@@ -264,13 +223,6 @@ class SyncService:
         if flip is None or passing >= len(data):
             return data
         return data[:passing] + bytes([data[passing] ^ 1]) + data[passing + 1 :]
-
-
-def _v2_fields(stat: FileStat) -> tuple[int, ...]:
-    return (
-        1, stat.inode, stat.mode, stat.nlink, stat.uid, stat.gid, stat.size_bytes, stat.mtime_s, stat.mtime_s,
-        stat.mtime_s,
-    )  # fmt: skip
 
 
 def _as_adbd(mode: int) -> int:

@@ -7,18 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchfarm_lab.contract import Hardware, MomentHook, PhoneTime, ProgramShelf
+from benchfarm_lab.contract import MomentHook
 
 if TYPE_CHECKING:
     from benchfarm_lab.activities import ActivityService
     from benchfarm_lab.files import PhoneTree
+    from benchfarm_lab.hardware import VirtualHardware
     from benchfarm_lab.logs import PhoneLogs
     from benchfarm_lab.packages import PackageStore
     from benchfarm_lab.processes import ProcessTable
     from benchfarm_lab.props import PhoneProps
     from benchfarm_lab.settings import PhoneSettings
+    from benchfarm_lab.shelf import VirtualProgramShelf
     from benchfarm_lab.space import Storage
     from benchfarm_lab.state import PhoneState
+    from benchfarm_lab.time import ScaledTime
     from benchfarm_lab.tracing import TraceService
 
 
@@ -48,9 +51,9 @@ class PhoneSystem:
     """The parts. They are put together in ``userland``; nothing here does anything by itself."""
 
     build: PhoneBuild
-    time: PhoneTime
-    hardware: Hardware
-    shelf: ProgramShelf
+    time: ScaledTime
+    hardware: VirtualHardware
+    shelf: VirtualProgramShelf
     props: PhoneProps
     processes: ProcessTable
     logs: PhoneLogs

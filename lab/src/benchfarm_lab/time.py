@@ -7,7 +7,7 @@ import time
 
 
 class ScaledTime:
-    """Time that passes ``factor`` times as fast as on this computer (contract: ``PhoneTime``)."""
+    """Time that passes ``factor`` times as fast as on this computer."""
 
     def __init__(self, factor: float = 1.0) -> None:
         self._factor = factor

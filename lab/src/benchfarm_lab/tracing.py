@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from benchfarm_lab.contract import PhoneTime, TraceEvent
+from benchfarm_lab.contract import TraceEvent
 from benchfarm_lab.props import PhoneProps
+
+if TYPE_CHECKING:
+    from benchfarm_lab.time import ScaledTime
 
 #: What one event takes in the buffer beside its text.
 _EVENT_BYTES: Final = 28
@@ -53,7 +56,7 @@ class TraceSession:
 class TraceService:
     """Who records on one phone now. Methods may be called from any thread."""
 
-    def __init__(self, time: PhoneTime, props: PhoneProps) -> None:
+    def __init__(self, time: ScaledTime, props: PhoneProps) -> None:
         self._time = time
         self._props = props
         self._lock = threading.Lock()

@@ -1,13 +1,13 @@
-"""What happens when a command comes over adb (contract: Userland), and how a phone's userland is put together."""
+"""What happens when a command comes over adb, and how a phone's userland is put together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from benchfarm_lab.activities import ActivityService
-from benchfarm_lab.contract import SHELL_UID, Hardware, MomentHook, PhoneTime, ProgramShelf, ShellSession
+from benchfarm_lab.contract import SHELL_UID, MomentHook, ShellSession
 from benchfarm_lab.faults import FaultKind, FaultTable
 from benchfarm_lab.files import PhoneTree
 from benchfarm_lab.hangup import HangupWatch
@@ -27,6 +27,11 @@ from benchfarm_lab.trace_formats import comm_of
 from benchfarm_lab.tracing import TraceService
 from benchfarm_lab.trees.node import Node
 from benchfarm_lab.trees.rootfs import root_mounts
+
+if TYPE_CHECKING:
+    from benchfarm_lab.hardware import VirtualHardware
+    from benchfarm_lab.shelf import VirtualProgramShelf
+    from benchfarm_lab.time import ScaledTime
 
 _SHELL: Final = "/system/bin/sh"
 #: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in the log with it).
@@ -50,12 +55,12 @@ class PhoneUserland:
 
     @property
     def files(self) -> PhoneTree:
-        """The phone's files (contract: PhoneFiles)."""
+        """The phone's files."""
         return self.system.files
 
     @property
     def logs(self) -> PhoneLogs:
-        """The phone's log (contract: LogSink)."""
+        """The phone's log."""
         return self.system.logs
 
     @property
@@ -102,7 +107,7 @@ class PhoneUserland:
         status = 1
         try:
             with _HANGUPS.watching(session.hangup, lambda: system.processes.kill(process, 1)):
-                status = shell.run(command, exec_last=True) if command.strip() else self._interactive(shell)
+                status = shell.run(command, exec_last=True)
         finally:
             shell.close()
             system.processes.end(process, status)
@@ -110,13 +115,6 @@ class PhoneUserland:
             while not sink.released.wait(0.05) and not session.hangup.is_set():
                 continue
         return status & 0xFF
-
-    @staticmethod
-    def _interactive(shell: Shell) -> int:
-        """A shell without a command reads its commands from stdin, line by line."""
-        from benchfarm_lab.shell.reading import run_lines
-
-        return run_lines(shell)
 
     def restart(self) -> None:
         """What a reboot does: processes end, logs and volatile properties are gone, a new boot id."""
@@ -140,7 +138,7 @@ _SHIPPED_BYTES: Final = 11 << 30
 
 
 def build_userland(
-    *, folder: Path, props: Mapping[str, str], time: PhoneTime, hardware: Hardware, shelf: ProgramShelf,
+    *, folder: Path, props: Mapping[str, str], time: ScaledTime, hardware: VirtualHardware, shelf: VirtualProgramShelf,
     build: PhoneBuild, faults: FaultTable | None = None, on_reboot: Callable[[str], None] = lambda reason: None,
     moment: MomentHook | None = None,
 ) -> PhoneUserland:  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchfarm_lab.contract import PhoneTime, ProcessContext, Program, ProgramDiedError
+from benchfarm_lab.contract import ProcessContext, Program, ProgramDiedError
 from benchfarm_lab.faults import FaultTable, parse_fault
 from benchfarm_lab.files import PhoneTree
 from benchfarm_lab.hardware import VirtualHardware
@@ -17,6 +17,7 @@ from benchfarm_lab.profiles import load_profile
 from benchfarm_lab.samples import benchmark_elf, library_elf
 from benchfarm_lab.shelf import build_shelf
 from benchfarm_lab.space import Storage
+from benchfarm_lab.time import ScaledTime
 
 FOLDER = "/data/local/tmp"
 
@@ -61,7 +62,7 @@ class Run:
 
 
 class HandTime:
-    """Phone time that moves only when it is told to, or slept through (contract: PhoneTime)."""
+    """Phone time that moves only when it is told to, or slept through."""
 
     factor = 1.0
 
@@ -85,7 +86,7 @@ class BenchPhone:
     """One phone; its heat and clocks depend on what it does, not on how fast this computer is."""
 
     def __init__(
-        self, folder: Path, profile: str = "pixel-3", *, seed: int = 1, time: PhoneTime | None = None
+        self, folder: Path, profile: str = "pixel-3", *, seed: int = 1, time: ScaledTime | None = None
     ) -> None:  # fmt: skip
         self.profile = load_profile(profile)
         self.time = time or HandTime()

@@ -116,66 +116,6 @@ def test_profile_proto_reads_with_the_published_schema(bench_phone, models, dele
     assert "Operator-wise" not in run.text
 
 
-def test_profile_proto_without_a_file_is_printed_as_text(bench_phone, models):
-    from ai_edge_litert import profiling_info_pb2 as proto
-    from google.protobuf import text_format
-
-    phone = bench_phone()
-    phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
-    run = phone.run("--graph=m.tflite", "--enable_op_profiling=true", "--op_profiling_output_mode=proto", *SHORT)
-    text = run.stdout[run.stdout.index("INFO: init_profile {") + len("INFO: ") :]
-    data = proto.BenchmarkProfilingData()
-    text_format.Parse(text, data)
-    assert data.runtime_profile.subgraph_profiles[0].per_op_profiles[0].node_type == "Convolution (NHWC, F32) IGEMM"
-
-
-def test_profile_tables_have_the_recorded_columns(bench_phone, models):
-    phone = bench_phone()
-    phone.put("m.tflite", models.BY_NAME["partial_xnnpack.tflite"]())
-    run = phone.run("--graph=m.tflite", "--enable_op_profiling=true", *SHORT)
-    head = [
-        "",
-        f"{'[node type]':>40}",
-        "  [first]",
-        " [avg ms]",
-        "     [%]",
-        "  [cdf%]",
-        "  [mem KB]",
-        "[times called]",
-    ]
-    assert "\t".join([*head, "[Name]"]) + "\n" in run.stdout
-    assert (
-        "\t                             [Node type]\t  [count]\t  [avg ms]\t    [avg %]\t    [cdf %]\t  [mem KB]\t"
-        "[times called]\n"
-    ) in run.stdout
-    body = run.stdout[run.stdout.index("Operator-wise") :]
-    rows = [line.split("\t") for line in body.splitlines() if line.startswith("\t") and "[" not in line.split("\t")[1]]
-    assert [row[1].strip() for row in rows[:5]] == [
-        "Convolution (NHWC, F32) IGEMM", "CUMSUM", "Convolution (NHWC, F32) IGEMM", "Mean (ND) Reduce2", "TOPK_V2",
-    ]  # fmt: skip
-    assert rows[0][-1] == "Delegate/Convolution (NHWC, F32) IGEMM:0"
-    assert rows[1][-1] == "[cumsum]:1"
-    assert rows[4][-1] == "[values, indices]:4"
-    assert all(re.fullmatch(r" *\d+\.\d{3}%", row[4]) for row in rows[:5])
-    assert body.rstrip().endswith("nodes observed")
-
-
-def test_csv_profile_keeps_the_trap_of_commas_in_node_types(bench_phone, models):
-    phone = bench_phone()
-    phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
-    phone.run(
-        "--graph=m.tflite", "--enable_op_profiling=true", "--op_profiling_output_mode=csv",
-        "--op_profiling_output_file=p.csv", *SHORT,
-    )  # fmt: skip
-    lines = phone.get("p.csv").decode().splitlines()
-    assert lines[0] == "Profiling Info for Benchmark Initialization:"
-    assert "node type, first, avg_ms, %, cdf%, mem KB, times called, name" in lines
-    row = next(line for line in lines if line.startswith("Convolution"))
-    assert row.startswith("Convolution (NHWC, F32) IGEMM, ")
-    assert row.endswith("Delegate/Convolution (NHWC\t F32) IGEMM:0")
-    assert len(row.split(", ")) == 9
-
-
 def test_raw_outputs_depend_on_model_and_inputs_only(bench_phone, models):
     def outputs(profile: str, *flags: str, content: bytes = bytes(16 * 16 * 3 * 4)) -> bytes:
         phone = bench_phone(profile, seed=len(flags) + len(profile))

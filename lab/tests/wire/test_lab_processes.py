@@ -80,17 +80,6 @@ def test_every_process_takes_faults_by_serial_number_or_address(running, state_d
     assert not any(phone["faults"] for phone in listed()["phones"])
 
 
-def test_phone_is_found_by_the_address_it_moved_to(running, state_dir, adb_server, free_port, listed):
-    moved, port = running.phones[1], free_port()
-    adb_server.connect(moved.address)
-    adb_server.run("-s", moved.address, "tcpip", str(port))
-    adb_server.connect(f"127.0.0.1:{port}")
-    fault = {"kind": "cut", "moment": "push"}
-    lab_request(state_dir, {"request": "fault", "serial": f"127.0.0.1:{port}", "fault": fault})
-    assert [bool(phone["faults"]) for phone in listed()["phones"]] == [False, True, False, False, False]
-    adb_server.run("disconnect", f"127.0.0.1:{port}")
-
-
 def test_phones_come_and_go_in_every_process(running, state_dir, listed, add):
     for serial in ("A", "B", "C"):
         lab_request(state_dir, {"request": "remove", "serial": serial})

@@ -41,6 +41,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "x=abc; echo ${x/b/-} ${x:1:2}; echo {a,b}": "no parts of values and no braces but POSIX's",
     "x=1; echo $((x+=1)) $((x?1:0))": "no assignments and no choice in arithmetic",
     "case a in a) echo 1;& b) echo 2;; esac": "no falling through to the next pattern",
+    "set -e; false; echo on": "no options of set",
     "print a; let 1; umask; type cd": "no builtins but those that scripts need",
 }
 #: Our scripts, each called in its ways, and which parts of what they print a phone and this computer have alike.

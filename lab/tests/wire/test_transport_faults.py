@@ -261,7 +261,7 @@ def test_settings_in_json_may_stand_beside_the_kind():
         ("cut", ["times=-1"], "times"),
         ("cut", ["colour=red"], "colour"),
         ("slow", ["bytes_per_s=fast"], "number"),
-        ("output-cut", ["moment=results"], "meets no moment 'results'; its moments: shell, exec, abb, program"),
+        ("output-cut", ["moment=results"], "meets no moment 'results'; its moments: shell, exec, program"),
         ("output-cut", ["moment=nope"], "meets no moment 'nope'"),
         ("cut", ["moment=shell"], "meets no moment 'shell'; its moments: connect, open"),
         ("segv", ["moment=push"], "its moments: start, init"),

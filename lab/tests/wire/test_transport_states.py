@@ -1,4 +1,4 @@
-"""What a phone's state is to the adb server: authorized or not, away and back, on another port."""
+"""What a phone's state is to the adb server: authorized or not, away and back."""
 
 import base64
 import os
@@ -89,15 +89,6 @@ def test_rebooted_phone_answers_before_its_system_is_up(make_link, wait_until):
     link.connect()
     wait_until(lambda: link.shell("getprop sys.boot_completed") == "1\n", "the system is up")
     assert link.phone.time.uptime_s() >= 1.0
-
-
-def test_tcpip_moves_the_phone_to_another_port(link, free_port, wait_until):
-    port = free_port()
-    result = link.adb("tcpip", str(port))
-    assert f"restarting in TCP mode port: {port}".encode() in result.stdout
-    wait_until(lambda: link.phone.port == port, "the other port")
-    link.connect()
-    assert link.shell("echo moved") == "moved\n"
 
 
 def test_allowed_key_that_is_none_is_refused_with_the_files_name(tmp_path):

@@ -59,7 +59,7 @@ def test_missing_folders_are_made_by_a_push(link, tmp_path):
 def test_pull_of_a_missing_file_says_so(link, tmp_path):
     result = link.adb("pull", f"{TMP}/nope", tmp_path)
     assert result.returncode == 1
-    assert b"No such file or directory" in result.stderr + result.stdout
+    assert b"does not exist" in result.stderr + result.stdout
 
 
 def test_push_to_a_read_only_place_says_why(link, tmp_path):

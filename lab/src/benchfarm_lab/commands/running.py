@@ -28,38 +28,20 @@ def seconds(call: Invocation, text: str) -> float:
 
 @command("sh")
 def sh(call: Invocation) -> int:
-    """Run a script: ``sh -c text name args``, ``sh file args``, or commands from stdin."""
+    """Run a script: ``sh -c text name args`` or ``sh file args``."""
     from benchfarm_lab.shell.interpreter import Shell
-    from benchfarm_lab.shell.reading import run_lines
-    from benchfarm_lab.shell.variables import OPTION_LETTERS
 
     args = list(call.args)
-    options: set[str] = set()
-    script: str | None = None
-    from_stdin = False
-    while args and args[0][:1] in {"-", "+"} and len(args[0]) > 1:
-        arg = args.pop(0)
-        if arg == "--":
-            break
-        for letter in arg[1:]:
-            if letter == "c":
-                script = ""
-            elif letter == "s":
-                from_stdin = True
-            elif letter == "o" and args:
-                options.add(args.pop(0))
-            elif letter in OPTION_LETTERS:
-                options.add(OPTION_LETTERS[letter])
-            elif letter not in "li":
-                call.fail(f"-{letter}: unknown option")
     name = call.launch.argv[0]
     call.process.is_shell = True
-    if script is not None:
-        if not args:
+    if args[:1] == ["-c"]:
+        if len(args) < 2:
             call.fail("-c: requires argument")
-        script = args.pop(0)
-        name = args.pop(0) if args else name
-    elif args and not from_stdin:
+        script = args[1]
+        name, *args = args[2:] or [name]
+    elif not args or args[0].startswith("-"):
+        call.fail("a virtual phone's shell runs sh -c TEXT and sh FILE only")
+    else:
         name = args.pop(0)
         try:
             script = decoded(call.system.files.open_read(call.path(name), uid=call.uid).read(MAX_SCRIPT_BYTES))
@@ -67,9 +49,8 @@ def sh(call: Invocation) -> int:
             call.error(f"{call.launch.argv[0]}: can't open {name}: {exc}")
             return 127
     shell = Shell.from_launch(call.launch, name=name, positional=args)
-    shell.options |= options
     try:
-        return run_lines(shell) if script is None else shell.run(script, exec_last=True)
+        return shell.run(script, exec_last=True)
     finally:
         shell.close()
 

@@ -84,8 +84,6 @@ class BenchmarkRun:
         init_us = interpreter.initialize()
         self.say.info(f"The input model file size (MB): {number(graph.size_bytes / 1e6)}")
         self.say.info(f"Initialized session in {number(init_us / 1e3)}ms.")
-        if self.parameters.switch("print_preinvoke_state"):
-            reports.print_state(self, interpreter, "pre-invoke")
         inputs.check_value_files(self, interpreter, layers)
         return self._measure(interpreter, init_us)
 
@@ -155,13 +153,6 @@ class BenchmarkRun:
     def _signature(self, graph: Graph) -> Signature | None:
         wanted = self.parameters.text("signature_to_run_for")
         keys = sorted(s.key for s in graph.signatures)
-        if self.parameters.switch("list_signatures"):
-            self.say.info(f"The Model contains {len(keys)} signature key(s).")
-            if keys:
-                self.say.info("They are listed below: ")
-            for key in keys:
-                self.say.info(f"-> Signature Key: {key}")
-            raise BenchmarkFailedError
         found = next((s for s in graph.signatures if s.key == wanted), None)
         if found is not None:
             self.say.info(f"Using signature: {wanted}")

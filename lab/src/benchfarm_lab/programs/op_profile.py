@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from benchfarm_lab.delegation import FLEX, GPU, XNNPACK, data_type
 from benchfarm_lab.graph import Operator, Subgraph
 from benchfarm_lab.programs.protos import Message
-from benchfarm_lab.programs.run_statistics import Stat
-from benchfarm_lab.programs.transcript import number
 
 if TYPE_CHECKING:
     from benchfarm_lab.latency import NodeWork
     from benchfarm_lab.programs.interpreter import Interpreter
 
-_TOP_ROWS: Final = 10
 _MOST_RUNS: Final = 4000
 
 
@@ -32,11 +29,6 @@ class OpTimes:
     times: NDArray[np.int64]
     mem_kb: float = 0.0
     times_called: int = 1
-
-    @property
-    def average_us(self) -> float:
-        """Mean time of one run."""
-        return float(self.times.mean()) if len(self.times) else 0.0
 
 
 def initialisation(interpreter: Interpreter) -> list[OpTimes]:
@@ -120,81 +112,6 @@ def _gpu_type(operator: Operator, index: int) -> str:
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
-
-
-def table(rows: Sequence[OpTimes], *, csv: bool) -> str:
-    """Return the three tables of one profile and their footer."""
-    total_us = sum(row.average_us for row in rows) or 1.0
-    parts = [_operator_table("Run Order", rows, total_us, csv=csv)]
-    by_time = sorted(rows, key=lambda row: -row.average_us)[:_TOP_ROWS]
-    parts.append(_operator_table("Top by Computation Time", by_time, total_us, csv=csv))
-    parts.append(f"Number of nodes executed: {len(rows)}\n" + _summary_table(rows, csv=csv))
-    sums = Stat()
-    sums.add(np.sum([row.times for row in rows], axis=0, dtype=np.int64) if rows else np.zeros(0, dtype=np.int64))
-    footer = f"Timings (microseconds): {sums.body()}\nMemory (bytes): count=0\n{len(rows)} nodes observed\n\n\n"
-    return "\n".join([*parts, footer])
-
-
-def _title(name: str) -> str:
-    return f"============================== {name} ==============================\n"
-
-
-def _operator_table(title: str, rows: Sequence[OpTimes], total_us: float, *, csv: bool) -> str:
-    lines = [_title(title)]
-    if csv:
-        lines.append("node type, first, avg_ms, %, cdf%, mem KB, times called, name\n")
-    else:
-        heads = [f"{'[node type]':>40}", f"{'[first]':>9}", f"{'[avg ms]':>9}", f"{'[%]':>8}", f"{'[cdf%]':>8}",
-                 f"{'[mem KB]':>10}", f"{'[times called]':>9}", "[Name]"]  # fmt: skip
-        lines.append("\t" + "\t".join(heads) + "\n")
-    seen_us = 0.0
-    for row in rows:
-        seen_us += row.average_us
-        first_ms = int(row.times[0]) / 1e3 if len(row.times) else 0.0
-        share, cdf = 100 * row.average_us / total_us, 100 * seen_us / total_us
-        if csv:
-            values = [row.node_type, number(first_ms), number(row.average_us / 1e3), number(share) + "%",
-                      number(cdf) + "%", number(row.mem_kb), str(row.times_called),
-                      row.name.replace(",", "\t")]  # fmt: skip
-            lines.append(", ".join(values) + "\n")
-        else:
-            lines.append(
-                f"\t{row.node_type:>40}\t{first_ms:9.3f}\t{row.average_us / 1e3:9.3f}\t{share:7.3f}%\t{cdf:7.3f}%"
-                f"\t{row.mem_kb:10.3f}\t{row.times_called:9d}\t{row.name}\n"
-            )
-    return "".join(lines)
-
-
-def _summary_table(rows: Sequence[OpTimes], *, csv: bool) -> str:
-    lines = [_title("Summary by node type")]
-    if csv:
-        lines.append("node type, count, avg_ms, avg %, cdf %, mem KB, times called\n")
-    else:
-        heads = [f"{'[Node type]':>40}", f"{'[count]':>9}", f"{'[avg ms]':>10}", f"{'[avg %]':>11}", f"{'[cdf %]':>11}",
-                 f"{'[mem KB]':>10}", f"{'[times called]':>9}"]  # fmt: skip
-        lines.append("\t" + "\t".join(heads) + "\n")
-    kinds: dict[str, list[OpTimes]] = {}
-    for row in rows:
-        kinds.setdefault(row.node_type, []).append(row)
-    # The summary counts in whole microseconds.
-    sums = sorted(((kind, int(sum(r.average_us for r in group)), group) for kind, group in kinds.items()),
-                  key=lambda item: -item[1])  # fmt: skip
-    total_us = sum(us for _, us, _ in sums) or 1
-    seen_us = 0
-    for kind, average_us, group in sums:
-        seen_us += average_us
-        mem_kb, called = sum(r.mem_kb for r in group), sum(r.times_called for r in group)
-        share, cdf = 100 * average_us / total_us, 100 * seen_us / total_us
-        if csv:
-            values = [kind, str(len(group)), number(average_us / 1e3), number(share) + "%", number(cdf) + "%",
-                      number(mem_kb), str(called)]  # fmt: skip
-            lines.append(", ".join(values) + "\n")
-        else:
-            lines.append(
-                f"\t{kind:>40}\t{len(group):9d}\t{average_us / 1e3:10.3f}\t{share:10.3f}%\t{cdf:10.3f}%\t{mem_kb:10.3f}"
-                f"\t{called:9d}\n"
-            )
-    return "".join(lines)
 
 
 # Protos ---------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from benchfarm_lab.contract import PhoneFileError
 from benchfarm_lab.delegation import GPU, HEXAGON, NNAPI, NPU
 from benchfarm_lab.graph import Tensor
 from benchfarm_lab.programs.phone_files import read_whole
-from benchfarm_lab.programs.protos import Message
 
 if TYPE_CHECKING:
     from benchfarm_lab.programs.interpreter import Interpreter
@@ -145,13 +144,3 @@ def _encoded(tensor: Tensor, values: NDArray[np.float64]) -> tuple[bytes, NDArra
 def raw_outputs(interpreter: Interpreter) -> bytes:
     """Return what --output_filepath holds: the outputs' bytes, one after the other."""
     return b"".join(raw for _, raw, _ in output_values(interpreter))
-
-
-def example_proto(interpreter: Interpreter) -> bytes:
-    """Return what --output_proto_filepath holds: a tf.Example with a float list for each output."""
-    features = Message()
-    for tensor, _, values in output_values(interpreter):
-        listed = Message().packed_floats(1, "value", tuple(float(v) for v in values))
-        entry = Message().text(1, "key", tensor.name).child(2, "value", Message().child(2, "float_list", listed))
-        features.child(1, "feature", entry)
-    return Message().child(1, "features", features).to_bytes()

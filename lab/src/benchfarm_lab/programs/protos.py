@@ -58,12 +58,6 @@ class Message:
             self.fields.append((number, name, "packed", values))
         return self
 
-    def packed_floats(self, number: int, name: str, values: tuple[float, ...]) -> Message:
-        """Add a packed list of floats; nothing when it is empty."""
-        if values:
-            self.fields.append((number, name, "packed_float", values))
-        return self
-
     def enum(self, number: int, name: str, value: int, label: str) -> Message:
         """Add an enum field; ``label`` is its name in the text format."""
         self.fields.append((number, name, "enum", (value, label)))
@@ -91,27 +85,6 @@ class Message:
                 case "message", Message():
                     out += _delimited(number, value.to_bytes())
         return bytes(out)
-
-    def to_text(self, indent: str = "") -> str:
-        """Return the message in the text format, each field on a line of its own."""
-        lines: list[str] = []
-        for _, name, kind, value in self.fields:
-            match kind, value:
-                case "message", Message():
-                    lines.append(f"{indent}{name} {{\n{value.to_text(indent + '  ')}{indent}}}\n")
-                case "packed" | "packed_float", tuple():
-                    lines += [f"{indent}{name}: {v}\n" for v in value]
-                case "enum", (int(), str() as label):
-                    lines.append(f"{indent}{name}: {label}\n")
-                case "float", float() | int():
-                    single = struct.unpack("<f", struct.pack("<f", value))[0]
-                    lines.append(f"{indent}{name}: {single:.9g}\n")
-                case "string", str():
-                    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-                    lines.append(f'{indent}{name}: "{escaped}"\n')
-                case _:
-                    lines.append(f"{indent}{name}: {value}\n")
-        return "".join(lines)
 
 
 def _delimited(number: int, content: bytes) -> bytes:

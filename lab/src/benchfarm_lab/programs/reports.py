@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_lab.graph import Subgraph
-from benchfarm_lab.programs import op_profile, outputs, state_list
+from benchfarm_lab.programs import op_profile, outputs
 from benchfarm_lab.programs.phone_files import write_whole
 from benchfarm_lab.programs.protos import Message
 from benchfarm_lab.programs.transcript import number
@@ -41,9 +41,7 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
     """Say the profile, and write the files that were asked for."""
     say, flags, memory = run.say, run.parameters, results.footprint
     if flags.switch("enable_op_profiling"):
-        _op_profile(run, interpreter, results)
-    if flags.switch("print_postinvoke_state"):
-        print_state(run, interpreter, "post-invoke")
+        _write_profile(run, interpreter, results)
     if flags.switch("export_model_runtime_info") and flags.text("model_runtime_info_output_file"):
         write_whole(run.process, flags.text("model_runtime_info_output_file"), runtime_info(interpreter).to_bytes())
     path = flags.text("result_file_path")
@@ -56,9 +54,18 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
             say.error(f"Failed to save benchmark result to: {path}")
     if flags.text("output_filepath"):
         write_whole(run.process, flags.text("output_filepath"), outputs.raw_outputs(interpreter))
-    if flags.text("output_proto_filepath"):
-        write_whole(run.process, flags.text("output_proto_filepath"), outputs.example_proto(interpreter))
     run.once.max_rss_kb += memory.overall_kb
+
+
+def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> None:
+    path = run.parameters.text("op_profiling_output_file")
+    if run.parameters.text("op_profiling_output_mode") != "proto" or not path:
+        run.say.warn("A virtual phone writes the times of operators as a proto into a file, in no other form.")
+        return
+    init = op_profile.initialisation(interpreter)
+    rows = op_profile.operators(interpreter, results.runs.count) if results.runs.count else []
+    proto = op_profile.profiling_proto(init, rows, interpreter.subgraph.name, interpreter.primary)
+    write_whole(run.process, path, proto.to_bytes())
 
 
 def _say_peak(run: BenchmarkRun, results: Results) -> None:
@@ -70,35 +77,6 @@ def _say_peak(run: BenchmarkRun, results: Results) -> None:
     run.say.info(f"- VmRSS              : {total} MB")
     run.say.info(f"+ RssAnnon           : {anonymous} MB")
     run.say.info(f"+ RssFile + RssShmem : {total - anonymous} MB")
-
-
-def print_state(run: BenchmarkRun, interpreter: Interpreter, when: str) -> None:
-    """Say the list of tensors and nodes before or after the runs."""
-    begin = f"\n====Printing out TfLite interpreter {when} state begins===="
-    run.say.info(f"{begin}\n{state_list.describe(interpreter)}")
-    run.say.info(f"====Printing out TfLite interpreter {when} state ends====\n")
-
-
-def _op_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> None:
-    flags = run.parameters
-    csv_path = flags.text("profiling_output_csv_file")
-    mode = "csv" if csv_path else flags.text("op_profiling_output_mode")
-    path = csv_path or flags.text("op_profiling_output_file")
-    init = op_profile.initialisation(interpreter)
-    rows = op_profile.operators(interpreter, results.runs.count) if results.runs.count else []
-    if mode == "proto":
-        proto = op_profile.profiling_proto(init, rows, interpreter.subgraph.name, interpreter.primary)
-        if not (path and write_whole(run.process, path, proto.to_bytes())):
-            run.say.info(proto.to_text())
-        return
-    sections = [
-        "Profiling Info for Benchmark Initialization:\n" + op_profile.table(init, csv=mode == "csv"),
-        "Operator-wise Profiling Info for Regular Benchmark Runs:\n" + op_profile.table(rows, csv=mode == "csv"),
-    ]
-    if path and write_whole(run.process, path, "".join(sections).encode()):
-        return
-    for section in sections if rows else sections[:1]:
-        run.say.info(section)
 
 
 def result_proto(results: Results, size_bytes: int, peak_kb: int) -> Message:

@@ -1,1 +1,1 @@
-"""The phone's sh, interpreted in this process: scanning, grammar (tree-sitter-bash), expansion, execution."""
+"""The phone's sh, interpreted in this process: parsing, expansion, execution."""

@@ -18,18 +18,13 @@ from benchfarm_lab.shell.job_builtins import kill_builtin, trap_builtin, wait_bu
 from benchfarm_lab.shell.parsing import RESERVED
 from benchfarm_lab.shell.printing import echoed
 from benchfarm_lab.shell.simple_commands import external
-from benchfarm_lab.shell.spans import ShellSyntaxError
 from benchfarm_lab.shell.variable_builtins import (
     export_builtin,
-    local_builtin,
     read_builtin,
-    readonly_builtin,
     set_builtin,
     shift_builtin,
     unset_builtin,
 )
-
-_MAX_SOURCE_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,40 +110,6 @@ def _pwd(shell: Shell, args: Sequence[str]) -> int:
 
 def _eval(shell: Shell, args: Sequence[str]) -> int:
     return shell.run_text(" ".join(args))
-
-
-def _source(shell: Shell, args: Sequence[str]) -> int:
-    if not args:
-        shell.complain(".: missing argument")
-        raise ExitError(1)
-    # A name without a slash is looked for in PATH, and only there.
-    path = find_program(
-        shell.system, args[0], path=shell.lookup("PATH") or DEFAULT_PATH, cwd=shell.cwd, uid=shell.uid
-    )  # fmt: skip
-    try:
-        if path is None:
-            raise PhoneFileError(errno.ENOENT, "No such file or directory")
-        data = shell.files.open_read(shell.absolute(path), uid=shell.uid).read(_MAX_SOURCE_BYTES)
-    except PhoneFileError as exc:
-        if exc.errno == errno.EISDIR:
-            return 0
-        # It is a special builtin: its failure ends a shell that runs a script.
-        shell.complain(f".: {args[0]}: {exc}")
-        raise ExitError(1) from exc
-    shell.status = 0
-    before = shell.positional
-    if len(args) > 1:
-        shell.positional = list(args[1:])
-    try:
-        return shell.run_text(data.decode("utf-8", "surrogateescape"))
-    except ReturnError as exc:
-        return exc.status
-    except ShellSyntaxError as exc:
-        shell.complain_of_syntax(exc)
-        return 1
-    finally:
-        if len(args) > 1:
-            shell.positional = before
 
 
 def _status_argument(shell: Shell, args: Sequence[str]) -> int:
@@ -243,14 +204,11 @@ BUILTINS: Mapping[str, Builtin] = {
     "cd": Builtin(_cd),
     "pwd": Builtin(_pwd),
     "export": Builtin(export_builtin, special=True),
-    "readonly": Builtin(readonly_builtin, special=True),
-    "local": Builtin(local_builtin),
     "unset": Builtin(unset_builtin, special=True),
     "set": Builtin(set_builtin, special=True),
     "shift": Builtin(shift_builtin, special=True),
     "read": Builtin(read_builtin),
     "eval": Builtin(_eval, special=True),
-    ".": Builtin(_source, special=True),
     "exit": Builtin(_exit, special=True),
     "return": Builtin(_return, special=True),
     "break": Builtin(_leave(again=False), special=True),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from benchfarm_lab.contract import MEMORY_BYTES
-from benchfarm_lab.files import PhoneTree
-from benchfarm_lab.shell.arithmetic import Calculator
 from benchfarm_lab.shell.patterns import Pieces, has_magic, matching_paths, trimmed
 from benchfarm_lab.shell.syntax import Arithmetic, Command, Part, Text, Variable, Word
+
+if TYPE_CHECKING:
+    from benchfarm_lab.shell.interpreter import Shell
 
 _USUAL: Final = " \t\n"
 #: A word stands for so many arguments at most.
@@ -32,51 +33,6 @@ def _joined(pieces: Pieces) -> str:
     if sum(len(text) for text, _ in pieces) > MEMORY_BYTES:
         raise _no_memory()
     return "".join(text for text, _ in pieces)
-
-
-class ShellState(Protocol):
-    """What expansion needs of a shell."""
-
-    @property
-    def cwd(self) -> str:
-        """The current folder."""
-        ...
-
-    @property
-    def uid(self) -> int:
-        """Who asks."""
-        ...
-
-    @property
-    def files(self) -> PhoneTree:
-        """The phone's files."""
-        ...
-
-    @property
-    def calculator(self) -> Calculator:
-        """Arithmetic over the shell's variables."""
-        ...
-
-    @property
-    def positional(self) -> Sequence[str]:
-        """``$1`` and so on."""
-        ...
-
-    def lookup(self, name: str) -> str | None:
-        """Return a variable or special parameter, None when it isn't set."""
-        ...
-
-    def assign(self, name: str, value: str) -> None:
-        """Set a variable."""
-        ...
-
-    def substitute(self, script: str) -> str:
-        """Run a script and return what it printed, without newlines at the end."""
-        ...
-
-    def has_option(self, name: str) -> bool:
-        """Say whether ``set -o name`` is on."""
-        ...
 
 
 class _Fields:
@@ -141,7 +97,7 @@ class _Fields:
 class Expander:
     """Expands words for one shell."""
 
-    def __init__(self, state: ShellState) -> None:
+    def __init__(self, state: Shell) -> None:
         self._state = state
 
     def arguments(self, words: Sequence[Word]) -> list[str]:
@@ -165,7 +121,7 @@ class Expander:
         for field in self._fields(word):
             pieces = tuple(field)
             found: Sequence[str] = ()
-            if has_magic(pieces) and not self._state.has_option("noglob"):
+            if has_magic(pieces):
                 found = matching_paths(pieces, files=self._state.files, cwd=self._state.cwd, uid=self._state.uid)
             arguments += found or [_joined(pieces)]
         return arguments
@@ -269,14 +225,7 @@ class Expander:
 
     def _value(self, name: str) -> str:
         """Return the value of a variable or parameter."""
-        value = self._state.lookup(name)
-        return self._unset(name) if value is None else value
-
-    def _unset(self, name: str) -> str:
-        """Return what a variable is that isn't set."""
-        if self._state.has_option("nounset") and name not in {"@", "*"}:
-            raise ExpansionFaultError(f"{name}: parameter not set")
-        return ""
+        return self._state.lookup(name) or ""
 
     def _variable(self, part: Variable) -> str:
         if not part.operator and part.name not in {"@", "*"}:
@@ -292,8 +241,7 @@ class Expander:
         operand = part.operand
         if part.operator.lstrip(":") in _CONDITIONAL:
             return self._conditional(part, value)
-        if value is None:
-            value = self._unset(part.name)
+        value = value or ""
         match part.operator:
             case "length":
                 return str(len(value))

@@ -16,10 +16,6 @@ class LeaveLoopError(Exception):
         self.again = again
 
 
-class ReadOnlyError(Exception):
-    """A constant was to be changed; it ends the shell."""
-
-
 class ReturnError(Exception):
     """``return`` from a function or a sourced file."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -14,15 +13,15 @@ from benchfarm_lab.launching import DEFAULT_PATH, Launch
 from benchfarm_lab.processes import SIGNAL_WORDS, Process, TableFullError
 from benchfarm_lab.shell.arithmetic import ArithmeticFaultError, Calculator
 from benchfarm_lab.shell.expansion import Expander, ExpansionFaultError
-from benchfarm_lab.shell.flow import ExitError, LeaveLoopError, ReadOnlyError, ReturnError, ShellKilledError
+from benchfarm_lab.shell.flow import ExitError, LeaveLoopError, ReturnError, ShellKilledError
 from benchfarm_lab.shell.jobs import start_job
 from benchfarm_lab.shell.parsing import parse_script
 from benchfarm_lab.shell.redirection import RedirectFaultError, redirected, release_all, retained
 from benchfarm_lab.shell.simple_commands import run_simple
 from benchfarm_lab.shell.spans import ShellSyntaxError
-from benchfarm_lab.shell.statements import execute, fails_shell
+from benchfarm_lab.shell.statements import execute
 from benchfarm_lab.shell.syntax import Block, Redirect, Redirected, Simple, Statement, Subshell
-from benchfarm_lab.shell.variables import OPTION_LETTERS, Variables
+from benchfarm_lab.shell.variables import Variables
 from benchfarm_lab.system import PhoneSystem
 
 #: Signals after which mksh exits with 128 + the signal instead of dying of it.
@@ -49,7 +48,6 @@ class Shell:
         #: Has the lender let go of them too, where the lender is a shell that this process was before.
         self.surrender: Callable[[], None] | None = None
         self.functions: dict[str, Statement] = {}
-        self.options: set[str] = set()
         self.traps: dict[int, str] = {}
         self.status = 0
         #: Whether a command was substituted since that was last asked for.
@@ -59,11 +57,9 @@ class Shell:
         self.shell_pid = process.pid
         self.expander = Expander(self)
         self.calculator = Calculator(lambda variable: self.lookup(variable) or "")
-        self.locals: list[dict[str, str | None]] = []
-        #: How deep functions and loops are nested, and how deep what is run to see whether it fails.
+        #: How deep functions and loops are nested.
         self.calls = 0
         self.loops = 0
-        self.conditions = 0
 
     @classmethod
     def from_launch(cls, request: Launch, *, name: str, positional: Sequence[str]) -> Shell:
@@ -95,10 +91,6 @@ class Shell:
         """Return a phone path, made absolute."""
         return path if path.startswith("/") else f"{self.cwd.rstrip('/')}/{path}"
 
-    def has_option(self, name: str) -> bool:
-        """Say whether an option of ``set`` is on."""
-        return name in self.options
-
     def lookup(self, name: str) -> str | None:
         """Return a variable or special parameter."""
         if name.isdigit():
@@ -109,35 +101,20 @@ class Shell:
         if name in _SPECIAL:
             return {
                 "?": str(self.status), "$": str(self.shell_pid), "#": str(len(self.positional)),
-                "!": str(self.last_background) if self.last_background else "", "-": "".join(sorted(self._letters())),
+                "!": str(self.last_background) if self.last_background else "", "-": "hc",
             }[name]  # fmt: skip
         match name:
-            case "RANDOM":
-                return str(random.randrange(32768))  # noqa: S311 -- no secret is made of it
-            case "SECONDS":
-                return str(int(self.system.time.uptime_s() - self.process.started_s))
-            case "EPOCHREALTIME":
-                return f"{self.system.time.wall_s():.6f}"
             case "PPID":
                 return str(self.process.ppid)
             case "KSH_VERSION":
                 return "@(#)MIRBSD KSH R59 2020/10/31"
-            case "USER_ID":
-                return str(self.uid)
         return self.variables.values.get(name)
 
-    def _letters(self) -> set[str]:
-        return {letter for letter, option in OPTION_LETTERS.items() if option in self.options} | {"h", "c"}
-
     def assign(self, name: str, value: str) -> None:
-        """Set a variable; raise ReadOnlyError, and ExpansionFaultError when there is no memory for it."""
-        if name in self.variables.constant:
-            raise ReadOnlyError(f"read-only: {name}")
+        """Set a variable; raise ExpansionFaultError when there is no memory for it."""
         if not self.variables.has_room(name, value):
             raise ExpansionFaultError("cannot allocate memory")
         self.variables.values[name] = value
-        if "allexport" in self.options:
-            self.variables.exported.add(name)
 
     def substitute(self, script: str) -> str:
         """Run ``$(script)`` in a subshell and return its output."""
@@ -195,9 +172,6 @@ class Shell:
         except ShellSyntaxError as exc:
             self.complain_of_syntax(exc)
             return 1
-        except ReadOnlyError as exc:
-            self.complain(str(exc))
-            return 2
         except (ExpansionFaultError, ArithmeticFaultError, TableFullError) as exc:
             self.complain(str(exc))
             return 1
@@ -226,8 +200,6 @@ class Shell:
                 self.status = start_job(self, statement)
             else:
                 self.status = execute(self, statement)
-                if self.status and "errexit" in self.options and not self.conditions and fails_shell(statement):
-                    raise ExitError(self.status)
         self.check_signals()
         return self.status
 
@@ -256,12 +228,10 @@ class Shell:
             cwd=self.cwd, fds=fds,
         )  # fmt: skip
         child.functions = dict(self.functions)
-        child.options = set(self.options)
         child.traps = {signal: script for signal, script in self.traps.items() if not script}
         child.status = self.status
         child.last_background = self.last_background
         child.shell_pid = self.shell_pid
-        child.conditions = self.conditions
         return child
 
     def close(self) -> None:

@@ -74,11 +74,7 @@ def run_pipe(shell: Shell, commands: Sequence[Statement]) -> int:
     thread.run()
     for stage, _ in started[:-1]:
         shell.wait_for(stage.process)
-    status = shell.ended(last.process, last.status)
-    if shell.has_option("pipefail"):
-        codes = [stage.process.status for stage, _ in started[:-1]]
-        return next((code for code in (status, *reversed(codes)) if code), 0)
-    return status
+    return shell.ended(last.process, last.status)
 
 
 def _replace(fds: dict[int, Handle], descriptor: int, handle: Handle) -> None:

@@ -11,7 +11,6 @@ from benchfarm_lab.shell.expansion import ExpansionFaultError
 from benchfarm_lab.shell.flow import ExitError, ReturnError
 from benchfarm_lab.shell.redirection import RedirectFaultError, redirected
 from benchfarm_lab.shell.syntax import Redirect, Simple
-from benchfarm_lab.shell.variables import quoted
 
 if TYPE_CHECKING:
     from benchfarm_lab.shell.builtins import Builtin
@@ -28,8 +27,6 @@ def run_simple(shell: Shell, command: Simple, *, replace: bool = False) -> int:
         return _assign(shell, command)
     name = arguments[0]
     builtin = _builtins().get(name)
-    if "xtrace" in shell.options:
-        shell.error("+ " + " ".join(quoted(argument) for argument in arguments))
     if name == "exec":
         return _exec(shell, command, arguments[1:])
     if name in shell.functions and not (builtin and builtin.special):
@@ -170,7 +167,6 @@ def _call(shell: Shell, name: str, arguments: list[str]) -> int:
         raise ExpansionFaultError(f"{name}: functions are nested too deeply")
     before, shell.positional = shell.positional, arguments[1:]
     shell.calls += 1
-    shell.locals.append({})
     try:
         return shell.execute(shell.functions[name])
     except ReturnError as exc:
@@ -178,4 +174,3 @@ def _call(shell: Shell, name: str, arguments: list[str]) -> int:
     finally:
         shell.calls -= 1
         shell.positional = before
-        _restore(shell, shell.locals.pop())

@@ -11,7 +11,6 @@ from benchfarm_lab.shell.patterns import matches
 from benchfarm_lab.shell.simple_commands import run_simple, with_redirects
 from benchfarm_lab.shell.syntax import (
     AndOr,
-    Block,
     Case,
     For,
     Function,
@@ -34,24 +33,8 @@ def execute(shell: Shell, statement: Statement) -> int:
     return _KINDS[type(statement)](shell, statement)
 
 
-def fails_shell(statement: Statement) -> bool:
-    """Say whether ``set -e`` ends the shell when this statement fails (not for ``!`` and the left of ``&&``)."""
-    if isinstance(statement, Pipeline):
-        return not statement.negated
-    return not isinstance(statement, AndOr | If | Loop | For | Case)
-
-
-def _tested(shell: Shell, condition: Statement | Block) -> int:
-    """Run something whose failure ``set -e`` doesn't mind."""
-    shell.conditions += 1
-    try:
-        return shell.block(condition) if isinstance(condition, Block) else execute(shell, condition)
-    finally:
-        shell.conditions -= 1
-
-
 def _and_or(shell: Shell, statement: AndOr) -> int:
-    status = shell.status = _tested(shell, statement.left)
+    status = shell.status = execute(shell, statement.left)
     if (status == 0) == (statement.operator == "&&"):
         return execute(shell, statement.right)
     return status
@@ -60,8 +43,6 @@ def _and_or(shell: Shell, statement: AndOr) -> int:
 def _pipeline(shell: Shell, pipeline: Pipeline) -> int:
     if len(pipeline.commands) > 1:
         status = run_pipe(shell, pipeline.commands)
-    elif pipeline.negated:
-        status = _tested(shell, pipeline.commands[0])
     else:
         status = execute(shell, pipeline.commands[0])
     return (0 if status else 1) if pipeline.negated else status
@@ -77,7 +58,7 @@ def _group(shell: Shell, statement: Group) -> int:
 
 def _if(shell: Shell, statement: If) -> int:
     for condition, body in statement.branches:
-        if _tested(shell, condition) == 0:
+        if shell.block(condition) == 0:
             return shell.block(body)
     shell.status = 0
     return shell.block(statement.otherwise) if statement.otherwise is not None else 0
@@ -95,7 +76,7 @@ def _rounds(shell: Shell, statement: Loop) -> int:
     status = 0
     while True:
         try:
-            if (_tested(shell, statement.condition) == 0) == statement.until:
+            if (shell.block(statement.condition) == 0) == statement.until:
                 return status
             status = shell.block(statement.body)
         except LeaveLoopError as exc:

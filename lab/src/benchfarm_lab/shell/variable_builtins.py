@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchfarm_lab.handles import NullHandle
 from benchfarm_lab.shell.flow import ExitError
 from benchfarm_lab.shell.interpreter import Shell
-from benchfarm_lab.shell.variables import OPTION_LETTERS, quoted
+from benchfarm_lab.shell.variables import quoted
 
 
 def export_builtin(shell: Shell, args: Sequence[str]) -> int:
@@ -27,29 +27,6 @@ def export_builtin(shell: Shell, args: Sequence[str]) -> int:
     return 0
 
 
-def readonly_builtin(shell: Shell, args: Sequence[str]) -> int:
-    """Make variables constant."""
-    for arg in args:
-        name, equals, value = arg.partition("=")
-        if equals:
-            shell.assign(name, value)
-        shell.variables.constant.add(name)
-    return 0
-
-
-def local_builtin(shell: Shell, args: Sequence[str]) -> int:
-    """Give variables to a function alone."""
-    for arg in args:
-        if arg.startswith("-"):
-            continue
-        name, equals, value = arg.partition("=")
-        if shell.locals and name not in shell.locals[-1]:
-            shell.locals[-1][name] = shell.variables.values.get(name)
-        if equals or shell.locals:
-            shell.assign(name, value)
-    return 0
-
-
 def unset_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Forget variables or functions."""
     functions = args[:1] == ["-f"]
@@ -58,9 +35,6 @@ def unset_builtin(shell: Shell, args: Sequence[str]) -> int:
             continue
         if functions:
             shell.functions.pop(name, None)
-        elif name in shell.variables.constant:
-            shell.complain(f"read-only: {name}")
-            return 1
         else:
             shell.variables.values.pop(name, None)
             shell.variables.exported.discard(name)
@@ -68,27 +42,11 @@ def unset_builtin(shell: Shell, args: Sequence[str]) -> int:
 
 
 def set_builtin(shell: Shell, args: Sequence[str]) -> int:
-    """Set options and positional parameters."""
-    if not args:
-        for name in sorted(shell.variables.values):
-            shell.write(1, f"{name}={quoted(shell.variables.values[name])}\n".encode("utf-8", "surrogateescape"))
-        return 0
-    todo = list(args)
-    while todo and todo[0][:1] in {"-", "+"} and len(todo[0]) > 1:
-        arg = todo.pop(0)
-        if arg == "--":
-            break
-        on = arg[0] == "-"
-        for letter in arg[1:]:
-            name = todo.pop(0) if letter == "o" and todo else OPTION_LETTERS.get(letter, "")
-            if not name:
-                shell.complain(f"set: -{letter}: unknown option")
-                return 1
-            (shell.options.add if on else shell.options.discard)(name)
-    else:
-        if not todo:
-            return 0
-    shell.positional = todo
+    """Set the positional parameters: ``set -- ARGUMENT...``."""
+    if args and args[0] != "--" and args[0][:1] in {"-", "+"}:
+        shell.complain(f"set: {args[0]}: unknown option")
+        return 1
+    shell.positional = list(args[1:] if args[:1] == ["--"] else args)
     return 0
 
 

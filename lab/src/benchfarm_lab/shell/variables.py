@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from benchfarm_lab.contract import MEMORY_BYTES
 
@@ -15,7 +13,6 @@ class Variables:
 
     values: dict[str, str] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
-    constant: set[str] = field(default_factory=set)
 
     def has_room(self, name: str, value: str) -> bool:
         """Say whether a variable may get a value: all of them together may take so much memory only."""
@@ -26,17 +23,11 @@ class Variables:
 
     def copy(self) -> Variables:
         """Return a copy for a subshell."""
-        return Variables(dict(self.values), set(self.exported), set(self.constant))
+        return Variables(dict(self.values), set(self.exported))
 
     def environment(self) -> dict[str, str]:
         """Return what programs inherit."""
         return {name: self.values[name] for name in sorted(self.exported) if name in self.values}
-
-
-OPTION_LETTERS: Final[Mapping[str, str]] = {
-    "e": "errexit", "u": "nounset", "x": "xtrace", "f": "noglob", "a": "allexport", "n": "noexec", "v": "verbose",
-    "m": "monitor", "C": "noclobber",
-}  # fmt: skip
 
 
 def quoted(text: str) -> str:

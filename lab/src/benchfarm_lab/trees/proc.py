@@ -49,21 +49,14 @@ def _fixed(system: PhoneSystem) -> DictFolder:
             "loadavg": lambda: FileNode(lambda: _loadavg(system)),
             "stat": lambda: FileNode(lambda: _stat(system)),
             "version": lambda: FileNode(lambda: as_line(kernel_version(system))),
-            "filesystems": lambda: FileNode(lambda: b"nodev\tproc\n\text4\n\tf2fs\n"),
-            "mounts": lambda: FileNode(_mounts),
             "self": lambda: LinkNode(lambda: "1"),
             "sys": folder(
                 {
                     "kernel": folder(
                         {
                             "random": folder({"boot_id": text_file(lambda: system.boot_id)}),
-                            "osrelease": text_file(lambda: kernel_release(system)),
-                            "ostype": text_file(lambda: "Linux"),
-                            "pid_max": text_file(lambda: 32768),
-                            "perf_event_paranoid": text_file(lambda: 3),
                         }
                     ),
-                    "vm": folder({"swappiness": text_file(lambda: 100)}),
                 }
             ),
         }
@@ -165,22 +158,9 @@ def _stat(system: PhoneSystem) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _mounts() -> bytes:
-    return (
-        b"/dev/root / ext4 ro,seclabel,relatime 0 0\nproc /proc proc rw,relatime,gid=3009,hidepid=2 0 0\n"
-        b"sysfs /sys sysfs rw,seclabel,relatime 0 0\n/dev/block/dm-4 /data f2fs rw,seclabel,nosuid,nodev,noatime 0 0\n"
-        b"/dev/fuse /storage/emulated fuse rw,nosuid,nodev,noexec,noatime 0 0\n"
-    )
-
-
 def _process_folder(process: Process, system: PhoneSystem) -> Node:
     def cmdline() -> bytes:
         return b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in process.argv)
-
-    def set_score(data: bytes) -> None:
-        text = data.strip()
-        if text.lstrip(b"-").isdigit():
-            process.oom_score_adj = max(-1000, min(1000, int(text)))
 
     own = process.uid
     return DictFolder(
@@ -188,12 +168,6 @@ def _process_folder(process: Process, system: PhoneSystem) -> Node:
             "cmdline": lambda: FileNode(cmdline),
             "comm": text_file(lambda: process.name[:15]),
             "stat": lambda: FileNode(lambda: _process_stat(process, system)),
-            "status": lambda: FileNode(lambda: _process_status(process, system)),
-            "statm": text_file(lambda: f"{process.rss_bytes // 2048} {process.rss_bytes // 4096} 700 40 0 900 0"),
-            "oom_score_adj": lambda: FileNode(
-                lambda: as_line(process.oom_score_adj), write=set_score, mode=0o644, uid=own
-            ),
-            "oom_score": text_file(lambda: max(0, process.oom_score_adj)),
             "cgroup": text_file(lambda: f"3:cpuset:/{'top-app' if process.group == 'top-app' else 'foreground'}"),
         },
         uid=own,
@@ -209,20 +183,6 @@ def _process_stat(process: Process, system: PhoneSystem) -> bytes:
         f"4194560 500 0 0 0 {used} 6 {waited} 0 {20 + process.nice} {process.nice} 1 0 {start} {process.rss_bytes * 4} "
         f"{process.rss_bytes // 4096} 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
     ).encode()
-
-
-def _process_status(process: Process, system: PhoneSystem) -> bytes:
-    words = {"R": "R (running)", "S": "S (sleeping)", "T": "T (stopped)"}
-    rss_kb = process.rss_bytes // 1024
-    allowed = [n for n in range(cpu_count(system)) if process.affinity >> n & 1]
-    rows = {
-        "Name": process.name[:15], "State": words[process.state], "Tgid": process.pid, "Pid": process.pid,
-        "PPid": process.ppid, "TracerPid": 0, "Uid": "\t".join([str(process.uid)] * 4),
-        "Gid": "\t".join([str(process.uid)] * 4), "VmPeak": f"{rss_kb * 4:>8} kB", "VmSize": f"{rss_kb * 4:>8} kB",
-        "VmHWM": f"{rss_kb:>8} kB", "VmRSS": f"{rss_kb:>8} kB", "Threads": 1,
-        "Cpus_allowed": f"{process.affinity:x}", "Cpus_allowed_list": cpu_list(allowed),
-    }  # fmt: skip
-    return "".join(f"{name}:\t{value}\n" for name, value in rows.items()).encode()
 
 
 def cpu_list(cpus: Iterable[int]) -> str:

@@ -121,14 +121,11 @@ CPU = "/sys/devices/system/cpu"
         (f"{CPU}/cpu0/cpufreq/scaling_cur_freq", "300000"), (f"{CPU}/cpufreq/policy4/scaling_governor", "schedutil"),
         (f"{CPU}/cpufreq/policy0/scaling_available_frequencies", "300000 1228800 1766400 "),
         (f"{CPU}/cpu0/cpufreq/stats/time_in_state", "300000 100\n1228800 100\n1766400 100"),
-        (f"{CPU}/cpu7/topology/physical_package_id", "1"), (f"{CPU}/cpu7/cpu_capacity", "1024"),
         ("/sys/class/thermal/thermal_zone0/type", "cpu0-silver-usr"),
         ("/sys/class/thermal/thermal_zone0/temp", "31500"),
-        ("/sys/class/thermal/thermal_zone0/trip_point_0_temp", "95000"),
-        ("/sys/class/kgsl/kgsl-3d0/gpuclk", "257000000"), ("/sys/class/kgsl/kgsl-3d0/max_gpuclk", "710000000"),
+        ("/sys/class/kgsl/kgsl-3d0/gpuclk", "257000000"),
         ("/sys/class/kgsl/kgsl-3d0/devfreq/cur_freq", "257000000"),
         ("/sys/class/power_supply/battery/capacity", "88"), ("/sys/class/power_supply/battery/temp", "255"),
-        ("/sys/class/power_supply/battery/status", "Charging"),
     ],
 )  # fmt: skip
 def test_sysfs_shows_the_hardware(phone, path, content):
@@ -138,9 +135,7 @@ def test_sysfs_shows_the_hardware(phone, path, content):
 def test_sysfs_can_be_walked_by_patterns(phone):
     found = phone.out(f"for c in {CPU}/cpu[0-9]*; do cat $c/cpufreq/cpuinfo_max_freq; done").split()
     assert found == ["1766400"] * 4 + ["2803200"] * 4
-    assert phone.out("ls /sys/class/thermal").split() == [
-        "cooling_device0", "cooling_device1", "thermal_zone0", "thermal_zone1",
-    ]  # fmt: skip
+    assert phone.out("ls /sys/class/thermal").split() == ["thermal_zone0", "thermal_zone1"]
 
 
 def test_only_root_changes_clocks(phone, make_phone):
@@ -167,7 +162,6 @@ def test_proc_shows_the_phone(phone):
     assert phone.out("cat /proc/version").startswith("Linux version ")
     assert phone.out("cat /proc/$$/comm; :") == "sh\n"
     assert phone.out("cat /proc/self/comm") == "cat\n"
-    assert "Uid:\t2000\t2000\t2000\t2000\n" in phone.out("cat /proc/self/status")
 
 
 def test_ps_shows_chosen_columns_of_chosen_processes(phone):

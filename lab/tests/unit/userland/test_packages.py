@@ -8,7 +8,7 @@ import re
 import pytest
 
 from benchfarm_lab.contract import ProgramDiedError
-from lab.tests.unit.userland.userland_phone import make_apk, make_signature
+from lab.tests.unit.userland.userland_phone import make_apk
 
 APP = "org.example.bench"
 APK = "/data/local/tmp/a.apk"
@@ -57,41 +57,6 @@ def test_install_is_refused_with_the_phones_own_code(phone, apk, options, code):
 def test_downgrade_is_allowed_for_a_debuggable_app(phone):
     install(phone, make_apk(version_code=5))
     assert install(phone, make_apk(version_code=4), "-d")[1] == "Success\n"
-
-
-def test_update_must_come_from_the_same_signer(phone):
-    ours, others = make_signature("ours"), make_signature("others")
-    install(phone, make_apk(signer=ours))
-    assert install(phone, make_apk(version_code=2, signer=ours)) == (0, "Success\n")
-    assert "INSTALL_FAILED_UPDATE_INCOMPATIBLE" in install(phone, make_apk(version_code=3, signer=others))[1]
-    phone.run(f"pm uninstall {APP}")
-    assert install(phone, make_apk(signer=others)) == (0, "Success\n")
-
-
-def signing_block(certificate: bytes) -> bytes:
-    """Return an APK Signing Block (scheme v2) with one signer, as far as its certificate."""
-
-    def piece(data: bytes) -> bytes:
-        return len(data).to_bytes(4, "little") + data
-
-    value = piece(piece(piece(piece(b"digests") + piece(piece(certificate)) + piece(b""))))
-    pair = (len(value) + 4).to_bytes(8, "little") + (0x7109871A).to_bytes(4, "little") + value
-    size = (len(pair) + 24).to_bytes(8, "little")
-    return size + pair + size + b"APK Sig Block 42"
-
-
-def with_block(apk: bytes, block: bytes) -> bytes:
-    end = apk.rfind(b"PK\x05\x06")
-    directory = int.from_bytes(apk[end + 16 : end + 20], "little")
-    moved = apk[end : end + 16] + (directory + len(block)).to_bytes(4, "little") + apk[end + 20 :]
-    return apk[:directory] + block + apk[directory:end] + moved
-
-
-def test_signing_block_is_read_too(phone):
-    one, two = signing_block(b"certificate one"), signing_block(b"certificate two")
-    assert install(phone, with_block(make_apk(), one))[1] == "Success\n"
-    assert install(phone, with_block(make_apk(version_code=2), one))[1] == "Success\n"
-    assert "UPDATE_INCOMPATIBLE" in install(phone, with_block(make_apk(version_code=3), two))[1]
 
 
 def test_full_phone_refuses_an_install(phone):

@@ -199,10 +199,6 @@ def test_stdin_of_the_client_reaches_programs(phone):
     assert phone.run("read a; read b; echo $b-$a; cat", b"1\n2\nrest")[1] == "2-1\nrest"
 
 
-def test_shell_without_a_command_reads_stdin(phone):
-    assert phone.run("", b"x=1\nif [ $x = 1 ]\nthen echo yes\nfi\nexit 4\necho never\n")[:2] == (4, "yes\n")
-
-
 def test_trap_runs_when_a_signal_comes_from_outside(phone):
     call = phone.call("trap 'echo cleaning; exit 3' TERM; echo $$; while :; do sleep 0.02; done")
     call.out.wait_for(b"\n")

@@ -186,27 +186,6 @@ def make_apk(
     return content.getvalue()
 
 
-def make_signature(name: str) -> bytes:
-    """Return a JAR signature block by a new key."""
-    from datetime import UTC, datetime, timedelta
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import pkcs7
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    certificate = (
-        x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
-        .serial_number(7).not_valid_before(start).not_valid_after(start + timedelta(days=9999))
-        .sign(key, hashes.SHA256())
-    )  # fmt: skip
-    builder = pkcs7.PKCS7SignatureBuilder().set_data(b"manifest").add_signer(certificate, key, hashes.SHA256())
-    return builder.sign(serialization.Encoding.DER, [pkcs7.PKCS7Options.DetachedSignature])
-
-
 class Collected:
     """A client's end of a stream."""
 
