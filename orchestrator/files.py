@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import threading
 from pathlib import Path
+
+from orchestrator.errors import HostStorageError, UsageError
 
 
 def make_private(folder: Path) -> None:
@@ -30,3 +34,23 @@ def write_whole(path: Path, content: bytes | str, *, is_private: bool = True) ->
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def write_file(path: Path, data: bytes | str) -> None:
+    """Write a file whole; an older one stays when this fails. Raises UsageError, HostStorageError."""
+    content = data.encode() if isinstance(data, str) else data
+    try:
+        write_whole(path, content, is_private=False)
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise HostStorageError(f"{path}: no space left to write {len(content)} bytes") from error
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Make sure that a file can be written here, before the work for it is done; raises as :func:`write_file`."""
+    probe = path.with_name(f".{path.name}.{os.getpid()}.probe")
+    write_file(probe, b"")
+    probe.unlink()
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.discovery import KnownPhones, Seen
     from orchestrator.devices.server import AdbServer
     from orchestrator.devices.traffic import HubTraffic
-    from orchestrator.ports import Device, Store
+    from orchestrator.ports import Device, Observer, Store
 
 #: How long a virtual phone may take to let its server in.
 _JOIN_TIMEOUT_S: Final = 3.0
@@ -52,6 +52,7 @@ class Farm(Adapters):
         makes_store: bool = True,
         needs_store: bool = True,
         inventory: KeptInventory | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """``known``: phones that aren't asked who they are while their connection lasts, for whoever looks often.
 
@@ -59,26 +60,19 @@ class Farm(Adapters):
 
         ``store``: one that others use too, instead of its own. ``makes_store``: whether one is made where there is
         none; who only reads doesn't. ``needs_store``: whether it is an error then that the one named isn't there.
+
+        ``observer``: hears what use cases do, as they do it.
         """
         super().__init__(settings, store=store, makes_store=makes_store, needs_store=needs_store, inventory=inventory)
         self._known = known
+        self.observer: Observer = observer or _Deaf()
         self.cancelled = threading.Event()
         #: Told how far a push is: serial number, file, bytes sent, bytes in all.
         self.on_push: Callable[[str, str, int, int], None] = lambda serial, name, sent_bytes, size_bytes: None
         #: Told what phone waits for other processes of this computer: serial number, text.
         self.on_wait: Callable[[str, str], None] = lambda serial, text: None
-        #: All phones of the last listing.
-        self.listed: list[Attached] = []
-        #: Attached phones that can't be used, with the reason, as of the last opening.
-        self.left_out: dict[str, str] = {}
-        #: The phones that were meant and can't be used, or aren't there, with the reason.
-        self.missing: dict[str, str] = {}
         #: How many files may be on their way to phones, and where.
         self.pushes = PushLimits()
-        #: Which of the usable phones the last opening took, and why not the others; None before one by rules.
-        self.choice: Choice | None = None
-        #: Phones that fit the last opening's selection and weren't needed.
-        self.spares: list[tuple[Device, DeviceFacts]] = []
         #: What is to be done before devices and store are closed.
         self.at_exit = contextlib.ExitStack()
         self._opened: list[Device] = []
@@ -196,17 +190,16 @@ class Farm(Adapters):
         judged = judge_twins([seen for _, seen in listed])
         attached = [Attached(server=server, seen=seen) for (server, _), seen in zip(listed, judged, strict=True)]
         # A server lists phones in the order in which they came; people look for them by name.
-        self.listed = sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
-        return self.listed
+        return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
 
     def open_devices(
         self, selection: DeviceSelection, *, despite_losses: bool = False, despite_use: bool = False
-    ) -> list[tuple[Device, DeviceFacts]]:
+    ) -> OpenedDevices:
         """Open every device that fits the selection and probe its facts, phones in parallel.
 
         This computer is meant by ``host`` and by the serial number ``host``. Attached phones that can't be used, or are
-        lost while they are opened, are noted in ``left_out``, unless phones are named; with ``despite_losses`` those
-        that are lost, can't be used or aren't there are noted also then, as long as one can be used.
+        lost while they are opened, are ``left_out``, unless phones are named; with ``despite_losses`` those that are
+        lost, can't be used or aren't there are left out also then, as long as one can be used.
 
         Phones that another process uses are left out too, and asked nothing, unless they are named; with
         ``despite_use`` they are there as they were last seen.
@@ -216,8 +209,6 @@ class Farm(Adapters):
             NoDeviceError: nothing fits, or a serial number that was named isn't attached.
             DeviceUnusableError: a phone that was named can't be used; the message says why.
             DeviceError: a phone that was named was lost while it was opened.
-
-        Of phones that fit and aren't needed (``one_of_each``, ``most``) ``choice`` and ``spares`` tell afterwards.
         """
         self.check_names(selection)
         kinds = {self.profiles[name].kind for name in selection.profiles if name in self.profiles}
@@ -228,15 +219,15 @@ class Farm(Adapters):
             )
         names_host = HOST_SERIAL in selection.serials
         phones = replace(selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL))
-        chosen: list[tuple[Device, DeviceFacts]] = []
+        opened = OpenedDevices()
         if _names_phones(phones):
-            chosen += self._open_phones(phones, required=True, despite_losses=despite_losses, despite_use=despite_use)
+            opened = self._open_phones(phones, required=True, despite_losses=despite_losses, despite_use=despite_use)
         elif not names_host:
-            chosen += self._open_phones(phones, required=not selection.host, despite_use=despite_use)
+            opened = self._open_phones(phones, required=not selection.host, despite_use=despite_use)
         if selection.host or names_host:
             host = self.host()
-            chosen.append((host, host.facts()))
-        return chosen
+            opened = replace(opened, devices=(*opened.devices, (host, host.facts())))
+        return opened
 
     def check_names(
         self, selection: DeviceSelection, devices: Iterable[DeviceFacts] = (), labels: Iterable[Labels] = ()
@@ -263,7 +254,7 @@ class Farm(Adapters):
         required: bool,
         despite_losses: bool = False,
         despite_use: bool = False,
-    ) -> list[tuple[Device, DeviceFacts]]:
+    ) -> OpenedDevices:
         # This computer alone needs no server for phones, and none is started for it.
         attached = self.attached(serials=selection.serials, start_server=required)
         attached = [self.kept_out(item) for item in attached]
@@ -280,22 +271,28 @@ class Farm(Adapters):
         if lost and names_each and not despite_losses:
             raise next(iter(lost.values()))
         reasons = {serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in lost.items()}
-        self.left_out = {
+        left_out = {
             **{item.seen.serial or item.seen.address: item.seen.reason for item in wanted if not item.seen.usable},
             **reasons,
         }
         here = {name for item in attached for name in (item.seen.serial, item.seen.address)}
         # What a phone that can't be asked is was told when it was measured last.
         known = self.store.devices() if selection.profiles or selection.where else {}
-        self.missing = missed(selection, self.left_out, here, self.inventory, known)
-        choice = self.choice = choose(selection, [facts for _, facts in opened], self.inventory)
-        self.spares = [(device, facts) for device, facts in opened if facts.serial in choice.spare]
-        fitting = [(device, facts) for device, facts in opened if facts.serial in choice.chosen]
+        missing = missed(selection, left_out, here, self.inventory, known)
+        choice = choose(selection, [facts for _, facts in opened], self.inventory)
+        fitting = tuple((device, facts) for device, facts in opened if facts.serial in choice.chosen)
         if not fitting and required:
             what = "no attached phone fits the selection" if opened else "no usable phone is attached"
             unfit = "".join(f"\n  {serial}: {reason}" for serial, reason in [*choice.unfit.items(), *reasons.items()])
             raise NoDeviceError(what + unfit + _reasons(attached), hint="see 'benchfarm devices'")
-        return fitting
+        return OpenedDevices(
+            devices=fitting,
+            left_out=left_out,
+            missing=missing,
+            choice=choice,
+            spares=tuple((device, facts) for device, facts in opened if facts.serial in choice.spare),
+            listed=tuple(attached),
+        )
 
     def _open_each(
         self, phones: Sequence[Attached], *, asks_used: bool
@@ -401,6 +398,36 @@ class Attached:
     def fits(self, serials: Sequence[str]) -> bool:
         """Whether one of these names the phone: its serial number or the server's name for it."""
         return self.seen.serial in serials or self.seen.address in serials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedDevices:
+    """What came of opening the devices of a selection."""
+
+    #: Those that it means and that can be used, with what they are.
+    devices: tuple[tuple[Device, DeviceFacts], ...] = ()
+    #: Attached phones that can't be used -> why.
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    #: Phones that were meant and can't be used, or aren't there -> why.
+    missing: Mapping[str, str] = field(default_factory=dict)
+    #: Which of the usable phones were taken, and why not the others.
+    choice: Choice = field(default_factory=lambda: Choice(chosen=()))
+    #: Phones that fit and weren't needed.
+    spares: tuple[tuple[Device, DeviceFacts], ...] = ()
+    #: All phones that were attached.
+    listed: tuple[Attached, ...] = ()
+
+    @property
+    def facts(self) -> list[DeviceFacts]:
+        """What the devices are."""
+        return [facts for _, facts in self.devices]
+
+
+class _Deaf:
+    """An observer that nobody listens to."""
+
+    def on_event(self, event: object) -> None:
+        """Let an event pass."""
 
 
 def _reasons(attached: Sequence[Attached]) -> str:

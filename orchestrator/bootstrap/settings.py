@@ -71,6 +71,12 @@ class Settings:
         return self.store == _default_store(self.data_folder)
 
     @property
+    def store_file(self) -> Path | None:
+        """The file of an SQLite store, None for another one."""
+        where = self.store.removeprefix("sqlite:///")
+        return None if "://" in where else Path(where).expanduser().absolute()
+
+    @property
     def log_format(self) -> str:
         """How progress is written where no terminal is: ``text`` or ``json`` ($BENCHFARM_LOG); raises UsageError."""
         chosen = self.environ.get("BENCHFARM_LOG") or "text"

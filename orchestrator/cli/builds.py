@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.download_progress import downloads_on_stderr
-from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import ArtifactError, BenchfarmError, UsageError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.workload import Build, ToolName
+from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:

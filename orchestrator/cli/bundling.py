@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from orchestrator.app.reporting import report_data
+from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import format_of, write_file
-from orchestrator.cli.reports import report_data
+from orchestrator.cli.files import format_of
 from orchestrator.cli.result import CommandResult
-from orchestrator.cli.stored import named_campaigns
 from orchestrator.errors import UsageError
+from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import RunId

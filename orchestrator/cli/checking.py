@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator import __version__
+from orchestrator.app.checks import check_file
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import check_writable, write_file
-from orchestrator.cli.result import CommandResult, one_line, table, to_json
+from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.checking import CheckResult, PhoneCheck, check_phone
 from orchestrator.errors import DeviceError, UsageError
+from orchestrator.files import check_writable, write_file
 from orchestrator.ports import Device
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection
+from orchestrator.report.escapes import one_line
 
 #: Facts that a bug report needs. Serial numbers stay out of it.
 _TOLD_PROPERTIES = re.compile(r"ro\.(build|product|soc|board|hardware|vendor\.build|boot\.hardware)\b")
@@ -37,7 +39,7 @@ def check(settings: Settings, serials: Sequence[str], *, apk: Path | None, out: 
         raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
     results, texts, failed = [], [], False
     with Farm(settings, makes_store=False) as farm:
-        for device, facts in farm.open_devices(DeviceSelection(serials=tuple(serials))):
+        for device, facts in farm.open_devices(DeviceSelection(serials=tuple(serials))).devices:
             if not isinstance(device, AdbDevice):
                 raise UsageError("only phones are checked", hint="benchfarm doctor checks this computer")
             path = out or check_file(settings, facts.serial)
@@ -53,28 +55,6 @@ def check(settings: Settings, serials: Sequence[str], *, apk: Path | None, out: 
     return CommandResult(
         text="\n\n".join(texts), data={"phones": results}, exit_code=DeviceError.exit_code if failed else 0
     )
-
-
-def check_file(settings: Settings, serial: str) -> Path:
-    """Return where the last check of a phone is kept."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", serial).lstrip(".")[:80] or "phone"
-    return settings.data_folder / "checks" / f"{name}.json"
-
-
-def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
-    """Return an offer to check a phone that wasn't checked since its last system update; empty when it was.
-
-    A virtual phone needs none, nor does this computer.
-    """
-    if facts.is_virtual or facts.kind is not DeviceKind.ANDROID:
-        return ""
-    try:
-        kept = json.loads(check_file(settings, facts.serial).read_text("utf-8"))
-        if kept["phone"]["fingerprint"] == facts.fingerprint:
-            return ""
-    except (OSError, ValueError, TypeError, KeyError):
-        pass
-    return f"{facts.serial} was never checked with its system: benchfarm device check -s {facts.serial}"
 
 
 def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) -> dict[str, object]:

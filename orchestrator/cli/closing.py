@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from orchestrator.app.board import read_boards
+from orchestrator.app.farm_beside import owners_of
+from orchestrator.app.resuming import put_back_left
+from orchestrator.app.running import runner_elsewhere, runner_here
+from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.board import read_boards
-from orchestrator.cli.farm_beside import owners_of
-from orchestrator.cli.result import CommandResult, one_line
-from orchestrator.cli.resuming import put_back_left
-from orchestrator.cli.running import runner_elsewhere, runner_here
-from orchestrator.cli.stored import find_campaign
+from orchestrator.cli.result import CommandResult
 from orchestrator.engine.closing import close_campaign
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId
+from orchestrator.report.escapes import one_line
 
 
 def close(settings: Settings, words: Sequence[str]) -> CommandResult:

@@ -1,31 +1,49 @@
-"""``benchfarm compare``: what is stored against what is stored, case by case."""
+"""``benchfarm compare``: options to a comparison, and its formats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.comparison import ABSOLUTE, Comparison, compare_sides
-from orchestrator.analysis.matching import Axis, Fact, Rule
+from orchestrator.analysis.comparison import ABSOLUTE, Comparison, FailOn, is_failure
+from orchestrator.analysis.matching import Axis, Rule
+from orchestrator.app import comparing
+from orchestrator.app.compared_pages import comparison_html, default_path
+from orchestrator.app.comparing import rule_for
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.comparison_output import Output, load_measured, rendered
-from orchestrator.cli.result import CommandResult
+from orchestrator.cli.files import format_of
+from orchestrator.cli.result import CommandResult, to_json
 from orchestrator.cli.shares import share_of
-from orchestrator.cli.stored import find_campaigns, named_campaigns
-from orchestrator.errors import ArtifactError, UsageError
-from orchestrator.ports import Store
-from orchestrator.records.campaign import Campaign
-from orchestrator.records.workload import Case
+from orchestrator.errors import UsageError
+from orchestrator.files import check_writable, write_file
+from orchestrator.report import comparisons
 
-_SHORTEST_SHA: Final = 4
-#: What a configuration is chosen by, and which fact that frees; any other name is a flag's.
-_CONFIG_KEYS: Final[Mapping[str, tuple[Fact, Callable[[Case], str]]]] = {
-    "delegate": (Fact.DELEGATE, lambda case: case.delegate.value),
-    "threads": (Fact.THREADS, lambda case: str(case.threads)),
-    "tool": (Fact.TOOL, lambda case: case.tool.value),
-    "mode": (Fact.MODE, lambda case: case.process_mode.value),
-}
+FORMATS: Final = ("text", "markdown", "json", "junit", "github", "html")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """How a comparison is shown, and when it is a failure."""
+
+    #: Empty: by the ending of ``out``.
+    form: str = ""
+    out: Path | None = None
+    fail_on: str = "slower"
+
+    @property
+    def wanted(self) -> str:
+        """The format; raises UsageError."""
+        return format_of(self.form, self.out, FORMATS, default="text")
+
+    def check(self) -> None:
+        """Raise UsageError for an unknown format or word, and for a file that can't be written."""
+        _ = self.wanted
+        if self.fail_on not in list(FailOn):
+            raise UsageError(f"--fail-on {self.fail_on!r} isn't known", hint=f"choose one of {', '.join(FailOn)}")
+        if self.out is not None:
+            check_writable(self.out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +59,7 @@ class CompareRequest:
 
 
 def compare(settings: Settings, request: CompareRequest, output: Output) -> CommandResult:
-    """Compare two campaigns, or two builds, models, devices, delegates or configurations within campaigns.
+    """Compare two sides of what is stored.
 
     What keeps cases apart and may be let pass is told with the option that does it.
 
@@ -53,15 +71,7 @@ def compare(settings: Settings, request: CompareRequest, output: Output) -> Comm
     if rule.axis is Axis.CAMPAIGN and request.campaigns:
         raise UsageError("--campaign is for --by", hint="give the two campaigns as they are: compare A B")
     with Farm(settings, makes_store=False) as farm:
-        if rule.axis is Axis.CAMPAIGN:
-            pair = _paired_campaign(farm.store, request.sides)
-            if pair is not None:
-                from orchestrator.cli.pairing import pair_comparison
-
-                return rendered(farm, pair_comparison(farm, pair), output)
-            comparison = _between_campaigns(farm, request.sides, rule)
-        else:
-            comparison = _within_campaigns(farm, request, rule)
+        comparison = comparing.compare(farm, request.sides, rule, campaigns=request.campaigns)
         notes = (*comparison.notes, *_ways_out(comparison, request))
         return rendered(farm, replace(comparison, notes=notes), output)
 
@@ -78,178 +88,45 @@ def _ways_out(comparison: Comparison, request: CompareRequest) -> Iterator[str]:
 
 def rule_of(request: CompareRequest) -> Rule:
     """Return the rule that the options mean; raises UsageError."""
-    if request.by not in list(Axis):
-        raise UsageError(f"--by {request.by!r} isn't known", hint=f"choose one of {', '.join(Axis)}")
-    for name in request.allowed:
-        if name not in list(Fact) or name in ABSOLUTE:
-            known = ", ".join(fact for fact in Fact if fact not in ABSOLUTE)
-            raise UsageError(f"--allow {name!r} can't be let pass", hint=f"choose of {known}")
-    axis = Axis(request.by)
-    varied: frozenset[Fact] = frozenset()
-    if axis is Axis.CONFIG:
-        for side in request.sides:
-            varied |= {_CONFIG_KEYS[key][0] if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in config_parts(side)}
-    return Rule(
-        axis=axis,
+    return rule_for(
+        request.by,
+        request.sides,
         threshold=share_of(request.threshold, "--threshold", most=0.5),
         level=share_of(request.level, "--level", least=0.5, most=0.9999, example="95%"),
-        allowed=frozenset(Fact(name) for name in request.allowed),
-        varied=varied,
+        allowed=request.allowed,
     )
 
 
-def _paired_campaign(store: Store, sides: Sequence[str]) -> Campaign | None:
-    """Return the A/B campaign that is the only side named, else None."""
-    if len(sides) != 1:
-        return None
-    (campaign, *_) = find_campaigns(store, sides[0])
-    return campaign if campaign.terms.pairing is not None else None
+def rendered(
+    farm: Farm,
+    comparison: Comparison,
+    output: Output,
+    *,
+    further: Mapping[str, object] | None = None,
+    lines: Sequence[str] = (),
+    is_incomplete: bool = False,
+) -> CommandResult:
+    """Return a comparison in the wanted form; ``further`` goes to the JSON, ``lines`` to the text beside it.
 
-
-def _between_campaigns(farm: Farm, words: Sequence[str], rule: Rule) -> Comparison:
-    named = {0: ("previous", "newest"), 1: (*words, "newest"), 2: tuple(words)}.get(len(words))
-    if named is None:
-        raise UsageError("two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE")
-    before, after = (find_campaigns(farm.store, word) for word in named)
-    if both := {item.campaign_id for item in before} & {item.campaign_id for item in after}:
-        raise UsageError(
-            f"both sides are the campaign {min(both)}",
-            hint="name two campaigns, or what differs within one: --by build|model|device|delegate|config A B",
-        )
-    names = (_side_name(before), _side_name(after))
-    return compare_sides(load_measured(farm, before), load_measured(farm, after), rule, names=names)
-
-
-def _side_name(campaigns: Sequence[Campaign]) -> str:
-    """Return how a side is called: a submission after the first of its phones."""
-    further = f" and {len(campaigns) - 1} more" if len(campaigns) > 1 else ""
-    return f"{campaigns[0].name} {campaigns[0].campaign_id}{further}"
-
-
-def _within_campaigns(farm: Farm, request: CompareRequest, rule: Rule) -> Comparison:
-    if len(request.sides) != 2:
-        raise UsageError(
-            f"--by {request.by} needs two sides", hint=f"benchfarm compare --by {request.by} BASELINE CANDIDATE"
-        )
-    before, after = (_selector(farm, rule.axis, word) for word in request.sides)
-    if request.campaigns:
-        campaigns = named_campaigns(farm.store, request.campaigns)
-        chosen = [campaigns, campaigns]
-    else:
-        chosen = _campaigns_with(farm, before, after, request)
-    sides = [
-        load_measured(farm, campaigns, lambda run, fits=fits: fits(run.case))  # type: ignore[misc]
-        for campaigns, fits in zip(chosen, (before, after), strict=True)
-    ]
-    for word, side in zip(request.sides, sides, strict=True):
-        if not side:
-            raise UsageError(
-                f"nothing was measured of {request.by} {word!r} there", hint="see 'benchfarm results runs'"
-            )
-        serials = sorted({item.case.serial for item in side})
-        if rule.axis is Axis.DEVICE and len(serials) > 1:
-            raise UsageError(f"device {word!r} fits {', '.join(serials)}", hint="name one of them")
-    names = (f"{request.by} {request.sides[0]}", f"{request.by} {request.sides[1]}")
-    return compare_sides(sides[0], sides[1], rule, names=names)
-
-
-def _campaigns_with(
-    farm: Farm, before: Callable[[Case], bool], after: Callable[[Case], bool], request: CompareRequest
-) -> list[list[Campaign]]:
-    """Return the newest campaign that measured both sides, else the newest of each that measured it."""
-    newest: list[Campaign | None] = [None, None]
-    # Where nothing of a side has a result, the newest that tried it says why.
-    tried: list[Campaign | None] = [None, None]
-    for listed in farm.store.campaigns():
-        campaign = farm.store.campaign(listed.campaign_id)
-        assert campaign is not None, "it has just been listed"
-        if not any(fits(item.case) for item in campaign.invocations for fits in (before, after)):
-            continue
-        sides = [[item for item in load_measured(farm, [campaign]) if fits(item.case)] for fits in (before, after)]
-        has = [any(item.result.own_summary is not None for item in side) for side in sides]
-        if all(has):
-            return [[campaign], [campaign]]
-        newest = [known or (campaign if there else None) for known, there in zip(newest, has, strict=True)]
-        tried = [known or (campaign if side else None) for known, side in zip(tried, sides, strict=True)]
-        if all(newest):
-            break
-    newest = [known or fallen_back for known, fallen_back in zip(newest, tried, strict=True)]
-    for word, known in zip(request.sides, newest, strict=True):
-        if known is None:
-            raise UsageError(
-                f"no campaign has a result of the {request.by} {word!r}",
-                hint="'benchfarm results runs' lists what is stored",
-            )
-    return [[known] for known in newest if known is not None]
-
-
-def _selector(farm: Farm, axis: Axis, word: str) -> Callable[[Case], bool]:
-    """Return whether a case is of the side that a word means."""
-    if not word:
-        raise UsageError("an empty word names no side")
-    match axis:
-        case Axis.BUILD:
-            shas = _build_shas(farm, word)
-            return lambda case: case.build_sha256 in shas
-        case Axis.MODEL:
-            return lambda case: case.model_name == word or _begins(case.model_sha256, word)
-        case Axis.DEVICE:
-            serials = _serials(farm, word)
-            return lambda case: case.serial in serials
-        case Axis.DELEGATE:
-            return lambda case: case.delegate.value == word
-        case _:
-            parts = config_parts(word)
-            return lambda case: all(_has(case, key, value) for key, value in parts)
-
-
-def _serials(farm: Farm, word: str) -> set[str]:
-    """Return the devices that a serial number, a profile or a name means; raises UsageError for none."""
-    from orchestrator.report.guide_table import device_matches
-
-    devices = farm.store.devices()
-    fitting = {str(serial) for serial, facts in devices.items() if device_matches(word, facts.names)}
-    found = {word} & fitting or fitting
-    if not found:
-        known = ", ".join(sorted(f"{serial} ({facts.title})" for serial, facts in devices.items()))
-        raise UsageError(f"no device {word!r} is stored in {farm.store.name}", hint=f"there are {known or 'none'}")
-    return found
-
-
-def _build_shas(farm: Farm, word: str) -> set[str]:
-    name, _, digits = word.partition("@")
-    stored = farm.store.builds()
-    found = {sha for sha, build in stored.items() if _begins(sha, word) or (build.name == name and not digits)}
-    found |= {sha for sha, build in stored.items() if digits and build.name == name and sha.startswith(digits)}
-    if not found and digits:
-        try:
-            found = {farm.library.find_release(word).program.sha256}
-        except ArtifactError as error:
-            raise UsageError(str(error), hint=error.hint) from error
-    if not found:
-        known = ", ".join(sorted(f"{build.name} {sha[:12]}" for sha, build in stored.items()))
-        raise UsageError(f"no build {word!r} is stored", hint=f"there are {known or 'none'}")
-    return found
-
-
-def _begins(sha256: str, word: str) -> bool:
-    return len(word) >= _SHORTEST_SHA and sha256.startswith(word)
-
-
-def config_parts(word: str) -> list[tuple[str, str]]:
-    """Return the parts of ``delegate=gpu,threads=1``; raises UsageError for one that isn't name=value."""
-    parts = []
-    for part in word.split(","):
-        key, equals, value = part.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(
-                f"{part!r} isn't name=value", hint="for example --by config delegate=xnnpack,threads=1 delegate=gpu"
-            )
-        parts.append((key.strip(), value.strip()))
-    return parts
-
-
-def _has(case: Case, key: str, value: str) -> bool:
-    if key in _CONFIG_KEYS:
-        return _CONFIG_KEYS[key][1](case) == value
-    return dict(case.flags).get(key) == value
+    HTML goes to a file: the one that is named, else one in the data folder's ``reports``.
+    """
+    fail_on = FailOn(output.fail_on)
+    data = {**comparisons.to_data(comparison), **(further or {})}
+    fails = is_failure(comparison, fail_on) or (is_incomplete and fail_on is not FailOn.NEVER)
+    data["fails"] = fails
+    text = {
+        "text": lambda: "\n".join([comparisons.to_text(comparison), *lines]),
+        "markdown": lambda: comparisons.to_markdown(comparison),
+        "json": lambda: to_json(data),
+        "junit": lambda: comparisons.to_junit(comparison, fail_on=fail_on),
+        "github": lambda: comparisons.to_github(comparison, fail_on=fail_on),
+        "html": lambda: comparison_html(farm, comparison),
+    }[output.wanted]()
+    out = output.out
+    if output.wanted == "html" and out is None:
+        out = default_path(farm.settings, comparison)
+    if out is not None:
+        write_file(out, text if text.endswith("\n") else text + "\n")
+        text = "\n".join([comparisons.summary_line(comparison), *lines, str(out)])
+        data["path"] = out
+    return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
+from orchestrator.app.checks import check_file
+from orchestrator.app.farm_beside import owners_of
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.checking import check_file
-from orchestrator.cli.farm_beside import owners_of
-from orchestrator.cli.result import CommandResult, one_line, table
-from orchestrator.cli.retention import file_of
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.engine.importing import end_cut_off
 from orchestrator.errors import BenchfarmError, DeviceError
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _store(farm: Farm) -> list[Finding]:
     # Opening it has brought it up to date, or said why not.
     campaigns = farm.store.campaign_count()
     found = []
-    path = file_of(farm.settings)
+    path = farm.settings.store_file
     if path is None:
         found.append(ok("store", f"{campaigns} campaigns, in a database server, of the newest form"))
     elif not path.is_file():
@@ -187,7 +187,7 @@ def _disk(farm: Farm) -> list[Finding]:
 def _access(farm: Farm) -> list[Finding]:
     """Find what other accounts of this computer may read or change: figures, raw output, programs that are run."""
     settings = farm.settings
-    places = (settings.data_folder, settings.cache_folder, settings.state_folder, file_of(settings))
+    places = (settings.data_folder, settings.cache_folder, settings.state_folder, settings.store_file)
     found = []
     for path in dict.fromkeys(place.resolve() for place in places if place is not None and place.exists()):
         is_behind_others = any(not parent.stat().st_mode & _OTHERS_ENTER for parent in path.parents)
@@ -306,7 +306,7 @@ def _campaigns(farm: Farm) -> list[Finding]:
         if owner is not None and owner.is_open:
             # The farm's workers go on with it.
             continue
-        if owner is None and campaign.status is CampaignStatus.RUNNING and (busy or file_of(farm.settings) is None):
+        if owner is None and campaign.status is CampaignStatus.RUNNING and (busy or farm.settings.store_file is None):
             # Another process of this host, or another host, may be at it.
             continue
         stored, planned = progress.get(campaign.campaign_id, (0, 0))

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from orchestrator.app import nights
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import nights
 from orchestrator.cli.closing import close_cancelled
 from orchestrator.cli.farm_phones import away_text
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.farm_yields import shortcomings
-from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, table
 from orchestrator.config.farm_documents import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_age
@@ -20,6 +20,7 @@ from orchestrator.queueing.absence import HOST_SILENT_S
 from orchestrator.queueing.messages import PROTOCOL
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.identity import CampaignId
+from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes, format_duration
 
 #: So many submissions are told of, of those that are over.
@@ -80,7 +81,7 @@ def status(settings: Settings, submission: str) -> CommandResult:
             "no_time_for": cut,
             "without_result": {serial: given.without_result for serial, given in lacking.items()},
         },
-        exit_code=int(has_failed or bool(lacking)) or nights.CUT_EXIT_CODE * bool(cut),
+        exit_code=int(has_failed or bool(lacking)) or CUT_EXIT_CODE * bool(cut),
     )
 
 

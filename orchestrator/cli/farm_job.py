@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from orchestrator.app import nights
+from orchestrator.app.beginning import begin, identify, named_paths, prepare
+from orchestrator.app.measuring import equipment, turns_of
+from orchestrator.app.reopening import reopen
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import nights
-from orchestrator.cli.beginning import begin, identify, named_paths, prepare
 from orchestrator.cli.farm_parcel import Unpacked, unpack
-from orchestrator.cli.measuring import equipment, turns_of
-from orchestrator.cli.reopening import reopen
-from orchestrator.cli.result import one_line
+from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.config.farm_documents import read_facts, read_parcel, read_plan
 from orchestrator.config.inventory import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
@@ -41,6 +41,7 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.parcel import Parcel
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.workload import Pass
+from orchestrator.report.escapes import one_line
 
 #: What another try, here or on another host, may mend.
 _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
@@ -97,7 +98,13 @@ def _run_job(
     try:
         job = claimed.read()
         plan, parcel = read_plan(job.plan), read_parcel(job.parcel) if job.parcel else Parcel()
-        with Farm(settings, known=shared.asked, store=shared.store, inventory=shared.inventory) as farm:
+        with Farm(
+            settings,
+            known=shared.asked,
+            store=shared.store,
+            inventory=shared.inventory,
+            observer=observer_for_stderr(settings.log_format),
+        ) as farm:
             farm.cancelled = cancelled
             unpacked = unpack(farm, contents, plan, parcel, inputs_folder(settings))
             return _go_on(farm, job, unpacked, host, claimed.facts)
@@ -132,7 +139,7 @@ def _go_on(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str, meant: str)
             note = f"its window opens at {begins_at:%Y-%m-%d %H:%M} UTC"
             return Ended(status="later", note=note, wait_s=(begins_at - now).total_seconds())
     models = identify(plan)
-    devices = farm.open_devices(plan.devices)
+    devices = farm.open_devices(plan.devices).devices
     _check_same(devices[0][1], meant)
     beginning = prepare(farm, plan, devices, models, unpacked.named, reference=unpacked.reference)
     if stored is None:
@@ -180,9 +187,9 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
             return Ended(status="succeeded", note="there was no time for any of its cases")
         return _done(farm.store, campaign, "everything was stored already")
     cases += [item.case for item in campaign.invocations if item.run_pass is Pass.SENTINEL]
-    models, builds, devices = reopen(farm, campaign, cases)
-    services, workload = equipment(farm, campaign, models, builds)
-    result = CampaignRunner(services, turns_of(farm, services)).run(workload, devices)
+    models, builds, opened = reopen(farm, campaign, cases)
+    services, workload = equipment(farm, campaign, models, builds, opened)
+    result = CampaignRunner(services, turns_of(farm, services)).run(workload, opened.devices)
     if result.fault is not None:
         raise result.fault
     if result.left:

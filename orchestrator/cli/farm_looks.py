@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from orchestrator.cli.result import one_line
 from orchestrator.errors import BenchfarmError
 from orchestrator.queueing.schedule import Line
 from orchestrator.queueing.worker import Say
+from orchestrator.report.escapes import one_line
 
 #: So often a worker looks.
 _EVERY_S: Final = 5.0

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import __version__
+from orchestrator.app.beginning import reference_model
+from orchestrator.app.host_files import NamedFile, host_files
 from orchestrator.bootstrap import Farm
-from orchestrator.cli.beginning import reference_model
-from orchestrator.cli.host_files import NamedFile, host_files
 from orchestrator.config.farm_documents import dump
 from orchestrator.errors import HostStorageError, PlanError
 from orchestrator.files import make_private

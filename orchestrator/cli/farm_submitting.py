@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.app.beginning import identify
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.beginning import identify
 from orchestrator.cli.farm_newcomers import kept_for_newcomers
 from orchestrator.cli.farm_parcel import by_phone_and_kind, jobs_for, keep_all, pack
 from orchestrator.cli.farm_phones import away_meant, check_names, choose_phones
 from orchestrator.cli.farm_working import contents_of
-from orchestrator.cli.result import CommandResult, one_line
+from orchestrator.cli.result import CommandResult
 from orchestrator.config.farm_documents import dump
 from orchestrator.config.plan import load_plan
 from orchestrator.engine.night import bounded
@@ -23,6 +23,7 @@ from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding
 from orchestrator.records.workload import Model
+from orchestrator.report.escapes import one_line
 
 
 def submit(settings: Settings, path: Path, *, priority: int, name: str) -> CommandResult:

@@ -19,7 +19,7 @@ from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.cli.farm_job import Shared, inputs_folder, run_job
 from orchestrator.cli.farm_parcel import clean_inputs
 from orchestrator.cli.progress import tell
-from orchestrator.cli.result import CommandResult, one_line
+from orchestrator.cli.result import CommandResult
 from orchestrator.config.farm_documents import dump, labels_of
 from orchestrator.config.inventory import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
@@ -31,6 +31,7 @@ from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.worker import Ended, Hands, Look, Say, Worker
 from orchestrator.records.identity import Serial
+from orchestrator.report.escapes import one_line
 
 #: At the most, to the queue, of all that a worker does beside its main work.
 _CONNECTIONS: Final = 3

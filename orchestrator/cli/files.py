@@ -1,15 +1,12 @@
-"""Writing what a command made: whole or not at all, never over a half."""
+"""Which format a command writes."""
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from orchestrator.errors import HostStorageError, UsageError
-from orchestrator.files import write_whole
+from orchestrator.errors import UsageError
 
 #: Ending of a file's name -> the formats that belong into such a file, the usual one first.
 _ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -42,23 +39,3 @@ def format_of(chosen: str, out: Path | None, known: Collection[str], *, default:
     if not possible:
         raise UsageError(f"{out}: this command writes {', '.join(known)}, not {fitting[0]}", hint="name another file")
     return possible[0]
-
-
-def write_file(path: Path, data: bytes | str) -> None:
-    """Write a file whole; an older one stays when this fails. Raises UsageError, HostStorageError."""
-    content = data.encode() if isinstance(data, str) else data
-    try:
-        write_whole(path, content, is_private=False)
-    except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise HostStorageError(f"{path}: no space left to write {len(content)} bytes") from error
-        raise UsageError(f"{path}: {error.strerror}") from error
-
-
-def check_writable(path: Path) -> None:
-    """Make sure that a file can be written here, before the work for it is done; raises as :func:`write_file`."""
-    probe = path.with_name(f".{path.name}.{os.getpid()}.probe")
-    write_file(probe, b"")
-    probe.unlink()
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
 from orchestrator.planning import NoBuild
@@ -16,6 +16,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.flag import FlagSchema, FlagSpec
 from orchestrator.records.plan import DeviceSelection, Matrix, Plan
 from orchestrator.records.workload import IMPORTED_TOOLS, Build, ToolName
+from orchestrator.report.escapes import one_line
 
 _WIDTH: Final = 100
 #: litert-benchmark of this computer has flags of another kind; the others are only read, never started.
@@ -113,7 +114,7 @@ def _on_device(farm: Farm, tool: ToolName, named: str, serial: str) -> Build:
     is_host = serial == "host"
     selection = DeviceSelection(serials=() if is_host else (serial,), host=is_host)
     plan = Plan(name="flags", models=(), matrix=Matrix(tools=(tool,)), builds={tool: named} if named else {})
-    ((device, facts),) = farm.open_devices(selection)
+    ((device, facts),) = farm.open_devices(selection).devices
     build = farm.builds.of(plan, [facts])[facts.serial, tool]
     if isinstance(build, NoBuild):
         raise ArtifactError(build.reason)

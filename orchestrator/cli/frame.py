@@ -20,6 +20,7 @@ import typer.core
 
 from orchestrator.cli.files import format_of
 from orchestrator.cli.terminal import OutputLostError, open_standard_streams, say, say_json
+from orchestrator.config.plan_keys import PlanOptions, plan_keys
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
 
 if TYPE_CHECKING:
@@ -454,3 +455,18 @@ def _print(result: CommandResult, *, as_json: bool) -> None:
 def split(values: list[str] | None) -> tuple[str, ...]:
     """Return the parts of options that may be given again and may hold commas."""
     return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
+
+
+def plan_options(options: Shown, *, without: Collection[str] = ()) -> PlanOptions:
+    """Return what a command's options say of a plan; those of other names, and those ``without``, aside."""
+    places = {key.option.lstrip("-"): name for name, key in plan_keys().items()}
+    found = PlanOptions()
+    for name, hint in get_type_hints(type(options), include_extras=True).items():
+        # In an annotation typer has the first word as the default; without any, the option is called as the field.
+        declared = next(iter(hint.__metadata__)).default
+        word = declared if isinstance(declared, str) else name.replace("_", "-")
+        key = places.get(word.partition("/")[0].lstrip("-"), name)
+        value = getattr(options, name)
+        if value is not None and key in plan_keys() and name not in without:
+            found[key] = value  # type: ignore[literal-required]
+    return found

@@ -13,8 +13,9 @@ from typing import Final
 
 from orchestrator.analysis.changepoint import LEAST_CHANGE, Preset
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import format_of, write_file
-from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.files import format_of
+from orchestrator.cli.progress import farm_telling
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.cli.shares import share_of
 from orchestrator.engine.history import (
     SELECTION_WORDS,
@@ -28,7 +29,9 @@ from orchestrator.engine.history import (
     moment_of,
 )
 from orchestrator.errors import UsageError
+from orchestrator.files import write_file
 from orchestrator.records.history import Annotation, ConfirmationStatus
+from orchestrator.report.escapes import one_line
 from orchestrator.units import format_change
 
 _FORMS: Final = ("text", "markdown", "csv", "json")
@@ -76,7 +79,7 @@ def regressions(settings: Settings, request: RegressionsRequest) -> CommandResul
         raise UsageError(f"--fail-on {request.fail_on!r} isn't known", hint=f"choose one of {', '.join(_FAIL_ON)}")
     for selection in request.selections:
         _check(selection)
-    with Farm(settings, makes_store=False) as farm:
+    with farm_telling(settings, makes_store=False) as farm:
         question = Question(
             since=night_meant(request.since, farm, "--since") if request.since else None,
             selections=request.selections,
@@ -85,7 +88,7 @@ def regressions(settings: Settings, request: RegressionsRequest) -> CommandResul
         )
         found = find_regressions(farm.store, question)
         if request.confirm:
-            from orchestrator.cli.confirming import confirm_changes
+            from orchestrator.app.confirming import confirm_changes
 
             confirm_changes(farm, found.changes)
             found = find_regressions(farm.store, question)

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator import __version__
+from orchestrator.app.campaigns import new_campaign_id
+from orchestrator.app.reporting import report_data, report_title, write_html
 from orchestrator.bootstrap import Farm, Settings, this_computer
-from orchestrator.cli.campaigns import new_campaign_id
-from orchestrator.cli.reports import report_data, report_title, write_html
 from orchestrator.cli.result import CommandResult
 from orchestrator.engine.importing import ForeignRun, ImportResult
 from orchestrator.errors import UsageError

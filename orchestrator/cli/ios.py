@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import write_file
 from orchestrator.cli.importing import imported, new_campaign, raw_output, read_source, require_printable
-from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.files import write_file
 from orchestrator.records.device import DeviceKind, DeviceProfile
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Attachment, ToolReport
 from orchestrator.records.workload import DelegateName, ToolName
+from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
     from orchestrator.engine.importing import ForeignRun
@@ -97,7 +98,7 @@ def _profile(profiles: Mapping[str, DeviceProfile], plan: Plan, named: str) -> D
 
 def _exported(plan: Plan, profile: DeviceProfile, phone: IPhone) -> tuple[IosExport, dict[str, Path]]:
     """Return the export, and the file of each model by its sha256."""
-    from orchestrator.cli.beginning import identify
+    from orchestrator.app.beginning import identify
     from orchestrator.planning import Skip, expand, without
     from orchestrator.tools.foreign_app import foreign_build
     from orchestrator.tools.ios_app import PASSES, flag_faults

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import ios
-from orchestrator.cli.files import write_file
 from orchestrator.cli.importing import read_source
-from orchestrator.cli.result import CommandResult, one_line
+from orchestrator.cli.result import CommandResult
 from orchestrator.errors import DeviceTimeoutError, UsageError
+from orchestrator.files import write_file
+from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
     from orchestrator.devices.iphone import CabledIPhone

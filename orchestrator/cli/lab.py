@@ -158,7 +158,7 @@ def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) 
 
 def program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> CommandResult:
     """Write a stand-in program that takes so much longer than the usual one; raises UsageError."""
-    from orchestrator.cli.files import write_file
+    from orchestrator.files import write_file
 
     marked = f"{version} time{time_percent:+.4g}%" if time_percent else version
     if abs(virtual_lab.time_factor_of(marked) - (1 + time_percent / 100)) > 1e-6:

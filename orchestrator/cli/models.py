@@ -6,9 +6,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError
 from orchestrator.records.model import ModelFacts, TensorFacts
+from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from orchestrator.cli.result import CommandResult, Streamed, one_line
+from orchestrator.cli.result import CommandResult, Streamed
 from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
     import io

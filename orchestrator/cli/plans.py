@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import nights
-from orchestrator.cli.beginning import expansion_of, identify, wants_sentinel
-from orchestrator.cli.host_files import host_files
-from orchestrator.cli.result import CommandResult, one_line, table, to_json
+from orchestrator.app import nights
+from orchestrator.app.beginning import expansion_of, identify, wants_sentinel
+from orchestrator.app.host_files import host_files
+from orchestrator.bootstrap import Farm, OpenedDevices, Settings
+from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Pass
+from orchestrator.report.escapes import one_line
 from orchestrator.report.labels import unique_labels
 from orchestrator.units import format_duration
 
@@ -26,12 +27,11 @@ def show(settings: Settings, path: Path) -> CommandResult:
     plan = load_plan(path, home=settings.data_folder)
     models, named = identify(plan), host_files(plan)
     with Farm(settings, makes_store=False, needs_store=False) as farm:
-        devices = farm.open_devices(plan.devices, despite_use=True)
-        expansion, _ = expansion_of(farm, plan, devices, models, named)
+        opened = farm.open_devices(plan.devices, despite_use=True)
+        expansion, _ = expansion_of(farm, plan, opened.devices, models, named)
         expansion, time = nights.as_it_would_be(farm, plan, expansion, sentinel=wants_sentinel(plan, expansion))
-        chosen, others = [facts for _, facts in devices], _not_chosen(farm)
-        lacking = farm.choice.lacking if farm.choice is not None else ""
-    titles = unique_labels({str(facts.serial): facts.title for _, facts in devices})
+    chosen, others, lacking = opened.facts, _not_chosen(opened), opened.choice.lacking
+    titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
     counts = Counter(item.case.case_key for queue in expansion.invocations.values() for item in queue)
     rows = [
         (titles[case.serial], case.model_name, case.configuration, str(counts[case.case_key]))
@@ -70,11 +70,10 @@ def show(settings: Settings, path: Path) -> CommandResult:
     )
 
 
-def _not_chosen(farm: Farm) -> dict[str, str]:
+def _not_chosen(opened: OpenedDevices) -> dict[str, str]:
     """Return the attached phones that the plan doesn't use, with the reasons."""
-    choice = farm.choice
-    by_rule = {**choice.unfit, **choice.spare} if choice is not None else {}
-    return {**{str(serial): one_line(reason) for serial, reason in by_rule.items()}, **farm.left_out}
+    by_rule = {**opened.choice.unfit, **opened.choice.spare}
+    return {**{str(serial): one_line(reason) for serial, reason in by_rule.items()}, **opened.left_out}
 
 
 def _times(plan: Plan) -> str:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm
-from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import ModelError, UsageError
 from orchestrator.records.model import DelegatePrediction, PredictionTrial, Refusal
+from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
     from orchestrator.bootstrap import Settings

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from orchestrator import __version__
 from orchestrator.analysis.sustained_runs import measured_us
-from orchestrator.cli.result import one_line
+from orchestrator.app.progress import describe, describe_run
+from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.terminal import say, say_json
 from orchestrator.engine.events import (
     CampaignEnded,
@@ -30,15 +31,15 @@ from orchestrator.engine.events import (
     DeviceNote,
     FilePlaced,
     InvocationStarted,
+    Notice,
     RoundAdded,
     RunStored,
 )
 from orchestrator.ports import Observer
 from orchestrator.records.device import DeviceState
-from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
-from orchestrator.records.start import stage_of
-from orchestrator.records.workload import Case, Pass
-from orchestrator.units import format_bytes, format_duration, format_latency
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.workload import Case
+from orchestrator.report.escapes import one_line
 
 
 @dataclass(slots=True)
@@ -90,10 +91,6 @@ class Counting:
         self.told.on_event(event)
 
 
-#: Passes whose latency is told as a run is stored.
-_FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.SENTINEL})
-
-
 class LineObserver:
     """One line for each event, with the time of day; for logs and for everything that isn't a terminal."""
 
@@ -103,7 +100,9 @@ class LineObserver:
     def on_event(self, event: object) -> None:
         """Print the event, if it is one that people want to read."""
         text = describe(event)
-        if text:
+        if isinstance(event, Notice):
+            self.write(text)
+        elif text:
             self.write(f"{datetime.now().astimezone():%H:%M:%S} {text}")
 
     def write(self, line: str) -> None:
@@ -118,93 +117,15 @@ def observer_for_stderr(log_format: str = "text") -> Observer:
         return Counting(JsonObserver())
     if not sys.stderr.isatty():
         return Counting(LineObserver())
-    from orchestrator.cli.board import TerminalObserver
+    from orchestrator.cli.live import TerminalObserver
 
     live = TerminalObserver(describe)
     return Counting(live if live.can_draw else LineObserver())
 
 
-def describe(event: object) -> str:
-    """Return an event as one line for people, empty for one that they needn't read."""
-    match event:
-        case CampaignStarted(campaign=campaign, devices=devices, total=total, done=done):
-            counts = Counter(facts.title for facts in devices)
-            named = [title if count == 1 else f"{count} x {title}" for title, count in counts.items()]
-            names = ", ".join(named) or "no device"
-            stored = f", {done} stored already" if done else ""
-            text = f"campaign {campaign.campaign_id} '{campaign.name}': {total} invocations on {names}{stored}"
-        case FilePlaced(serial=serial, name=name, pushed_bytes=0):
-            text = f"{serial}: {name} is there already"
-        case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):
-            text = f"{serial}: sent {name}, {format_bytes(pushed_bytes)} in {format_duration(duration_s)}"
-        case DeviceNote(serial=serial, text=note, is_problem=is_problem):
-            text = f"{serial}: {'problem: ' if is_problem else ''}{note}"
-        case DeviceJoined(serial=serial, left=left, instead_of=other):
-            whose = f" in the place of {other}" if other else ""
-            text = f"{serial}: joins the campaign{whose}" + (f", {left} invocations" if left else "")
-        case RoundAdded(serial=serial, cases=cases, run_pass=Pass.PARITY):
-            some = "1 case" if cases == 1 else f"{cases} cases"
-            text = f"{serial}: the outputs of {some} are to be compared with the reference"
-        case RoundAdded(serial=serial, number=number, last=last, cases=cases):
-            some = "1 case isn't" if cases == 1 else f"{cases} cases aren't"
-            more = f"invocation {number + 1} is" if number == last else f"invocations {number + 1} to {last + 1} are"
-            text = f"{serial}: {some} certain enough yet; {more} added"
-        case RunStored(run=run) if run.outcome is Outcome.SKIPPED and not _is_parity_word(run):
-            # The failure that it follows from has been told.
-            text = ""
-        case RunStored(run=run, position=position, total=total):
-            text = f"{run.case.serial}: {position}/{total} {describe_run(run)}"
-        case DeviceFinished(serial=serial, left=left, reason=reason) if left:
-            text = f"{serial}: given up with {left} invocations left: {reason or 'stopped'}"
-        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left, savings=savings):
-            saved = f"; {savings.text}" if savings is not None and savings.text else ""
-            text = f"campaign {campaign.campaign_id} {status}: {stored} stored, {left} left{saved}"
-        case _:
-            text = ""
-    return one_line(text)
-
-
-def _start(run: RunRecord) -> str:
-    """Return how a run of the pass ``cold`` started, empty for one of another pass."""
-    stage = stage_of(run.run_pass, run.invocation)
-    if stage is None or run.report is None:
-        return ""
-    parts = [("init", run.report.init_us), ("first inference", run.report.first_inference_us)]
-    known = [f"{name} {format_latency(value_us)}" for name, value_us in parts if value_us is not None]
-    return f"{stage}: {', '.join(known) or 'unknown'}"
-
-
-def _is_parity_word(run: RunRecord) -> bool:
-    """Whether a skipped run says why outputs can't be compared, which nothing else has told."""
-    return run.run_pass is Pass.PARITY and run.reason_code.startswith("parity-")
-
-
-def _outputs(run: RunRecord) -> str:
-    """Return what the comparison of outputs came to; empty for a run without one."""
-    extra = run.report.extra if run.report is not None else {}
-    return f"outputs {extra['parity']}: {extra.get('parity_reason', '')}" if "parity" in extra else ""
-
-
-def describe_run(run: RunRecord) -> str:
-    """Return a run as one line: what it measured, how it ended, what it is worth."""
-    case = run.case
-    kind = "" if run.run_pass.value == "timing" else f" ({run.run_pass} pass)"
-    what = f"{case.model_name}, {case.configuration}{kind} #{run.invocation + 1}"
-    if run.outcome is not Outcome.COMPLETED:
-        return f"{what}: {run.outcome}: {run.reason_code}: {run.reason}"
-    latency_us = measured_us(run) if run.run_pass in _FIGURES else None
-    figure = format_latency(latency_us) if latency_us is not None else _start(run) or _outputs(run) or "done"
-    delegate = run.report.delegate if run.report else None
-    nodes = ""
-    if delegate is not None and delegate.truth is DelegateTruth.PARTIAL:
-        counted = delegate.delegated_nodes is not None and delegate.total_nodes is not None
-        share = f"{delegate.delegated_nodes} of {delegate.total_nodes}" if counted else "not all"
-        nodes = f", {share} operators delegated"
-    codes = ", ".join(dict.fromkeys(f.code for f in run.verdict.findings if f.severity.value != "info"))
-    grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
-    worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
-    virtual = " [virtual]" if run.is_virtual else ""
-    return f"{what}: {figure}{nodes}, {worth}{virtual}"
+def farm_telling(settings: Settings, *, makes_store: bool = True) -> Farm:
+    """Return a farm of which standard error tells what is done with it."""
+    return Farm(settings, makes_store=makes_store, observer=observer_for_stderr(settings.log_format))
 
 
 #: Events that are written; a file on its way is told a hundred times a second.
@@ -281,6 +202,8 @@ class JsonObserver:
 
     def on_event(self, event: object) -> None:
         """Write the event, with the campaign's id and what it is about."""
+        if isinstance(event, Notice):
+            write_line(event.event, event.text, level=event.level, **event.keys)
         if not isinstance(event, _EVENTS):
             return
         if isinstance(event, CampaignStarted | CampaignEnded):

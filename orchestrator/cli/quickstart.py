@@ -7,8 +7,9 @@ from pathlib import Path
 
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import lab
-from orchestrator.cli.measuring import BenchRequest, bench
+from orchestrator.cli.measuring import bench
 from orchestrator.cli.result import CommandResult
+from orchestrator.config.plan_keys import PlanOptions
 
 #: Virtual phones may live faster than we do; what they report is in their own time.
 PHONE_SPEED = 8.0
@@ -30,7 +31,7 @@ def run(settings: Settings, folder: Path) -> CommandResult:
     phones = lab.up(own, lab.DEFAULT_PROFILES, speed=PHONE_SPEED, exit_with_parent=True)
     try:
         serials = tuple(serial for _, serial in lab.serials_for(lab.DEFAULT_PROFILES))
-        result = bench(own, _request(tuple(sample_models()), serials), folder / "report.html")
+        result = bench(own, _options(tuple(sample_models()), serials), folder / "report.html")
     finally:
         lab.stop_quietly(own)
     intro = (
@@ -39,36 +40,19 @@ def run(settings: Settings, folder: Path) -> CommandResult:
     return replace(result, text=f"{result.text}\n{intro}", data={"lab": phones.data, "campaign": result.data})
 
 
-def _request(models: tuple[Path, ...], serials: tuple[str, ...]) -> BenchRequest:
-    return BenchRequest(
+def _options(models: tuple[Path, ...], serials: tuple[str, ...]) -> PlanOptions:
+    # A fixed number of invocations, so that it ends soon; a bench of one's own gives each case what its noise needs.
+    return PlanOptions(
         models=models,
         delegates=("cpu", "xnnpack", "gpu"),
-        every_thread_count=False,
-        threads=("1", "2"),
-        tools=(),
-        serials=serials,
-        profiles=(),
-        where=(),
-        one_of_each="",
-        at_most=None,
+        threads=(1, 2),
+        devices=serials,
         host=True,
-        flags=(),
-        modes=(),
-        builds=(),
-        passes=("timing",),
-        # A fixed number, so that it ends soon; a bench of one's own gives each case what its noise needs.
-        invocations="3",
-        precision=None,
-        budget=None,
-        sustained=None,
-        parity_inputs=None,
+        invocations=3,
         sentinel=False,
-        reboot=False,
-        num_runs=50,
         min_secs=0.5,
         max_secs=10.0,
-        affinity="big",
-        timeout_s=60.0,
+        timeout=60.0,
         seed=1,
         name="quickstart",
     )

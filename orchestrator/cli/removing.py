@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from orchestrator.app.stored import find_campaigns
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.closing import check_left_alone
-from orchestrator.cli.result import CommandResult, one_line
-from orchestrator.cli.stored import find_campaigns
+from orchestrator.cli.result import CommandResult
 from orchestrator.cli.terminal import say
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import CampaignId
+from orchestrator.report.escapes import one_line
 
 
 def remove(settings: Settings, words: Sequence[str], *, is_sure: bool) -> CommandResult:

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import csv
-import threading
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
 
+from orchestrator.app.reporting import report_data, report_title, write_html
+from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import format_of, write_file
+from orchestrator.cli.files import format_of
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.shares import percent_of
-from orchestrator.cli.stored import named_campaigns
-from orchestrator.errors import PlanError, UsageError
-from orchestrator.records.campaign import Campaign
-from orchestrator.records.run import RunRecord
+from orchestrator.errors import UsageError
+from orchestrator.files import write_file
 from orchestrator.report.data import ReportData
 
-#: What takes long to load of what a report, and the end of a campaign, need.
-_LOADED_AHEAD = (
-    "numpy",
-    "orchestrator.report.assembly",
-    "orchestrator.report.render",
-    "orchestrator.report.shared",
-    "orchestrator.report.tables",
-)
 FORMATS = ("html", "text", "markdown", "csv", "json")
 
 
@@ -95,80 +84,6 @@ def _write_pictures(data: ReportData, folder: Path) -> tuple[Path, ...]:
     from orchestrator.report.pictures import write_pictures
 
     return write_pictures(data, folder)
-
-
-def report_data(
-    farm: Farm,
-    campaigns: list[Campaign],
-    *,
-    published: bool = False,
-    accuracy: Mapping[str, float] | None = None,
-    runs: Iterable[RunRecord] | None = None,
-) -> ReportData:
-    """Gather what a report shows of some campaigns; ``runs`` are theirs, read once, where somebody else looks at them.
-
-    None of them is held as it was read: tens of thousands would take a gigabyte.
-    """
-    from orchestrator.report.assembly import build_report_data
-    from orchestrator.report.lean import lean_runs
-    from orchestrator.report.newest import newest_runs
-    from orchestrator.tools.failure_codes import FAILURE_CODES
-
-    named = [item.campaign_id for item in campaigns]
-    shown: Iterable[RunRecord] = lean_runs(farm.store.runs(campaign_ids=named) if runs is None else runs)
-    if len(set(named)) > 1:
-        shown = list(shown)
-    newest = newest_runs(campaigns, shown if isinstance(shown, list) else ())
-    data = build_report_data(
-        campaigns=newest.terms_of(campaigns),
-        runs=newest.of(shown),
-        outputs=farm.store.attachments_of,
-        devices=farm.store.devices(),
-        models=farm.store.models(),
-        builds=farm.store.builds(),
-        published=published,
-        accuracy={**_manifest_accuracies(farm.settings), **(accuracy or {})},
-        failure_steps={code: failure.next_step for code, failure in FAILURE_CODES.items()},
-    )
-    return newest.told(data)
-
-
-def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
-    """Return the accuracies that the data folder's models.yaml knows, in percent by sha256.
-
-    A manifest with faults is no reason to have no report after a night; 'benchfarm model list' tells the faults.
-    """
-    from orchestrator.config.model_manifest import MANIFEST_NAME, load_manifest
-
-    try:
-        entries = load_manifest(settings.data_folder / MANIFEST_NAME)
-    except PlanError:
-        return {}
-    return {sha256: entry.accuracy.percent for sha256, entry in entries.items() if entry.accuracy is not None}
-
-
-def load_ahead() -> None:
-    """Begin to load what a report is made with, while something else is waited for."""
-
-    def load() -> None:
-        for name in _LOADED_AHEAD:
-            # Whoever needs it is told what is wrong with it.
-            with suppress(ImportError):
-                import_module(name)
-
-    threading.Thread(target=load, name="report").start()
-
-
-def write_html(data: ReportData, path: Path, *, title: str, cache_folder: Path | None = None) -> None:
-    """Write the HTML report; what it takes long to make of it is kept in ``cache_folder``."""
-    from orchestrator.report.render import render_html
-
-    write_file(path, render_html(data, title=title, cache_folder=cache_folder))
-
-
-def report_title(campaigns: list[Campaign]) -> str:
-    """Return a report's title: the names of its campaigns."""
-    return " and ".join(dict.fromkeys(campaign.name for campaign in campaigns))
 
 
 def _rendered(data: ReportData, form: str) -> str:

@@ -12,8 +12,10 @@ from pathlib import PurePath
 from typing import Final
 
 from orchestrator.records.run import RunRecord
-from orchestrator.report.escapes import is_unseen
+from orchestrator.report.escapes import is_unseen, one_line
 
+#: The exit code of a command that did all it had time for, and left something out.
+CUT_EXIT_CODE: Final = 6
 #: A result's own fields, and the items of a list in one of these.
 _PIECES_DEPTH: Final = 2
 
@@ -115,10 +117,3 @@ def table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, right: t
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
-
-
-def one_line(text: str) -> str:
-    """Return text that can't break a table or drive a terminal: its lines as one, control characters as escapes."""
-    first, *further = text.split("\n")
-    joined = "; ".join([first, *(line.strip() for line in further if line.strip())])
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in joined)

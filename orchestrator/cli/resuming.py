@@ -1,122 +1,31 @@
-"""``benchfarm run --resume``: going on with a campaign that was cut off."""
+"""``benchfarm run --resume``: what came of going on with a campaign, as text and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.board import Shown, read_boards
-from orchestrator.cli.devices import put_back
-from orchestrator.cli.farm_beside import owners_of
-from orchestrator.cli.files import check_writable
-from orchestrator.cli.joining import again
-from orchestrator.cli.measuring import measure
-from orchestrator.cli.progress import tell
-from orchestrator.cli.reopening import reopen
+from orchestrator.app import resuming
+from orchestrator.app.measuring import MeasuredCampaign
+from orchestrator.bootstrap import Settings
+from orchestrator.cli import measuring, pairing
+from orchestrator.cli.comparing import Output
+from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult
-from orchestrator.cli.running import runner_elsewhere, runner_here
-from orchestrator.cli.stored import find_campaign
-from orchestrator.engine.importing import end_cut_off
-from orchestrator.engine.rounds import open_works, slim
-from orchestrator.errors import DeviceBusyError, UsageError
-from orchestrator.records.campaign import Campaign
-from orchestrator.records.identity import Serial
-from orchestrator.records.workload import Pass
+from orchestrator.files import check_writable
 
 
 def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
     """Go on with a campaign that was cut off.
 
-    When none is named and none is open, nothing is left, and all is well.
-
-    Raises UsageError when the one that is named isn't open, when those that are open are others' to go on with, when a
-    process is at it now, or when its files have gone.
+    When none is named and none is open, nothing is left, and all is well. Raises as the use case.
     """
     if out is not None:
         check_writable(out)
-    with Farm(settings, makes_store=False) as farm:
-        boards = read_boards(farm.board_folder)
-        campaign = find_campaign(farm.store, prefix, only_open=True) if prefix else _newest_open(farm, boards)
-        if campaign is None:
+    with farm_telling(settings, makes_store=False) as farm:
+        done = resuming.resume(farm, prefix)
+        if done is None:
             text = f"nothing is left to go on with in {farm.store.name}"
             return CommandResult(text=text, data={"campaign_id": None})
-        if shown := boards.get(campaign.campaign_id):
-            raise UsageError(
-                f"campaign {campaign.campaign_id} ({campaign.name}) is run by {runner_here(shown)} now",
-                hint="'benchfarm status --watch' shows how it stands; stop that process before you go on with it",
-            )
-        if campaign.terms.pairing is not None:
-            from orchestrator.cli.pairing import resume_pairs
-
-            return resume_pairs(farm, campaign)
-        works = open_works(campaign, map(slim, farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
-        busy = {serial for serial, work in works.items() if work.invocations}
-        put_back_left(farm, works.keys() - busy)
-        cases = [item.case for work in works.values() for item in work.invocations] + [
-            item.case for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial in busy
-        ]
-        sharing = {serial for shard in campaign.terms.shards if busy & set(shard.serials) for serial in shard.serials}
-        models, builds, devices = reopen(farm, campaign, cases, beside=sharing)
-        return measure(farm, campaign, models, builds, devices, out, again(farm, campaign, devices))
-
-
-def put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
-    """Put back those phones that a killed process left changed; nothing is open on them, so nobody else would."""
-    for item in put_back(farm, sorted(set(serials) & set(farm.conditioner.unrestored()))):
-        # Whoever uses a busy one now puts it back.
-        if item.error is not None and not isinstance(item.error, DeviceBusyError):
-            text = f"{item.error}; it isn't put back yet: 'benchfarm device restore {item.name}' tries again"
-            tell(farm.settings.log_format, "resume", text, level="warning", device=item.name)
-
-
-def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign | None:
-    """Return the newest open campaign that measures what a plan asks for, and say which; None when nothing is open.
-
-    Those that are run now are left to whoever does, and the farm's jobs to its workers. A search and a trace are left
-    to whoever names them: they answered somebody who was waiting. Raises UsageError when nothing else is open.
-    """
-    others, running, queued = [], [], []
-    end_cut_off(farm.store, farm.clock.now())
-    known_open = farm.store.campaigns(only_open=True)
-    if not known_open:
-        return None
-    owners = owners_of(farm.settings, [item.campaign_id for item in known_open])
-    for known in known_open:
-        if known.campaign_id in owners and owners[known.campaign_id].is_open:
-            queued.append(known.campaign_id)
-            continue
-        if shown := boards.get(known.campaign_id):
-            running.append(f"{known.campaign_id} by {runner_here(shown)}")
-            continue
-        if where := runner_elsewhere(farm.settings, known):
-            others.append(f"{known.campaign_id} (on {where})")
-            continue
-        campaign = farm.store.campaign(known.campaign_id)
-        assert campaign is not None
-        kind = _kind_of(campaign)
-        if not kind:
-            begun = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
-            text = f"resumes campaign {campaign.campaign_id} ({campaign.name}, begun {begun})"
-            tell(
-                farm.settings.log_format,
-                "campaign-resumed",
-                text,
-                campaign_id=campaign.campaign_id,
-                campaign=campaign.name,
-            )
-            return campaign
-        others.append(f"{campaign.campaign_id} ({kind})")
-    named = f"; run now: {', '.join(running)}" if running else ""
-    named += f"; left to the farm's workers: {', '.join(queued)}" if queued else ""
-    named += f"; open, but resumed by name only: {', '.join(others)}" if others else ""
-    way = "'benchfarm run --resume --campaign ID' goes on with one" if others else "'benchfarm results list' lists them"
-    raise UsageError(f"there is no campaign that could be resumed in {farm.store.name}{named}", hint=way)
-
-
-def _kind_of(campaign: Campaign) -> str:
-    """Return what a campaign is that isn't a plan's measurement, empty for one that is."""
-    if campaign.terms.search is not None:
-        return "a search"
-    passes = {item.run_pass for item in campaign.invocations}
-    return "a trace" if passes == {Pass.TRACE} else ""
+        if isinstance(done, MeasuredCampaign):
+            return measuring.told(farm, done, out)
+        return pairing.told(farm, done, Output())

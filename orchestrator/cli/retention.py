@@ -12,19 +12,13 @@ from orchestrator.quantities import parse_age
 from orchestrator.units import format_bytes
 
 
-def file_of(settings: Settings) -> Path | None:
-    """Return the file of an SQLite store, None for another one."""
-    where = settings.store.removeprefix("sqlite:///")
-    return None if "://" in where else Path(where).expanduser().absolute()
-
-
 def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -> CommandResult:
     """Delete the raw output of campaigns begun before; figures, verdicts and states stay. Raises UsageError."""
     try:
         keep_s = parse_age(keep_raw)
     except ValueError as error:
         raise UsageError(f"--keep-raw: {error}", hint="a number with its unit, for example 90d") from error
-    path = file_of(settings)
+    path = settings.store_file
     if compact and path is None:
         raise UsageError("--compact is for a store in a file", hint="PostgreSQL uses the space again by itself")
     with Farm(settings, makes_store=False) as farm:
@@ -63,7 +57,7 @@ def backup(settings: Settings, out: Path) -> CommandResult:
         UsageError: the store isn't a file, or there is none, or the copy's name is taken or its folder isn't there.
         StoreError, HostStorageError: it can't be copied; no part of a copy is left.
     """
-    path = file_of(settings)
+    path = settings.store_file
     if path is None:
         raise UsageError(
             "this store is in a PostgreSQL database",

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from orchestrator.cli.result import one_line
 from orchestrator.errors import OutputParseError
 from orchestrator.ports import Tool
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.retention import is_pruned
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.workload import Case, DelegateName, ToolName
+from orchestrator.report.escapes import one_line
 
 #: What a log begins with.
 LOG_START: Final = "command: "

@@ -1,4 +1,4 @@
-"""A campaign's runs at its end, one after the other: those of a large one, held together, take a gigabyte."""
+"""A campaign's runs for its result as JSON, read when they are written: many together take a gigabyte."""
 
 from __future__ import annotations
 
@@ -8,26 +8,7 @@ from orchestrator.analysis.rounds import standings
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.rounds import slim
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.run import RunRecord
-
-
-class CountedRuns:
-    """What a campaign's result says of runs that pass by."""
-
-    def __init__(self) -> None:
-        #: How many gave no result.
-        self.doubtful = 0
-        #: Those that there was no time for.
-        self.late: list[RunRecord] = []
-
-    def of(self, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
-        """Yield runs as they are, and count them."""
-        for run in runs:
-            self.doubtful += run.is_without_result
-            if run.reason_code == OUT_OF_TIME:
-                self.late.append(run)
-            yield run
 
 
 def read_again(farm: Farm, campaign: Campaign) -> Callable[[], Iterable[RunRecord]]:

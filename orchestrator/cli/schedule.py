@@ -10,15 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from orchestrator.app.beginning import identify
+from orchestrator.app.nights import limited
 from orchestrator.bootstrap import Farm, Settings, this_computer
-from orchestrator.cli.beginning import identify
 from orchestrator.cli.farm_parcel import by_phone_and_kind, keep_all, pack
 from orchestrator.cli.farm_phones import check_names, choose_phones
 from orchestrator.cli.farm_submitting import check_travels, sent_plan
 from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.farm_yields import shortcomings, worst_text
-from orchestrator.cli.nights import limited
-from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.config.farm_documents import dump, read_plan
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import BenchfarmError, NoDeviceError, UsageError
@@ -28,6 +28,7 @@ from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.night import parse_window
 from orchestrator.records.plan import Plan
+from orchestrator.report.escapes import one_line
 from orchestrator.units import format_duration
 
 #: A schedule's name is part of submissions' names, with the time behind it.

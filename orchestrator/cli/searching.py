@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.analysis.search import search_standings
+from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.build_options import builds_of
 from orchestrator.cli.measuring import execute
-from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.cli.shares import share_of
-from orchestrator.cli.stored import find_campaign
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.search import SearchArm, SearchRule, SearchStanding
+from orchestrator.report.escapes import one_line
 from orchestrator.units import format_change, format_duration, format_latency
 
 _DELEGATES: Final = ("cpu", "xnnpack", "gpu", "nnapi", "hexagon")
@@ -65,14 +65,15 @@ def tune(settings: Settings, request: TuneRequest) -> CommandResult:
         delegates=request.delegates or _DELEGATES,
         threads=request.threads or _THREADS,
         tools=(request.tool,),
-        builds=builds_of(request.builds, (request.tool,)),
-        serials=request.serials,
+        builds=request.builds,
+        devices=request.serials,
         profiles=request.profiles,
         where=request.where,
         one_of_each=request.one_of_each,
         at_most=request.at_most,
         host="host" in request.serials,
-        settings={"min_secs": request.min_secs, "num_runs": 10},
+        min_secs=request.min_secs,
+        num_runs=10,
         invocations=1,
         seed=request.seed,
         name="tune",

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
+from orchestrator.app.farm_beside import queue_beside
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
-from orchestrator.cli.farm_beside import queue_beside
 from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.site import TITLE, campaign_html, first_night, gather, report_marks

@@ -14,9 +14,9 @@ from orchestrator import __version__
 from orchestrator.analysis.changepoint import WINDOW_NIGHTS
 from orchestrator.analysis.nights import night_details
 from orchestrator.analysis.series import night_of, night_table
+from orchestrator.app.reporting import report_data
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.history import night_meant
-from orchestrator.cli.reports import report_data
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.site_series import outputs_from, site_series
 from orchestrator.engine.history import (

@@ -10,10 +10,11 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
+from orchestrator.app.board import PhoneRow, Shown, Standing, doing_of, pace_of, read_boards
+from orchestrator.app.running import runner_elsewhere, runner_here
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.board import PhoneRow, Shown, Standing, campaign_eta_s, doing_of, pace_of, picture, read_boards
-from orchestrator.cli.result import CommandResult, one_line
-from orchestrator.cli.running import runner_elsewhere, runner_here
+from orchestrator.cli.live import campaign_eta_s, picture
+from orchestrator.cli.result import CommandResult
 from orchestrator.cli.terminal import say
 from orchestrator.engine.importing import end_cut_off
 from orchestrator.engine.rounds import OpenWork, open_works, slim
@@ -21,6 +22,7 @@ from orchestrator.errors import StoreError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.run import RunRecord
+from orchestrator.report.escapes import one_line
 
 #: What a campaign that another computer runs is called for programs.
 _ELSEWHERE = "elsewhere"

@@ -9,9 +9,9 @@ from datetime import timedelta
 
 from orchestrator.analysis.sustained import SustainedCurve
 from orchestrator.analysis.sustained_runs import Attempt, attempts, curve_of, worst_quality
+from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.cli.stored import find_campaign
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts

@@ -1,46 +1,25 @@
-"""``benchfarm table``: the comparison table of the public performance guide, from published and from own figures."""
+"""``benchfarm table``: its formats."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.app.tabling import TableRequest, build
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import format_of, write_file
+from orchestrator.cli.files import format_of
 from orchestrator.cli.result import CommandResult
-from orchestrator.cli.stored import named_campaigns
-from orchestrator.errors import UsageError, nearest
+from orchestrator.files import write_file
 
 if TYPE_CHECKING:
-    from orchestrator.records.identity import ModelSha, SeriesKey
-    from orchestrator.records.run import RunRecord
-    from orchestrator.report.guide_table import GuideTable, MeasuredCase
+    from orchestrator.report.guide_table import GuideTable
 
 FORMATS = ("text", "markdown", "html", "csv", "latex", "json")
-SOURCES = ("published", "store")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRequest:
-    """What the table is to show; empty is everything there is."""
-
-    devices: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    configurations: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    campaigns: tuple[str, ...] = ()
 
 
 def render(settings: Settings, request: TableRequest, *, form: str, out: Path | None, title: str) -> CommandResult:
     """Render the table; HTML, too, goes to standard output unless a file is named."""
     form = format_of(form, out, FORMATS, default="text")
-    for source in request.sources:
-        if source not in SOURCES:
-            raise UsageError(f"there is no source {source!r}", hint=f"choose one of {', '.join(SOURCES)}")
     with Farm(settings, makes_store=False) as farm:
         table = build(farm, request)
     from orchestrator.report.guide_formats import to_document
@@ -50,127 +29,6 @@ def render(settings: Settings, request: TableRequest, *, form: str, out: Path | 
         write_file(out, text)
         return CommandResult(text=str(out), data={"path": out, **to_document(table)})
     return CommandResult(text=text.rstrip("\n"), data=to_document(table))
-
-
-def build(farm: Farm, request: TableRequest) -> GuideTable:
-    """Gather what the table shows. Raises UsageError for a configuration that can't be understood."""
-    from orchestrator.report import guide_table
-    from orchestrator.report.published import load_published
-
-    sources = request.sources or SOURCES
-    figures = load_published() if "published" in sources else ()
-    measured = _measured(farm, request) if "store" in sources else []
-
-    _check_devices(farm, request, [figure.device for figure in figures])
-
-    def is_wanted(model: str, names: Sequence[str]) -> bool:
-        return _is_one_of(model, request.models) and (
-            not request.devices or any(guide_table.device_matches(wanted, names) for wanted in request.devices)
-        )
-
-    shown = [figure for figure in figures if is_wanted(figure.model, (figure.device,))]
-    columns = tuple(map(guide_table.parse_column, request.configurations)) or guide_table.usual_columns(shown, measured)
-    lines = [
-        *guide_table.measured_lines(measured, columns),
-        *guide_table.published_lines(figures, columns, is_wanted=is_wanted),
-    ]
-    return guide_table.GuideTable(columns=columns, lines=tuple(line for line in lines if not line.is_empty))
-
-
-def _check_devices(farm: Farm, request: TableRequest, published: Iterable[str]) -> None:
-    """Raise UsageError for a device that nothing is known of: a typo would show as an empty table, or not at all."""
-    from orchestrator.report.guide_table import device_matches
-
-    if not request.devices:
-        return
-    known = dict.fromkeys(name for profile in farm.profiles.values() for name in (profile.name, profile.title))
-    known |= dict.fromkeys(name for facts in farm.store.devices().values() for name in facts.names if name)
-    known |= dict.fromkeys(published)
-    for wanted in request.devices:
-        if not device_matches(wanted, tuple(known)):
-            hint = nearest(wanted, known) or "'benchfarm devices' and 'benchfarm table' list those that there are"
-            raise UsageError(f"there is no device {wanted!r}", hint=hint)
-
-
-def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
-    """Return the wanted cases of the campaigns that are named, else of the newest down to one that is known well.
-
-    That is of a series and a model's content. A comparison side by side (A/B) replays old builds: only who names it
-    sees it. A search doesn't end the looking for a figure that more invocations are behind.
-    """
-    from orchestrator.analysis.case_result import judge_case, remembered
-    from orchestrator.report.guide_table import BEST_WORTH, MeasuredCase, device_matches
-
-    chosen = named_campaigns(farm.store, request.campaigns) or [
-        campaign for campaign in farm.store.campaigns() if campaign.terms.pairing is None
-    ]
-    facts = farm.store.devices()
-    wanted = [
-        serial
-        for serial, of_device in facts.items()
-        if not request.devices or any(device_matches(name, of_device.names) for name in request.devices)
-    ]
-    left = _open_places(farm, wanted, request.models)
-    found: list[MeasuredCase] = []
-    for campaign in chosen:
-        if not left:
-            break
-
-        def key_of(run: RunRecord) -> str:
-            return run.case.case_key
-
-        runs = [
-            run
-            for run in farm.store.runs(
-                campaign_ids=(campaign.campaign_id,), series_keys=sorted({key for key, _ in left})
-            )
-            if (run.case.series_key, run.case.model_sha256) in left
-            and not campaign.is_warm_up(run.run_pass, run.invocation)
-        ]
-        done: set[tuple[SeriesKey, ModelSha]] = set()
-        groups = {key: list(of_case) for key, of_case in groupby(sorted(runs, key=key_of), key=key_of)}
-        others: dict[str, tuple[float, ...]] = {}
-        for serial in {group[0].case.serial for group in groups.values()}:
-            others |= remembered({key: own for key, own in groups.items() if own[0].case.serial == serial})
-        for key, group in groups.items():
-            found.append(
-                MeasuredCase(
-                    case=group[0].case,
-                    result=judge_case(group, others=others.get(key, ())),
-                    facts=facts[group[0].case.serial],
-                    campaign_id=campaign.campaign_id,
-                    created_at=campaign.created_at,
-                    is_search=campaign.terms.search is not None,
-                    origin=campaign.terms.origin.text if campaign.terms.origin is not None else "",
-                )
-            )
-            # Nothing that is older can be known better.
-            is_best = found[-1].has_figure and found[-1].worth == BEST_WORTH
-            if is_best and not found[-1].is_search and not request.campaigns:
-                done.add((group[0].case.series_key, group[0].case.model_sha256))
-        left -= done
-    return found
-
-
-def _open_places(farm: Farm, wanted: Sequence[str], models: Sequence[str]) -> set[tuple[SeriesKey, ModelSha]]:
-    """Return what has been measured on the wanted devices: series, and of each the contents of its model."""
-    series = {
-        key: case
-        for key, case in farm.store.series().items()
-        if case.serial in wanted and _is_one_of(case.model_name, models)
-    }
-    if not series:
-        return set()
-    points = farm.store.points(series_keys=sorted(series))
-    measured = {
-        (points.series[at].series_key, points.contents[contents].model_sha256)
-        for at, contents in set(zip(points.series_at, points.contents_at, strict=True))
-    }
-    return {*measured, *((key, case.model_sha256) for key, case in series.items())}
-
-
-def _is_one_of(model: str, patterns: Sequence[str]) -> bool:
-    return not patterns or any(fnmatchcase(model.lower(), pattern.lower()) for pattern in patterns)
 
 
 def _formatted(table: GuideTable, form: str, title: str) -> str:

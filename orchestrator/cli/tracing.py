@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import measuring
-from orchestrator.cli.build_options import builds_of
-from orchestrator.cli.files import check_writable, write_file
-from orchestrator.cli.result import CommandResult, one_line, table
-from orchestrator.cli.stored import find_campaign
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.files import check_writable, write_file
 from orchestrator.ports import Store
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import IMPORTED_TOOLS, Pass, ToolName
+from orchestrator.report.escapes import one_line
 from orchestrator.tools.trace import TraceSummary, read_recording, summarise, trace_names
 
 #: Operators that the text lists; JSON lists all.
@@ -104,10 +104,12 @@ def _plan(request: TraceRequest) -> Plan:
         delegates=[request.delegate],
         threads=[request.threads],
         tools=[request.tool],
-        serials=request.serials,
+        devices=request.serials,
         passes=[Pass.TRACE.value],
-        builds=builds_of(request.builds, (request.tool,)),
-        settings={"num_runs": request.num_runs, "min_secs": 0.0, "max_secs": request.timeout_s},
+        builds=request.builds,
+        num_runs=request.num_runs,
+        min_secs=0.0,
+        max_secs=request.timeout_s,
         timeout=request.timeout_s,
         invocations=1,
         name="trace",

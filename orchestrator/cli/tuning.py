@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from orchestrator import __version__
+from orchestrator.app.beginning import expansion_of, identify
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.beginning import expansion_of, identify
-from orchestrator.cli.progress import observer_for_stderr, tell
-from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.progress import farm_telling
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.devices.experiments import OPTIONS, ExperimentBook
+from orchestrator.engine.events import Notice
 from orchestrator.engine.tuning import Laboratory, Tuned
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import UsageError
@@ -24,6 +25,7 @@ from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Plan, PlanModel, RunSettings
 from orchestrator.records.tuning import ModeRatio, OptionTrial, PhoneExperiments
 from orchestrator.records.workload import Build, Case, DelegateName, ProcessMode, ToolName
+from orchestrator.report.escapes import one_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ def bias(settings: Settings, serial: str, *, invocations: int, wait_s: float, mi
 def audit(settings: Settings, serial: str) -> CommandResult:
     """Compare a phone with what it was before the first change that isn't undone; say what is left to undo."""
     with Farm(settings) as farm:
-        ((device, facts),) = farm.open_devices(DeviceSelection(serials=(serial,)))
+        ((device, facts),) = farm.open_devices(DeviceSelection(serials=(serial,))).devices
         conditioner = farm.conditioner
         with farm.lease.acquire(facts.serial):
             pending = conditioner.pending(device)
@@ -138,8 +140,8 @@ def _bench(settings: Settings, serial: str, matrix: Matrix, *, wait_s: float, mi
         settings=RunSettings(num_runs=10, min_secs=min_secs, max_secs=30.0, warmup_min_secs=0.2),
         limits=FitLimits(wait_s=wait_s),
     )
-    with Farm(settings) as farm:
-        devices = farm.open_devices(plan.devices)
+    with farm_telling(settings) as farm:
+        devices = farm.open_devices(plan.devices).devices
         device, facts = devices[0]
         if facts.kind is not DeviceKind.ANDROID:
             raise UsageError(f"{serial} is no phone", hint="experiments are for phones")
@@ -164,7 +166,7 @@ def _bench(settings: Settings, serial: str, matrix: Matrix, *, wait_s: float, mi
             store=farm.store,
             tools=farm.tools,
             conditioner=farm.conditioner,
-            observer=observer_for_stderr(farm.settings.log_format),
+            observer=farm.observer,
             clock=farm.clock,
             cancelled=farm.cancelled,
         )
@@ -197,7 +199,8 @@ def _campaign(farm: Farm, plan: Plan, builds: Sequence[Build]) -> Campaign:
 
 def _teller(farm: Farm, serial: Serial) -> Callable[[str], None]:
     def say(text: str) -> None:
-        tell(farm.settings.log_format, "device-note", f"{serial}: {text}", serial=serial)
+        notice = Notice(event="device-note", text=f"{serial}: {text}", keys={"serial": serial})
+        farm.observer.on_event(notice)
 
     return say
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm
 from orchestrator.cli.progress import tell
-from orchestrator.cli.result import CommandResult, one_line, table
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import ArtifactError, ModelError, UsageError
 from orchestrator.records.model import Accuracy, ManifestEntry
+from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:

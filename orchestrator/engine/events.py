@@ -14,6 +14,19 @@ from orchestrator.records.workload import Pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something to know that is no device's: a hint, what is waited for."""
+
+    #: What kind of notice it is, as logs name it.
+    event: str
+    text: str
+    #: ``info`` or ``warning``.
+    level: str = "info"
+    #: Further keys of a log's line.
+    keys: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignStarted:
     """A campaign begins, or goes on."""
 

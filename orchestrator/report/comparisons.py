@@ -30,7 +30,7 @@ TERMINAL_WIDTH: Final = 80
 _VERDICT_WIDTH: Final = 14
 #: Cases of one side only that text names.
 _MOST_ALONE: Final = 5
-_HEADERS: Final = ("verdict", "case", "baseline", "candidate", "change", "interval", "detectable", "runs")
+HEADERS: Final = ("verdict", "case", "baseline", "candidate", "change", "interval", "detectable", "runs")
 
 
 def interval_text(verdict: ComparisonVerdict | Overall) -> str:
@@ -108,9 +108,9 @@ def to_markdown(comparison: Comparison) -> str:
     lines = [f"### {head[0]}", "", *(f"{line}  " for line in head[1:]), ""]
     rows = worst_first(comparison)
     if rows:
-        lines += [f"| {' | '.join(_HEADERS)} |", "|---|---|--:|--:|--:|---|--:|--:|"]
+        lines += [f"| {' | '.join(HEADERS)} |", "|---|---|--:|--:|--:|---|--:|--:|"]
         for row in rows:
-            cells = [markdown_text(cell) for cell in _cells(row)]
+            cells = [markdown_text(cell) for cell in cells_of(row)]
             is_change = row.verdict.outcome in {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
             cells[0] = f"**{cells[0]}**" if is_change else cells[0]
             lines.append(f"| {' | '.join(cells)} |")
@@ -197,8 +197,8 @@ def to_data(comparison: Comparison) -> dict[str, object]:
                 "is_broken": row.is_broken,
                 "verdict": row.verdict,
                 "differences": row.differences,
-                "baseline": _side_data(row.baseline),
-                "candidate": _side_data(row.candidate),
+                "baseline": side_data(row.baseline),
+                "candidate": side_data(row.candidate),
             }
             for row in worst_first(comparison)
         ],
@@ -208,7 +208,8 @@ def to_data(comparison: Comparison) -> dict[str, object]:
     }
 
 
-def _side_data(item: Measured) -> dict[str, object]:
+def side_data(item: Measured) -> dict[str, object]:
+    """Return one side of a case as plain values."""
     result, own = item.result, item.result.own_summary
     return {
         "campaign_id": item.campaign_id,
@@ -282,7 +283,8 @@ def _alone(side: str, titles: Sequence[str]) -> list[str]:
     return [f"only in the {side}: {len(titles)} cases", *(f"  {title}" for title in titles[:_MOST_ALONE]), *rest]
 
 
-def _cells(row: ComparedCase) -> tuple[str, ...]:
+def cells_of(row: ComparedCase) -> tuple[str, ...]:
+    """Return a case's row under HEADERS, as visible text."""
     verdict = row.verdict
     return (
         verdict.outcome.value.upper(),
@@ -309,7 +311,7 @@ def _sentence(row: ComparedCase) -> str:
     figures = f"{_figure(row.baseline)} -> {_figure(row.candidate)}, time {format_change(verdict.ratio)}"
     interval = f" ({interval_text(verdict)} at {level_text(verdict.level)})" if verdict.low is not None else ""
     least = f", detectable {format_percent(verdict.detectable)}" if verdict.detectable is not None else ""
-    counts = f", {_cells(row)[-1]}" if verdict.method.startswith("paired") else f", runs {_cells(row)[-1]}"
+    counts = f", {cells_of(row)[-1]}" if verdict.method.startswith("paired") else f", runs {cells_of(row)[-1]}"
     return " ".join([f"{figures}{interval}{least}{counts}.", *verdict.reasons])
 
 

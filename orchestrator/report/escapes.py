@@ -89,3 +89,10 @@ def is_unseen(char: str) -> bool:
 def _escape(char: str) -> str:
     code = ord(char)
     return _SHORT.get(char) or (f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
+
+
+def one_line(text: str) -> str:
+    """Return text that can't break a table or drive a terminal: its lines as one, control characters as escapes."""
+    first, *further = text.split("\n")
+    joined = "; ".join([first, *(line.strip() for line in further if line.strip())])
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in joined)

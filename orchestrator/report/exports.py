@@ -30,6 +30,8 @@ from orchestrator.report.tables import (
 SCHEMA: Final = "benchfarm-report"
 #: Raised when a key goes away or changes its meaning; new keys don't raise it.
 SCHEMA_VERSION: Final = 1
+#: Of a table for people, in its order.
+HEADERS: Final = ("model", "device", "configuration", "median ms", "spread", "vs CPU", "delegate", "quality")
 _BEST_WORDS: Final = {BestMark.BEST: " (fastest)", BestMark.TIED: " (tied)", BestMark.NONE: ""}
 
 
@@ -168,7 +170,7 @@ def to_markdown(data: ReportData) -> str:
         decimals = figures_decimals(data.results)
         lines += [
             "",
-            "| model | device | configuration | median ms | spread | vs CPU | delegate | quality |",
+            f"| {' | '.join(HEADERS)} |",
             "| --- | --- | --- | ---: | ---: | ---: | --- | --- |",
             *(_markdown_line(row, decimals) for row in data.results),
         ]
@@ -178,20 +180,25 @@ def to_markdown(data: ReportData) -> str:
 
 
 def _markdown_line(row: ResultRow, decimals: int) -> str:
+    model, device, configuration, figure, spread, ratio, delegate, quality = result_cells(row, decimals)
+    figure = (f"**{figure}**" if row.best is BestMark.BEST else figure) + _BEST_WORDS[row.best]
+    named = map(markdown_text, (model, device, configuration))
+    return f"| {' | '.join([*named, figure, spread, ratio, markdown_text(delegate), quality])} |"
+
+
+def result_cells(row: ResultRow, decimals: int) -> tuple[str, ...]:
+    """Return a case's row under HEADERS, nothing of it escaped."""
     own = row.result.own_summary
-    ratio = NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x"
-    figure = figure_ms(own.median_us if own is not None else None, decimals) + (" (mean)" if has_mean(row) else "")
-    cells = [
-        markdown_text(row.model.label),
-        markdown_text(row.device.title),
-        markdown_text(row.configuration),
-        (f"**{figure}**" if row.best is BestMark.BEST else figure) + _BEST_WORDS[row.best],
+    return (
+        row.model.label,
+        row.device.title,
+        row.configuration,
+        figure_ms(own.median_us if own is not None else None, decimals) + (" (mean)" if has_mean(row) else ""),
         spread_text(row) if own is not None else NOTHING,
-        ratio,
-        markdown_text(delegate_text(row)),
+        NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x",
+        delegate_text(row),
         quality_text(row) + (", virtual" if row.is_virtual else ""),
-    ]
-    return f"| {' | '.join(cells)} |"
+    )
 
 
 def _utf8(value: str) -> str:

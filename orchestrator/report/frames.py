@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import enum
+import re
 from collections.abc import Sequence
 from typing import Final, Literal
 
 import pandas as pd
 
+from orchestrator.analysis.comparison import Comparison
+from orchestrator.analysis.matching import Measured
+from orchestrator.report.comparisons import side_data, worst_first
 from orchestrator.report.data import ReportData
 from orchestrator.report.tables import FLAT_COLUMNS, campaign_of, flat_record, invocation_record
 
 #: Raised when a column goes away or changes its meaning; new columns don't raise it.
 SCHEMA_VERSION: Final = 1
 _CAMPAIGN_COLUMNS: Final = ("campaign_id", "campaign", "campaign_created_at")
+#: Columns by what they hold: a column has one type, whatever of it is known.
+_DECIMALS: Final = re.compile(r"(_us|_mib|_s|precision)$|^(speed_up|ratio)")
+_WHOLE: Final = re.compile(r"threads|\w+_nodes|invocation|invocations_\w+|exit_code|\w+_count")
+_MOMENTS: Final = frozenset({"campaign_created_at", "started_at"})
 #: In the order of the records below; a file without rows has them, too.
 _INVOCATION_COLUMNS: Final = (
     "run_id", "campaign_id", "case_key", "model", "device", "serial", "is_virtual", "origin", "configuration",
@@ -60,3 +69,45 @@ def invocations_frame(data: ReportData) -> pd.DataFrame:
         for invocation in row.invocations
     ]
     return pd.DataFrame(records, columns=_INVOCATION_COLUMNS, dtype=object)
+
+
+def typed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with pandas' own types, which know what is missing; moments are UTC timestamps."""
+    found = frame.convert_dtypes()
+    for name in map(str, frame):
+        if name in _MOMENTS:
+            found[name] = pd.to_datetime(frame[name], utc=True, format="ISO8601")
+        elif _DECIMALS.search(name):
+            found[name] = frame[name].astype("Float64")
+        elif _WHOLE.fullmatch(name):
+            found[name] = frame[name].astype("Int64")
+        elif name.startswith("is_"):
+            found[name] = frame[name].astype("boolean")
+        elif found[name].dtype == object:
+            # Nothing is known of it.
+            found[name] = frame[name].astype("string")
+    return found
+
+
+def comparison_frame(comparison: Comparison) -> pd.DataFrame:
+    """Return one row for each compared case, worst first; a ratio is candidate time / baseline time."""
+    records = [
+        {
+            "title": row.title,
+            "outcome": row.verdict.outcome.value,
+            "ratio": row.verdict.ratio,
+            "ratio_low": row.verdict.low,
+            "ratio_high": row.verdict.high,
+            "reasons": "; ".join(row.verdict.reasons),
+            "is_virtual": row.is_virtual,
+            **{f"baseline_{name}": value for name, value in _side(row.baseline).items()},
+            **{f"candidate_{name}": value for name, value in _side(row.candidate).items()},
+        }
+        for row in worst_first(comparison)
+    ]
+    return typed(pd.DataFrame(records))
+
+
+def _side(item: Measured) -> dict[str, object]:
+    plain = {name: value for name, value in side_data(item).items() if name != "run_ids"}
+    return {name: value.value if isinstance(value, enum.Enum) else value for name, value in plain.items()}

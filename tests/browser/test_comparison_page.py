@@ -3,8 +3,7 @@
 import pytest
 
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.comparing import CompareRequest, compare
-from orchestrator.cli.comparison_output import Output
+from orchestrator.cli.comparing import CompareRequest, Output, compare
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
 from tests.samples.sample_lab import hostile_lab, two_nights_lab

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.board import PublishedBoard
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import removing, stored
-from orchestrator.cli.board import PublishedBoard
 from orchestrator.engine.events import CampaignStarted
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import CampaignStatus

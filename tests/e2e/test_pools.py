@@ -115,7 +115,7 @@ def test_a_phones_hub_is_that_of_its_usb_path_or_what_the_inventory_says(lab: La
     try:
         with Farm(settings_of(lab)) as farm:
             opened = farm.open_devices(DeviceSelection(serials=(A, B, LATE)))
-            hubs = {facts.serial: device.hub for device, facts in opened}
+            hubs = {facts.serial: device.hub for device, facts in opened.devices}
     finally:
         inventory.unlink()
     assert (hubs[Serial(A)], hubs[Serial(B)]) == ("", "access point")

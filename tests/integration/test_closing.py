@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.analysis.rounds import standings
+from orchestrator.app.board import PublishedBoard
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import closing, doctor, farm, resuming
-from orchestrator.cli.board import PublishedBoard
 from orchestrator.engine.closing import close_campaign
 from orchestrator.engine.events import CampaignStarted
 from orchestrator.engine.rounds import open_works

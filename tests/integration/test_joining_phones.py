@@ -12,10 +12,10 @@ import pytest
 from benchfarm_lab.farm import VirtualLab
 from benchfarm_lab.faults import parse_fault
 from benchfarm_lab.phone import Phone
+from orchestrator.app.beginning import begin, identify, prepare
+from orchestrator.app.campaigns import new_campaign_id
+from orchestrator.app.joining import PluggedIn
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.beginning import begin, identify, prepare
-from orchestrator.cli.campaigns import new_campaign_id
-from orchestrator.cli.joining import PluggedIn
 from orchestrator.config.plan import parse_plan
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.server import AdbServer
@@ -56,8 +56,9 @@ class Bench:
         )
         plan = parse_plan(text, folder=model.parent, label="plan")
         models, opened = identify(plan), farm.open_devices(plan.devices)
-        beginning = prepare(farm, plan, opened, models, {})
-        campaign = begin(farm, plan, opened, beginning, {}, campaign_id=new_campaign_id(farm.clock.now()), host="here")
+        beginning = prepare(farm, plan, opened.devices, models, {})
+        campaign_id = new_campaign_id(farm.clock.now())
+        campaign = begin(farm, plan, opened.devices, beginning, {}, campaign_id=campaign_id, host="here")
         return PluggedIn(farm, campaign, opened, plan=plan, models=models)
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.cli.stored import find_campaign, find_campaigns
+from orchestrator.app.stored import find_campaign, find_campaigns
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Invocation

@@ -50,7 +50,7 @@ def test_a_phone_is_asked_who_it_is_and_its_facts_once_each(
 ) -> None:
     with Farm(here) as farm:
         opened = farm.open_devices(DeviceSelection())
-    assert [facts.serial for _, facts in opened] == ["S0", "S1", "S2"]
+    assert [facts.serial for facts in opened.facts] == ["S0", "S1", "S2"]
     for phone in phones:
         shells = [asked for asked in overheard.of(phone.address) if asked.startswith("shell")]
         assert len(shells) == 2, shells
@@ -62,13 +62,13 @@ def test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_ask
 ) -> None:
     with Farm(here) as other, other.lease.acquire(Serial("S1")), Farm(here) as farm:
         opened = farm.open_devices(DeviceSelection())
-        assert [facts.serial for _, facts in opened] == ["S0", "S2"]
-        assert farm.left_out.keys() == {"S1"}
-        assert farm.left_out["S1"].startswith("in use by process ")
-        assert [facts.serial for _, facts in farm.open_devices(DeviceSelection(serials=("S1",)))] == ["S1"]
+        assert [facts.serial for facts in opened.facts] == ["S0", "S2"]
+        assert opened.left_out.keys() == {"S1"}
+        assert opened.left_out["S1"].startswith("in use by process ")
+        assert [facts.serial for facts in farm.open_devices(DeviceSelection(serials=("S1",))).facts] == ["S1"]
         # "Any one of these" takes one that is free.
         some = farm.open_devices(DeviceSelection(serials=("S1", "S2"), most=1))
-        assert [facts.serial for _, facts in some] == ["S2"]
+        assert [facts.serial for facts in some.facts] == ["S2"]
         with (
             other.lease.acquire(Serial("S0")),
             other.lease.acquire(Serial("S2")),
@@ -84,14 +84,14 @@ def test_what_a_plan_would_do_is_told_of_a_phone_in_use_as_it_was_last_seen(
     phones: list[Phone], overheard: Overheard, here: Settings, samples
 ) -> None:
     with Farm(here) as farm:
-        devices = farm.open_devices(DeviceSelection())
+        opened = farm.open_devices(DeviceSelection())
         farm.store.begin_campaign(
-            samples.campaign(invocations=(), skipped=()), devices=[facts for _, facts in devices], models=(), builds=()
+            samples.campaign(invocations=(), skipped=()), devices=opened.facts, models=(), builds=()
         )
         overheard.forget()
         with farm.lease.acquire(Serial("S1")):
             again = farm.open_devices(DeviceSelection(), despite_use=True)
-    assert [facts for _, facts in again] == [facts for _, facts in devices]
+    assert again.facts == opened.facts
     # That of the listing.
     assert len([item for item in overheard.of(phones[1].address) if item.startswith("shell")]) == 1
 
@@ -100,7 +100,7 @@ def test_phones_are_put_back_after_one_listing_however_many_there_are(
     phones: list[Phone], overheard: Overheard, here: Settings
 ) -> None:
     with Farm(here) as farm:
-        for device, facts in farm.open_devices(DeviceSelection()):
+        for device, facts in farm.open_devices(DeviceSelection()).devices:
             with farm.lease.acquire(facts.serial):
                 farm.conditioner.hold(device, Change(what="a note", undo=":"), ":")
     for words in ((), ("S0", "S1", "S2")):

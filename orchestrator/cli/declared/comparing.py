@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.frame import OnPhones, Out, PerProcess, Shown, app, show, split
+from orchestrator.cli.frame import OnPhones, Out, PerProcess, Shown, app, plan_options, show, split
 from orchestrator.cli.frame import command_of as declare
+
+if TYPE_CHECKING:
+    from orchestrator.app.pairing import AbRequest
 
 Form = Annotated[
     str,
@@ -55,9 +58,9 @@ def _compare(options: CompareOptions) -> None:
 
     Measures nothing. 'benchfarm ab' measures two sides in turns on the same phone.
     """
-    from orchestrator.cli import comparing, comparison_output
+    from orchestrator.cli import comparing
 
-    output = comparison_output.Output(form=options.form, out=options.out, fail_on=options.fail_on)
+    output = comparing.Output(form=options.form, out=options.out, fail_on=options.fail_on)
     request = comparing.CompareRequest(
         sides=tuple(options.sides or ()),
         by=options.by,
@@ -108,19 +111,10 @@ def _ab(options: AbOptions) -> None:
 
     Example: benchfarm ab build:OLD build:NEW -m model.tflite
     """
-    from orchestrator.cli import comparison_output, pairing
+    from orchestrator.cli import comparing, pairing
 
-    output = comparison_output.Output(form=options.form, out=options.out, fail_on=options.fail_on)
-    request = pairing.AbRequest(
-        sides=tuple(options.sides),
-        serials=tuple(options.device or ()),
-        profiles=tuple(options.profile or ()),
-        where=tuple(options.where or ()),
-        one_of_each=options.one_of_each,
-        at_most=options.at_most,
-        builds=tuple(options.build or ()),
-        **_in_turns(options),
-    )
+    output = comparing.Output(form=options.form, out=options.out, fail_on=options.fail_on)
+    request = _in_turns(options, sides=tuple(options.sides), name="ab")
     show(lambda settings: pairing.compare_ab(settings, request, output), as_json=options.as_json)
 
 
@@ -130,7 +124,7 @@ class BisectOptions(PairOptions):
 
     good: Annotated[str, typer.Option("--good", help="The build that was fast: NAME@DIGITS.")]
     bad: Annotated[str, typer.Option("--bad", help="The build that is slow: NAME@DIGITS.")]
-    device: Annotated[str, typer.Option("--device", "-s", help="Serial number of the phone.")] = ""
+    device: Annotated[str | None, typer.Option("--device", "-s", help="Serial number of the phone.")] = None
     fresh: Annotated[str, typer.Option("--fresh", help="Reuse stored A/B results up to this age.")] = "24 h"
 
 
@@ -142,34 +136,29 @@ def _bisect(options: BisectOptions) -> None:
 
     Each step measures two builds in turns on one phone.
     """
-    from orchestrator.cli import bisecting, pairing
+    from orchestrator.app.bisecting import BisectRequest
+    from orchestrator.cli import bisecting
 
-    request = bisecting.BisectRequest(
+    request = BisectRequest(
         good=options.good,
         bad=options.bad,
         fresh_s=bisecting.fresh_of(options.fresh),
-        ab=pairing.AbRequest(
-            sides=(), serials=(options.device,) if options.device else (), name="bisect", **_in_turns(options)
-        ),
+        ab=_in_turns(options, sides=(), name="bisect"),
     )
     show(lambda settings: bisecting.bisect(settings, request), as_json=options.as_json)
 
 
-def _in_turns(options: PairOptions) -> dict[str, Any]:
-    """Return the fields of an AbRequest that these options give."""
-    from orchestrator.cli import nights, shares
+def _in_turns(options: PairOptions, *, sides: tuple[str, ...], name: str) -> AbRequest:
+    """Return the comparison that these options mean."""
+    from orchestrator.app import nights
+    from orchestrator.app.pairing import AbRequest
+    from orchestrator.cli import shares
 
-    names = ("num_runs", "min_secs", "max_secs", "affinity")
-    return {
-        "models": tuple(options.model or ()),
-        "delegates": split(options.delegate),
-        "threads": split(options.threads),
-        "tools": split(options.tool),
-        "flags": tuple(options.flag or ()),
-        "settings": {name: getattr(options, name) for name in names},
-        "detect": shares.share_of(options.detect, "--detect", most=0.5),
-        "most": options.most_pairs,
-        "budget_s": nights.budget_of(options.budget),
-        "seed": options.seed,
-        "timeout_s": options.timeout,
-    }
+    return AbRequest(
+        sides=sides,
+        # The budget is a comparison's own, not the plan's.
+        options={**plan_options(options, without={"budget"}), "name": name},
+        detect=shares.share_of(options.detect, "--detect", most=0.5),
+        most=options.most_pairs,
+        budget_s=nights.budget_of(options.budget),
+    )

@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.declared.reading import results_app
-from orchestrator.cli.frame import HtmlOut, Json, OnPhones, PerProcess, app, command, command_of, group, show, split
+from orchestrator.cli.frame import (
+    HtmlOut,
+    Json,
+    OnPhones,
+    PerProcess,
+    app,
+    command,
+    command_of,
+    group,
+    plan_options,
+    show,
+)
 from orchestrator.errors import UsageError
 
 plan_app = group("plan", "Check a plan, and show what it would measure.")
@@ -96,38 +107,7 @@ def _bench(options: BenchOptions) -> None:
     """
     from orchestrator.cli import measuring
 
-    request = measuring.BenchRequest(
-        models=tuple(options.models),
-        delegates=split(options.delegate),
-        threads=split(options.threads),
-        every_thread_count=options.every_thread_count,
-        tools=split(options.tool),
-        serials=tuple(options.device or ()),
-        profiles=tuple(options.profile or ()),
-        where=tuple(options.where or ()),
-        one_of_each=options.one_of_each,
-        at_most=options.at_most,
-        host=options.host,
-        flags=tuple(options.flag or ()),
-        modes=split(options.mode),
-        builds=tuple(options.build or ()),
-        passes=split(options.run_pass),
-        invocations=options.invocations,
-        precision=options.precision,
-        budget=options.budget,
-        sustained=options.sustained,
-        parity_inputs=options.parity_inputs,
-        sentinel=options.sentinel,
-        reboot=options.reboot,
-        num_runs=options.num_runs,
-        min_secs=options.min_secs,
-        max_secs=options.max_secs,
-        affinity=options.affinity,
-        timeout_s=options.timeout,
-        seed=options.seed,
-        name=options.campaign_name,
-    )
-    show(lambda settings: measuring.bench(settings, request, options.out), as_json=options.as_json)
+    show(lambda settings: measuring.bench(settings, plan_options(options), options.out), as_json=options.as_json)
 
 
 @command(app, "run")

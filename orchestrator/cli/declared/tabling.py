@@ -41,9 +41,10 @@ def _table(options: TableOptions) -> None:
 
     Example: benchfarm table --devices pixel-3,pixel-4
     """
+    from orchestrator.app.tabling import TableRequest
     from orchestrator.cli import tabling
 
-    request = tabling.TableRequest(
+    request = TableRequest(
         devices=split(options.devices),
         models=tuple(options.model or ()),
         configurations=tuple(options.config or ()),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.cli.build_options import builds_of
+from orchestrator.config.plan_keys import builds_of
 from orchestrator.errors import UsageError
 
 

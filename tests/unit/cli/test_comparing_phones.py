@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.comparing import CompareRequest, compare
-from orchestrator.cli.comparison_output import Output
+from orchestrator.cli.comparing import CompareRequest, Output, compare
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceFacts, DeviceKind

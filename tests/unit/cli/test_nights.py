@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.nights import limited, moment_of
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.nights import limited, moment_of
 from orchestrator.cli.retention import prune
 from orchestrator.errors import UsageError
 from orchestrator.records.plan import Plan, PlanModel

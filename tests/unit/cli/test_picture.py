@@ -11,17 +11,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.cli.board import (
-    PhoneRow,
-    PublishedBoard,
-    Standing,
-    TerminalObserver,
-    about,
-    campaign_eta_s,
-    picture,
-    read_boards,
-)
-from orchestrator.cli.progress import describe
+from orchestrator.app.board import PhoneRow, PublishedBoard, Standing, read_boards
+from orchestrator.app.progress import describe
+from orchestrator.cli.live import TerminalObserver, about, campaign_eta_s, picture
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial

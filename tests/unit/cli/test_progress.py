@@ -2,7 +2,7 @@
 
 import json
 
-from orchestrator.cli.progress import describe_run
+from orchestrator.app.progress import describe_run
 from orchestrator.cli.result import to_json
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.result import Streamed, json_pieces, one_line, table, to_json
+from orchestrator.cli.result import Streamed, json_pieces, table, to_json
 from orchestrator.cli.terminal import say, say_json
+from orchestrator.report.escapes import one_line
 
 
 class Colour(enum.Enum):

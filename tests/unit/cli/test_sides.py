@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.cli.pairing import KINDS
+from orchestrator.app.pairing import KINDS
 from tests.samples.command import Cli
 from tests.samples.places import MODELS
 

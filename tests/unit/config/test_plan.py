@@ -173,13 +173,13 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder)
         threads=["1", 4],
         tools=["native"],
         flags=["gpu_backend=cl", "delegate_serialize_dir=/data/local/tmp/a b=c"],
-        serials=["0123", "emulator-5554"],
+        devices=["0123", "emulator-5554"],
         where=["android >= 9"],
         one_of_each="soc",
         at_most=2,
         host=True,
-        settings={"num_runs": 5, "min_secs": "200 ms"},
-        limits={"wait": 0},
+        num_runs=5,
+        min_secs="200 ms",
         passes=["timing,profile"],
         builds={"native": "benchmark_model"},
         invocations=2,
@@ -193,7 +193,6 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder)
         serials=("0123", "emulator-5554"), where=("android >= 9",), one_of_each="soc", most=2, host=True
     )
     assert plan.settings.min_secs == 0.2
-    assert plan.limits.wait_s == 0
     assert (plan.invocations, plan.order, plan.timeout_s) == (2, Order.SEQUENTIAL, 120.0)
     assert parse_plan(plan.text, folder=Path("/nowhere")) == plan
     # Numbers and truth values stand there as a person would write them.
@@ -206,22 +205,20 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder)
 def test_any_file_name_survives_the_way_through_options_and_text(tmp_path_factory, stem):
     path = tmp_path_factory.mktemp("m") / f"{stem}.tflite"
     path.write_bytes(b"x")
-    plan = plan_from_options(models=[path], serials=[stem] if stem.strip() else [])
+    plan = plan_from_options(models=[path], devices=[stem] if stem.strip() else [])
     assert plan.models[0].path == path
     assert parse_plan(plan.text, folder=Path("/")) == plan
 
 
 def test_faults_of_options_name_the_option(folder):
     with pytest.raises(PlanError) as raised:
-        plan_from_options(
-            models=["none.tflite"], delegates=["gpuu"], threads=["x"], settings={"num_rums": 1}, flags=["graph=x"]
-        )
+        plan_from_options(models=["none.tflite"], delegates=["gpuu"], threads=["x"], num_runs="many", flags=["graph=x"])
     text = str(raised.value)
     for part in (
         "model: there is no file",
         "--delegate: 'gpuu'",
         "--threads: 'x' isn't a whole",
-        "did you mean 'num_runs'",
+        "--num-runs: 'many' isn't a whole number",
     ):
         assert part in text
     with pytest.raises(PlanError, match=r"--flag: the flag use_gpu can't be set here: .*--delegate sets it"):

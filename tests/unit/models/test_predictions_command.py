@@ -1,7 +1,7 @@
 """Predictions beside what this computer did, by the commands, for a model that a plan names as models.yaml does."""
 
+from orchestrator.app import reporting
 from orchestrator.bootstrap import Settings
-from orchestrator.cli import reports
 from orchestrator.config.model_manifest import add_to_manifest
 from orchestrator.models.inspect import identify_model
 from orchestrator.models.zoo import sample_models
@@ -56,8 +56,8 @@ def test_report_knows_the_manifests_accuracies_and_outlives_a_manifest_with_faul
     add_to_manifest(
         tmp_path / "models.yaml", [ManifestEntry(name="m", sha256="a" * 64, path=tmp_path / "m.tflite", accuracy=known)]
     )
-    assert reports._manifest_accuracies(settings) == {"a" * 64: 71.5}
+    assert reporting._manifest_accuracies(settings) == {"a" * 64: 71.5}
     (tmp_path / "models.yaml").write_text("models: 3\n")
-    assert reports._manifest_accuracies(settings) == {}
+    assert reporting._manifest_accuracies(settings) == {}
     done = Cli(home=tmp_path)("models", "list")
     assert (done.exit_code, "models.yaml:1" in done.stderr) == (2, True)

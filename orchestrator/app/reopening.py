@@ -1,4 +1,4 @@
-"""What a campaign that was cut off needs to go on: its files, unchanged, and its devices."""
+"""What a stored campaign needs to be gone on with: its files, unchanged, and its devices."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.bootstrap import Farm, litert_build
+from orchestrator.bootstrap import Farm, OpenedDevices, litert_build
 from orchestrator.errors import NoDeviceError, UsageError
-from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts
+from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.workload import Build, Case, Model, ToolName
@@ -22,7 +21,7 @@ _Known = TypeVar("_Known", Model, Build)
 
 def reopen(
     farm: Farm, campaign: Campaign, cases: Sequence[Case], *, beside: Collection[Serial] = ()
-) -> tuple[list[Model], list[Build], list[tuple[Device, DeviceFacts]]]:
+) -> tuple[list[Model], list[Build], OpenedDevices]:
     """Return what is needed to go on with some cases of a campaign, whose status is RUNNING again.
 
     ``beside`` are devices that are opened too, where they are there: they may take over from the cases' own.
@@ -37,9 +36,9 @@ def reopen(
     for name, sha256 in {file for case in cases for file in case.files}:
         _unchanged_file(name, sha256, campaign)
     serials = {case.serial for case in cases} | set(beside)
-    devices = _reachable(farm, serials) if serials else []
+    opened = _reachable(farm, serials) if serials else OpenedDevices()
     farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
-    return models, builds, devices
+    return models, builds, opened
 
 
 def _with_file(known: _Known, campaign: Campaign) -> _Known:
@@ -63,7 +62,7 @@ def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
     return path
 
 
-def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFacts]]:
+def _reachable(farm: Farm, serials: set[Serial]) -> OpenedDevices:
     """Open those of a campaign's devices that are there; raises NoDeviceError when none is."""
     phones = serials - {HOST_SERIAL}
     attached = farm.attached(serials=sorted(phones)) if phones else []
@@ -79,8 +78,7 @@ def _reachable(farm: Farm, serials: set[Serial]) -> list[tuple[Device, DeviceFac
             else "",
         )
     opened = farm.open_devices(selection, despite_losses=True)
-    farm.left_out |= kept_out
-    return opened
+    return replace(opened, left_out={**opened.left_out, **kept_out})
 
 
 def _kept_out(farm: Farm, serial: Serial) -> str:

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator import __version__
+from orchestrator.app import nights
+from orchestrator.app.campaigns import files_of, terms_of
+from orchestrator.app.host_files import NamedFile
 from orchestrator.bootstrap import Farm
-from orchestrator.cli import nights
-from orchestrator.cli.campaigns import files_of, terms_of
-from orchestrator.cli.host_files import NamedFile
-from orchestrator.cli.result import one_line
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import UsageError
 from orchestrator.planning import Expansion, expand, sentinel_case
@@ -20,6 +19,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Build, Model, Pass
+from orchestrator.report.escapes import one_line
 
 #: A plan that keeps its busiest device busy for so long is bracketed by the reference workload, unless it says else.
 SENTINEL_FROM_S = 600.0

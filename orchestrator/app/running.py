@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import socket
 
+from orchestrator.app.board import Shown
 from orchestrator.bootstrap import Settings, this_computer
-from orchestrator.cli.board import Shown
-from orchestrator.cli.retention import file_of
 from orchestrator.records.campaign import Campaign, CampaignStatus
 
 
@@ -21,5 +20,5 @@ def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
     Only that computer knows whether it is still at it. A store in a file is this computer's alone, whatever it was
     called when the campaign began.
     """
-    is_own = campaign.host in {this_computer(), socket.gethostname()} or file_of(settings) is not None
+    is_own = campaign.host in {this_computer(), socket.gethostname()} or settings.store_file is not None
     return "" if is_own or campaign.status is not CampaignStatus.RUNNING else campaign.host

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from orchestrator.analysis.comparison import Comparison
 from orchestrator.analysis.matching import Measured
+from orchestrator.app.reporting import report_data
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.reports import report_data
 from orchestrator.report.data import ResultRow
 
 _LONGEST_NAME = 120

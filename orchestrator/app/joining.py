@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orchestrator.bootstrap import Attached, Farm
-from orchestrator.cli.beginning import Beginning, identify, named_paths, prepare
-from orchestrator.cli.host_files import NamedFile, host_files
-from orchestrator.cli.result import one_line
+from orchestrator.app.beginning import Beginning, identify, named_paths, prepare
+from orchestrator.app.host_files import NamedFile, host_files
+from orchestrator.bootstrap import Attached, Farm, OpenedDevices
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import look_at
 from orchestrator.devices.server import AdbServer
@@ -29,6 +28,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Model
+from orchestrator.report.escapes import one_line
 
 #: After a server has gone, and after the first look at a phone that is there but can't be used yet.
 _AGAIN_S: Final = 2.0
@@ -59,14 +59,15 @@ class PluggedIn:
         self,
         farm: Farm,
         campaign: Campaign,
-        devices: Sequence[tuple[Device, DeviceFacts]],
+        opened: OpenedDevices,
         *,
         plan: Plan | None,
         models: Sequence[Model] = (),
         named: Mapping[str, NamedFile] | None = None,
     ) -> None:
-        """``devices`` are those that the campaign begins with; without a plan only phones that have work may join."""
+        """``opened`` is what the campaign begins with; without a plan only phones that have work may join."""
         self._farm = farm
+        self._left_out = opened.left_out
         self._campaign = campaign
         self._plan = plan
         self._models = list(models)
@@ -75,18 +76,20 @@ class PluggedIn:
         self._stopped = threading.Event()
         self._heard: queue.SimpleQueue[tuple[AdbServer, DeviceChange]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._present = {facts.serial: facts for _, facts in devices}
+        self._present = {facts.serial: facts for facts in opened.facts}
         #: Where phones are that were looked at: one that measures isn't asked again who it is.
-        self._addresses = {device.transport for device, _ in devices if isinstance(device, AdbDevice)}
+        self._addresses = {device.transport for device, _ in opened.devices if isinstance(device, AdbDevice)}
         self._planned = {item.case.serial for item in campaign.invocations}
         #: Who is where, as far as it was told on the connection of now.
         self._serials: dict[_Key, str] = {
-            (str(item.server.address), item.seen.address): item.seen.serial for item in farm.listed if item.seen.serial
+            (str(item.server.address), item.seen.address): item.seen.serial
+            for item in opened.listed
+            if item.seen.serial
         }
         #: Phones that were looked at and that the plan doesn't mean.
-        self._unfit: set[str] = set(farm.choice.unfit) if farm.choice is not None else set()
+        self._unfit: set[str] = set(opened.choice.unfit)
         self._ready: list[Arrival] = []
-        self._spares = list(farm.spares)
+        self._spares = list(opened.spares)
 
     @contextlib.contextmanager
     def listening(self, observer: Observer) -> Generator[None]:
@@ -221,7 +224,7 @@ class PluggedIn:
 
     def _is_in_use(self, visitor: _Visitor, serial: str) -> bool:
         holder = self._farm.lease.live_holder(Serial(serial))
-        if holder and serial not in self._farm.left_out:
+        if holder and serial not in self._left_out:
             self._tell(visitor, f"doesn't join yet: in use by {holder}", name=serial)
         return bool(holder)
 
@@ -279,7 +282,7 @@ class PluggedIn:
         )
 
 
-def again(farm: Farm, campaign: Campaign, devices: Sequence[tuple[Device, DeviceFacts]]) -> PluggedIn:
+def again(farm: Farm, campaign: Campaign, opened: OpenedDevices) -> PluggedIn:
     """Return what tells a campaign that is resumed of phones; without its plan only its own phones may come."""
     from orchestrator.config.plan import parse_plan
 
@@ -293,4 +296,4 @@ def again(farm: Farm, campaign: Campaign, devices: Sequence[tuple[Device, Device
         except BenchfarmError:
             # Its own phones are measured with what was stored; new ones would be another plan's.
             plan = None
-    return PluggedIn(farm, campaign, devices, plan=plan, models=models, named=named)
+    return PluggedIn(farm, campaign, opened, plan=plan, models=models, named=named)

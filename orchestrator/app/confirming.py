@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from orchestrator.app.pairing import AbRequest, measure, pair_comparison, prepare
 from orchestrator.artifacts.shelf import sha256_of
 from orchestrator.bootstrap import Farm
-from orchestrator.cli.pairing import AbRequest, measure, pair_comparison, prepare
-from orchestrator.cli.progress import observer_for_stderr
+from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.history import FoundChange
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
@@ -25,7 +25,6 @@ _MOST_PAIRS: Final = 40
 
 def confirm_changes(farm: Farm, changes: Sequence[FoundChange]) -> None:
     """Run each unconfirmed, unexpected change's old side against its new one, and keep what came of it."""
-    observer = observer_for_stderr(farm.settings.log_format)
     for change in changes:
         if change.expected or change.status not in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT):
             continue
@@ -41,7 +40,7 @@ def confirm_changes(farm: Farm, changes: Sequence[FoundChange]) -> None:
             )
         )
         text = f"{change.case.model_name}, {change.case.configuration}: {status.value} {detail}".rstrip()
-        observer.on_event(DeviceNote(serial=change.case.serial, text=text))
+        farm.observer.on_event(DeviceNote(serial=change.case.serial, text=text))
 
 
 def _outcome(farm: Farm, change: FoundChange) -> tuple[ConfirmationStatus, str, float | None]:
@@ -131,25 +130,22 @@ def _unchanged(files: Mapping[str, Sequence[Path]], sha256: str) -> Path | None:
 
 def _request(change: FoundChange, sides: tuple[str, str], models: tuple[Path, ...]) -> AbRequest:
     case = change.case
-    return AbRequest(
-        sides=sides,
+    options = PlanOptions(
         models=models,
-        delegates=(case.delegate.value,),
-        threads=(str(case.threads),),
-        tools=(case.tool.value,),
-        serials=(case.serial,),
-        flags=tuple(f"{name}={value}" for name, value in case.flags),
-        modes=() if case.mode is None else (case.mode.value,),
-        settings={
-            "num_runs": case.num_runs,
-            "min_secs": case.min_secs,
-            "max_secs": case.max_secs,
-            "affinity": case.affinity,
-            "warmup_runs": case.warmup_runs,
-            "warmup_min_secs": case.warmup_min_secs,
-        },
-        # Half of what the nights show must be seen.
-        detect=max(0.01, abs(change.ratio - 1) / 2),
-        most=_MOST_PAIRS,
+        delegates=case.delegate.value,
+        threads=case.threads,
+        tools=case.tool.value,
+        devices=case.serial,
+        flags=dict(case.flags),
+        modes=() if case.mode is None else case.mode.value,
+        num_runs=case.num_runs,
+        min_secs=case.min_secs,
+        max_secs=case.max_secs,
+        affinity=case.affinity,
+        warmup_runs=case.warmup_runs,
+        warmup_min_secs=case.warmup_min_secs,
         name="confirm",
     )
+    # Half of what the nights show must be seen.
+    detect = max(0.01, abs(change.ratio - 1) / 2)
+    return AbRequest(sides=sides, options=options, detect=detect, most=_MOST_PAIRS)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
 from orchestrator.bootstrap import Farm
-from orchestrator.cli.progress import tell
+from orchestrator.engine.events import Notice
 from orchestrator.engine.night import bounded, cut_to_time, left_s
 from orchestrator.errors import UsageError
 from orchestrator.planning import Expansion
@@ -20,9 +19,6 @@ from orchestrator.records.plan import Plan
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import SkippedCase
 from orchestrator.units import format_duration
-
-#: The exit code of a command that did all it had time for, and left something out.
-CUT_EXIT_CODE: Final = 6
 
 
 def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
@@ -71,7 +67,7 @@ def when_open(farm: Farm, plan: Plan) -> Plan:
     if begins > now:
         wait_s = (begins - now).total_seconds()
         text = f"the plan's window {plan.window} opens in {format_duration(wait_s)}; waiting (--until ends that)"
-        tell(farm.settings.log_format, "window-awaited", text, opens_at=begins.isoformat())
+        farm.observer.on_event(Notice(event="window-awaited", text=text, keys={"opens_at": begins.isoformat()}))
         # In steps, by the clock that people set: a night begins when it is night.
         while (left_s := (begins - farm.clock.now()).total_seconds()) > 0 and not farm.cancelled.is_set():
             farm.clock.wait(min(left_s, 30.0), farm.cancelled)
@@ -148,7 +144,7 @@ def stored_left_out(store: Store, campaign_ids: Sequence[CampaignId]) -> Mapping
     }
 
 
-def told(left_out: list[dict[str, object]]) -> str:
+def told(left_out: Sequence[Mapping[str, object]]) -> str:
     """Return one line about what there was no time for, empty when all was measured."""
     cases = sum(item["invocations"] is None for item in left_out)
     late = sum(int(str(item["invocations"])) for item in left_out if item["invocations"] is not None)

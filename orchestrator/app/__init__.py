@@ -1,0 +1,1 @@
+"""The use cases, a module a verb: typed request in, typed result out. Nothing here prints or exits."""

@@ -1,0 +1,222 @@
+"""What is stored against what is stored, case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from orchestrator.analysis.comparison import ABSOLUTE, Comparison, compare_sides
+from orchestrator.analysis.matching import Axis, Fact, Rule
+from orchestrator.app.loading import load_measured
+from orchestrator.app.pairing import pair_comparison
+from orchestrator.app.stored import find_campaigns, named_campaigns
+from orchestrator.bootstrap import Farm
+from orchestrator.errors import ArtifactError, UsageError
+from orchestrator.ports import Store
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.workload import Case
+
+_SHORTEST_SHA: Final = 4
+#: What a configuration is chosen by, and which fact that frees; any other name is a flag's.
+_CONFIG_KEYS: Final[Mapping[str, tuple[Fact, Callable[[Case], str]]]] = {
+    "delegate": (Fact.DELEGATE, lambda case: case.delegate.value),
+    "threads": (Fact.THREADS, lambda case: str(case.threads)),
+    "tool": (Fact.TOOL, lambda case: case.tool.value),
+    "mode": (Fact.MODE, lambda case: case.process_mode.value),
+}
+
+
+def rule_for(by: str, sides: Sequence[str], *, threshold: float, level: float, allowed: Collection[str] = ()) -> Rule:
+    """Return the rule of a comparison.
+
+    Args:
+        by: What the sides differ in.
+        sides: As :func:`compare` takes them; those of a configuration say which facts are free.
+        threshold: The smallest difference that matters, as a share.
+        level: Of intervals, as a share.
+        allowed: Facts that may differ all the same.
+
+    Raises:
+        UsageError: an axis or a fact that isn't known, or a configuration that isn't ``name=value``.
+    """
+    if by not in list(Axis):
+        raise UsageError(f"--by {by!r} isn't known", hint=f"choose one of {', '.join(Axis)}")
+    for name in allowed:
+        if name not in list(Fact) or name in ABSOLUTE:
+            known = ", ".join(fact for fact in Fact if fact not in ABSOLUTE)
+            raise UsageError(f"--allow {name!r} can't be let pass", hint=f"choose of {known}")
+    axis = Axis(by)
+    parts = [part for side in sides for part in config_parts(side)] if axis is Axis.CONFIG else []
+    return Rule(
+        axis=axis,
+        threshold=threshold,
+        level=level,
+        allowed=frozenset(Fact(name) for name in allowed),
+        varied=frozenset(_CONFIG_KEYS[key][0] if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in parts),
+    )
+
+
+def compare(farm: Farm, sides: Sequence[str], rule: Rule, *, campaigns: Sequence[str] = ()) -> Comparison:
+    """Compare two campaigns, or two builds, models, devices, delegates or configurations within campaigns.
+
+    ``campaigns`` are those that sides of another axis are looked for in; the newest that has them when none is named.
+    Raises UsageError for a side that isn't known.
+    """
+    if rule.axis is not Axis.CAMPAIGN:
+        return _within_campaigns(farm, sides, rule, campaigns)
+    pair = _paired_campaign(farm.store, sides)
+    return pair_comparison(farm, pair) if pair is not None else _between_campaigns(farm, sides, rule)
+
+
+def _paired_campaign(store: Store, sides: Sequence[str]) -> Campaign | None:
+    """Return the A/B campaign that is the only side named, else None."""
+    if len(sides) != 1:
+        return None
+    (campaign, *_) = find_campaigns(store, sides[0])
+    return campaign if campaign.terms.pairing is not None else None
+
+
+def _between_campaigns(farm: Farm, words: Sequence[str], rule: Rule) -> Comparison:
+    named = {0: ("previous", "newest"), 1: (*words, "newest"), 2: tuple(words)}.get(len(words))
+    if named is None:
+        raise UsageError("two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE")
+    before, after = (find_campaigns(farm.store, word) for word in named)
+    if both := {item.campaign_id for item in before} & {item.campaign_id for item in after}:
+        raise UsageError(
+            f"both sides are the campaign {min(both)}",
+            hint="name two campaigns, or what differs within one: --by build|model|device|delegate|config A B",
+        )
+    names = (_side_name(before), _side_name(after))
+    return compare_sides(load_measured(farm, before), load_measured(farm, after), rule, names=names)
+
+
+def _side_name(campaigns: Sequence[Campaign]) -> str:
+    """Return how a side is called: a submission after the first of its phones."""
+    further = f" and {len(campaigns) - 1} more" if len(campaigns) > 1 else ""
+    return f"{campaigns[0].name} {campaigns[0].campaign_id}{further}"
+
+
+def _within_campaigns(farm: Farm, words: Sequence[str], rule: Rule, named: Sequence[str]) -> Comparison:
+    if len(words) != 2:
+        raise UsageError(
+            f"--by {rule.axis} needs two sides", hint=f"benchfarm compare --by {rule.axis} BASELINE CANDIDATE"
+        )
+    before, after = (_selector(farm, rule.axis, word) for word in words)
+    if named:
+        campaigns = named_campaigns(farm.store, named)
+        chosen = [campaigns, campaigns]
+    else:
+        chosen = _campaigns_with(farm, before, after, words, rule.axis)
+    sides = [
+        load_measured(farm, campaigns, lambda run, fits=fits: fits(run.case))  # type: ignore[misc]
+        for campaigns, fits in zip(chosen, (before, after), strict=True)
+    ]
+    for word, side in zip(words, sides, strict=True):
+        if not side:
+            raise UsageError(f"nothing was measured of {rule.axis} {word!r} there", hint="see 'benchfarm results runs'")
+        serials = sorted({item.case.serial for item in side})
+        if rule.axis is Axis.DEVICE and len(serials) > 1:
+            raise UsageError(f"device {word!r} fits {', '.join(serials)}", hint="name one of them")
+    names = (f"{rule.axis} {words[0]}", f"{rule.axis} {words[1]}")
+    return compare_sides(sides[0], sides[1], rule, names=names)
+
+
+def _campaigns_with(
+    farm: Farm, before: Callable[[Case], bool], after: Callable[[Case], bool], words: Sequence[str], axis: Axis
+) -> list[list[Campaign]]:
+    """Return the newest campaign that measured both sides, else the newest of each that measured it."""
+    newest: list[Campaign | None] = [None, None]
+    # Where nothing of a side has a result, the newest that tried it says why.
+    tried: list[Campaign | None] = [None, None]
+    for listed in farm.store.campaigns():
+        campaign = farm.store.campaign(listed.campaign_id)
+        assert campaign is not None, "it has just been listed"
+        if not any(fits(item.case) for item in campaign.invocations for fits in (before, after)):
+            continue
+        sides = [[item for item in load_measured(farm, [campaign]) if fits(item.case)] for fits in (before, after)]
+        has = [any(item.result.own_summary is not None for item in side) for side in sides]
+        if all(has):
+            return [[campaign], [campaign]]
+        newest = [known or (campaign if there else None) for known, there in zip(newest, has, strict=True)]
+        tried = [known or (campaign if side else None) for known, side in zip(tried, sides, strict=True)]
+        if all(newest):
+            break
+    newest = [known or fallen_back for known, fallen_back in zip(newest, tried, strict=True)]
+    for word, known in zip(words, newest, strict=True):
+        if known is None:
+            raise UsageError(
+                f"no campaign has a result of the {axis} {word!r}", hint="'benchfarm results runs' lists what is stored"
+            )
+    return [[known] for known in newest if known is not None]
+
+
+def _selector(farm: Farm, axis: Axis, word: str) -> Callable[[Case], bool]:
+    """Return whether a case is of the side that a word means."""
+    if not word:
+        raise UsageError("an empty word names no side")
+    match axis:
+        case Axis.BUILD:
+            shas = _build_shas(farm, word)
+            return lambda case: case.build_sha256 in shas
+        case Axis.MODEL:
+            return lambda case: case.model_name == word or _begins(case.model_sha256, word)
+        case Axis.DEVICE:
+            serials = _serials(farm, word)
+            return lambda case: case.serial in serials
+        case Axis.DELEGATE:
+            return lambda case: case.delegate.value == word
+        case _:
+            parts = config_parts(word)
+            return lambda case: all(_has(case, key, value) for key, value in parts)
+
+
+def _serials(farm: Farm, word: str) -> set[str]:
+    """Return the devices that a serial number, a profile or a name means; raises UsageError for none."""
+    from orchestrator.report.guide_table import device_matches
+
+    devices = farm.store.devices()
+    fitting = {str(serial) for serial, facts in devices.items() if device_matches(word, facts.names)}
+    found = {word} & fitting or fitting
+    if not found:
+        known = ", ".join(sorted(f"{serial} ({facts.title})" for serial, facts in devices.items()))
+        raise UsageError(f"no device {word!r} is stored in {farm.store.name}", hint=f"there are {known or 'none'}")
+    return found
+
+
+def _build_shas(farm: Farm, word: str) -> set[str]:
+    name, _, digits = word.partition("@")
+    stored = farm.store.builds()
+    found = {sha for sha, build in stored.items() if _begins(sha, word) or (build.name == name and not digits)}
+    found |= {sha for sha, build in stored.items() if digits and build.name == name and sha.startswith(digits)}
+    if not found and digits:
+        try:
+            found = {farm.library.find_release(word).program.sha256}
+        except ArtifactError as error:
+            raise UsageError(str(error), hint=error.hint) from error
+    if not found:
+        known = ", ".join(sorted(f"{build.name} {sha[:12]}" for sha, build in stored.items()))
+        raise UsageError(f"no build {word!r} is stored", hint=f"there are {known or 'none'}")
+    return found
+
+
+def _begins(sha256: str, word: str) -> bool:
+    return len(word) >= _SHORTEST_SHA and sha256.startswith(word)
+
+
+def config_parts(word: str) -> list[tuple[str, str]]:
+    """Return the parts of ``delegate=gpu,threads=1``; raises UsageError for one that isn't name=value."""
+    parts = []
+    for part in word.split(","):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(
+                f"{part!r} isn't name=value", hint="for example --by config delegate=xnnpack,threads=1 delegate=gpu"
+            )
+        parts.append((key.strip(), value.strip()))
+    return parts
+
+
+def _has(case: Case, key: str, value: str) -> bool:
+    if key in _CONFIG_KEYS:
+        return _CONFIG_KEYS[key][1](case) == value
+    return dict(case.flags).get(key) == value

@@ -1,0 +1,240 @@
+"""The library's front: a Lab with its devices and its store. ``docs/python.md`` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.config.plan_keys import OneOrMore, PlanOptions, each
+from orchestrator.records.plan import Plan
+
+if TYPE_CHECKING:
+    from orchestrator.app.listing import ListedDevice
+    from orchestrator.app.measuring import MeasuredCampaign
+    from orchestrator.app.results import Comparison, Results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Something that happened while devices measure; ``str()`` of it is one line for people."""
+
+    text: str
+    #: One of the records of ``orchestrator.engine.events``.
+    event: object
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Lab:
+    """The phones of this computer, this computer itself, and the store of what was measured on them.
+
+    A context manager: it closes the store at its end. Nothing is printed, and no signal handler is set; phones are
+    restored before a call returns or raises, also after Ctrl-C (KeyboardInterrupt), which is raised as
+    InterruptedByUserError.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: str | Path | None = None,
+        store: str | Path | None = None,
+        adb: str | Path | None = None,
+        adb_server: str | None = None,
+        progress: Callable[[Progress], object] | None = None,
+    ) -> None:
+        """Use these, else what the environment says (``BENCHFARM_HOME`` ...), else the user's own folders.
+
+        Args:
+            home: Folder for store, cache and state.
+            store: Database file or URL; ``:memory:`` for one that ends with the lab.
+            adb: The adb program to use.
+            adb_server: ``host:port`` of the adb server to use.
+            progress: Called with each thing that happens, from any thread; must return quickly.
+        """
+        found = Settings.from_environment(
+            home=Path(home) if home is not None else None, store=str(store) if store is not None else None
+        )
+        self.settings = replace(
+            found,
+            adb=str(adb) if adb is not None else found.adb,
+            adb_server=adb_server if adb_server is not None else found.adb_server,
+        )
+        self._progress = progress
+        #: Keeps the store open from the first campaign on.
+        self._keeper: Farm | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store; the lab may be used again."""
+        if self._keeper is not None:
+            self._keeper.close_store()
+            self._keeper = None
+
+    def on_event(self, event: object) -> None:
+        """Hand what happens on to ``progress``."""
+        if self._progress is None:
+            return
+        from orchestrator.app.progress import describe
+
+        if text := describe(event):
+            self._progress(Progress(text=text, event=event))
+
+    def devices(self) -> list[ListedDevice]:
+        """Return the attached phones; of those that can't be used the reason. Raises AdbUnavailableError, PlanError."""
+        from orchestrator.app.listing import list_devices
+
+        with self._farm(makes_store=False) as farm:
+            return list_devices(farm)
+
+    def bench(self, model: OneOrMore[str | Path], /, **options: Unpack[PlanOptions]) -> Results:
+        """Measure models on devices, store the runs, and return the cases.
+
+        Args:
+            model: ``.tflite`` file, or several.
+            options: What a plan says, by the names in ``orchestrator.config.plan_keys``; the usual ones:
+                ``delegates="cpu,gpu"``, ``threads=[1, 4]``, ``devices="SERIAL"`` (``"host"`` is this computer; every
+                usable phone when left out), ``invocations=10`` (as many as the noise needs when left out).
+
+        Raises:
+            PlanError: options with faults, all of them listed.
+            UsageError kinds, NoDeviceError, ArtifactError: nothing can be measured; nothing was started.
+            InterruptedByUserError: Ctrl-C; what was measured is stored, :meth:`resume` measures the rest.
+            StoreError, HostStorageError: a run couldn't be kept.
+        """
+        from orchestrator.app import measuring
+        from orchestrator.config.plan_options import plan_from_keywords
+
+        options["models"] = model
+        plan = plan_from_keywords(**options)
+        with self._farm() as farm:
+            return self._results(measuring.bench(farm, plan))
+
+    def run(self, plan: str | Path | Plan) -> Results:
+        """Run a plan, or the plan file of this path; raises PlanError with all its faults, else as :meth:`bench`."""
+        from orchestrator.app import measuring
+        from orchestrator.config.plan import load_plan
+
+        if not isinstance(plan, Plan):
+            plan = load_plan(Path(plan), home=self.settings.data_folder)
+        with self._farm() as farm:
+            return self._results(measuring.run(farm, plan))
+
+    def resume(self, campaign: str = "") -> Results | Comparison | None:
+        """Measure what an interrupted campaign still lacks: the one of this id, else the newest open one.
+
+        Returns a Comparison for an A/B comparison, and None when nothing is open. Raises UsageError for a campaign that
+        isn't open or that another process runs, else as :meth:`bench`.
+        """
+        from orchestrator.app import resuming
+        from orchestrator.app.measuring import MeasuredCampaign
+        from orchestrator.app.pairing import pair_comparison
+        from orchestrator.app.results import Comparison
+
+        with self._farm(makes_store=False) as farm:
+            done = resuming.resume(farm, campaign)
+            if done is None or isinstance(done, MeasuredCampaign):
+                return None if done is None else self._results(done)
+            return Comparison(pair_comparison(farm, done.campaign))
+
+    def compare(
+        self,
+        a: str | Results = "previous",
+        b: str | Results = "newest",
+        *,
+        by: str | None = None,
+        campaigns: OneOrMore[str] = (),
+        threshold: float = 0.02,
+        level: float = 0.99,
+        allow: OneOrMore[str] = (),
+    ) -> Comparison:
+        """Compare what is stored, case by case.
+
+        Args:
+            a: The baseline: a campaign's id or the beginning of one, ``newest``, ``previous``, or Results. With ``by``
+                a build, model, device, delegate or configuration (``"threads=1"``).
+            b: The candidate.
+            by: ``build``, ``model``, ``device``, ``delegate`` or ``config``: compare within campaigns.
+            campaigns: With ``by``: where to look; the newest campaign that has both sides when left out.
+            threshold: Smaller differences are none, as a share.
+            level: Of the intervals, as a share.
+            allow: Facts that may differ, for example ``system``.
+
+        Raises UsageError for a side, axis or fact that isn't known.
+        """
+        from orchestrator.app import comparing
+        from orchestrator.app.results import Comparison
+
+        sides = [side if isinstance(side, str) else side.campaign_id for side in (a, b)]
+        rule = comparing.rule_for(by or "campaign", sides, threshold=threshold, level=level, allowed=each(allow))
+        with self._farm(makes_store=False) as farm:
+            return Comparison(comparing.compare(farm, sides, rule, campaigns=each(campaigns)))
+
+    def load(self, campaign: OneOrMore[str] = "newest") -> Results:
+        """Return stored campaigns: by id or the beginning of one, ``newest``, ``previous``; several as one.
+
+        Raises UsageError for a campaign that isn't stored, StoreMissingError for a store that isn't there.
+        """
+        from orchestrator.app.reporting import report_data
+        from orchestrator.app.results import Results
+        from orchestrator.app.stored import named_campaigns
+
+        with self._farm(makes_store=False) as farm:
+            chosen = named_campaigns(farm.store, each(campaign))
+            return Results(report_data(farm, chosen), chosen, cache_folder=self.settings.cache_folder)
+
+    def _farm(self, *, makes_store: bool = True) -> Farm:
+        if makes_store and self._keeper is None:
+            self._keeper = Farm(self.settings)
+        store = self._keeper.store if self._keeper is not None else None
+        return Farm(self.settings, store=store, makes_store=makes_store, observer=self)
+
+    def _results(self, measured: MeasuredCampaign) -> Results:
+        """Return what came of a campaign; raises what ended a device's part and isn't the device's."""
+        from orchestrator.app.results import Results
+
+        if measured.result.fault is not None:
+            raise measured.result.fault
+        return Results(
+            measured.data,
+            [measured.campaign],
+            left=measured.result.left,
+            lost={str(serial): why for serial, why in measured.result.lost.items()},
+            missing=measured.missing,
+            cache_folder=self.settings.cache_folder,
+        )
+
+
+def bench(model: OneOrMore[str | Path], /, **options: Unpack[PlanOptions]) -> Results:
+    """Measure models with the default Lab: see :meth:`Lab.bench`."""
+    with Lab() as lab:
+        return lab.bench(model, **options)
+
+
+def run(plan: str | Path | Plan) -> Results:
+    """Run a plan with the default Lab: see :meth:`Lab.run`."""
+    with Lab() as lab:
+        return lab.run(plan)
+
+
+def compare(a: str | Results = "previous", b: str | Results = "newest", *, by: str | None = None) -> Comparison:
+    """Compare what the default Lab has stored: see :meth:`Lab.compare`."""
+    with Lab() as lab:
+        return lab.compare(a, b, by=by)
+
+
+def load(campaign: OneOrMore[str] = "newest") -> Results:
+    """Return what the default Lab has stored: see :meth:`Lab.load`."""
+    with Lab() as lab:
+        return lab.load(campaign)

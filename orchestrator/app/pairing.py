@@ -1,0 +1,299 @@
+"""Two builds, models or configurations in turns on the same warm device (A/B)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from orchestrator import __version__
+from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_measured
+from orchestrator.analysis.matching import Axis, Fact, Rule
+from orchestrator.analysis.pairing import PairCount
+from orchestrator.analysis.pairs import CLAIM_LEVEL, threshold_for
+from orchestrator.app.beginning import expansion_of, identify
+from orchestrator.app.campaigns import files_of, new_campaign_id, terms_of
+from orchestrator.app.host_files import host_files
+from orchestrator.app.loading import load_measured
+from orchestrator.app.measuring import equipment, turns_of
+from orchestrator.app.reopening import reopen
+from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
+from orchestrator.config.plan_keys import PlanOptions, each, split
+from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
+from orchestrator.engine.campaign import CampaignResult
+from orchestrator.errors import PlanError, UsageError
+from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.identity import content_key
+from orchestrator.records.pairing import Pairing
+from orchestrator.records.plan import Plan
+from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.records.workload import Build, Case, Model, ToolName
+from orchestrator.report.escapes import one_line
+from orchestrator.units import format_percent
+
+#: What two sides may differ in -> the fact that is then free, and the parts of a case that differ with it.
+KINDS: Final[Mapping[str, tuple[Fact, tuple[str, ...]]]] = {
+    "build": (Fact.BUILD, ("build_sha256", "files")),
+    "model": (Fact.MODEL, ("model_sha256", "model_name")),
+    "flags": (Fact.FLAGS, ("flags", "files")),
+    "delegate": (Fact.DELEGATE, ("delegate", "files")),
+    "threads": (Fact.THREADS, ("threads",)),
+    "tool": (Fact.TOOL, ("tool", "build_sha256", "files")),
+    "mode": (Fact.MODE, ("mode",)),
+}
+#: How plans call what the remaining kinds name.
+_OPTIONS: Final = {"delegate": "delegates", "threads": "threads", "tool": "tools", "mode": "modes"}
+#: Pairs from whose spread the number of pairs is planned.
+PILOT: Final = 8
+_AXES: Final = {"build": Axis.BUILD, "model": Axis.MODEL, "delegate": Axis.DELEGATE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbRequest:
+    """An A/B comparison: the sides as typed, and what both have in common."""
+
+    sides: tuple[str, ...]
+    #: Models, devices, settings ... of both sides.
+    options: PlanOptions
+    #: The relative difference that is to be found, as a share.
+    detect: float
+    #: Pairs, at the most.
+    most: int = 200
+    budget_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side as a kind and a value: ``build``, ``benchmark_model@1a2b3c``."""
+
+    kind: str
+    value: str
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return f"{self.kind} {self.value}" if self.value else f"no {self.kind}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """An A/B campaign before it is stored, and what runs it."""
+
+    campaign: Campaign
+    pairing: Pairing
+    models: Sequence[Model]
+    builds: Sequence[Build]
+    opened: OpenedDevices
+
+    @property
+    def is_same(self) -> bool:
+        """Whether a side would be compared with itself."""
+        return any(before == after for before, after in self.pairing.sides)
+
+
+def parse_side(text: str) -> Side:
+    """Return what ``build:NAME``, ``flags:name=value`` ... means; a bare word is a build, or a model by its .tflite."""
+    kind, colon, value = text.partition(":")
+    if colon and kind in KINDS:
+        if not value and kind != "flags":
+            raise UsageError(f"{text!r} names nothing", hint=f"for example {kind}:...")
+        return Side(kind=kind, value=value)
+    if not text:
+        raise UsageError("an empty word names no side", hint="benchfarm ab build:OLD build:NEW -m MODEL")
+    return Side(kind="model" if text.endswith(".tflite") else "build", value=text)
+
+
+def compare_ab(farm: Farm, request: AbRequest) -> CampaignResult:
+    """Measure two sides in turns; raises UsageError kinds before anything runs."""
+    prepared = prepare(farm, request)
+    if prepared.is_same:
+        raise UsageError(
+            f"{prepared.pairing.baseline} and {prepared.pairing.candidate} have the same content",
+            hint="name two that differ",
+        )
+    return measure(farm, prepared)
+
+
+def prepare(farm: Farm, request: AbRequest, opened: OpenedDevices | None = None) -> Prepared:
+    """Return the campaign that a request means, on its devices or on these; raises UsageError kinds."""
+    sides = _sides(request)
+    plans = [_plan(request, side) for side in sides]
+    models = {model.sha256: model for plan in plans for model in identify(plan)}
+    if opened is None:
+        opened = farm.open_devices(plans[0].devices)
+    cases: list[dict[str, Case]] = []
+    builds: dict[str, Build] = {}
+    files: dict[str, str] = {}
+    reasons: dict[str, None] = {}
+    for plan in plans:
+        named = host_files(plan)
+        expansion, found = expansion_of(farm, plan, opened.devices, identify(plan), named)
+        builds |= {build.sha256: build for build in found}
+        files |= {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()}
+        reasons |= dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
+        cases.append({_shared_key(case, sides[0].kind): case for case in expansion.cases})
+    pairs = [(cases[0][key], cases[1][key]) for key in cases[0] if key in cases[1]]
+    if not pairs:
+        text = "\n  ".join(map(one_line, reasons)) or "the sides have no case in common"
+        raise UsageError(f"nothing can be compared:\n  {text}")
+    pairing = Pairing(
+        sides=tuple((before.case_key, after.case_key) for before, after in pairs),
+        baseline=sides[0].label,
+        candidate=sides[1].label,
+        kind=sides[0].kind,
+        detect=request.detect,
+        level=CLAIM_LEVEL,
+        threshold=threshold_for(request.detect),
+        pilot=min(PILOT, request.most),
+        most=request.most,
+        budget_s=request.budget_s,
+    )
+    known = {case.case_key: case for pair in pairs for case in pair}
+    files |= files_of(models.values(), builds.values())
+    campaign = Campaign(
+        campaign_id=new_campaign_id(farm.clock.now()),
+        name=plans[0].name,
+        created_at=farm.clock.now(),
+        status=CampaignStatus.RUNNING,
+        plan_text="---\n".join(plan.text for plan in plans),
+        seed=plans[0].seed,
+        benchfarm_version=__version__,
+        terms=replace(terms_of(plans[0], opened.facts, files), pairing=pairing),
+        host=this_computer(),
+        invocations=first_invocations(pairing, known, seed=plans[0].seed),
+    )
+    serials = {case.serial for pair in pairs for case in pair}
+    return Prepared(
+        campaign=campaign,
+        pairing=pairing,
+        models=list(models.values()),
+        builds=list(builds.values()),
+        opened=replace(opened, devices=tuple(item for item in opened.devices if item[1].serial in serials)),
+    )
+
+
+def measure(farm: Farm, prepared: Prepared) -> CampaignResult:
+    """Store the campaign and run it to its end."""
+    farm.store.begin_campaign(
+        prepared.campaign,
+        devices=prepared.opened.facts,
+        models=prepared.models,
+        builds=prepared.builds,
+    )
+    return _run(farm, prepared.campaign, prepared.models, prepared.builds, prepared.opened)
+
+
+def go_on(farm: Farm, campaign: Campaign) -> CampaignResult:
+    """Run what a stored A/B campaign still lacks; raises as ``reopening.reopen``."""
+    cases = {item.case.case_key: item.case for item in campaign.invocations}
+    models, builds, opened = reopen(farm, campaign, list(cases.values()))
+    return _run(farm, campaign, models, builds, opened)
+
+
+def _run(
+    farm: Farm,
+    campaign: Campaign,
+    models: Sequence[Model],
+    builds: Sequence[Build],
+    opened: OpenedDevices,
+) -> CampaignResult:
+    services, workload = equipment(farm, campaign, models, builds, opened)
+    return AbRunner(services, turns_of(farm, services)).run(workload, opened.devices)
+
+
+def pair_comparison(farm: Farm, campaign: Campaign) -> Comparison:
+    """Return what an A/B campaign's pairs come to."""
+    pairing = campaign.terms.pairing
+    assert pairing is not None, "an A/B campaign has its pairing"
+    rule = Rule(
+        axis=_AXES.get(pairing.kind, Axis.CONFIG),
+        threshold=pairing.threshold,
+        level=pairing.level,
+        varied=frozenset({KINDS[pairing.kind][0]}),
+    )
+    known = {item.case.case_key: item for item in load_measured(farm, [campaign])}
+    counts = pair_counts(farm.store, campaign)
+    cases = {item.case.case_key: item.case for item in campaign.invocations}
+    rows: list[ComparedCase] = []
+    unmeasured: list[str] = []
+    for side, (baseline, candidate) in enumerate(pairing.sides):
+        if baseline not in known or candidate not in known:
+            case = cases[baseline]
+            unmeasured.append(f"not measured: {case.model_name} on {case.serial}: {case.configuration}")
+            continue
+        row = compare_measured(known[baseline], known[candidate], rule)
+        reasons = (*row.verdict.reasons, *_plan_reasons(row, pairing, counts.get(side)))
+        rows.append(replace(row, verdict=replace(row.verdict, reasons=reasons)))
+    return Comparison(
+        axis=pairing.kind,
+        baseline=pairing.baseline,
+        candidate=pairing.candidate,
+        rows=tuple(rows),
+        threshold=pairing.threshold,
+        level=pairing.level,
+        notes=(f"A difference of {format_percent(pairing.detect)} was to be found (A/B in turns).", *unmeasured),
+    )
+
+
+def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) -> list[str]:
+    """Return what the plan of a pair says about its verdict."""
+    if count is None:
+        return ["Its pilot isn't whole."]
+    reasons = []
+    if count.limit in {"most", "budget"}:
+        what = "the most that was allowed" if count.limit == "most" else "what the budget allows"
+        reasons.append(f"{count.pairs} pairs are {what}; {count.needed} would be needed.")
+    seen = row.verdict.detectable
+    if row.verdict.outcome is ComparisonOutcome.INCONCLUSIVE and seen is not None and seen <= pairing.detect:
+        reasons.append("There may be a difference, and it is smaller than the one that was to be found.")
+    return reasons
+
+
+def _sides(request: AbRequest) -> tuple[Side, Side]:
+    if len(request.sides) != 2:
+        raise UsageError("ab needs two sides", hint="benchfarm ab build:OLD build:NEW -m MODEL")
+    before, after = (parse_side(text) for text in request.sides)
+    if before.kind != after.kind:
+        raise UsageError(f"the sides differ in kind: {before.kind} and {after.kind}", hint="vary one thing at a time")
+    if before.kind == "model" and request.options.get("models"):
+        raise UsageError("the models are the sides; leave -m out")
+    if before.kind == "build" and request.options.get("builds"):
+        raise UsageError("the builds are the sides; leave --build out")
+    if before.kind != "model" and not request.options.get("models"):
+        raise UsageError("no model is named", hint="give one with -m FILE.tflite; it may be given again")
+    if ToolName.PERF_OPTIONS.value in _tools(request):
+        raise UsageError("perf-options measures many cases in one process, which can't be paired", hint="--tool native")
+    return before, after
+
+
+def _tools(request: AbRequest) -> list[str]:
+    return split(request.options.get("tools"))
+
+
+def _plan(request: AbRequest, side: Side) -> Plan:
+    """Return the plan of one side; raises PlanError naming the options at fault."""
+    from orchestrator.config.plan_options import plan_from_options
+
+    options = PlanOptions({"name": "ab", **request.options, "invocations": 1})
+    match side.kind:
+        case "model":
+            options["models"] = Path(side.value)
+        case "build":
+            options["builds"] = dict.fromkeys(_tools(request) or (ToolName.NATIVE.value,), side.value)
+        case "flags":
+            options["flags"] = [*each(request.options.get("flags")), *split(side.value)]
+        case kind:
+            options[_OPTIONS[kind]] = side.value  # type: ignore[literal-required]
+    plan = plan_from_options(**options)
+    if ToolName.PERF_OPTIONS in plan.matrix.tools:
+        raise PlanError("perf-options measures many cases in one process, which can't be paired")
+    return plan
+
+
+def _shared_key(case: Case, kind: str) -> str:
+    """Return what both sides of a pair have in common."""
+    row = case.to_row()
+    for part in KINDS[kind][1]:
+        row.pop(part, None)
+    return content_key(row)

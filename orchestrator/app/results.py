@@ -1,0 +1,166 @@
+"""What the library returns: a campaign's cases and a comparison, as rows, as pandas frames, and for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from orchestrator.analysis.comparison import ComparedCase
+from orchestrator.analysis.comparison import Comparison as Compared
+from orchestrator.app.reporting import report_title, write_html
+from orchestrator.records.campaign import Campaign
+from orchestrator.report.data import ReportData, ResultRow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Rows that a notebook shows; a frame has all.
+_SHOWN = 200
+
+
+class Results(Sequence[ResultRow]):
+    """The cases of one campaign, or of several, each with its figure and what that is worth.
+
+    A sequence of :class:`orchestrator.report.data.ResultRow`, by model, device and configuration.
+    """
+
+    def __init__(
+        self,
+        data: ReportData,
+        campaigns: Sequence[Campaign],
+        *,
+        left: int = 0,
+        lost: Mapping[str, str] | None = None,
+        missing: Mapping[str, str] | None = None,
+        cache_folder: Path | None = None,
+    ) -> None:
+        self.data = data
+        self.campaigns = tuple(campaigns)
+        #: At least so many invocations aren't measured yet; ``Lab.resume`` measures them.
+        self.left = left
+        #: Devices that were lost, and those that were meant and could not be used -> why.
+        self.lost = dict(lost or {})
+        self.missing = dict(missing or {})
+        self._cache_folder = cache_folder
+
+    @property
+    def campaign_id(self) -> str:
+        """The id of the newest campaign among them."""
+        return max(self.campaigns, key=lambda item: item.created_at).campaign_id
+
+    @property
+    def title(self) -> str:
+        """The campaigns' names."""
+        return report_title(self.campaigns)
+
+    def frame(self, rows: Literal["cases", "runs"] = "cases") -> pd.DataFrame:
+        """Return one row a case, or one a run; units stand in the columns' names, docs/report.md explains each.
+
+        What isn't known is ``<NA>``; moments are UTC timestamps. Each row says whether it is virtual
+        and where it was imported from.
+        """
+        from orchestrator.report.frames import frame_of, typed
+
+        return typed(frame_of([self.data], "cases" if rows == "cases" else "invocations"))
+
+    def runs_frame(self) -> pd.DataFrame:
+        """Return one row a run: as ``frame("runs")``."""
+        return self.frame("runs")
+
+    def report(self, path: str | Path) -> Path:
+        """Write the HTML report, one file that needs nothing else; raises UsageError, HostStorageError."""
+        write_html(self.data, Path(path), title=self.title, cache_folder=self._cache_folder)
+        return Path(path)
+
+    def __len__(self) -> int:
+        return len(self.data.results)
+
+    def __iter__(self) -> Iterator[ResultRow]:
+        return iter(self.data.results)
+
+    def __getitem__(self, index: int | slice) -> ResultRow | tuple[ResultRow, ...]:  # type: ignore[override]
+        return self.data.results[index]
+
+    def __repr__(self) -> str:
+        ids = ", ".join(item.campaign_id for item in self.campaigns)
+        return f"<Results {self.title!r} ({ids}): {'1 case' if len(self) == 1 else f'{len(self)} cases'}>"
+
+    def __str__(self) -> str:
+        from orchestrator.report.tables import render_text_table
+
+        return render_text_table(self.data).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        from orchestrator.report.exports import HEADERS, result_cells
+        from orchestrator.report.matrix import figures_decimals
+        from orchestrator.report.render import render_template
+
+        decimals = figures_decimals(self.data.results)
+        notes = [self.data.headline.trust] if len(self) else [self.data.headline.scope]
+        notes += [f"lost: {serial}: {why}" for serial, why in self.lost.items()]
+        notes += [f"not measured: {serial}: {why}" for serial, why in self.missing.items()]
+        notes += [f"at least {self.left} invocations are left"] if self.left else []
+        return render_template(
+            "notebook.html.j2",
+            title=self.title,
+            headers=HEADERS,
+            rows=[result_cells(row, decimals) for row in self],
+            notes=notes,
+            shown=_SHOWN,
+        )
+
+
+class Comparison(Sequence[ComparedCase]):
+    """Two sides case by case: a sequence of ComparedCase, and the verdict on the whole."""
+
+    def __init__(self, compared: Compared) -> None:
+        self.compared = compared
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many cases have each verdict: ``slower``, ``faster``, ``same``, ``inconclusive``, ``incomparable``."""
+        return {outcome.value: count for outcome, count in self.compared.counts.items()}
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row a case, broken ones first; ``ratio`` is candidate time / baseline time."""
+        from orchestrator.report.frames import comparison_frame
+
+        return comparison_frame(self.compared)
+
+    def to_json(self) -> dict[str, object]:
+        """Return all of it as plain values and records: latencies in microseconds."""
+        from orchestrator.report.comparisons import to_data
+
+        return to_data(self.compared)
+
+    def __len__(self) -> int:
+        return len(self.compared.rows)
+
+    def __iter__(self) -> Iterator[ComparedCase]:
+        return iter(self.compared.rows)
+
+    def __getitem__(self, index: int | slice) -> ComparedCase | tuple[ComparedCase, ...]:  # type: ignore[override]
+        return self.compared.rows[index]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.compared.baseline!r} and {self.compared.candidate!r}: {len(self)} cases>"
+
+    def __str__(self) -> str:
+        from orchestrator.report.comparisons import to_text
+
+        return to_text(self.compared)
+
+    def _repr_html_(self) -> str:
+        from orchestrator.report.comparisons import HEADERS, cells_of, summary_line, worst_first
+        from orchestrator.report.render import render_template
+
+        rows = worst_first(self.compared)
+        return render_template(
+            "notebook.html.j2",
+            title=summary_line(self.compared),
+            headers=HEADERS,
+            rows=[cells_of(row) for row in rows],
+            notes=[f"{row.title}: {reason}" for row in rows for reason in row.verdict.reasons][:_SHOWN],
+            shown=_SHOWN,
+        )

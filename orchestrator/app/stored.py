@@ -1,0 +1,113 @@
+"""Which stored campaigns and runs a word means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from orchestrator.errors import UsageError
+from orchestrator.ports import Store
+from orchestrator.queueing.messages import campaign_id_of
+from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.identity import CampaignId, RunId
+from orchestrator.records.run import RunRecord
+from orchestrator.records.workload import Pass
+
+
+def find_campaigns(store: Store, word: str) -> list[Campaign]:
+    """Return the campaigns that a word means: one, or a farm's submission, whose phones have a campaign each.
+
+    A word is as for find_campaign, or a submission's name. ``newest`` and ``previous`` mean whole submissions too.
+    Raises UsageError.
+    """
+    if word == "previous":
+        newest = find_campaigns(store, "newest")
+        ids = {item.campaign_id for item in newest}
+        others = [item for item in store.campaigns() if item.campaign_id not in ids]
+        if not others:
+            raise UsageError(
+                f"there is no previous campaign in {store.name}", hint="'benchfarm results list' lists what is stored"
+            )
+        return _with_its_submission(store, _previous(store, newest, others))
+    if word in {"", "newest"}:
+        return _with_its_submission(store, find_campaign(store, word))
+    jobs = [] if store.campaign(CampaignId(word)) is not None else _jobs_of(store, word)
+    return jobs or [find_campaign(store, word)]
+
+
+def _previous(store: Store, newest: Sequence[Campaign], others: Sequence[Campaign]) -> Campaign:
+    """Return the newest of the others that has a case of these, one of the same name before one of another.
+
+    Where none has a case in common it is the newest.
+    """
+    cases = {_what(item) for campaign in newest for item in campaign.invocations}
+    for listed in sorted(others, key=lambda item: item.name != newest[0].name):
+        campaign = store.campaign(listed.campaign_id)
+        if campaign is not None and any(_what(item) in cases for item in campaign.invocations):
+            return campaign
+    return find_campaign(store, others[0].campaign_id)
+
+
+def _what(item: Invocation) -> tuple[str, str, str, Pass]:
+    """Return what two campaigns measured alike: the model by its name, the device, the configuration."""
+    return item.case.model_name, item.case.serial, item.case.configuration, item.run_pass
+
+
+def named_campaigns(store: Store, words: Iterable[str]) -> list[Campaign]:
+    """Return the campaigns that some words mean, one after the other; raises UsageError (find_campaigns)."""
+    return [campaign for word in words for campaign in find_campaigns(store, word)]
+
+
+def _with_its_submission(store: Store, campaign: Campaign) -> list[Campaign]:
+    """Return a campaign with those of the other phones of its submission; alone when it is of none."""
+    serials = {item.case.serial for item in campaign.invocations}
+    if len(serials) != 1:
+        return [campaign]
+    suffix = campaign_id_of("", *serials)
+    submission = campaign.campaign_id.removesuffix(suffix)
+    if submission == campaign.campaign_id:
+        return [campaign]
+    return _jobs_of(store, submission)
+
+
+def _jobs_of(store: Store, submission: str) -> list[Campaign]:
+    """Return the campaigns of a submission's phones, in the order of their serial numbers."""
+    found = (store.campaign(campaign_id_of(submission, serial)) for serial in sorted(store.devices()))
+    return [item for item in found if item is not None]
+
+
+def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Campaign:
+    """Return the campaign that a word means; raises UsageError.
+
+    A word is an id or the beginning of one, or ``newest`` (as the empty word).
+    """
+    prefix = "" if prefix == "newest" else prefix
+    known = store.campaigns(only_open=only_open, with_hidden=bool(prefix), limit=None if prefix else 1)
+    matching = [item for item in known if item.campaign_id.startswith(prefix)]
+    matching = [item for item in matching if item.campaign_id == prefix] or matching
+    if not matching:
+        what = "campaign that could be resumed" if only_open else "campaign"
+        named = f" {prefix!r}" if prefix else ""
+        raise UsageError(f"there is no {what}{named} in {store.name}", hint="'benchfarm results list' lists them")
+    if prefix and len(matching) > 1:
+        raise UsageError(
+            f"{prefix!r} fits {_listed([item.campaign_id for item in matching])}", hint="give more letters"
+        )
+    found = store.campaign(matching[0].campaign_id)
+    assert found is not None
+    return found
+
+
+def find_run(store: Store, prefix: str) -> RunRecord:
+    """Return the run that the beginning of an id means; raises UsageError."""
+    matching = store.run_ids(prefix)
+    if not matching:
+        raise UsageError(f"there is no run {prefix!r} in {store.name}", hint="'benchfarm results runs' lists them")
+    if len(matching) > 1 and prefix not in matching:
+        raise UsageError(f"{prefix!r} fits {_listed(matching)}", hint="give more letters")
+    found = store.run(RunId(prefix) if prefix in matching else matching[0])
+    assert found is not None
+    return found
+
+
+def _listed(identities: Sequence[str]) -> str:
+    return ", ".join(identities[:3]) + (" ..." if len(identities) > 3 else "")

@@ -1,0 +1,205 @@
+"""The keys of a plan that a command or a call may give: each once, with its type, its place and its words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar, get_type_hints
+
+from orchestrator.errors import UsageError
+from orchestrator.records.workload import ToolName
+
+#: A value as a plan file has it before it is checked.
+Written = str | list[Any] | dict[str, Any]
+_ItemT = TypeVar("_ItemT")
+OneOrMore: TypeAlias = _ItemT | Sequence[_ItemT]
+
+
+def _text(value: object) -> Written:
+    return "" if value is None else str(value)
+
+
+def _on(value: object) -> Written:
+    return "true" if value else ""
+
+
+def _on_off(value: object) -> Written:
+    return "" if value is None else str(bool(value)).lower()
+
+
+def each(value: object) -> list[Any]:
+    """Return one value, or several, as a list; none for None."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+
+
+def _texts(value: object) -> Written:
+    return [str(item) for item in each(value)]
+
+
+def split(value: object) -> list[str]:
+    """Return names of which each text may hold several, joined by commas."""
+    return [part.strip() for item in each(value) for part in str(item).split(",") if part.strip()]
+
+
+def _models(value: object) -> Written:
+    return [{"path": _path(item)} for item in each(value)]
+
+
+def _path(value: object) -> str:
+    return str(Path(str(value)).expanduser().absolute()) if value else ""
+
+
+def _bounds(value: object) -> Written:
+    """Return ``8-40`` as the first and the most."""
+    first, dash, most = str("" if value is None else value).partition("-")
+    return {"first": first.strip(), "most": most.strip()} if dash and first.strip() else first
+
+
+def _flags(value: object) -> Written:
+    """Return one set of ``name=value`` flags; raises ValueError."""
+    if isinstance(value, Mapping):
+        return [{str(name): str(item) for name, item in value.items()}] if value else []
+    found: dict[str, str] = {}
+    for flag in each(value):
+        name, equals, text = str(flag).partition("=")
+        if not equals:
+            raise ValueError(f"{flag!r} lacks a value; write name=value")
+        if name in found:
+            raise ValueError(f"{name} is given twice; keep one of them")
+        found[name] = text
+    return [found] if found else []
+
+
+def _builds(value: object) -> Written:
+    return {tool: _path(build) if "/" in build else build for tool, build in dict(value or {}).items()}  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key: where it stands in a plan, and its option on the command line."""
+
+    at: tuple[str, ...]
+    option: str
+    about: str
+    write: Callable[[Any], Written] = _text
+
+
+class PlanOptions(TypedDict, total=False):
+    """What a plan may be made of without a file. Several values stand in a list, or in one text with commas."""
+
+    name: Annotated[str | None, Key(("name",), "--name", "Name of the campaign (default: the models' names).")]
+    models: Annotated[OneOrMore[str | Path], Key(("models",), "model", "Model files (.tflite).", _models)]
+    delegates: Annotated[
+        OneOrMore[str], Key(("matrix", "delegates"), "--delegate", "cpu, xnnpack, gpu, nnapi, hexagon ...", split)
+    ]
+    threads: Annotated[OneOrMore[int | str], Key(("matrix", "threads"), "--threads", "Thread counts (1,4).", split)]
+    every_thread_count: Annotated[
+        bool,
+        Key(
+            ("matrix", "every_thread_count"), "--every-thread-count", "Measure each thread count on any delegate.", _on
+        ),
+    ]
+    tools: Annotated[
+        OneOrMore[str], Key(("matrix", "tools"), "--tool", "native, apk, litert, perf-options, litert-native.", split)
+    ]
+    modes: Annotated[
+        OneOrMore[str], Key(("matrix", "modes"), "--mode", "Run as: foreground (apk), shell, top-app (native).", split)
+    ]
+    flags: Annotated[
+        Mapping[str, object] | OneOrMore[str],
+        Key(("matrix", "flags"), "--flag", "Further flags of the program, name=value.", _flags),
+    ]
+    devices: Annotated[OneOrMore[str], Key(("devices", "serials"), "--device", "Serial numbers, or host.", _texts)]
+    profiles: Annotated[OneOrMore[str], Key(("devices", "profiles"), "--profile", "Profiles of phones.", _texts)]
+    pools: Annotated[OneOrMore[str], Key(("devices", "pools"), "--pool", "Pools of phones.", _texts)]
+    tags: Annotated[OneOrMore[str], Key(("devices", "tags"), "--tag", "Tags of phones.", _texts)]
+    where: Annotated[OneOrMore[str], Key(("devices", "where"), "--where", "Rules on facts: android >= 13.", _texts)]
+    one_of_each: Annotated[
+        str, Key(("devices", "one_of_each"), "--one-of-each", "One phone for each value of a fact: profile, soc ...")
+    ]
+    at_most: Annotated[int | None, Key(("devices", "any"), "--any", "Use at most N matching phones.")]
+    host: Annotated[bool, Key(("devices", "host"), "--host", "Measure on this computer too.", _on)]
+    num_runs: Annotated[int, Key(("settings", "num_runs"), "--num-runs", "Inferences per process, at least.")]
+    min_secs: Annotated[float | str, Key(("settings", "min_secs"), "--min-secs", "Seconds per process, at least.")]
+    max_secs: Annotated[float | str, Key(("settings", "max_secs"), "--max-secs", "Seconds per process, at most.")]
+    warmup_runs: Annotated[int, Key(("settings", "warmup_runs"), "--warmup-runs", "Inferences before, at least.")]
+    warmup_min_secs: Annotated[
+        float | str, Key(("settings", "warmup_min_secs"), "--warmup-min-secs", "Seconds of warm-up, at least.")
+    ]
+    affinity: Annotated[str, Key(("settings", "affinity"), "--affinity", "Cores: big, all, or a hexadecimal mask.")]
+    passes: Annotated[
+        OneOrMore[str],
+        Key(("passes",), "--pass", "timing, memory, profile, cold, parity, sustained, trace.", split),
+    ]
+    invocations: Annotated[
+        int | str | None,
+        Key(("invocations",), "--invocations", "Processes per case: a number, or FIRST-MOST.", _bounds),
+    ]
+    precision: Annotated[
+        str | None, Key(("precision",), "--precision", "A case has enough at this half width of its interval (2%).")
+    ]
+    budget: Annotated[
+        str | float | None, Key(("budget",), "--budget", "Time for what is added to the first processes, each phone.")
+    ]
+    sustained: Annotated[
+        str | float | None, Key(("sustained",), "--sustained", "Measure one process after the other for so long (30m).")
+    ]
+    parity_inputs: Annotated[
+        str | Path | None,
+        Key(("parity_inputs",), "--parity-inputs", "Folder with MODEL.0.bin ...: inputs for the pass parity.", _path),
+    ]
+    sentinel: Annotated[
+        bool | None, Key(("sentinel",), "--reference-check", "Run the reference workload before and after.", _on_off)
+    ]
+    reboot: Annotated[bool, Key(("reboot",), "--reboot", "Let a phone reboot whose reference workload moved.", _on)]
+    order: Annotated[str | None, Key(("order",), "--order", "interleaved or sequential.")]
+    seed: Annotated[int, Key(("seed",), "--seed", "Seed for the order of invocations.")]
+    timeout: Annotated[
+        float | str, Key(("timeout",), "--timeout", "Seconds that one process may take beyond max_secs.")
+    ]
+    builds: Annotated[
+        Mapping[str, str] | OneOrMore[str],
+        Key(("builds",), "--build", "Program to use: TOOL=NAME or TOOL=FILE.", _builds),
+    ]
+
+
+@cache
+def plan_keys() -> Mapping[str, Key]:
+    """Return each key's place and words."""
+    return {name: hint.__metadata__[0] for name, hint in get_type_hints(PlanOptions, include_extras=True).items()}
+
+
+def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
+    """Return what ``--build`` means: tool -> name, sha256 or path of its program.
+
+    A text is ``TOOL=NAME`` or, where one tool is used, ``NAME``.
+
+    ``tools`` are those that were asked for; none of them means ``native``. Raises UsageError.
+    """
+    used = list(dict.fromkeys(tools)) or [ToolName.NATIVE.value]
+    found: dict[str, str] = {}
+    for text in texts:
+        tool, equals, build = text.partition("=")
+        # A path may hold the sign as well; a tool's name holds no slash.
+        if not equals or "/" in tool:
+            tool, build = used[0], text
+            if len(used) > 1:
+                raise UsageError(
+                    f"--build {text!r} doesn't say which of {', '.join(used)} it is for",
+                    hint=f"write TOOL=NAME: --build {used[0]}={text}",
+                )
+        if tool not in list(ToolName):
+            raise UsageError(f"--build {text!r}: {tool!r} isn't a tool", hint=f"there are {', '.join(ToolName)}")
+        if not build:
+            raise UsageError(f"--build {text!r} names no program", hint="for example --build native=./benchmark_model")
+        if found.setdefault(tool, build) != build:
+            raise UsageError(f"--build names two programs for {tool}: {found[tool]} and {build}", hint="keep one")
+    if unused := [tool for tool in found if tools and tool not in used]:
+        raise UsageError(
+            f"--build is for {', '.join(unused)}, and --tool says {', '.join(used)}", hint="let both name the same tool"
+        )
+    return found
