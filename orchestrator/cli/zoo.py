@@ -99,7 +99,7 @@ def _entry(order: BuildOrder, model: BuiltModel, accuracy: Accuracy | None) -> M
 
 
 def _command(order: BuildOrder, build: Mapping[str, str]) -> str:
-    words = ["benchfarm", "models", "build", order.source, "--variant", build["variant"], "--seed", str(order.seed)]
+    words = ["benchfarm", "model", "build", order.source, "--variant", build["variant"], "--seed", str(order.seed)]
     words += ["--batch", build.get("batch", "as-is")]
     words += ["--size", build["size"]] if "size" in build else []
     words += ["--weights", order.weights] if order.weights != "random" else []
@@ -170,7 +170,7 @@ def _fetched(
         name=model.name,
         sha256=sha256,
         path=target,
-        command=shlex.join(["benchfarm", "models", "fetch", model.name]),
+        command=shlex.join(["benchfarm", "model", "fetch", model.name]),
         url=model.url,
         accuracy=model.accuracy,
     )
