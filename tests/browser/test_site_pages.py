@@ -117,6 +117,7 @@ def test_no_page_is_wider_than_the_window(open_page, viewport):
     series_of(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
     page.get_by_role("link", name="Campaigns").click()
+    page.wait_for_load_state()
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
 
 
