@@ -4,6 +4,7 @@ import pytest
 
 from orchestrator.cli.explaining import entries, explain
 from orchestrator.errors import UsageError
+from orchestrator.report.next_steps import ERROR_STEPS
 from orchestrator.tools.failure_codes import FAILURE_CODES
 
 
@@ -20,6 +21,11 @@ def test_a_finding_with_all_its_columns() -> None:
 @pytest.mark.parametrize("code", FAILURE_CODES)
 def test_every_failure_code(code: str) -> None:
     assert f"{code}  (docs/failures.md)\n" in explain(code).text
+
+
+@pytest.mark.parametrize("code", ERROR_STEPS)
+def test_every_code_of_an_error(code: str) -> None:
+    assert len(explain(code).text.splitlines()) > 1
 
 
 @pytest.mark.parametrize("word", ["Reference_Check", "`reference check`", "reference-check"])
