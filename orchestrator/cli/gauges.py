@@ -119,7 +119,7 @@ class Numbers:
         ]
 
     def _of_history(self) -> list[Family]:
-        """Return how many series changed, read anew only after a campaign, a rerun or an annotation."""
+        """Return how many series changed, read again only after a campaign, a rerun or an annotation."""
         store = self._farm.store
         newest = [(item.campaign_id, item.status) for item in store.campaigns(limit=1)]
         read_of = newest, store.campaign_count(), store.hidden_campaigns(), store.annotations(), store.confirmations()

@@ -1,4 +1,4 @@
-"""``benchfarm ab``, and what is told of pairs that were resumed."""
+"""``benchfarm ab``, and the report of pairs that were resumed."""
 
 from __future__ import annotations
 

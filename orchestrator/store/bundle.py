@@ -465,7 +465,7 @@ def take_in(bundle: Bundle, store: Store, *, read: Reading, trusted: Collection[
 
 
 def _origin(bundle: Bundle, trusted: Collection[PublicKey]) -> Origin:
-    """Return what is told of the file; raises UsageError when trusted keys are named and none of them signed it."""
+    """Return the origin of the file; raises UsageError when trusted keys are named and none of them signed it."""
     signer = bundle.signer.fingerprint if bundle.signer is not None else ""
     is_trusted = signer in {key.fingerprint for key in trusted}
     origin = Origin(file=bundle.path.name, sha256=bundle.sha256(), signer=signer, is_trusted=is_trusted)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.frame import OnPhones, Out, PerProcess, Shown, app, plan_options, show, split
-from orchestrator.cli.frame import command_of as declare
+from orchestrator.cli.frame import OnPhones, Out, PerProcess, Shown, app, command_of, plan_options, show, split
 
 if TYPE_CHECKING:
     from orchestrator.app.pairing import AbRequest
@@ -50,7 +49,7 @@ class CompareOptions(Shown):
     fail_on: FailOn = "slower"
 
 
-@declare(app, "compare", CompareOptions)
+@command_of(app, "compare", CompareOptions)
 def _compare(options: CompareOptions) -> None:
     """Compare stored results, case by case.
 
@@ -105,7 +104,7 @@ class AbOptions(OnPhones, PairOptions):
     fail_on: FailOn = "slower"
 
 
-@declare(app, "ab", AbOptions)
+@command_of(app, "ab", AbOptions)
 def _ab(options: AbOptions) -> None:
     """Measure two sides in turns on the same phone.
 
@@ -128,7 +127,7 @@ class BisectOptions(PairOptions):
     fresh: Annotated[str, typer.Option("--fresh", help="Reuse stored A/B results up to this age.")] = "24 h"
 
 
-@declare(app, "bisect", BisectOptions)
+@command_of(app, "bisect", BisectOptions)
 def _bisect(options: BisectOptions) -> None:
     """Find the first build that is slower than a good one.
 
