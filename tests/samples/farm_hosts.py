@@ -250,6 +250,14 @@ class FarmOfHosts:
             ),
         )
 
+    def expect_no_loss(self, submission: str, invocations: int, before: dict[str, str]) -> None:
+        """Expect that nothing went wrong with a submission, of which each job has so many invocations."""
+        found = self.counts(submission, invocations, before)
+        now = {host.serial: changes(host) for host in self.hosts}
+        assert found == Counts(), "\n".join(
+            (str(found), f"before: {before}", f"now: {now}", *(host.log() for host in self.hosts))
+        )
+
 
 def changes(host: Host) -> str:
     """Return what preparation changes on a phone, and what it would leave behind."""
