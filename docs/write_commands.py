@@ -1,4 +1,4 @@
-"""Write docs/commands.md from the commands themselves: ``make docs``."""
+"""Write docs/reference/commands.md from the commands themselves: ``make docs``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAD = """# Commands
 
 `make docs` writes this page from the commands. Every command takes `--json` and `--help`. The options before the
 command (`--home`, `--store`, `--log-format`, `--debug`) are the same for all. `benchfarm --version` prints the version.
-Results go to standard output, progress and errors to standard error. Exit codes are in the [README](../README.md).
+Results go to standard output, progress and errors to standard error. Exit codes are in the [README](../../README.md).
 """
 
 
@@ -40,7 +40,7 @@ def usage(command: Any) -> str:  # noqa: ANN401 - of typer
 
 
 def page() -> str:
-    """Return the text of docs/commands.md."""
+    """Return the text of docs/reference/commands.md."""
     root = typer.main.get_command(app)
     parts = [HEAD]
     for section, names in SECTIONS.items():
@@ -60,4 +60,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("commands.md").write_text(page(), "utf-8")
+    Path(__file__).with_name("reference").joinpath("commands.md").write_text(page(), "utf-8")

@@ -1,8 +1,9 @@
 """What is installed beside benchfarm, made from the pins: for whoever runs it, and for whoever asks about licences.
 
 ``python requirements/bill.py`` writes ``runtime.txt``, ``build.txt`` and ``sbom.cdx.json`` (CycloneDX) here, and
-``docs/third-party.md``; ``--check`` says which of them are not as they would be written. It reads ``pinned.txt``, the
-requirements in ``pyproject.toml``, and the metadata of what is installed, which must be what is pinned.
+``docs/reference/third-party.md``; ``--check`` says which of them are not as they would be written. It reads
+``pinned.txt``, the requirements in ``pyproject.toml``, and the metadata of what is installed, which must be what is
+pinned.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ def notices_of(chosen: Iterable[Package]) -> str:
             "",
             "What `requirements/runtime.txt` installs beside benchfarm, and the licence that each package states.",
             "adbutils brings Google's adb program along (Apache-2.0). Written by `make sbom`;",
-            "[requirements/sbom.cdx.json](../requirements/sbom.cdx.json) says the same in CycloneDX's form.",
+            "[requirements/sbom.cdx.json](../../requirements/sbom.cdx.json) says the same in CycloneDX's form.",
             "",
             "| package | version | licence |",
             "|---|---|---|",
@@ -193,7 +194,7 @@ def written() -> Mapping[Path, str]:
         HERE / "build.txt": f"{head}what puts a checkout into an environment.\n"
         + "".join(item.lines for item in building),
         HERE / "sbom.cdx.json": bill_of(running),
-        REPO / "docs" / "third-party.md": notices_of(running),
+        REPO / "docs" / "reference" / "third-party.md": notices_of(running),
     }
 
 

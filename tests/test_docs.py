@@ -16,7 +16,10 @@ from orchestrator.cli.declared.old_names import OLD_COMMANDS, OLD_GROUPS
 from orchestrator.cli.frame import SECTIONS
 from tests.samples.places import REPO
 
-PAGES = [REPO / "README.md", REPO / "CHANGELOG.md", REPO / "lab" / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
+PAGES = [
+    *(REPO / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "lab/README.md")),
+    *sorted((REPO / "docs").rglob("*.md")),
+]
 SOURCES = sorted([*(REPO / "orchestrator").rglob("*.py"), *(REPO / "lab" / "src").rglob("*.py")])
 #: What ends a command in a shell's line.
 ENDS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>"}
@@ -106,10 +109,31 @@ def written_in(source: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, "".join(quoted)
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    outside = re.sub(r"(?ms)^```.*?^```", "", page.read_text("utf-8"))
+    heads = re.findall(r"(?m)^#+ (.+)$", outside)
+    plain = (re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", head).lower() for head in heads)
+    return {re.sub(r"[^\w\- ]", "", head).replace(" ", "-") for head in plain}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
-def test_links_lead_to_files_that_are_there(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
+        assert not anchor or anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"
+
+
+def test_pages_that_code_names_are_there() -> None:
+    found = {
+        (source, name)
+        for folder in ("orchestrator", "lab", "tests", "benchmarks", "examples", "requirements")
+        for source in sorted((REPO / folder).rglob("*"))
+        if source.suffix in {".py", ".html", ".sh", ".yaml", ".service", ".toml", ""} and source.is_file()
+        for name in re.findall(r"(?<![\w/])docs/[\w/-]+\.md", source.read_text("utf-8", errors="replace"))
+    }
+    assert len(found) > 30
+    assert sorted({f"{source}: {name}" for source, name in found if not (REPO / name).is_file()}) == []
 
 
 def test_every_command_has_json() -> None:
@@ -119,7 +143,7 @@ def test_every_command_has_json() -> None:
 
 def test_the_page_of_commands_is_as_they_are() -> None:
     script = runpy.run_path(str(REPO / "docs" / "write_commands.py"))
-    assert (REPO / "docs" / "commands.md").read_text("utf-8") == script["page"](), "make docs"
+    assert (REPO / "docs" / "reference" / "commands.md").read_text("utf-8") == script["page"](), "make docs"
 
 
 def every(command: Any) -> Iterator[Any]:

@@ -61,7 +61,7 @@ def test_the_bill_and_the_notices_name_what_running_installs() -> None:
     assert {item["ref"] for item in bill["dependencies"]} == refs
     assert {ref for item in bill["dependencies"] for ref in item["dependsOn"]} < refs
     assert "timestamp" not in bill["metadata"]
-    notices = (REPO / "docs" / "third-party.md").read_text("utf-8")
+    notices = (REPO / "docs" / "reference" / "third-party.md").read_text("utf-8")
     rows = re.findall(r"^\| ([\w-]+) \| (\d[^ |]*) \| ([^|]+) \|$", notices, re.M)
     assert {name: version for name, version, _ in rows} == versions(RUNTIME)
     assert all(licence.strip() for _, _, licence in rows)

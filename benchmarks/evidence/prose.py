@@ -2,8 +2,8 @@
 
 HEAD = """# Evidence for the statistics
 
-Written by `make evidence`; don't edit. The methods are explained in [statistics.md](statistics.md). Series of known
-truth are drawn from noise that was recorded from real runs, and put through the same functions that judge your
+Written by `make evidence`; don't edit. The methods are explained in [statistics.md](internals/statistics.md). Series
+of known truth are drawn from noise that was recorded from real runs, and put through the same functions that judge your
 figures.
 """
 

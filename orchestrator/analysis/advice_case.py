@@ -17,18 +17,19 @@ from orchestrator.records.workload import Case
 
 #: Every rule with the source of what it goes by.
 SOURCES: Final[Mapping[str, str]] = {
-    "best": "the fastest and its ties by Welch's interval (docs/statistics.md)",
+    "best": "the fastest and its ties by Welch's interval (docs/internals/statistics.md)",
     "fleet": "smallest worst regret over the phones (minimax regret, Savage 1951)",
     "pareto": "what nothing else beats in latency, start, memory and error at once",
-    "threads": "Welch's interval (docs/statistics.md); ai.google.dev/edge/litert/performance/best_practices",
-    "more-threads-hurt": "Welch's interval (docs/statistics.md); ai.google.dev/edge/litert/performance/best_practices",
-    "more-threads-than-big-cores": "the phone's clusters as probed, and the figures (docs/findings.md)",
+    "threads": "Welch's interval (docs/internals/statistics.md); ai.google.dev/edge/litert/performance/best_practices",
+    "more-threads-hurt": "Welch's interval (docs/internals/statistics.md); "
+    "ai.google.dev/edge/litert/performance/best_practices",
+    "more-threads-than-big-cores": "the phone's clusters as probed, and the figures (docs/reference/findings.md)",
     "delegate-not-worth-it": "Welch's interval; ai.google.dev/edge/litert/performance/delegates",
     "partial-delegation": "the operators as the program listed them; ai.google.dev/edge/litert/performance/delegates",
     "quantised": "Welch's interval; ai.google.dev/edge/litert/models/post_training_quantization",
-    "break-even": "initialisation + inferences x latency, equal for both (docs/advice.md)",
-    "not-detectable": "what these invocations would show at 95 % with power 0.8 (docs/statistics.md)",
-    "wrong-outputs": "the comparison with the reference (docs/parity.md)",
+    "break-even": "initialisation + inferences x latency, equal for both (docs/guides/choose-a-delegate.md)",
+    "not-detectable": "what these invocations would show at 95 % with power 0.8 (docs/internals/statistics.md)",
+    "wrong-outputs": "the comparison with the reference (docs/guides/parity.md)",
 }
 
 

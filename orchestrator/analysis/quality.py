@@ -24,7 +24,7 @@ from orchestrator.units import format_latency, format_percent
 
 #: Rounding that may move a figure by more than this share of its value hides small changes.
 ROUNDING_MAX: Final = 0.01
-#: Every finding's code, what it means and what to do; docs/findings.md says more of each.
+#: Every finding's code, what it means and what to do; docs/reference/findings.md says more of each.
 CODES: Final = {
     "virtual-device": "the figures come from benchfarm's virtual phone; they are no measurement",
     "emulator": "the figures come from an Android emulator, not from a phone",

@@ -12,7 +12,7 @@ from orchestrator.errors import UsageError, nearest
 from orchestrator.report.next_steps import ERROR_STEPS
 from orchestrator.resources import data_folder
 
-PAGES: Final = ("concepts.md", "findings.md", "failures.md")
+PAGES: Final = ("concepts.md", "reference/findings.md", "reference/failures.md")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

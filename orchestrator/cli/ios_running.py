@@ -106,5 +106,5 @@ def _measure(phone: CabledIPhone, request: IPhoneRun, made: IosExport, item: Exp
         )
     raise UsageError(
         "\n  ".join([f"{item.folder}: what the app printed isn't of this case:", *map(one_line, faults)]),
-        hint=f"it is kept in {kept}; does the app read its Documents folder? (docs/ios.md)",
+        hint=f"it is kept in {kept}; does the app read its Documents folder? (docs/guides/iphone.md)",
     )

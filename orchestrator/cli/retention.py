@@ -61,7 +61,7 @@ def backup(settings: Settings, out: Path) -> CommandResult:
     if path is None:
         raise UsageError(
             "this store is in a PostgreSQL database",
-            hint="pg_dump --format=custom --file=FILE DATABASE; docs/operations.md says more",
+            hint="pg_dump --format=custom --file=FILE DATABASE; docs/guides/operations.md says more",
         )
     if out.exists():
         raise UsageError(f"{out} is there already", hint="name another file")

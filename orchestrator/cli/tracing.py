@@ -91,7 +91,9 @@ def _check_tool(name: str) -> None:
     if name in refused:
         raise UsageError(
             f"{name} can't be traced: traces are recorded on Android phones, with a program that benchfarm starts",
-            hint="docs/tracing.md says how an iPhone's run is traced by hand" if name == ToolName.IOS_APP else "",
+            hint="docs/guides/tracing.md says how an iPhone's run is traced by hand"
+            if name == ToolName.IOS_APP
+            else "",
         )
 
 

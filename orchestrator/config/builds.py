@@ -1,4 +1,4 @@
-"""Build files: where benchmark programs come from and what they must hold. ``docs/builds.md`` describes the format."""
+"""Build files: where benchmark programs come from and what they must hold (``docs/guides/builds.md``)."""
 
 from __future__ import annotations
 

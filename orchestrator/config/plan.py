@@ -1,4 +1,4 @@
-"""Plan files: what is to be measured, on which devices, how often. ``docs/plans.md`` describes the format."""
+"""Plan files: what is to be measured, on which devices, how often. ``docs/reference/plans.md`` describes the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sections of a plan file, as they are written and checked; ``docs/plans.md`` describes each key."""
+"""The sections of a plan file, as they are written and checked; ``docs/reference/plans.md`` describes each key."""
 
 from __future__ import annotations
 

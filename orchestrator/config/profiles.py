@@ -1,4 +1,4 @@
-"""Device profiles: what is declared about kinds of phone. ``docs/profiles.md`` describes the format."""
+"""Device profiles: what is declared about kinds of phone. ``docs/reference/profiles.md`` describes the format."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The names of everything that can go wrong in one run, what each means, and what to do next.
 
-docs/failures.md is this table with more words; a test keeps the two together.
+docs/reference/failures.md is this table with more words; a test keeps the two together.
 """
 
 from __future__ import annotations
@@ -221,7 +221,11 @@ FAILURE_CODES: Final = _codes(
         "The app has no such activity, or isn't installed.",
         "Install the APK again; 'benchfarm build' shows the activity that it contains.",
     ),
-    ("install-failed", "The phone's package manager refused the APK.", "See the reason's code in docs/failures.md."),
+    (
+        "install-failed",
+        "The phone's package manager refused the APK.",
+        "See the reason's code in docs/reference/failures.md.",
+    ),
     (
         "selinux-denied",
         "SELinux denied the program something that it needs.",

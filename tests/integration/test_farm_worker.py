@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
 
 PHONES = {"A": Announced(facts="{}", labels='{"pools": ["nightly"]}'), "B": Announced(facts="{}", unusable="offline")}
-#: As docs/many-hosts.md has it.
+#: As docs/guides/many-hosts.md has it.
 STORE_CONNECTIONS, STORE_CONNECTIONS_KEPT = 5, 2
 Run = Callable[[Claimed, threading.Event], Ended]
 

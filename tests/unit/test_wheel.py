@@ -35,8 +35,8 @@ def test_the_wheel_holds_code_data_and_the_command(tmp_path: Path) -> None:
         ("reports/templates", "*"),
         ("reports/published", "*"),
         ("docs", "concepts.md"),
-        ("docs", "findings.md"),
-        ("docs", "failures.md"),
+        ("docs/reference", "findings.md"),
+        ("docs/reference", "failures.md"),
     ):
         for path in (REPO / folder).glob(pattern):
             if path.is_file():
@@ -96,7 +96,7 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing(tmp_path: Path) 
 
 
 def test_readme_and_the_install_page_say_the_same() -> None:
-    readme, page = ((REPO / name).read_text("utf-8") for name in ("README.md", "docs/install.md"))
+    readme, page = ((REPO / name).read_text("utf-8") for name in ("README.md", "docs/start/install.md"))
     (block,) = re.findall(
         r"(?m)(?:^    .*benchfarm.*\n|^\n(?=    uvx))+", readme.split("## With a phone")[0].split("Or in a")[0]
     )

@@ -211,7 +211,7 @@ def test_a_report_gives_advice_and_a_list_for_apps():
     assert "one choice for all: xnnpack" in format_text(advice)
     assert format_markdown(advice).count("\n|") > len(advice.lines)
     document = json.loads(allow_list(data))
-    # What apps read: another name or meaning of a key needs another version (docs/advice.md).
+    # What apps read: another name or meaning of a key needs another version (docs/guides/choose-a-delegate.md).
     assert list(document) == ["format", "version", "campaigns", "is_virtual", "models"]
     assert (document["format"], document["version"]) == ("benchfarm-allow-list", 1)
     (model,) = document["models"].values()

@@ -97,7 +97,7 @@ def test_a_run_somewhere_else_than_asked_is_failed_though_the_program_was_conten
     ending = ending_of(with_delegate(truth=truth, lines=("the line",)), exit_code=0, timed_out=False)
     assert (ending.outcome, ending.reason_code) == (Outcome.FAILED, f"delegate-{truth}")
     assert "the line" in ending.reason
-    assert f"`delegate-{truth}`" in (DOCS / "findings.md").read_text("utf-8")
+    assert f"`delegate-{truth}`" in (DOCS / "reference" / "findings.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("truth", [DelegateTruth.FULL, DelegateTruth.PARTIAL, DelegateTruth.UNKNOWN])
@@ -215,13 +215,15 @@ def test_each_finding_is_made_and_weighs_what_the_docs_say(code: str, quality: Q
     assert [finding.code for finding in judged.findings] == [code]
     assert judged.quality is quality
     row = next(
-        line for line in (DOCS / "findings.md").read_text("utf-8").splitlines() if line.startswith(f"| `{code}` |")
+        line
+        for line in (DOCS / "reference" / "findings.md").read_text("utf-8").splitlines()
+        if line.startswith(f"| `{code}` |")
     )
     assert row.split("|")[2].strip() == judged.findings[0].severity.value
 
 
 def test_every_code_is_documented() -> None:
-    text = (DOCS / "findings.md").read_text("utf-8")
+    text = (DOCS / "reference" / "findings.md").read_text("utf-8")
     assert [code for code in CODES if f"| `{code}` |" not in text] == []
 
 

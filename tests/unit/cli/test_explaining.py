@@ -20,7 +20,7 @@ def test_a_finding_with_all_its_columns() -> None:
 
 @pytest.mark.parametrize("code", FAILURE_CODES)
 def test_every_failure_code(code: str) -> None:
-    assert f"{code}  (docs/failures.md)\n" in explain(code).text
+    assert f"{code}  (docs/reference/failures.md)\n" in explain(code).text
 
 
 @pytest.mark.parametrize("code", ERROR_STEPS)

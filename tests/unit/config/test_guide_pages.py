@@ -21,7 +21,7 @@ def words(page: str) -> set[str]:
 
 
 def test_plans_page_shows_the_example_and_the_smallest_plan(tmp_path):
-    smallest, full, inventory = yaml_blocks("plans.md")
+    smallest, full, inventory = yaml_blocks("reference/plans.md")
     assert full == (REPO / "examples" / "plan.yaml").read_text()
     assert load_plan(REPO / "examples" / "plan.yaml").models
     (tmp_path / "mobilenet.tflite").touch()
@@ -33,7 +33,7 @@ def test_plans_page_shows_the_example_and_the_smallest_plan(tmp_path):
 
 
 def test_plans_page_describes_every_key_and_every_fact():
-    described = words("plans.md")
+    described = words("reference/plans.md")
     for name, field in PlanSection.model_fields.items():
         inner = getattr(field.annotation, "model_fields", {})
         for key in [f"{name}.{part}" for part in inner] or [name]:
@@ -42,14 +42,14 @@ def test_plans_page_describes_every_key_and_every_fact():
 
 
 def test_claims_on_the_plans_page_are_understood():
-    page = (REPO / "docs" / "plans.md").read_text()
+    page = (REPO / "docs" / "reference/plans.md").read_text()
     claims = [text for text in re.findall(r"`([^`\n]+)`", page) if re.match(r"[\w.]+ (=|>=) ", text)]
     assert len(claims) >= 4
     for claim in claims:
         assert parse_predicate(claim)
 
 
-@pytest.mark.parametrize(("page", "load"), [("profiles.md", load_profile), ("builds.md", load_build)])
+@pytest.mark.parametrize(("page", "load"), [("reference/profiles.md", load_profile), ("guides/builds.md", load_build)])
 def test_example_on_the_page_loads(tmp_path, page, load):
     (block,) = yaml_blocks(page)
     name = re.match(r"name: (\S+)", block)[1]
@@ -59,7 +59,7 @@ def test_example_on_the_page_loads(tmp_path, page, load):
 
 
 def test_profiles_and_builds_pages_describe_every_key():
-    assert set(ProfileSection.model_fields) <= words("profiles.md")
-    (block,) = yaml_blocks("builds.md")
+    assert set(ProfileSection.model_fields) <= words("reference/profiles.md")
+    (block,) = yaml_blocks("guides/builds.md")
     for key in BuildSection.model_fields:
         assert f"{key}:" in block

@@ -107,7 +107,7 @@ def test_a_phone_without_permissions_is_told_the_udev_rule_and_the_group() -> No
 
 
 def test_every_installation_code_is_on_the_page_with_its_next_step() -> None:
-    page = (REPO / "docs" / "failures.md").read_text(encoding="utf-8")
+    page = (REPO / "docs" / "reference" / "failures.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `(INSTALL_\w+)` \| (.*) \|$", page, re.M)
     assert dict(listed) == NEXT_STEPS
 

@@ -7,7 +7,7 @@ from orchestrator.tools.failures import RULES, SIGNALS, FailureClues, SystemLog,
 from orchestrator.tools.output import parse_run, parse_text
 from tests.samples.places import REPO
 
-PAGE = (REPO / "docs" / "failures.md").read_text(encoding="utf-8")
+PAGE = (REPO / "docs" / "reference" / "failures.md").read_text(encoding="utf-8")
 
 
 def test_every_code_is_on_the_page_with_its_meaning_and_next_step() -> None:
