@@ -104,7 +104,7 @@ def _whole(chart: ChartSpec, value: str, rows: Sequence[ChartRow]) -> Mapping[st
         "title": title,
         "width": _PICTURE_WIDTH,
         "background": "white",
-        "datasets": {"rows": list(rows)},
+        "datasets": {**chart.spec.get("datasets", {}), "rows": list(rows)},
         "params": [
             param | ({"value": label_lines(chart, rows)} if param["name"] == "label_lines" else {})
             for param in chart.spec["params"]

@@ -187,7 +187,6 @@
       }
       self.note.textContent = note ? " " + note : "";
       walk(spec, function (part) { if (part !== spec && part.data && part.data.name === "rows") { delete part.data; } });
-      delete spec.datasets;
       if (self.view) { self.view.finalize(); self.view = null; }
       self.drawing.setAttribute("aria-label", self.chart.title + (self.picker ? ", " + self.picker.value : "") + ". " + self.chart.description + " " + rows.length + " rows; the table has the figures.");
       /* The whole drawing is one picture with a text of its own; what is inside of it isn't read out. */

@@ -351,6 +351,8 @@ def test_every_chart_is_drawn_within_its_frame(open_report, viewport):
         assert figure.locator("svg path").count() > 3, name
         inner, outer = figure.evaluate("item => [item.scrollWidth, item.clientWidth]")
         assert inner <= outer, name
+    for name in ("delegates", "efficiency"):
+        assert chart(page, name).locator("svg line[stroke-dasharray]").count() == 1, name
 
 
 #: The texts of one kind in a chart, and by how much each is outside of the chart's frame.

@@ -119,10 +119,13 @@ def test_pictures_have_safe_names_and_say_virtual(tmp_path: Path) -> None:
     stems = [picture.stem for picture in pictures_of(data)]
     assert len(stems) == len(set(stems)) > 0
     assert all("/" not in stem and not stem.startswith(".") and len(stem) < 120 for stem in stems)
-    small = build_report_data(**lab_of(series(case(threads=1), 40_000)).inputs())
+    runs = [*series(case(threads=1), 40_000), *series(case(delegate=DelegateName.GPU, threads=1), 9_000)]
+    small = build_report_data(**lab_of(runs).inputs())
     files = write_pictures(small, tmp_path / "slides")
     svg = next(path for path in files if path.name.startswith("latency") and path.suffix == ".svg")
     assert "Virtual phones: no measurement" in svg.read_text()
+    (delegates,) = (path for path in files if path.name.startswith("delegates") and path.suffix == ".svg")
+    assert "stroke-dasharray" in delegates.read_text()
     assert svg.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
