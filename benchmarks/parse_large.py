@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from orchestrator.tools.output import iterate_file
+from orchestrator.programs.grammar.output import iterate_file
 
 _RUN: Final = """\
 STARTING!

@@ -37,10 +37,10 @@ def report_data(
 
     None of them is held as it was read: tens of thousands would take a gigabyte.
     """
+    from orchestrator.programs.grammar.failure_codes import FAILURE_CODES
     from orchestrator.report.assembly import build_report_data
     from orchestrator.report.lean import lean_runs
     from orchestrator.report.newest import newest_runs
-    from orchestrator.tools.failure_codes import FAILURE_CODES
 
     named = [item.campaign_id for item in campaigns]
     shown: Iterable[RunRecord] = lean_runs(farm.store.runs(campaign_ids=named) if runs is None else runs)

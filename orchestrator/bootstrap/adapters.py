@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.quarantine import QuarantineFolder
     from orchestrator.devices.recovery import LadderRescuer
     from orchestrator.ports import Device, ParityReference, Store, Tool
-    from orchestrator.tools.flag_book import HelpFlagBook
+    from orchestrator.programs.flags.book import HelpFlagBook
 
 
 class Adapters:
@@ -110,15 +110,15 @@ class Adapters:
     @cached_property
     def tools(self) -> Mapping[ToolName, Tool]:
         """The benchmark programs."""
-        from orchestrator.tools.apk import ApkTool
-        from orchestrator.tools.delegate_performance import DelegatePerformanceTool
-        from orchestrator.tools.firebase import FirebaseTool
-        from orchestrator.tools.ios_app import IosAppTool
-        from orchestrator.tools.litert import LitertTool
-        from orchestrator.tools.litert_native import LitertNativeTool
-        from orchestrator.tools.native import NativeTool
-        from orchestrator.tools.performance_options import PerformanceOptionsTool
-        from orchestrator.tools.trace_recording import traced
+        from orchestrator.programs.apk import ApkTool
+        from orchestrator.programs.delegate_performance import DelegatePerformanceTool
+        from orchestrator.programs.firebase import FirebaseTool
+        from orchestrator.programs.ios_app import IosAppTool
+        from orchestrator.programs.litert import LitertTool
+        from orchestrator.programs.litert_native import LitertNativeTool
+        from orchestrator.programs.native import NativeTool
+        from orchestrator.programs.perf_options import PerformanceOptionsTool
+        from orchestrator.programs.running.trace_recording import traced
 
         tools: tuple[Tool, ...] = (
             NativeTool(),
@@ -189,7 +189,7 @@ class Adapters:
     @cached_property
     def flag_book(self) -> HelpFlagBook:
         """What is known of the flags of the benchmark programs."""
-        from orchestrator.tools.flag_book import HelpFlagBook
+        from orchestrator.programs.flags.book import HelpFlagBook
 
         return HelpFlagBook(self.settings.cache_folder / "flags")
 
@@ -197,7 +197,7 @@ class Adapters:
     def conditioner(self) -> LadderConditioner:
         """Brings phones into a fit state and back."""
         from orchestrator.devices.conditioning import LadderConditioner
-        from orchestrator.tools.apk import PACKAGE
+        from orchestrator.programs.apk import PACKAGE
 
         def zone_limits(facts: DeviceFacts) -> Mapping[str, float]:
             profile = self.profiles.get(facts.profile)

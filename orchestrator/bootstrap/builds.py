@@ -95,7 +95,7 @@ def litert_build() -> Build:
     """Return the installed litert-benchmark, known by the hashes of its package's files."""
     from importlib.metadata import distribution
 
-    from orchestrator.tools.litert import program_path
+    from orchestrator.programs.litert import program_path
 
     package = distribution("ai-edge-litert")
     record = package.read_text("RECORD") or package.version

@@ -183,8 +183,8 @@ def _run_ids(farm: Farm, chosen: Sequence[Campaign], prefixes: Sequence[str]) ->
 
 def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> list[Path]:
     """Write a BenchmarkResult for each run that has figures: what the program wrote, or else what was read of it."""
+    from orchestrator.programs.grammar.protos import encode_result
     from orchestrator.report.escapes import visible
-    from orchestrator.tools.protos import encode_result
 
     wanted = set(_run_ids(farm, chosen, request.runs))
     made: dict[Path, bytes] = {}

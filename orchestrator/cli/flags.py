@@ -75,12 +75,12 @@ def _tool(name: str) -> ToolName:
 
 def _source(farm: Farm, tool: ToolName, named: str, serial: str) -> _Source:
     """Return the flags of the named build, of the device's build, or of all builds as documented."""
-    from orchestrator.tools.flags import documented_flags
+    from orchestrator.programs.flags.checking import documented_flags
 
     book = farm.flag_book
     build = _on_device(farm, tool, named, serial) if serial else _named(farm, tool, named) if named else None
     if build is None:
-        from orchestrator.tools.flag_book import program_of
+        from orchestrator.programs.flags.book import program_of
 
         return _Source(
             schema=documented_flags(program_of(tool)), build=None, title=f"{tool}, all builds, as documented"
@@ -129,7 +129,7 @@ def _on_device(farm: Farm, tool: ToolName, named: str, serial: str) -> Build:
 
 
 def _public(spec: FlagSpec, owners: Mapping[str, str]) -> dict[str, object]:
-    from orchestrator.tools.flag_traps import TRAPS
+    from orchestrator.programs.flags.traps import TRAPS
 
     return {
         "name": spec.name,

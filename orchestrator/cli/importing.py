@@ -188,8 +188,8 @@ class _Batch:
 
     def add(self, path: Path, data: bytes) -> None:
         """Take in a file's runs."""
-        from orchestrator.tools.delegate_performance import parse_delegate_performance
-        from orchestrator.tools.firebase import parse_firebase
+        from orchestrator.programs.delegate_performance import parse_delegate_performance
+        from orchestrator.programs.firebase import parse_firebase
 
         text = data.decode("utf-8", "replace")
         for tool, reports in (
@@ -207,7 +207,7 @@ class _Batch:
         )
 
     def _add_run(self, case: Case, path: Path, data: bytes, number: int) -> None:
-        from orchestrator.tools.foreign_app import SOURCE, selection
+        from orchestrator.programs.foreign_app import SOURCE, selection
 
         source = Attachment(name=SOURCE, data=data)
         self.runs.append(ForeignRun(case=case, run_pass=Pass.TIMING, raw=raw_output(path, (source, selection(number)))))
@@ -221,9 +221,9 @@ class _Batch:
         return is_repeated
 
     def _case(self, tool: ToolName, report: ToolReport, path: Path) -> Case | None:
-        from orchestrator.tools.delegate_performance import setting_of
-        from orchestrator.tools.firebase import SCENARIOS, Scenario
-        from orchestrator.tools.foreign_app import foreign_build
+        from orchestrator.programs.delegate_performance import setting_of
+        from orchestrator.programs.firebase import SCENARIOS, Scenario
+        from orchestrator.programs.foreign_app import foreign_build
 
         where = f"{path}: {report.label}"
         if tool is ToolName.FIREBASE:

@@ -21,7 +21,7 @@ from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
     from orchestrator.engine.importing import ForeignRun
-    from orchestrator.tools.ios_bundle import ExportedCase, IosExport
+    from orchestrator.programs.ios_bundle import ExportedCase, IosExport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class IPhone:
 def export(settings: Settings, path: Path, out: Path, phone: IPhone) -> CommandResult:
     """Write a plan's cases for one iPhone; raises UsageError kinds before anything is written."""
     from orchestrator.config.plan import load_plan
-    from orchestrator.tools.ios_app import PASSES
+    from orchestrator.programs.ios_app import PASSES
 
     require_printable(is_empty_fine=True, name=phone.name, ios=phone.os_version, app=phone.app)
     plan = load_plan(path, home=settings.data_folder)
@@ -100,9 +100,9 @@ def _exported(plan: Plan, profile: DeviceProfile, phone: IPhone) -> tuple[IosExp
     """Return the export, and the file of each model by its sha256."""
     from orchestrator.app.beginning import identify
     from orchestrator.planning import Skip, expand, without
-    from orchestrator.tools.foreign_app import foreign_build
-    from orchestrator.tools.ios_app import PASSES, flag_faults
-    from orchestrator.tools.ios_bundle import IosExport, exported_cases, iphone_facts
+    from orchestrator.programs.foreign_app import foreign_build
+    from orchestrator.programs.ios_app import PASSES, flag_faults
+    from orchestrator.programs.ios_bundle import IosExport, exported_cases, iphone_facts
 
     models = identify(plan)
     facts = iphone_facts(profile, serial=phone.name or profile.name, os_version=phone.os_version)
@@ -141,7 +141,7 @@ def _exported(plan: Plan, profile: DeviceProfile, phone: IPhone) -> tuple[IosExp
 
 
 def _write(made: IosExport, sources: Mapping[str, Path], out: Path) -> None:
-    from orchestrator.tools.ios_bundle import DATA_FOLDER, MANIFEST, RESULTS_FOLDER, text_files
+    from orchestrator.programs.ios_bundle import DATA_FOLDER, MANIFEST, RESULTS_FOLDER, text_files
 
     for item in made.cases:
         path = sources[item.case.model_sha256]
@@ -173,7 +173,7 @@ def import_results(
     of its folder's name or key); a console's text tells its case itself.
     """
     from orchestrator.engine.importing import import_runs
-    from orchestrator.tools.ios_bundle import MANIFEST, iphone_facts, load_manifest
+    from orchestrator.programs.ios_bundle import MANIFEST, iphone_facts, load_manifest
 
     path = folder / MANIFEST
     made = load_manifest(read_source(path).decode("utf-8", "replace"), where=str(path))
@@ -234,7 +234,7 @@ class _Source:
 
 
 def _results(folder: Path) -> list[Path]:
-    from orchestrator.tools.ios_bundle import RESULTS_FOLDER
+    from orchestrator.programs.ios_bundle import RESULTS_FOLDER
 
     results = folder / RESULTS_FOLDER
     found = results.iterdir() if results.is_dir() else ()
@@ -307,15 +307,15 @@ class _Reading:
 
     @staticmethod
     def _parse(text: bytes, proto: bytes, item: ExportedCase | None) -> tuple[ToolReport, ...]:
-        from orchestrator.tools.ios_app import read_results
+        from orchestrator.programs.ios_app import read_results
 
         return read_results(text, result_pb=proto, delegate=item.case.delegate if item else DelegateName.CPU)
 
     def _add(self, source: _Source, text: bytes, proto: bytes, number: int, item: ExportedCase) -> None:
         from orchestrator.engine.importing import ForeignRun
-        from orchestrator.tools.arguments import RESULT_FILE
-        from orchestrator.tools.foreign_app import SOURCE, selection
-        from orchestrator.tools.ios_app import mismatches
+        from orchestrator.programs.flags.arguments import RESULT_FILE
+        from orchestrator.programs.foreign_app import SOURCE, selection
+        from orchestrator.programs.ios_app import mismatches
 
         report = self._parse(text, proto, item)[number]
         size_bytes = self._made.model_of(item).size_bytes

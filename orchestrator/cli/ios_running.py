@@ -18,7 +18,7 @@ from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
     from orchestrator.devices.iphone import CabledIPhone
-    from orchestrator.tools.ios_bundle import ExportedCase, IosExport
+    from orchestrator.programs.ios_bundle import ExportedCase, IosExport
 
 #: Lines after which a run has nothing more to measure.
 _LAST: Final = re.compile(r".*(?:Inference timings in us:|Benchmarking failed|Failed to run benchmark)")
@@ -45,7 +45,7 @@ def run(settings: Settings, request: IPhoneRun, out: Path | None) -> CommandResu
     Raises UsageError kinds before the phone is touched, DeviceError kinds for the phone; texts that came are kept.
     """
     from orchestrator.devices.iphone import CabledIPhone, find_command
-    from orchestrator.tools.ios_bundle import MANIFEST, load_manifest
+    from orchestrator.programs.ios_bundle import MANIFEST, load_manifest
 
     if not _BUNDLE.fullmatch(request.bundle_id):
         raise UsageError(f"{request.bundle_id!r} is no bundle identifier", hint="for example org.tensorflow.Benchmark")
@@ -68,7 +68,7 @@ def run(settings: Settings, request: IPhoneRun, out: Path | None) -> CommandResu
 
 def _missing(folder: Path, item: ExportedCase) -> Iterator[Path]:
     """Yield a new file for each run that a case still lacks."""
-    from orchestrator.tools.ios_bundle import RESULTS_FOLDER
+    from orchestrator.programs.ios_bundle import RESULTS_FOLDER
 
     results = folder / item.folder / RESULTS_FOLDER
     stems = {path.stem for path in results.glob("*") if path.is_file() and not path.name.startswith(".")}
@@ -79,7 +79,7 @@ def _missing(folder: Path, item: ExportedCase) -> Iterator[Path]:
 
 
 def _measure(phone: CabledIPhone, request: IPhoneRun, made: IosExport, item: ExportedCase, target: Path) -> None:
-    from orchestrator.tools.ios_bundle import DATA_FOLDER
+    from orchestrator.programs.ios_bundle import DATA_FOLDER
 
     data = request.folder / item.folder / DATA_FOLDER
     ios.read_model(data / item.resource, item.case.model_sha256)

@@ -26,7 +26,7 @@ def parse_files(files: tuple[str, ...]) -> CommandResult:
     A single file with a single run gives one JSON object, everything else a list. Runs are read while they are
     written, so that a file may hold any number of them.
     """
-    from orchestrator.tools.output import describe, to_public
+    from orchestrator.programs.grammar.output import describe, to_public
 
     # A file without any run is told before anything is printed.
     readers = [(file, *_begun(file)) for file in files]
@@ -61,7 +61,7 @@ def _begun(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
 def _reports(file: str) -> Iterator[ToolReport]:
     from orchestrator.bootstrap import Farm, Settings
     from orchestrator.cli.run_log import LOG_START, read_logs
-    from orchestrator.tools.output import iterate_file
+    from orchestrator.programs.grammar.output import iterate_file
 
     try:
         with contextlib.ExitStack() as stack:

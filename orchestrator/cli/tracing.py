@@ -13,11 +13,11 @@ from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.ports import Store
+from orchestrator.programs.running.trace import TraceSummary, read_recording, summarise, trace_names
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import IMPORTED_TOOLS, Pass, ToolName
 from orchestrator.report.escapes import one_line
-from orchestrator.tools.trace import TraceSummary, read_recording, summarise, trace_names
 
 #: Operators that the text lists; JSON lists all.
 _ROWS = 30
@@ -60,7 +60,7 @@ def trace(settings: Settings, request: TraceRequest, out: Path | None) -> Comman
     """Record the named model on the chosen phones; raises UsageError kinds before anything runs."""
     _check_tool(request.tool)
     if request.has_summary:
-        from orchestrator.tools.trace_perfetto import require_perfetto
+        from orchestrator.programs.running.trace_perfetto import require_perfetto
 
         require_perfetto()
     folder = out or settings.data_folder / "traces"

@@ -12,10 +12,10 @@ from orchestrator.devices.quiet_steps import put_setting
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import quote
 from orchestrator.ports import InvocationRequest
+from orchestrator.programs.apk import ACTIVITY, PACKAGE, start_command
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
-from orchestrator.tools.apk import ACTIVITY, PACKAGE, start_command
 from tests.samples.real_phone import RealPhone
 
 #: Those without white space are given to the app as values of flags, too.

@@ -136,7 +136,7 @@ def test_the_note_of_a_deletion_never_takes_more_room_than_what_it_stands_for(
 
 
 def test_runs_without_raw_output_are_not_read_again(store: Store, samples) -> None:
-    from orchestrator.tools.native import NativeTool
+    from orchestrator.programs.native import NativeTool
 
     fill(store, samples)
     tools = {ToolName.NATIVE: NativeTool(), ToolName.FIREBASE: NativeTool()}

@@ -20,11 +20,11 @@ from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.ports import InvocationRequest
+from orchestrator.programs.native import NativeTool
 from orchestrator.records.identity import BuildSha, ModelSha, RunId
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
-from orchestrator.tools.native import NativeTool
 from tests.samples.places import MODELS
 
 MODEL = MODELS / "texturenet_0.25_256_float.tflite"

@@ -4,8 +4,8 @@ import pytest
 
 from orchestrator.cli.explaining import entries, explain
 from orchestrator.errors import UsageError
+from orchestrator.programs.grammar.failure_codes import FAILURE_CODES
 from orchestrator.report.next_steps import ERROR_STEPS
-from orchestrator.tools.failure_codes import FAILURE_CODES
 
 
 def test_a_term_of_the_glossary() -> None:

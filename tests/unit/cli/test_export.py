@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 
 from orchestrator.bootstrap import this_computer
+from orchestrator.programs.grammar.protos import decode_result
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.run import Attachment
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.store.opening import open_store
-from orchestrator.tools.protos import decode_result
 from tests.samples.command import Cli
 from tests.samples.places import REPO
 from tests.samples.sample_lab import (

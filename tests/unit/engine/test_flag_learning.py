@@ -12,10 +12,10 @@ from orchestrator.devices.host import HostDevice
 from orchestrator.devices.lease import FileLease
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.planning import NoBuild
+from orchestrator.programs.flags.book import HelpFlagBook
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.workload import Build, ToolName
-from orchestrator.tools.flag_book import HelpFlagBook
 from tests.samples.places import NATIVE
 
 HELP = NATIVE / "help_true.txt"

@@ -14,6 +14,7 @@ from orchestrator.engine.night import TimeLeft, bounded, busy_s, cut_to_time, le
 from orchestrator.engine.rounds import open_work
 from orchestrator.planning import Expansion
 from orchestrator.ports import Device
+from orchestrator.programs.native import NativeTool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial, SeriesKey
@@ -23,7 +24,6 @@ from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.memory import MemoryStore
-from orchestrator.tools.native import NativeTool
 
 START = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
 CASE = Case(

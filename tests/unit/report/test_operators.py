@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.programs.grammar.output import parse_text
 from orchestrator.records.run import OperatorTime
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
 from orchestrator.report.charts import PALETTE
 from orchestrator.report.operators import Place, Profile, compare_profiles, profiles_of
-from orchestrator.tools.output import parse_text
 from tests.samples.sample_lab import (
     CPU_ROWS,
     GPU_PART,

@@ -1,0 +1,210 @@
+"""The Android benchmark app: started by an intent, read through the system log and the app's own folder.
+
+The app has no exit code and prints no end marker. An invocation is over when the result file is announced, when the
+process has died, when an error was printed and the activity has gone, or on the deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from orchestrator.clock import Deadline
+from orchestrator.errors import DeviceError, UsageError
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.flags.arguments import (
+    benchmark_flags,
+    files_written,
+    format_flags,
+)
+from orchestrator.programs.running.collected import read_collected
+from orchestrator.programs.running.start_caches import finish_start, prepare_start, with_start
+from orchestrator.records.identity import RunId
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.workload import Case, ToolName
+
+PACKAGE: Final = "org.tensorflow.lite.benchmark"
+ACTIVITY: Final = f"{PACKAGE}/.BenchmarkModelActivity"
+_FOLDER: Final = f"/data/data/{PACKAGE}/files"
+
+_HEADER: Final = re.compile(
+    rb"^\d\d-\d\d \d\d:\d\d:\d\d\.\d+ +(?P<pid>\d+) +\d+ (?P<level>[VDIWEF]) (?P<tag>[^:]*?) *: (?P<text>.*)$"
+)
+_PROCESS_START: Final = re.compile(rb"Start proc (?P<pid>\d+):" + re.escape(PACKAGE.encode()) + rb"/")
+_MARK_TAG: Final = b"benchfarm"
+_START: Final = b"Running TensorFlow Lite benchmark with args"
+_RESULT_SAID: Final = (b"Saved benchmark result to", b"Failed to save benchmark result to")
+_DEATH_TAGS: Final = (b"ActivityManager", b"AndroidRuntime", b"DEBUG", b"libc", b"lmkd", b"lowmemorykiller", b"Zygote")
+#: How long the log must be silent after an error before the phone is asked whether the activity is still there.
+_SILENCE_AFTER_ERROR_S: Final = 2.0
+#: How often a silent phone is asked whether the process lives; a running benchmark prints nothing for seconds on end.
+_SILENCE_S: Final = 30.0
+
+
+class ApkTool:
+    """Starts the benchmark activity and follows it to its end."""
+
+    name = ToolName.APK
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+        request = replace(request, cache_folder=f"{_FOLDER}/start-caches/{request.case.case_key}")
+        command = start_command(request)
+        started_at = datetime.now(UTC)
+        deadline = Deadline(request.timeout_s)
+        device.shell(_clear_command(request.run_id))
+        note = prepare_start(device, request, app=PACKAGE)
+        watch = _Watch(device=device, run_id=request.run_id, deadline=deadline, cancelled=cancelled)
+        try:
+            with device.follow_log(buffers=("main", "system", "crash")) as lines:
+                # Old lines may come again, when the phone's clock went back: only what follows our own line counts.
+                marked = f"log -t {_MARK_TAG.decode()} {request.run_id}; {command}"
+                start = device.shell(marked, timeout_s=min(60.0, request.timeout_s))
+                if not _start_failed(start.text + start.stderr.decode("utf-8", "replace")):
+                    watch.follow(lines)
+        except BaseException:
+            # Whatever ends the wait, nothing may go on heating the phone.
+            with contextlib.suppress(DeviceError):
+                device.shell(f"am force-stop {PACKAGE}")
+            raise
+        device.shell(f"am force-stop {PACKAGE}")
+        finish_start(device, request, app=PACKAGE)
+        files = [
+            Attachment(name=name, data=data)
+            for name in files_written(request.run_pass)
+            if (data := device.read_file(f"{_run_folder(request.run_id)}/{name}", package=PACKAGE)) is not None
+        ]
+        return RawOutput(
+            command=command,
+            exit_code=None,
+            timed_out=watch.timed_out,
+            started_at=started_at,
+            duration_s=deadline.seconds - deadline.remaining_s,
+            attachments=(
+                Attachment(name="logcat", data=b"".join(line + b"\n" for line in watch.kept)),
+                Attachment(name="stdout", data=start.stdout),
+                Attachment(name="stderr", data=start.stderr),
+                *files,
+                *note,
+            ),
+        )
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read log and result files; an unreadable output is a report that says so."""
+        return with_start(read_collected(raw, case), raw)
+
+
+def start_command(request: InvocationRequest) -> str:
+    """Return the ``am start`` line for the device's shell.
+
+    The app splits its one argument string at white space, so that a value can't hold any: raises UsageError.
+    """
+    flags = benchmark_flags(request, folder=_run_folder(request.run_id))
+    # The log's line with the arguments is cut after 1,000 characters: what tells this run from others comes first.
+    flags.sort(key=lambda flag: flag[0] != "result_file_path")
+    for name, value in flags:
+        if re.search(r"\s", value):
+            raise UsageError(f"flag {name}: the benchmark app can't take a value with white space ({value!r})")
+    arguments = shlex.quote(" ".join(format_flags(flags)))
+    return f"am start -S -W -n {ACTIVITY} --es args {arguments}"
+
+
+def _run_folder(run_id: RunId) -> str:
+    return f"{_FOLDER}/run-{run_id}"
+
+
+def _clear_command(run_id: RunId) -> str:
+    """Return what stops an app that was left running, and leaves one empty folder for this run."""
+    inside = f"rm -rf files/run-*; mkdir -p files/run-{run_id}"
+    return f"am force-stop {PACKAGE}; run-as {PACKAGE} sh -c {shlex.quote(inside)}"
+
+
+def _start_failed(text: str) -> bool:
+    return any(line.startswith(("Error:", "Error type", "java.lang.")) for line in text.splitlines())
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Follows the log of one started activity and knows when it is over."""
+
+    device: Device
+    run_id: RunId
+    deadline: Deadline
+    cancelled: threading.Event | None
+    kept: list[bytes] = field(default_factory=list)
+    timed_out: bool = False
+    _is_ours: bool = False
+    _pid: bytes = b""
+    _saw_error: bool = False
+    _quiet_since_s: float = 0.0
+
+    def follow(self, lines: Iterator[bytes]) -> None:
+        """Take lines until the activity is over."""
+        self._quiet_since_s = self.deadline.remaining_s
+        for line in lines:
+            if line:
+                self._quiet_since_s = self.deadline.remaining_s
+                if self._take(line):
+                    return
+            elif self._is_over_in_silence():
+                return
+            if self.cancelled is not None and self.cancelled.is_set():
+                return
+            if self.deadline.expired:
+                # Its last lines don't come when the phone's clock went back meanwhile.
+                self.timed_out = not self._has_ended()
+                return
+
+    def _take(self, line: bytes) -> bool:
+        header = _HEADER.match(line)
+        if header is None:
+            return False
+        text, tag = header["text"], header["tag"].strip()
+        is_start = _START in text and self.run_id.encode() in text
+        self._is_ours |= is_start or (tag == _MARK_TAG and self.run_id.encode() in text)
+        if not self._is_ours:
+            return False
+        if is_start:
+            self._pid = header["pid"]
+        elif (begun := _PROCESS_START.match(text)) is not None and not self._pid:
+            self._pid = begun["pid"]
+        ours = bool(self._pid) and header["pid"] == self._pid
+        about_us = tag.startswith(_DEATH_TAGS) and (PACKAGE.encode() in text or _names_pid(text, self._pid))
+        # Why it doesn't respond stands in a line of its own, after the one with its number; what SELinux denies is
+        # logged by others.
+        about_us |= tag == b"ActivityManager" and text.lstrip().startswith(b"Reason: ")
+        about_us |= b"avc:" in text and _names_pid(text, self._pid)
+        # A native crash is told by crash_dump, in lines of which only the first names the process.
+        if not (ours or about_us or tag == b"DEBUG" or (tag == b"AndroidRuntime" and header["level"] == b"E")):
+            return False
+        self.kept.append(line)
+        self._saw_error |= ours and header["level"] in {b"E", b"F"}
+        return (ours and text.startswith(_RESULT_SAID)) or (_is_death(tag, text) and _names_pid(text, self._pid))
+
+    def _is_over_in_silence(self) -> bool:
+        quiet_s = self._quiet_since_s - self.deadline.remaining_s
+        if quiet_s < (_SILENCE_AFTER_ERROR_S if self._saw_error else _SILENCE_S):
+            return False
+        self._quiet_since_s = self.deadline.remaining_s
+        return self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Ask the phone whether the process has died, or its activity has gone, which it outlives."""
+        if not self.device.shell(f"pidof {PACKAGE}").stdout.strip():
+            return True
+        activities = self.device.shell("dumpsys activity activities")
+        return activities.exit_code == 0 and b"BenchmarkModelActivity" not in activities.stdout
+
+
+def _names_pid(text: bytes, pid: bytes) -> bool:
+    return bool(pid) and re.search(rb"\b" + pid + rb"\b", text) is not None
+
+
+def _is_death(tag: bytes, text: bytes) -> bool:
+    return tag == b"ActivityManager" and (b"has died" in text or b"Killing " in text)

@@ -1,0 +1,166 @@
+"""Reports of the Delegate Performance Benchmark app: ``report.json`` and ``report.csv`` of its latency activity.
+
+A report compares a test target with reference delegates over several models. Each delegate of each model becomes a
+report here. All of them ran in one process, so that the memory figures of later ones are what the first one left of a
+high-water mark; they are kept under their own names and never as a run's memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.foreign_app import SOURCE, implicit_xnnpack, not_startable, plain_text, selected_run
+from orchestrator.programs.grammar.figures import parse_number
+from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
+from orchestrator.records.workload import Case, DelegateName, ToolName
+
+_MEAN: Final = "inference_latency_average_us"
+_HEADER: Final = "Model, Metric, Delegate: "
+_REFERENCE_COLUMNS: Final = ", Change, Status"
+_IDENTIFIER: Final = re.compile(r"(?P<kind>\w{1,40}) \((?P<path>.*)\)", re.DOTALL)
+#: The app's word for running without settings: the runtime's own choice, which is XNNPACK.
+_NO_SETTINGS: Final = "default_delegate"
+_DELEGATES: Final[Mapping[str, DelegateName]] = {
+    "XNNPACK": DelegateName.XNNPACK,
+    "GPU": DelegateName.GPU,
+    "NNAPI": DelegateName.NNAPI,
+    "HEXAGON": DelegateName.HEXAGON,
+}
+
+
+class DelegatePerformanceTool:
+    """Reads the app's reports; somebody else runs it."""
+
+    name = ToolName.DELEGATE_PERFORMANCE
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Raise UsageError: the app isn't started by benchfarm."""
+        not_startable(self.name, device, request, cancelled)
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the entry that was selected at import; an unreadable report is one that says so."""
+        text = raw.data(SOURCE).decode("utf-8", "replace")
+        reports = parse_delegate_performance(text)
+        chosen = selected_run(raw)
+        if chosen < len(reports):
+            return reports[chosen]
+        reason = f"the report holds {len(reports)} results, of {case.model_name} not number {chosen + 1}"
+        return ToolReport(outcome="failed", failure_code="no-result", failure_reason=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a delegate's identifier in a report says: the delegate, and the path of its settings on the phone."""
+
+    delegate: DelegateName
+    #: Empty for the runtime's own choice.
+    settings_path: str
+
+
+def setting_of(identifier: str) -> Setting:
+    """Return what an identifier such as ``XNNPACK (/data/local/tmp/xnnpack.json)`` means.
+
+    The type is what the settings file says. A delegate without a type of its own, and one that the app has no flag
+    for, is an external one: it came from a stable delegate's library.
+    """
+    match = _IDENTIFIER.fullmatch(identifier)
+    kind, path = (match["kind"], match["path"]) if match else (identifier, "")
+    if path == _NO_SETTINGS:
+        return Setting(delegate=DelegateName.CPU, settings_path="")
+    return Setting(delegate=_DELEGATES.get(kind, DelegateName.EXTERNAL), settings_path=path)
+
+
+def parse_delegate_performance(text: str) -> list[ToolReport]:
+    """Read a latency report, JSON or CSV; empty when the text isn't one.
+
+    Each result's ``label`` is the delegate's identifier and ``extra["graph"]`` the model's name.
+    """
+    entries = list(_json_entries(text)) or list(_csv_entries(text))
+    return [_report(model, identifier, figures) for model, identifier, figures in entries]
+
+
+_Entry = tuple[str, str, Mapping[str, float | None]]
+
+
+def _json_entries(text: str) -> Iterator[_Entry]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    reports = document.get("reports") if isinstance(document, dict) else None
+    for report in reports if isinstance(reports, list) else ():
+        if not isinstance(report, dict) or not isinstance(report.get("metrics"), list):
+            continue
+        entries = [entry for entry in report["metrics"] if isinstance(entry, dict)]
+        found = [_json_figures(entry) for entry in entries]
+        # An accuracy report has the same shape and no latency.
+        if any(_MEAN in figures for figures in found):
+            for entry, figures in zip(entries, found, strict=True):
+                yield plain_text(report.get("model", "")), plain_text(entry.get("delegate_identifier", "")), figures
+
+
+def _json_figures(entry: Mapping[str, object]) -> dict[str, float | None]:
+    metrics = entry.get("metrics")
+    if not isinstance(metrics, dict):
+        return {}
+    return {
+        plain_text(name): parse_number(str(metric["value"])) if isinstance(metric, dict) and "value" in metric else None
+        for name, metric in metrics.items()
+    }
+
+
+def _csv_entries(text: str) -> Iterator[_Entry]:
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    start = next((place for place, line in enumerate(lines) if line.startswith(_HEADER)), None)
+    if start is None:
+        return
+    columns = lines[start].removeprefix(_HEADER).split(", Delegate: ")
+    identifiers = [column.removesuffix(_REFERENCE_COLUMNS) for column in columns]
+    widths = [3 if column.endswith(_REFERENCE_COLUMNS) else 1 for column in columns]
+    models: dict[str, dict[str, Sequence[float | None]]] = {}
+    for line in lines[start + 1 :]:
+        # From the right: a model's name may hold commas, a figure doesn't.
+        cells = line.rsplit(",", sum(widths) + 1)
+        if len(cells) != sum(widths) + 2 or cells[1].endswith("_summary"):
+            continue
+        places = [2 + sum(widths[:number]) for number in range(len(widths))]
+        models.setdefault(cells[0], {})[cells[1]] = [parse_number(cells[place]) for place in places]
+    for model, metrics in models.items():
+        if _MEAN in metrics:
+            for number, identifier in enumerate(identifiers):
+                yield model, identifier, {name: values[number] for name, values in metrics.items()}
+
+
+def _report(model: str, identifier: str, figures: Mapping[str, float | None]) -> ToolReport:
+    setting = setting_of(identifier)
+    mean = figures.get(_MEAN)
+    size_mb = figures.get("model_size_megabyte")
+    report = ToolReport(
+        outcome="ok" if mean else "failed",
+        failure_code="" if mean else "no-result" if mean is None else "no-inferences",
+        failure_reason="" if mean else f"{_MEAN} is {'missing' if mean is None else 'not above 0'}",
+        init_us=figures.get("initialization_latency_us"),
+        warmup_mean_us=figures.get("warmup_latency_average_us"),
+        inference_mean_us=mean or None,
+        # The app opens the model through a file descriptor, whose size the tool tells as a negative number.
+        model_size_mb=size_mb if size_mb is not None and size_mb > 0 else None,
+        delegate=DelegateEvidence(requested=setting.delegate.value),
+        label=identifier,
+        extra={
+            "graph": model,
+            **{name: value for name, value in figures.items() if value is not None and _is_kept_apart(name)},
+        },
+    )
+    return replace(report, delegate=implicit_xnnpack()) if not setting.settings_path else report
+
+
+def _is_kept_apart(name: str) -> bool:
+    return name.startswith(("inference_latency_m", "inference_latency_s", "warmup_latency_m", "warmup_latency_s")) or (
+        "memory" in name or name == "startup_overhead_latency_us"
+    )

@@ -1,0 +1,155 @@
+"""What the Firebase game-loop app leaves behind: a JSON object per scenario, and a CSV file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.foreign_app import SOURCE, implicit_xnnpack, not_startable, plain_text, selected_run
+from orchestrator.programs.grammar.figures import NUMBER, parse_number
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
+from orchestrator.records.workload import Case, DelegateName, ToolName
+
+_OBJECT: Final = re.compile(r"\{[^{}]*\"benchmark config\"[^{}]*\}", re.DOTALL)
+_TIMES: Final = re.compile(rf"(init|warmup|inference): ({NUMBER})", re.ASCII)
+_CSV_COLUMNS: Final = (
+    "config_key", "model_size", "init_time", "warmup_avg", "warmup_min", "warmup_max", "warmup_stddev",
+    "inference_avg", "inference_min", "inference_max", "inference_stddev", "init_max_rss", "init_total_alloc",
+    "init_in_use_alloc", "overall_max_rss", "overall_total_alloc", "overall_in_use_alloc",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What one scenario of the app passes to the benchmark; everything else has the programs' defaults."""
+
+    delegate: DelegateName
+    #: -1: not passed, the runtime's choice.
+    threads: int = -1
+    flags: tuple[tuple[str, str], ...] = ()
+
+
+_SERIALIZED: Final = (("delegate_serialize_dir", "/sdcard/serialize"), ("delegate_serialize_token", "dummy_token"))
+#: The app's scenarios by their label, in the order of their numbers from 1. The first three pass no delegate.
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "cpu_1thread": Scenario(delegate=DelegateName.CPU, threads=1),
+    "cpu_2threads": Scenario(delegate=DelegateName.CPU, threads=2),
+    "cpu_4threads": Scenario(delegate=DelegateName.CPU, threads=4),
+    "xnnpack_1thread": Scenario(delegate=DelegateName.XNNPACK, threads=1),
+    "xnnpack_2threads": Scenario(delegate=DelegateName.XNNPACK, threads=2),
+    "xnnpack_4threads": Scenario(delegate=DelegateName.XNNPACK, threads=4),
+    "gpu_default": Scenario(delegate=DelegateName.GPU, flags=(("gpu_precision_loss_allowed", "false"),)),
+    "gpu_fp16": Scenario(delegate=DelegateName.GPU, flags=(("gpu_precision_loss_allowed", "true"),)),
+    "dsp_hexagon": Scenario(delegate=DelegateName.HEXAGON),
+    "nnapi": Scenario(delegate=DelegateName.NNAPI),
+    "gpu_default_with_serialization": Scenario(
+        delegate=DelegateName.GPU, flags=(*_SERIALIZED, ("gpu_precision_loss_allowed", "false"))
+    ),
+    "gpu_fp16_with_serialization": Scenario(
+        delegate=DelegateName.GPU, flags=(*_SERIALIZED, ("gpu_precision_loss_allowed", "true"))
+    ),
+}
+
+
+class FirebaseTool:
+    """Reads the app's records; a test lab runs it."""
+
+    name = ToolName.FIREBASE
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Raise UsageError: the app isn't started by benchfarm."""
+        not_startable(self.name, device, request, cancelled)
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the record that was selected at import; an unreadable text is a report that says so."""
+        reports = parse_firebase(raw.data(SOURCE).decode("utf-8", "replace"))
+        chosen = selected_run(raw)
+        if chosen < len(reports):
+            return reports[chosen]
+        reason = f"the text holds {len(reports)} records, of {case.model_name} not number {chosen + 1}"
+        return ToolReport(outcome="failed", failure_code="no-result", failure_reason=reason)
+
+
+def parse_firebase(text: str) -> list[ToolReport]:
+    """Read the records of a text; one report each, none when it holds no such record.
+
+    Nothing in a record shows where the operators ran. What is known is what the scenario passes: without a delegate
+    flag the runtime applies XNNPACK by itself, whatever the label says.
+    """
+    reports = [report for match in _OBJECT.finditer(text) if (report := _json_report(match[0])) is not None]
+    return [_judged(report) for report in reports or _csv_reports(text)]
+
+
+def _judged(report: ToolReport) -> ToolReport:
+    scenario = SCENARIOS.get(report.label)
+    if scenario is None:
+        return report
+    evidence = DelegateEvidence(requested=scenario.delegate.value)
+    if report.failure_code == "delegate-failed":
+        line = f"status: {report.failure_reason}"
+        evidence = dataclasses.replace(evidence, truth=DelegateTruth.FAILED, lines=(line,))
+    elif scenario.delegate is DelegateName.CPU and report.outcome == "ok":
+        evidence = implicit_xnnpack()
+    return dataclasses.replace(report, delegate=evidence)
+
+
+def _json_report(text: str) -> ToolReport | None:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    label, status = plain_text(record.get("benchmark config", "")), plain_text(record.get("status", ""))
+    times = {name: parse_number(figure) for name, figure in _TIMES.findall(str(record.get("average time in us", "")))}
+    inference = times.get("inference")
+    if status != "OK" or not inference:
+        code = "delegate-failed" if "delegate" in status else "benchmark-failed" if status != "OK" else "no-inferences"
+        return ToolReport(outcome="failed", failure_code=code, failure_reason=status or "no status", label=label)
+    return ToolReport(
+        outcome="ok",
+        init_us=times.get("init"),
+        warmup_mean_us=times.get("warmup"),
+        inference_mean_us=inference,
+        label=label,
+    )
+
+
+def _csv_reports(text: str) -> list[ToolReport]:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if ",".join(_CSV_COLUMNS) not in lines:
+        return []
+    reports = []
+    for line in lines:
+        cells = line.split(",")
+        if len(cells) != len(_CSV_COLUMNS) or cells[0] == _CSV_COLUMNS[0]:
+            continue
+        row = dict(zip(_CSV_COLUMNS, cells, strict=True))
+        figures = {name: parse_number(cell) for name, cell in row.items() if name != "config_key"}
+        mean = figures["inference_avg"]
+        reports.append(
+            ToolReport(
+                outcome="ok" if mean else "failed",
+                failure_code="" if mean else "no-inferences",
+                failure_reason="" if mean else "inference_avg is not above 0",
+                init_us=figures["init_time"],
+                warmup_mean_us=figures["warmup_avg"],
+                inference_mean_us=mean or None,
+                label=row["config_key"],
+                model_size_mb=figures["model_size"],
+                init_memory_mib=figures["init_max_rss"],
+                overall_memory_mib=figures["overall_max_rss"],
+                extra={
+                    name: value
+                    for name, value in figures.items()
+                    if value is not None and name.startswith(("inference_m", "inference_s", "warmup_m", "warmup_s"))
+                },
+            )
+        )
+    return reports

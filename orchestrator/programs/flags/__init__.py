@@ -1,0 +1,1 @@
+"""The flags of the benchmark programs: what exists, what a case means, what is wrong."""

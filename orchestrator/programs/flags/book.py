@@ -1,0 +1,136 @@
+"""What is known of the flags of each program: what it printed for ``--help``, kept by its sha256, and the tables."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from orchestrator.errors import OutputParseError
+from orchestrator.files import write_whole
+from orchestrator.programs.flags.arguments import case_flags, delegate_flags, format_flags
+from orchestrator.programs.flags.checking import Program, check_flags, documented_flags, parse_help
+from orchestrator.records.flag import FlagFault, FlagSchema
+from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+
+#: Programs whose flags follow from the case by ``arguments``; of the others only the user's own are checked, and not
+#: for what they need beside them: performance_options sets the delegates' flags itself.
+_ARGUMENT_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.APK})
+#: Tools that can be asked: LiteRT's own program needs its libraries beside it to say anything, and performance_options
+#: lists only the four flags that it has beside benchmark_model's.
+_ASKED_TOOLS: Final = frozenset({ToolName.NATIVE})
+_PROGRAMS: Final[Mapping[ToolName, Program]] = {
+    ToolName.LITERT: Program.LITERT,
+    ToolName.LITERT_NATIVE: Program.LITERT,
+    ToolName.PERF_OPTIONS: Program.PERFORMANCE_OPTIONS,
+}
+#: Only performance_options has it, whose help leaves out every flag that it hands on to benchmark_model.
+_OPTIONS_FLAG: Final = "perf_options_list"
+
+
+class HelpFlagBook:
+    """Keeps what programs print for ``--help`` in ``folder``, one file for each sha256. See ports.FlagBook."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._schemas: dict[str, FlagSchema] = {}
+
+    def schema(self, build: Build) -> FlagSchema:
+        """Return the flags of a build: its own with what the tables know of them, the tables alone when unknown."""
+        if build.sha256 not in self._schemas:
+            self._schemas[build.sha256] = self._learned(build) or documented_flags(program_of(build.tool))
+        return self._schemas[build.sha256]
+
+    def names(self, build: Build) -> frozenset[str]:
+        """See FlagBook.names."""
+        schema = self.schema(build)
+        return frozenset(schema.flags) if schema.is_learned else frozenset()
+
+    def help_command(self, build: Build, program_path: str) -> str:
+        """See FlagBook.help_command. The programs print it to standard error and end with 1."""
+        if build.tool not in _ASKED_TOOLS:
+            return ""
+        libraries = shlex.quote(str(PurePosixPath(program_path).parent))
+        return f"LD_LIBRARY_PATH={libraries} {shlex.quote(program_path)} --help"
+
+    def learn(self, build: Build, printed: bytes) -> bool:
+        """See FlagBook.learn."""
+        schema = _read(printed)
+        if schema is None:
+            return False
+        # It can be asked for again: a cache that can't be written costs time, nothing else.
+        with contextlib.suppress(OSError):
+            write_whole(self._path(build), printed)
+        self._schemas[build.sha256] = schema
+        return True
+
+    def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
+        """See FlagBook.faults."""
+        schema = self.schema(build)
+        if build.tool not in _ARGUMENT_TOOLS:
+            found = check_flags(format_flags(list(case.flags)), schema)
+            return tuple(fault for fault in found if fault.code != "ineffective-flag")
+        return case_faults(case, run_pass, schema)
+
+    def _learned(self, build: Build) -> FlagSchema | None:
+        try:
+            return _read(self._path(build).read_bytes())
+        except OSError:
+            return None
+
+    def _path(self, build: Build) -> Path:
+        return self._folder / f"{build.sha256}.txt"
+
+
+def program_of(tool: ToolName) -> Program:
+    """Return the family of programs whose documented flags a tool takes."""
+    return _PROGRAMS.get(tool, Program.BENCHMARK_MODEL)
+
+
+def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFault, ...]:
+    """Return what is wrong with all flags of one pass over a case: the user's, the delegate's and benchfarm's own."""
+    known = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
+    words = format_flags(case_flags(case, run_pass, model_path="model.tflite", folder="/", known=known))
+    users = dict(case.flags)
+    of_delegate = own_flags(case.delegate)
+    faults = []
+    for fault in check_flags(words, schema):
+        if fault.flag in users or fault.code != "unknown-flag":
+            faults.append(fault)
+        elif fault.flag in of_delegate:
+            faults.append(_lacking(case, fault.flag))
+        else:
+            message = f"the pass '{run_pass}' needs --{fault.flag}, which this binary doesn't have; use a newer build"
+            faults.append(FlagFault(code="needed-flag", flag=fault.flag, message=message))
+    if case.tool is ToolName.APK:
+        faults += [_split_fault(name, value) for name, value in users.items() if re.search(r"\s", value)]
+    return tuple(faults)
+
+
+def own_flags(delegate: DelegateName) -> frozenset[str]:
+    """Return the flags that a delegate is switched on with."""
+    return frozenset(name for name, value in delegate_flags(delegate).items() if value == "true")
+
+
+def _lacking(case: Case, flag: str) -> FlagFault:
+    message = f"this binary has no delegate '{case.delegate}': it doesn't know --{flag}"
+    return FlagFault(code="delegate-flag", flag=flag, message=message)
+
+
+def _split_fault(name: str, value: str) -> FlagFault:
+    message = f"--{name}={value!r}: the benchmark app splits its flags at white space and can't take any"
+    return FlagFault(code="wrong-value", flag=name, message=message)
+
+
+def _read(printed: bytes) -> FlagSchema | None:
+    """Return the flags that a program printed, with what the tables know of them; None when they aren't all listed."""
+    try:
+        learned = parse_help(printed.decode("utf-8", "replace"))
+    except OutputParseError:
+        return None
+    if _OPTIONS_FLAG in learned.flags:
+        return None
+    return learned.merged_with(documented_flags(Program.BENCHMARK_MODEL))

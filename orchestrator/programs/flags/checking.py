@@ -1,0 +1,195 @@
+"""The flags of a benchmark program: learned from its ``--help``, merged with the documented tables, and checked.
+
+The programs themselves are lenient to a fault: an unknown or repeated flag is a warning, ``--num_runs=2.5`` runs twice,
+``--num_threads=1,2`` means one thread, ``--num_runs=`` means none. So a user's flags are checked before anything runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from orchestrator.errors import OutputParseError
+from orchestrator.programs.flags import tables as flag_tables
+from orchestrator.programs.flags.vendors import vendor_flags
+from orchestrator.records.flag import FlagFault, FlagSchema, FlagSpec
+
+_HELP_LINE: Final = re.compile(
+    r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>int32|int64|float|bool|string)"
+    r"\t(?:optional|required|positional)\t(?P<help>.*)$"
+)
+_WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
+_DECIMAL: Final = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?", re.ASCII)
+_TRUE: Final = frozenset({"true", "1"})
+_FALSE: Final = frozenset({"false", "0"})
+_WHOLE_BITS: Final = {"int32": 31, "int64": 63}
+
+
+class Program(enum.StrEnum):
+    """A family of programs with flags in common."""
+
+    BENCHMARK_MODEL = "benchmark_model"
+    PERFORMANCE_OPTIONS = "performance_options"
+    LITERT = "litert"
+
+
+def parse_help(text: str) -> FlagSchema:
+    """Return the schema that a binary prints for ``--help``; a flag that is listed twice counts as listed first.
+
+    Raises:
+        OutputParseError: there is no flag in the text.
+    """
+    flags: dict[str, FlagSpec] = {}
+    for line in text.splitlines():
+        match = _HELP_LINE.match(line)
+        if match and match["name"] not in flags:
+            flags[match["name"]] = FlagSpec(
+                name=match["name"],
+                kind=match["type"],
+                default=match["default"],
+                help=match["help"].strip(),
+            )
+    if not flags:
+        raise OutputParseError(
+            "the program's --help lists no flags", hint="the text is printed to standard error; give both streams"
+        )
+    return FlagSchema(flags=flags, is_learned=True)
+
+
+def documented_flags(program: Program) -> FlagSchema:
+    """Return the flags that the sources of a program define, over all its builds."""
+    if program is Program.LITERT:
+        rows = {row[0]: row for row in (*flag_tables.CORE, *flag_tables.LITERT)}.values()
+        own = _specs(rows, {**flag_tables.CHOICES, **flag_tables.LITERT_CHOICES}, flag_tables.LITERT_NEEDS)
+        return FlagSchema(flags=own | vendor_flags())
+    tables = [*flag_tables.CORE, *flag_tables.MODEL, *flag_tables.DELEGATES]
+    if program is Program.PERFORMANCE_OPTIONS:
+        tables = [*flag_tables.PERFORMANCE_OPTIONS, *tables]
+    return FlagSchema(flags=_specs(tables, flag_tables.CHOICES, flag_tables.NEEDS))
+
+
+def _specs(
+    rows: Iterable[flag_tables.Row], choices: Mapping[str, tuple[str, ...]], needs: Mapping[str, str]
+) -> dict[str, FlagSpec]:
+    return {
+        name: FlagSpec(
+            name=name,
+            kind=kind,
+            default=default,
+            build=build,
+            meaning=meaning,
+            choices=choices.get(name, ()),
+            needs=needs.get(name, ""),
+        )
+        for name, kind, default, build, meaning in rows
+    }
+
+
+def check_flags(words: Sequence[str], schema: FlagSchema) -> tuple[FlagFault, ...]:
+    """Return everything that is wrong with flags as a user writes them (``--name=value``), in their order."""
+    faults: list[FlagFault] = []
+    given: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or not name:
+            faults.append(FlagFault(code="bad-form", flag=word, message=f"{word!r} isn't of the form --name=value"))
+            continue
+        if not equals:
+            spec = schema.flags.get(name)
+            example = "true" if spec is not None and spec.kind == "bool" else "..."
+            message = f"--{name} without a value is ignored by the program: write --{name}={example}"
+            faults.append(FlagFault(code="bad-form", flag=name, message=message))
+            continue
+        if name in given:
+            faults.append(
+                FlagFault(
+                    code="duplicate-flag",
+                    flag=name,
+                    message=f"--{name} is given twice; the program takes the first ({given[name]!r}) and no other",
+                )
+            )
+            continue
+        given[name] = value
+        fault = _check_one(name, value, schema)
+        if fault is not None:
+            faults.append(fault)
+    return (*faults, *_ineffective(given, schema))
+
+
+def _check_one(name: str, value: str, schema: FlagSchema) -> FlagFault | None:
+    spec = schema.flags.get(name)
+    if spec is None:
+        nearest = schema.nearest(name)
+        who = "this binary" if schema.is_learned else "the program"
+        return FlagFault(
+            code="unknown-flag",
+            flag=name,
+            message=f"{who} has no flag --{name}" + (f"; did you mean --{nearest}?" if nearest else ""),
+            nearest=nearest,
+        )
+    expected = _type_fault(spec, value)
+    if expected:
+        return FlagFault(code="wrong-type", flag=name, message=f"--{name}={value}: {expected} is expected")
+    if spec.choices and value and value not in spec.choices:
+        nearest = next(iter(difflib.get_close_matches(value, spec.choices, n=1)), "")
+        return FlagFault(
+            code="wrong-value",
+            flag=name,
+            message=f"--{name}={value}: one of {', '.join(spec.choices)} is expected",
+            nearest=nearest,
+        )
+    return None
+
+
+def _type_fault(spec: FlagSpec, value: str) -> str:
+    """Return what a value should have been, "" when it is right."""
+    if spec.kind == "bool":
+        return "" if value in _TRUE | _FALSE else "true, false, 1 or 0"
+    if spec.kind in _WHOLE_BITS:
+        bits = _WHOLE_BITS[spec.kind]
+        if _WHOLE.fullmatch(value) and -(2**bits) <= int(value) < 2**bits:
+            return ""
+        return f"a whole number of {bits + 1} bits"
+    if spec.kind == "float":
+        return "" if _DECIMAL.fullmatch(value) else "a number"
+    return ""
+
+
+def _ineffective(given: Mapping[str, str], schema: FlagSchema) -> list[FlagFault]:
+    faults = []
+    for name, value in given.items():
+        spec = schema.flags.get(name)
+        # A flag at its default asks for nothing, so nothing is lost.
+        if spec is None or value == spec.default or not spec.needs or spec.needs not in schema.flags:
+            continue
+        if not _is_on(given.get(spec.needs, schema.flags[spec.needs].default)):
+            need = schema.flags[spec.needs]
+            example = f"--{need.name}=true" if need.kind == "bool" else f"--{need.name}=..."
+            faults.append(
+                FlagFault(
+                    code="ineffective-flag",
+                    flag=name,
+                    message=f"--{name} does nothing without {example}",
+                    nearest=need.name,
+                )
+            )
+    if _is_on(given.get("nnapi_accelerator_name", "")) and "disable_nnapi_cpu" in given:
+        faults.append(_idle("disable_nnapi_cpu", "when --nnapi_accelerator_name is given"))
+    if "run_delay" in given and _positive(given.get("run_frequency", "")):
+        faults.append(_idle("run_delay", "when --run_frequency is above 0"))
+    return faults
+
+
+def _idle(name: str, when: str) -> FlagFault:
+    return FlagFault(code="ineffective-flag", flag=name, message=f"--{name} does nothing {when}")
+
+
+def _is_on(value: str) -> bool:
+    return value not in _FALSE and bool(value)
+
+
+def _positive(value: str) -> bool:
+    return bool(_DECIMAL.fullmatch(value)) and float(value) > 0

@@ -1,0 +1,1 @@
+"""What the benchmark programs print and write: the grammar that they share."""

@@ -1,0 +1,331 @@
+"""Where the operators really ran: what was asked for, against what the output proves.
+
+A benchmark program that can't do what it was asked for often runs on the CPU, exits with 0 and prints a good-looking
+number. So a delegate is believed only on positive evidence, in this order: the runtime info that names each node's
+delegate, the line about what was "explicitly applied", the "Replacing k out of n" lines (which may be followed by a
+failure and then prove nothing). Where the evidence is missing and the transcript is whole, the run fell back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from orchestrator.programs.grammar.delegate_clues import DelegateClues, DelegateRequest, backend_of, family
+from orchestrator.programs.grammar.protos import RuntimeNodes
+from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
+
+_MOST_LINES: Final = 60
+#: Which truth speaks for a run that asked for several delegates: what failed, else the best that was reached.
+_ORDER: Final = (
+    DelegateTruth.FAILED,
+    DelegateTruth.FULL,
+    DelegateTruth.WRONG_BACKEND,
+    DelegateTruth.PARTIAL,
+    DelegateTruth.NONE,
+    DelegateTruth.FELL_BACK,
+    DelegateTruth.FLAG_IGNORED,
+    DelegateTruth.UNKNOWN,
+)
+#: Words of the line that shows each truth best; it is named first among the evidence.
+_TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
+    DelegateTruth.FULL: ("completely executed", "Replacing", "nodes delegated out of"),
+    DelegateTruth.PARTIAL: ("partially executed", "Replacing", "nodes delegated out of"),
+    DelegateTruth.NONE: ("will not be executed",),
+    DelegateTruth.FELL_BACK: (
+        "unsupported on this platform",
+        "Couldn't load",
+        "Could not create",
+        "not supported",
+        "Invalid TFLiteSettings",
+        "Failed to load",
+        "Unable to load",
+        "could not be loaded",
+        "compiler plugin",
+    ),
+    DelegateTruth.WRONG_BACKEND: (
+        "Falling back to OpenGL",
+        "Using OpenGL instead",
+        "SIMPLE for",
+        "only one best device",
+        "accelerators available",
+        "-based API",
+        "Explicitly applied",
+        "XNNPACK delegate",
+        "Replacing",
+    ),
+    DelegateTruth.FLAG_IGNORED: ("Unconsumed",),
+    DelegateTruth.FAILED: ("Failed to apply", "Failed to create", "failed to", "Disallowed"),
+}
+#: NNAPI's own CPU implementation, which every phone lists among the accelerators.
+REFERENCE_DEVICE: Final = "nnapi-reference"
+#: Values of ``gpu_backend``, of benchmark_model's and of LiteRT's, and the backend that each asks for.
+_GPU_BACKENDS: Final[Mapping[str, str]] = {"cl": "opencl", "gl": "opengl", "opengl": "opengl", "webgpu": "webgpu"}
+#: Delegates that come without being asked for: the runtime's own for the CPU, and a build's for TensorFlow's operators.
+_IMPLICIT: Final = frozenset({"xnnpack", "flex"})
+_GPU: Final = frozenset({"gpu", "metal"})
+
+
+def judge_delegate(
+    clues: DelegateClues,
+    request: DelegateRequest,
+    *,
+    runtime: RuntimeNodes | None = None,
+    has_result: bool,
+    has_started: bool,
+    is_whole: bool,
+) -> DelegateEvidence:
+    """Judge where the operators ran.
+
+    Args:
+        clues: what the run's lines say.
+        request: what was asked for; several delegates are judged one by one and together.
+        runtime: the model's nodes as the runtime info names them; decides when it is there and the run has a result.
+        has_result: whether the run completed. A delegate of a run that failed before it was set up has failed.
+        has_started: whether the session was set up (delegates applied, tensors allocated) before the run ended.
+        is_whole: whether the transcript holds all lines from loading the model to the session's start, so that a
+            missing line about a delegate proves that it wasn't applied.
+    """
+    judge = _Judge(clues, request, runtime if has_result else None, has_result, has_started, is_whole)
+    each = {name: judge.truth_of(name) for name in request.delegates}
+    if not each:
+        taken = list(dict.fromkeys(family(share.delegate) for share in judge.shares))
+        each_found = {name: judge.truth_of(name) for name in taken}
+        main = next(iter(each_found), "xnnpack" if "xnnpack" in clues.created else "")
+        truth = each_found.get(main, DelegateTruth.UNKNOWN)
+    else:
+        truth = min(each.values(), key=_ORDER.index)
+        main = next(name for name in request.delegates if each[name] is truth)
+    share = judge.main_share(main)
+    return DelegateEvidence(
+        requested="+".join(request.delegates),
+        actual=_actual(judge, each, main, truth),
+        truth=truth,
+        delegated_nodes=share.delegated_nodes if share else None,
+        total_nodes=share.total_nodes if share else None,
+        partitions=share.partitions if share else None,
+        backend=judge.gpu_backend,
+        accelerator=request.accelerator or "+".join(clues.chosen_devices),
+        lines=_evidence(clues, truth),
+        cpu_operators=_cpu_operators(clues, judge.runtime),
+        kernels=clues.kernels if clues.kernels is not None else clues.gpu_kernels,
+        shares=tuple(judge.shares),
+        each=each if len(each) > 1 else {},
+    )
+
+
+class _Judge:
+    """The questions that judging asks of the clues of one run."""
+
+    def __init__(
+        self,
+        clues: DelegateClues,
+        request: DelegateRequest,
+        runtime: RuntimeNodes | None,
+        has_result: bool,
+        has_started: bool,
+        is_whole: bool,
+    ) -> None:
+        self.clues = clues
+        self.request = request
+        self.runtime = runtime
+        self.has_result = has_result
+        self.has_started = has_started
+        self.is_whole = is_whole
+        self.shares: list[DelegateShare] = list(runtime.shares) if runtime else list(clues.shares)
+        if clues.gpu_split is not None and not any(family(share.delegate) in _GPU for share in self.shares):
+            on_gpu, on_cpu = clues.gpu_split
+            self.shares.append(DelegateShare(delegate="GPU", delegated_nodes=on_gpu, total_nodes=on_gpu + on_cpu))
+
+    def truth_of(self, name: str) -> DelegateTruth:
+        """Return what became of one delegate that was asked for."""
+        if name == "cpu":
+            return self._truth_of_cpu()
+        if name in self.clues.failed and not self.has_result:
+            return DelegateTruth.FAILED
+        if self.runtime is not None:
+            truth = self._coverage(name)
+            if truth is DelegateTruth.UNKNOWN:
+                truth = DelegateTruth.NONE if name in self.clues.applied else self._absent(name)
+        else:
+            truth = self._truth_in_log(name)
+        if name == "xnnpack" and self.has_started and self._others:
+            return DelegateTruth.WRONG_BACKEND
+        if truth in {DelegateTruth.FULL, DelegateTruth.PARTIAL} and self._is_wrong_backend(name):
+            return DelegateTruth.WRONG_BACKEND
+        if name == "nnapi" and truth is DelegateTruth.FULL and REFERENCE_DEVICE in self.clues.chosen_devices:
+            return DelegateTruth.PARTIAL
+        return truth
+
+    def _truth_in_log(self, name: str) -> DelegateTruth:
+        if self._applied_how(name) and self.has_started:
+            return DelegateTruth(self.clues.applied[name])
+        if not self.has_started and not self.has_result and self._was_tried(name) and self._ended_badly:
+            return DelegateTruth.FAILED
+        if self._applied_how(name):
+            return DelegateTruth(self.clues.applied[name])
+        if name in self.request.ignored:
+            return DelegateTruth.FLAG_IGNORED
+        coverage = self._coverage(name)
+        if coverage is not DelegateTruth.UNKNOWN or self.main_share(name):
+            return coverage
+        if name in self.clues.unavailable:
+            return DelegateTruth.FELL_BACK
+        if not self.has_result and self._ended_badly and self._was_tried(name):
+            return DelegateTruth.FAILED
+        if name in self.clues.applied:
+            return DelegateTruth.UNKNOWN
+        if self.has_result and self._others:
+            return DelegateTruth.WRONG_BACKEND
+        if self.has_result and self._xnnpack_took_nodes and name != "xnnpack":
+            # The runtime prints such a line for every delegate that takes nodes.
+            return self._absent(name)
+        if self.is_whole and self.has_started and name not in self.clues.created:
+            return self._absent(name)
+        return DelegateTruth.UNKNOWN
+
+    def _applied_how(self, name: str) -> bool:
+        """Whether a line says how much of the model a delegate was applied to."""
+        return self.clues.applied.get(name, DelegateTruth.UNKNOWN) != DelegateTruth.UNKNOWN
+
+    @property
+    def _ended_badly(self) -> bool:
+        return bool(self.clues.failed) or self.clues.refused_cpu or self.clues.ended_badly
+
+    def _was_tried(self, name: str) -> bool:
+        clues = self.clues
+        return (
+            name in clues.created
+            or name in clues.applied
+            or self.main_share(name) is not None
+            or (clues.refused_cpu and name in self.request.delegates)
+            or (name == "nnapi" and clues.has_nnapi_lines)
+        )
+
+    def _absent(self, name: str) -> DelegateTruth:
+        return DelegateTruth.FLAG_IGNORED if name in self.request.ignored else DelegateTruth.FELL_BACK
+
+    def _truth_of_cpu(self) -> DelegateTruth:
+        has_xnnpack = self._has_xnnpack
+        if "xnnpack" in self.clues.failed and not self.has_result:
+            return DelegateTruth.FAILED
+        if self.request.is_explicit:
+            if has_xnnpack or (self.has_started and self._others):
+                return DelegateTruth.WRONG_BACKEND
+            proven = self.request.xnnpack_off or self.runtime is not None
+            return DelegateTruth.FULL if proven and self.has_started else DelegateTruth.UNKNOWN
+        if has_xnnpack:
+            return self._coverage("xnnpack")
+        if self.request.xnnpack_off and self.has_started:
+            return DelegateTruth.FULL
+        return DelegateTruth.UNKNOWN
+
+    @property
+    def _others(self) -> list[str]:
+        """The delegates that took nodes and were neither asked for nor come by themselves."""
+        took = [name for name, how in self.clues.applied.items() if how != DelegateTruth.NONE]
+        took += [family(share.delegate) for share in self.shares if share.delegated_nodes > 0]
+        expected = _IMPLICIT.union(*map(_names_of, self.request.delegates))
+        return [name for name in dict.fromkeys(took) if name not in expected]
+
+    @property
+    def gpu_backend(self) -> str:
+        """What the GPU was driven through, "" when the output doesn't show it."""
+        return self.clues.backend or next(filter(None, (backend_of(share.delegate) for share in self.shares)), "")
+
+    @property
+    def _has_xnnpack(self) -> bool:
+        if self.runtime is not None:
+            return any(family(share.delegate) == "xnnpack" for share in self.shares)
+        return "xnnpack" in self.clues.created or "xnnpack" in self.clues.applied or self._xnnpack_took_nodes
+
+    @property
+    def _xnnpack_took_nodes(self) -> bool:
+        return any(family(s.delegate) == "xnnpack" and s.delegated_nodes > 0 for s in self.shares)
+
+    def _own_shares(self, name: str) -> list[DelegateShare]:
+        return [share for share in self.shares if family(share.delegate) in _names_of(name)]
+
+    def main_share(self, name: str) -> DelegateShare | None:
+        """Return what a delegate took: of all subgraphs by the runtime info, of the first one by the log."""
+        name = "xnnpack" if name == "cpu" else name
+        own = self._own_shares(name)
+        if not own:
+            return None
+        if self.runtime is not None:
+            return DelegateShare(
+                delegate=own[0].delegate,
+                delegated_nodes=sum(share.delegated_nodes for share in own),
+                total_nodes=self.runtime.total_nodes,
+                partitions=sum(share.partitions or 0 for share in own),
+            )
+        return min(own, key=lambda share: share.subgraph or 0)
+
+    def _coverage(self, name: str) -> DelegateTruth:
+        share = self.main_share(name)
+        if share is None or share.total_nodes is None:
+            return DelegateTruth.UNKNOWN
+        if share.delegated_nodes == 0:
+            return DelegateTruth.NONE
+        return DelegateTruth.FULL if share.delegated_nodes >= share.total_nodes else DelegateTruth.PARTIAL
+
+    def _is_wrong_backend(self, name: str) -> bool:
+        if name == "nnapi":
+            devices = self.clues.chosen_devices or self.clues.accelerators
+            return set(devices) == {REFERENCE_DEVICE} or self.request.accelerator == REFERENCE_DEVICE
+        if name == "gpu":
+            # Without a wish for a backend, OpenGL is the GPU too: phones without OpenCL have no other way to it.
+            wanted = _GPU_BACKENDS.get(self.request.gpu_backend)
+            return wanted is not None and bool(self.gpu_backend) and self.gpu_backend != wanted
+        return False
+
+    def actual(self, name: str, truth: DelegateTruth) -> str:
+        """Return where the operators ran, "" when the output doesn't show it."""
+        if truth is DelegateTruth.FAILED:
+            return ""
+        if truth is DelegateTruth.WRONG_BACKEND:
+            if name in {"cpu", "xnnpack"}:
+                return "+".join(self._others) or "xnnpack"
+            if self.main_share(name) is None and name not in self.clues.applied and self._others:
+                return "+".join(self._others)
+            return REFERENCE_DEVICE if name == "nnapi" else name
+        has_xnnpack = self._has_xnnpack
+        if name == "cpu":
+            return "xnnpack" if has_xnnpack else "cpu" if truth is DelegateTruth.FULL else ""
+        if truth is DelegateTruth.FULL:
+            return name
+        if truth is DelegateTruth.PARTIAL:
+            return f"{name}+xnnpack" if name != "xnnpack" and self._xnnpack_took_nodes else name
+        if truth is DelegateTruth.UNKNOWN:
+            return "xnnpack" if name == "xnnpack" and has_xnnpack else ""
+        if name != "xnnpack" and has_xnnpack:
+            return "xnnpack"
+        return "cpu" if self.request.xnnpack_off or name == "xnnpack" else ""
+
+
+def _names_of(delegate: str) -> frozenset[str]:
+    """Return the words for a delegate: an iPhone's GPU is asked for as ``gpu`` and calls itself Metal."""
+    return frozenset({"gpu", "metal"} if delegate in {"gpu", "metal"} else {delegate})
+
+
+def _actual(judge: _Judge, each: Mapping[str, DelegateTruth], main: str, truth: DelegateTruth) -> str:
+    """Return where the operators ran; several delegates that each took a share are joined by ``+``."""
+    sharing = [name for name, its in each.items() if its in {DelegateTruth.FULL, DelegateTruth.PARTIAL}]
+    if truth is DelegateTruth.FAILED or len(sharing) < 2:
+        return judge.actual(main, truth)
+    return "+".join(sharing)
+
+
+def _evidence(clues: DelegateClues, truth: DelegateTruth) -> tuple[str, ...]:
+    lines = [*clues.lines, *clues.system_lines]
+    first = next((line for words in _TELLING.get(truth, ()) for line in lines if words in line), None)
+    rest = [line for line in lines if line != first]
+    return tuple(([first] if first is not None else []) + rest)[:_MOST_LINES]
+
+
+def _cpu_operators(clues: DelegateClues, runtime: RuntimeNodes | None) -> tuple[tuple[str, str], ...]:
+    operators = dict.fromkeys(clues.cpu_operators)
+    if runtime is not None:
+        explained = {name for name, _ in operators}
+        operators |= dict.fromkeys((name, "") for name in runtime.cpu_operators if name not in explained)
+    return tuple(operators)

@@ -1,0 +1,230 @@
+"""What an output comes wrapped in: gzip, a zip archive, JSON, a notebook, HTML; and what can't be read at all."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import html
+import io
+import json
+import mmap
+import re
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO, Final
+
+from orchestrator.errors import OutputParseError
+from orchestrator.programs.grammar.lines import Buffer, to_utf8
+
+#: More than this isn't unpacked: a file of a few kilobytes may claim to hold terabytes.
+MOST_UNPACKED_BYTES: Final = 1 << 30
+_PIECE_BYTES: Final = 1 << 20
+_MOST_MEMBERS: Final = 1000
+#: JSON and HTML are taken apart as a whole, so that larger ones are read as the text that they are.
+_MOST_WHOLE_BYTES: Final = 1 << 26
+_SAMPLE_BYTES: Final = 65_536
+_HINT: Final = "give the program's output as text, or that text in gzip or zip"
+
+#: (offset, first bytes, what the file is) of what can't be read.
+_FOREIGN: Final = (
+    (0, b"BZh", "is compressed by bzip2"),
+    (0, b"\xfd7zXZ", "is compressed by xz"),
+    (0, b"\x28\xb5\x2f\xfd", "is compressed by zstd"),
+    (0, b"7z\xbc\xaf", "is a 7-Zip archive"),
+    (0, b"%PDF", "is a PDF document"),
+    (0, b"\x89PNG", "is a picture (PNG)"),
+    (0, b"\xff\xd8\xff", "is a picture (JPEG)"),
+    (0, b"\xd0\xcf\x11\xe0", "is a document of an old Excel or Word"),
+    (0, b"SQLite format 3", "is an SQLite database"),
+    (0, b"\x7fELF", "is a program, not its output"),
+    (4, b"TFL3", "is a TFLite model, not a program's output"),
+)
+#: A name in an archive -> what the archive is.
+_FOREIGN_MEMBERS: Final = (
+    ("xl/workbook.xml", "is an Excel workbook"),
+    ("word/document.xml", "is a Word document"),
+    ("AndroidManifest.xml", "is an Android app"),
+)
+_TAG: Final = re.compile(
+    r"</?(?:html|head|body|pre|p|div|span|code|samp|kbd|td|th|tr|table|tbody|thead|li|ul|ol|b|i|em|strong|font|a|h[1-6]"
+    r"|details|summary|blockquote|small|tt)(?:\s[^<>]{0,2000})?/?>",
+    re.IGNORECASE,
+)
+_BREAK: Final = re.compile(r"<br\s{0,10}/?>(?:\r?\n)?|</(?:p|div|li|tr|pre|h[1-6]|blockquote)>", re.IGNORECASE)
+_HTML: Final = re.compile(
+    rb"<(?:br\s{0,10}/?|pre|html|!doctype html|p|div|td|li|span|code)\b[^<>]{0,2000}>", re.IGNORECASE
+)
+
+
+@contextlib.contextmanager
+def unwrapped(buffer: Buffer) -> Iterator[Buffer]:
+    """Give the text that a file holds, as UTF-8.
+
+    Raises:
+        OutputParseError: the file is known to be something else than text, it is damaged, or it unpacks to too much.
+    """
+    with contextlib.ExitStack() as stack:
+        if buffer[:2] == b"\x1f\x8b":
+            buffer = _in_file(stack, _gzip_pieces(buffer))
+        elif buffer[:4] == b"PK\x03\x04":
+            buffer = _in_file(stack, _zip_pieces(buffer))
+        for offset, start, what in _FOREIGN:
+            if buffer[offset : offset + len(start)] == start:
+                raise OutputParseError(f"the file {what}", hint=_HINT)
+        buffer = to_utf8(buffer)
+        if len(buffer) <= _MOST_WHOLE_BYTES and _HTML.search(buffer[:_SAMPLE_BYTES]):
+            buffer = _without_tags(buffer)
+        yield buffer
+
+
+def json_text(buffer: Buffer) -> bytes | None:
+    """Return the texts that a JSON document holds, a notebook's cells and a logcat's messages included.
+
+    None where the text isn't JSON: neither one document nor one in each line.
+    """
+    if not 2 <= len(buffer) <= _MOST_WHOLE_BYTES or buffer[:_SAMPLE_BYTES].lstrip()[:1] not in (b"{", b"[", b'"'):
+        return None
+    text = buffer[:].decode("utf-8", "replace")
+    try:
+        documents = [json.loads(text)]
+    except RecursionError:
+        return None
+    except ValueError:
+        documents = []
+        for line in filter(str.strip, text.split("\n")):
+            try:
+                documents.append(json.loads(line))
+            except (ValueError, RecursionError):
+                if not documents:
+                    return None
+    texts: list[str] = []
+    try:
+        for document in documents:
+            _collect(document, texts)
+    except RecursionError:
+        return None
+    return "\n".join(texts).encode("utf-8", "replace")
+
+
+def _collect(value: object, texts: list[str]) -> None:
+    if isinstance(value, str):
+        texts.append(value)
+    elif isinstance(value, list):
+        if value and all(isinstance(item, str) for item in value):
+            # A notebook keeps a text as its lines, each with its end.
+            texts.append(("" if any(item.endswith("\n") for item in value) else "\n").join(value))
+            return
+        for item in value:
+            _collect(item, texts)
+    elif isinstance(value, dict):
+        message = _logcat_message(value)
+        if message is not None:
+            texts.append(message)
+            return
+        # A cell's command stands before what it printed.
+        order = sorted(value, key=lambda key: key == "outputs")
+        for key in order:
+            if key not in ("metadata", "execution_count", "cell_type", "output_type", "name", "image/png", "text/html"):
+                _collect(value[key], texts)
+
+
+def _logcat_message(entry: dict[str, object]) -> str | None:
+    """Return a message as ``logcat -v brief`` shows it; None for what isn't one of Android Studio's or a log tool's."""
+    header = entry.get("header")
+    about = header if isinstance(header, dict) else entry
+    message, tag = entry.get("message", entry.get("msg")), about.get("tag")
+    if not isinstance(message, str) or not isinstance(tag, str):
+        return None
+    level = next((v for k in ("logLevel", "level", "priority", "severity") if isinstance(v := about.get(k), str)), "I")
+    pid = about.get("pid", "")
+    pid = pid if isinstance(pid, int) or (isinstance(pid, str) and pid.isascii() and pid.isdigit()) else ""
+    mark = f"{'F' if level[:1].upper() == 'A' else level[:1].upper() or 'I'}/{tag}"
+    mark = f"{mark}({pid})" if pid != "" else mark
+    return "\n".join(f"{mark}: {line}" for line in message.split("\n"))
+
+
+def _without_tags(buffer: Buffer) -> bytes:
+    text = _BREAK.sub("\n", buffer[:].decode("utf-8", "replace"))
+    return html.unescape(_TAG.sub("", text)).encode("utf-8", "replace")
+
+
+def _in_file(stack: contextlib.ExitStack, pieces: Iterator[bytes]) -> Buffer:
+    file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > MOST_UNPACKED_BYTES:
+            raise OutputParseError(
+                f"the file unpacks to more than {MOST_UNPACKED_BYTES >> 20} MiB",
+                hint="unpack it, and give the part that you need",
+            )
+        file.write(piece)
+    file.flush()
+    return stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else b""
+
+
+class _View(io.RawIOBase):
+    """A buffer as a file that is read in pieces, without a copy of it."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer, self._place = buffer, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: len(self._buffer)}[whence]
+        self._place = max(0, base + offset)
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def readinto(self, target: object) -> int:
+        assert isinstance(target, memoryview | bytearray)
+        piece = self._buffer[self._place : self._place + len(target)]
+        target[: len(piece)] = piece
+        self._place += len(piece)
+        return len(piece)
+
+
+def _gzip_pieces(buffer: Buffer) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=io.BufferedReader(_View(buffer))) as file:
+        while True:
+            try:
+                piece = file.read1(_PIECE_BYTES)
+            except EOFError:
+                # It was cut off: what came before still counts.
+                return
+            except (OSError, zlib.error) as error:
+                raise OutputParseError(f"the gzip file is damaged: {error}", hint="copy it again") from error
+            if not piece:
+                return
+            yield piece
+
+
+def _zip_pieces(buffer: Buffer) -> Iterator[bytes]:
+    try:
+        with zipfile.ZipFile(io.BufferedReader(_View(buffer))) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            for name, what in _FOREIGN_MEMBERS:
+                if any(member.filename == name for member in members):
+                    raise OutputParseError(f"the file {what}", hint=_HINT)
+            if len(members) > _MOST_MEMBERS:
+                raise OutputParseError(f"the archive has more than {_MOST_MEMBERS} files", hint="unpack it")
+            for member in members:
+                with archive.open(member) as file:
+                    piece = file.read(_PIECE_BYTES)
+                    if b"\0" in piece[:4096]:
+                        continue
+                    while piece:
+                        yield piece
+                        piece = file.read(_PIECE_BYTES)
+                yield b"\n"
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, OSError) as error:
+        raise OutputParseError(f"the zip archive can't be read: {error}", hint=_HINT) from error

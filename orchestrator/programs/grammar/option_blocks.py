@@ -1,0 +1,135 @@
+"""The options of ``benchmark_model_performance_options``: their names, and which lines are whose run."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.programs.grammar.lines import parse_line
+from orchestrator.programs.grammar.summary_rows import parse_row, starts_summary
+from orchestrator.programs.grammar.transcript import UNCONSUMED
+from orchestrator.records.run import LatencySummary
+from orchestrator.records.workload import Case, DelegateName
+
+#: Delegate -> what the program calls the group of options that holds it.
+OPTION_GROUPS: Final[Mapping[DelegateName, str]] = {
+    DelegateName.CPU: "cpu",
+    DelegateName.XNNPACK: "cpu",
+    DelegateName.GPU: "gpu",
+    DelegateName.NNAPI: "nnapi",
+    DelegateName.HEXAGON: "dsp",
+}
+PRECISION_FLAG: Final = "gpu_precision_loss_allowed"
+ACCELERATOR_FLAG: Final = "nnapi_accelerator_name"
+#: The flags by which options of one group differ.
+OPTION_FLAGS: Final = frozenset({PRECISION_FLAG, ACCELERATOR_FLAG})
+
+_THREADS: Final = (1, 2, 4)
+_FIRST_LINE: Final = "Log parameter values verbosely:"
+_ECHO: Final = re.compile(r"([^:]{1,80}): \[(.*)\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionBlock:
+    """One option's run: its name and its lines, as printed, after what the program said of all runs' flags."""
+
+    label: str
+    text: bytes
+
+
+def label_of(case: Case) -> str:
+    """Return what the program's summary calls a case."""
+    flags = dict(case.flags)
+    if case.delegate is DelegateName.GPU:
+        return _gpu_label(flags.get(PRECISION_FLAG, "true") in {"true", "1"})
+    if case.delegate is DelegateName.NNAPI:
+        return _nnapi_label(flags.get(ACCELERATOR_FLAG, ""))
+    if case.delegate is DelegateName.HEXAGON:
+        return "dsp w/ hexagon"
+    return _cpu_label(str(case.threads), has_xnnpack=case.delegate is DelegateName.XNNPACK)
+
+
+def options_of(case: Case, *, accelerators: Sequence[str]) -> list[Case]:
+    """Return all options of the group that a case belongs to; ``accelerators`` are those that the phone has."""
+    plain = tuple(flag for flag in case.flags if flag[0] not in OPTION_FLAGS)
+
+    def option(delegate: DelegateName, threads: int = 1, *flags: tuple[str, str]) -> Case:
+        return dataclasses.replace(case, delegate=delegate, threads=threads, flags=tuple(sorted((*plain, *flags))))
+
+    match OPTION_GROUPS[case.delegate]:
+        case "cpu":
+            return [option(name, n) for name in (DelegateName.CPU, DelegateName.XNNPACK) for n in _THREADS]
+        case "gpu":
+            return [option(DelegateName.GPU, 1, (PRECISION_FLAG, value)) for value in ("true", "false")]
+        case "nnapi":
+            named = [option(DelegateName.NNAPI, 1, (ACCELERATOR_FLAG, name)) for name in accelerators]
+            return [option(DelegateName.NNAPI), *named]
+        case _:
+            return [option(DelegateName.HEXAGON)]
+
+
+def split_options(output: bytes) -> list[OptionBlock]:
+    """Return the runs in the program's output (both streams in one), in its order.
+
+    A run begins with the first line of its echoed parameters, which name its option. What the program says once, before
+    the first, of flags that it doesn't know is put in front of each: none of the runs had them.
+    """
+    blocks: list[list[bytes]] = []
+    unconsumed: list[bytes] = []
+    for data in output.splitlines(keepends=True):
+        text = parse_line(data).text
+        if starts_summary(text):
+            break
+        if text.startswith(_FIRST_LINE):
+            blocks.append([*unconsumed])
+        elif not blocks and text.startswith(UNCONSUMED):
+            unconsumed.append(data)
+        if blocks:
+            blocks[-1].append(data)
+    return [OptionBlock(label=_label_in(block), text=b"".join(block)) for block in blocks]
+
+
+def summary_rows_in(output: bytes) -> dict[str, LatencySummary]:
+    """Return the summary's rows by their names; empty when the program didn't come to its end."""
+    rows: dict[str, LatencySummary] = {}
+    is_inside = False
+    for data in output.splitlines():
+        text = parse_line(data).text
+        is_inside = is_inside or starts_summary(text)
+        row = parse_row(text, in_summary=True) if is_inside else None
+        if row is not None and row.stats is not None:
+            rows[row.name] = row.stats
+    return rows
+
+
+def _label_in(block: Sequence[bytes]) -> str:
+    echoed: dict[str, str] = {}
+    for data in block:
+        text = parse_line(data).text
+        if text.startswith("Loaded model "):
+            break
+        if match := _ECHO.fullmatch(text):
+            echoed.setdefault(match[1], match[2])
+    if echoed.get("Use gpu") == "1":
+        # Builds for a computer have no choice of precision and don't echo one.
+        return _gpu_label(echoed.get("Allow lower precision in gpu", "0") == "1")
+    if echoed.get("Use NNAPI") == "1":
+        return _nnapi_label(echoed.get("NNAPI accelerator name", ""))
+    if echoed.get("Use Hexagon") == "1":
+        return "dsp w/ hexagon"
+    return _cpu_label(echoed.get("Num threads", "?"), has_xnnpack=echoed.get("Use xnnpack") == "1")
+
+
+def _gpu_label(is_fp16: bool) -> str:
+    return "gpu-fp16" if is_fp16 else "gpu-default"
+
+
+def _nnapi_label(accelerator: str) -> str:
+    return f"nnapi({accelerator or 'w/o accel name'})"
+
+
+def _cpu_label(threads: str, *, has_xnnpack: bool) -> str:
+    return f"cpu w/ {threads} threads" + (" (xnnpack)" if has_xnnpack else "")

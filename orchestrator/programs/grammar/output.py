@@ -1,0 +1,432 @@
+"""Reading what a benchmark program printed: one grammar for all programs, years and ways that output takes.
+
+``parse_text`` and ``parse_file`` read what somebody pastes or keeps; ``parse_run`` reads one invocation of ours, with
+its exit code and the files that it wrote. Nothing is invented: what isn't printed stays None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import mmap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from orchestrator.errors import OutputParseError
+from orchestrator.programs.delegate_performance import parse_delegate_performance
+from orchestrator.programs.firebase import parse_firebase
+from orchestrator.programs.grammar.adb_session import parse_adb_session
+from orchestrator.programs.grammar.failures import Crash, SystemLog
+from orchestrator.programs.grammar.forms import json_text, unwrapped
+from orchestrator.programs.grammar.ios_view import parse_ios_view
+from orchestrator.programs.grammar.lines import (
+    LONGEST_LINE_BYTES,
+    Buffer,
+    Line,
+    find_lines,
+    is_long_logcat,
+    iterate_blocks,
+    iterate_long_logcat,
+    looks_like_logcat,
+    parse_decoded,
+    parse_line,
+)
+from orchestrator.programs.grammar.op_profile import OperatorProfile
+from orchestrator.programs.grammar.profile_file import parse_op_profile
+from orchestrator.programs.grammar.protos import decode_result, decode_runtime_info
+from orchestrator.programs.grammar.public import describe, to_public
+from orchestrator.programs.grammar.run_report import Ending, Files, build_report
+from orchestrator.programs.grammar.series import Series, next_start
+from orchestrator.programs.grammar.splitting import RunSplitter
+from orchestrator.programs.grammar.summary_rows import SummaryRow
+from orchestrator.programs.grammar.transcript import Transcript
+from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
+
+__all__ = ["describe", "parse_file", "parse_run", "parse_text", "to_public"]
+
+Source = Literal["auto", "console", "logcat"]
+
+#: A log up to this size is read line by line; in a larger one the lines of interest are searched for.
+_SMALL_BYTES: Final = 2_000_000
+#: One of these is in any block of lines that tells of a benchmark, or of how a program ended.
+_TELLING_WORDS: Final = tuple(
+    word.encode()
+    for word in (
+        "count=", "nference", "elegate", "TARTING!", "lite", "enchmark", ": [", "node(s)", "nitialized", "ailed",
+        "rror",
+        "odel", "(MB)", "NNAPI", "NN API", "GPU", "bort", "Killed", "Terminated", "Segmentation", "Illegal", "Fatal",
+        "Bus error", "memory", "avg)", "node type", "usage:", "ignature", "INSTALL_", "CANNOT LINK", "not exec",
+        "not found", "space left", "libhexagon", "Qnn", "euron", "Signal", "has died", "Killing",
+    )
+)  # fmt: skip
+#: Runs that are held back, because a summary may name them or the phone's log say how they ended.
+_MOST_HELD_RUNS: Final = 1024
+#: A line of a large logcat is looked at when it holds this, which is part of all our tags (tflite, litert): one
+#: search over the file costs half of two.
+_OUR_WORDS: Final = (b"lite",)
+
+
+def parse_text(text: bytes | str, *, source: Source = "auto", requested: str = "") -> tuple[ToolReport, ...]:
+    """Read a text that somebody gives us and return one report per run, in the order of the text.
+
+    Args:
+        text: what was printed: console, logcat of any format, a notebook, several runs in a row, the summary of
+            performance options, the LiteRT banner, the iOS app's view or console, an adb session.
+        source: "logcat" and "console" say what it is where that is known; "auto" looks.
+        requested: the delegate that was asked for where that is known; the flags in the output are used else.
+
+    Raises:
+        OutputParseError: nothing in the text is the output of a benchmark program.
+    """
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    return tuple(_reports_in(data, source, requested))
+
+
+def parse_file(path: Path, *, source: Source = "auto") -> tuple[ToolReport, ...]:
+    """Read a file like :func:`parse_text`; memory grows with its runs, not with its size.
+
+    Raises:
+        OutputParseError: nothing in the file is the output of a benchmark program, or it can't be read.
+    """
+    return tuple(iterate_file(path, source=source))
+
+
+def iterate_file(path: Path, *, source: Source = "auto") -> Iterator[ToolReport]:
+    """Yield the reports of :func:`parse_file` as they are read; memory grows neither with the file nor with its runs.
+
+    Raises:
+        OutputParseError: as :func:`parse_file`, at the first report that is asked for, or where reading fails.
+    """
+    try:
+        with path.open("rb") as file:
+            if path.stat().st_size == 0:
+                raise OutputParseError("the text is empty", hint="see whether the program wrote elsewhere")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                yield from _reports_in(mapped, source)
+    except (OSError, ValueError) as error:
+        raise OutputParseError(f"{path} can't be read: {error}") from error
+
+
+def parse_run(
+    *,
+    stdout: bytes,
+    stderr: bytes,
+    logcat: bytes = b"",
+    exit_code: int | None,
+    timed_out: bool,
+    result_pb: bytes = b"",
+    runtime_info_pb: bytes = b"",
+    op_profile: bytes = b"",
+    op_profile_format: str = "",
+    requested: str = "",
+    program: str = "",
+    flags: Mapping[str, str] | None = None,
+) -> ToolReport:
+    """Read one invocation of ours; whatever it left behind, a report comes back.
+
+    Args:
+        stdout: the program's standard output, as a whole.
+        stderr: its standard error.
+        logcat: what the phone logged meanwhile; for an app this is the only text.
+        exit_code: None when there is none (an app) or it isn't known.
+        timed_out: whether benchfarm ended the run at its deadline.
+        result_pb: the BenchmarkResult proto, empty when none was written.
+        runtime_info_pb: the ModelRuntimeDetails proto, empty when none was written.
+        op_profile: the operator profile file, empty when none was written.
+        op_profile_format: "proto", "csv" or "stdout".
+        requested: the delegate that was asked for; the flags in the output are used when it is empty.
+        program: the file name of a native program, by which the phone's log names its process.
+        flags: what the plan set; not every program echoes it.
+    """
+    splitter = RunSplitter(is_single=True)
+    for data in (stdout, stderr):
+        for line in _lines(data):
+            splitter.feed(line)
+    logged = RunSplitter(system=SystemLog(program=program))
+    for line in _logcat_lines(logcat):
+        logged.feed(line)
+    transcript = _main_transcript(splitter.transcripts[:1], logged.transcripts)
+    transcript.flags = {**(flags or {}), **transcript.flags}
+    return build_report(
+        transcript,
+        system=logged.system,
+        ending=Ending(exit_code=exit_code, timed_out=timed_out),
+        files=_decode_files(result_pb, runtime_info_pb, op_profile, op_profile_format),
+        requested=requested,
+    )
+
+
+def _main_transcript(console: list[Transcript], logged: list[Transcript]) -> Transcript:
+    """Return the transcript of the benchmark: the console's, or for an app its process's among those that log.
+
+    What the console holds of an app is the activity manager's answer, which counts when it is a refusal.
+    """
+    refused = [transcript for transcript in console if not transcript.is_empty or transcript.failures.ended_badly]
+    if refused:
+        return refused[0]
+    started = [transcript for transcript in logged if transcript.has_start]
+    found = started or [transcript for transcript in logged if not transcript.is_empty] or console
+    return max(found, key=lambda transcript: (transcript.stage, len(transcript.echoed)), default=Transcript())
+
+
+def _decode_files(result_pb: bytes, runtime_info_pb: bytes, op_profile: bytes, op_profile_format: str) -> Files:
+    faults: list[str] = []
+    result = runtime = None
+    profile: OperatorProfile | None = None
+    try:
+        result = decode_result(result_pb) if result_pb else None
+    except OutputParseError as error:
+        faults.append(f"the result proto can't be read: {error}")
+    try:
+        runtime = decode_runtime_info(runtime_info_pb) if runtime_info_pb else None
+    except OutputParseError as error:
+        faults.append(f"the runtime info can't be read: {error}")
+    try:
+        profile = parse_op_profile(op_profile, op_profile_format) if op_profile else None
+    except OutputParseError as error:
+        faults.append(f"the operator profile can't be read: {error}")
+    return Files(result=result, runtime=runtime, profile=profile, faults=tuple(faults))
+
+
+def _lines(buffer: Buffer, splitter: RunSplitter | None = None, requested: str = "") -> Iterator[Line]:
+    """Yield the lines that a splitter has to be fed with.
+
+    Blocks without any word of a benchmark are passed over while the splitter waits for none, and runs that are like
+    earlier ones are given to it as they are read.
+    """
+    if is_long_logcat(buffer):
+        yield from iterate_long_logcat(buffer)
+        return
+    series = Series(read=functools.partial(_read_alone, requested=requested))
+    for block in iterate_blocks(buffer):
+        if splitter is not None and splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
+            continue
+        whole = block.decode("utf-8", "replace")
+        # Runs repeat most of their parameters: each text is taken apart once a block. Nobody changes a line.
+        known: dict[str, Line] = {}
+        for piece in (whole,) if splitter is None else _unlike_others(whole, splitter, series):
+            texts = piece.split("\n")
+            last = texts.pop()
+            for text in texts:
+                if text[:1] == "\t" and splitter is not None and splitter.takes_row(text):
+                    continue
+                line = known.get(text)
+                if line is None:
+                    line = known[text] = parse_decoded(text[:LONGEST_LINE_BYTES])
+                yield line
+            if last:
+                yield parse_decoded(last[:LONGEST_LINE_BYTES], cut=True)
+
+
+def _unlike_others(text: str, splitter: RunSplitter, series: Series) -> Iterator[str]:
+    """Yield the parts of a block that have to be read line by line; the splitter gets the reports of the other runs."""
+    place, start = 0, next_start(text, 0)
+    while start >= 0:
+        if start > place:
+            yield text[place:start]
+        place = start
+        while splitter.is_between_runs and (found := series.take(text, place)) is not None:
+            splitter.add(found[0])
+            place = found[1]
+        start = next_start(text, place, is_after=True)
+        if start >= 0:
+            series.learn(text[place:start])
+    if place < len(text):
+        yield text[place:]
+
+
+def _read_alone(text: str, *, requested: str) -> ToolReport | None:
+    """Read the lines of a console as one run; None where they are more than one or something else too."""
+    splitter = RunSplitter()
+    for each in text.split("\n")[:-1]:
+        line = parse_decoded(each)
+        if line.style != "console":
+            return None
+        splitter.feed(line)
+    if not splitter.is_between_runs or splitter.rows or len(splitter.transcripts) != 1:
+        return None
+    return build_report(splitter.transcripts[0], requested=requested)
+
+
+def _logcat_lines(buffer: Buffer) -> Iterator[Line]:
+    # Messages of a long logcat have their tag on another line, where a search for it wouldn't find them.
+    if len(buffer) <= _SMALL_BYTES or is_long_logcat(buffer):
+        return _lines(buffer)
+    return (parse_line(data, cut=cut) for data, cut in find_lines(buffer, _OUR_WORDS))
+
+
+def _reports_in(packed: Buffer, source: Source, requested: str = "") -> Iterator[ToolReport]:
+    with unwrapped(packed) as buffer:
+        texts = json_text(buffer)
+        is_found = False
+        for report in _runs_in(buffer if texts is None else texts, source, requested):
+            is_found = True
+            yield report
+        if is_found:
+            return
+        others = _other_formats(buffer)
+        if others:
+            yield from others
+            return
+    what = "text" if texts is None else "JSON"
+    raise OutputParseError(
+        f"nothing in the {what} is the output of a benchmark program",
+        hint="give the program's standard output and error, or the phone's logcat with the tags tflite and litert: "
+        "any format of 'adb logcat -v' that has tags, or what Android Studio shows",
+    )
+
+
+def _runs_in(buffer: Buffer, source: Source, requested: str) -> Iterator[ToolReport]:
+    """Yield the runs of a text; those of a part that is closed by a summary, or of the oldest part, before the rest."""
+    is_large_logcat = len(buffer) > _SMALL_BYTES and (
+        source == "logcat" or (source == "auto" and looks_like_logcat(buffer))
+    )
+    splitter = RunSplitter()
+    reader = _RunReader(buffer, splitter, requested, is_large_logcat)
+    for line in _logcat_lines(buffer) if is_large_logcat else _lines(buffer, splitter, requested):
+        splitter.feed(line)
+        if len(splitter.runs) >= _MOST_HELD_RUNS:
+            yield from reader.reports(splitter.release(_MOST_HELD_RUNS // 2))
+    splitter.end()
+    yield from reader.reports(splitter.release(0), is_last=True)
+
+
+@dataclass(slots=True)
+class _RunReader:
+    """Makes reports of the runs that a splitter releases."""
+
+    buffer: Buffer
+    splitter: RunSplitter
+    requested: str
+    is_large_logcat: bool
+    _has_litert_lm: bool = False
+    _system: SystemLog | None = None
+
+    def reports(self, runs: list[Transcript | ToolReport], *, is_last: bool = False) -> list[ToolReport]:
+        """Return the reports of some runs, named by the rows of the summaries that were read with them.
+
+        Raises:
+            OutputParseError: these are the last runs, and there is nothing but the output of LiteRT-LM.
+        """
+        reports = [
+            self._report(run) if isinstance(run, Transcript) else run
+            for run in runs
+            if not (isinstance(run, Transcript) and (run.is_empty or run.is_of_litert_lm))
+        ]
+        self._has_litert_lm |= any(isinstance(run, Transcript) and run.is_of_litert_lm for run in runs)
+        rows, self.splitter.rows = self.splitter.rows, []
+        reports = _with_rows(reports, rows)
+        if is_last and not reports and self._has_litert_lm:
+            raise OutputParseError(
+                "this is the output of LiteRT-LM, a program that can't be read yet",
+                hint="what can be read: benchmark_model (TFLite's, LiteRT's), litert-benchmark, and the benchmark apps",
+            )
+        if is_last and not reports:
+            # An app that crashed at its start has no line of the tool itself.
+            reports = [_crash_report(crash) for crash in self._whole_system().crashes]
+        return reports
+
+    def _report(self, transcript: Transcript) -> ToolReport:
+        report = build_report(transcript, system=self._system or self.splitter.system, requested=self.requested)
+        if not self.is_large_logcat or report.outcome == "ok" or self._system is not None:
+            return report
+        # Only a run without a result needs the lines in which the phone tells how a process ended.
+        return build_report(transcript, system=self._whole_system(), requested=self.requested)
+
+    def _whole_system(self) -> SystemLog:
+        if not self.is_large_logcat:
+            return self.splitter.system
+        if self._system is None:
+            self._system = _read_system_log(self.buffer)
+        return self._system
+
+
+def _read_system_log(buffer: Buffer) -> SystemLog:
+    splitter = RunSplitter()
+    for data, cut in find_lines(buffer, SystemLog.WORDS):
+        line = parse_line(data, cut=cut)
+        if line.is_foreign:
+            splitter.feed(line)
+    return splitter.system
+
+
+def _other_formats(buffer: Buffer) -> list[ToolReport]:
+    """Read what has no line of the tool itself: an app's view, a Firebase record, an adb session."""
+    if len(buffer) > _SMALL_BYTES:
+        return []
+    text = buffer[0 : len(buffer)].decode("utf-8", "replace")
+    return parse_ios_view(text) or parse_firebase(text) or parse_delegate_performance(text) or parse_adb_session(text)
+
+
+def _crash_report(crash: Crash) -> ToolReport:
+    extra: dict[str, float | str] = {"process": crash.process} if crash.process else {}
+    if crash.pid is not None:
+        extra["pid"] = float(crash.pid)
+    outcome = "failed" if crash.code in {"low-memory-kill", "process-died", "app-not-responding"} else "crashed"
+    return ToolReport(outcome=outcome, failure_code=crash.code, failure_reason=crash.reason, extra=extra)
+
+
+def _with_rows(reports: list[ToolReport], rows: Iterable[SummaryRow]) -> list[ToolReport]:
+    """Name each run by its row of the summary; a row whose run isn't in the text becomes a report of its own."""
+    named = list(reports)
+    used: set[int] = set()
+    for row in rows:
+        places = [
+            index
+            for index, report in enumerate(named)
+            if index not in used and row.stats is not None and _is_same(report.inference, row.stats)
+        ]
+        if len(places) > 1 and row.stats is not None and row.stats.mean_us is None:
+            # Cut off too early to say which of the runs it names.
+            continue
+        place = next(iter(places), None)
+        if place is None:
+            named.append(_row_report(row))
+            used.add(len(named) - 1)
+        else:
+            used.add(place)
+            named[place] = dataclasses.replace(named[place], label=row.name)
+    return named
+
+
+def _is_same(inference: LatencySummary | None, row: LatencySummary) -> bool:
+    """Whether a row repeats a run's statistics; a row that was cut off holds fewer of them."""
+    if inference is None or inference.count != row.count:
+        return False
+    names = [field.name for field in dataclasses.fields(row) if getattr(row, field.name) is not None]
+    return all(getattr(inference, name) == getattr(row, name) for name in names)
+
+
+def _row_report(row: SummaryRow) -> ToolReport:
+    delegate = DelegateEvidence(requested=row.requested, accelerator=row.accelerator)
+    if row.stats is None:
+        return ToolReport(
+            outcome="failed",
+            failure_code="benchmark-failed",
+            failure_reason="failed!",
+            delegate=delegate,
+            label=row.name,
+        )
+    if row.stats.count == 0:
+        return ToolReport(
+            outcome="failed",
+            failure_code="no-inferences",
+            failure_reason="count=0: no inference was made",
+            inference=row.stats,
+            delegate=delegate,
+            label=row.name,
+        )
+    if row.stats.mean_us is None:
+        return ToolReport(
+            outcome="truncated",
+            failure_code="no-result",
+            failure_reason="the row is cut off before its average",
+            inference=row.stats,
+            delegate=delegate,
+            label=row.name,
+        )
+    return ToolReport(
+        outcome="ok", inference=row.stats, inference_mean_us=row.stats.mean_us, delegate=delegate, label=row.name
+    )

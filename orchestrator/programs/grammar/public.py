@@ -1,0 +1,233 @@
+"""A report as ``benchfarm parse`` shows it: plain JSON values, and lines for people."""
+
+from __future__ import annotations
+
+from orchestrator.programs.grammar.delegate_clues import family
+from orchestrator.programs.grammar.failure_codes import next_step
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
+from orchestrator.units import US_PER_MS, format_latency
+
+_SUMMARY_NAMES = (
+    ("first_us", "first"),
+    ("current_us", "last"),
+    ("min_us", "min"),
+    ("max_us", "max"),
+    ("mean_us", "avg"),
+    ("std_us", "std"),
+    ("p5_us", "p5"),
+    ("median_us", "median"),
+    ("p95_us", "p95"),
+)
+_WHOLE_NUMBERS = frozenset({"pid", "num_threads", "max_delegated_partitions", "pushed_bytes", "rpc_execute_us"})
+
+
+def to_public(report: ToolReport) -> dict[str, object]:
+    """Return what is known, by plain names with units; what isn't known is left out."""
+    public: dict[str, object] = {"outcome": report.outcome}
+    if report.label:
+        public["name"] = report.label
+    _add(public, "failure_code", report.failure_code or None)
+    _add(public, "failure_reason", report.failure_reason or None)
+    _add(public, "next_step", next_step(report.failure_code) or None)
+    _add(public, "init_us", report.init_us)
+    _add(public, "first_inference_us", report.first_inference_us)
+    _add(public, "warmup_avg_us", report.warmup_mean_us)
+    _add(public, "warmup_count", report.warmup.count if report.warmup else None)
+    _add(public, "inference_avg_us", report.inference_mean_us)
+    public |= _summary(report.inference, "inference")
+    if report.label and report.inference is not None:
+        _add(public, "first_us", report.inference.first_us)
+        _add(public, "last_us", report.inference.current_us)
+    _add(public, "init_mem_mb", report.init_memory_mib)
+    _add(public, "overall_mem_mb", report.overall_memory_mib)
+    _add(public, "peak_mem_mb", report.peak_memory_mib)
+    _add(public, "model_mb", report.model_size_mb)
+    public |= _delegate(report.delegate)
+    public |= _extra(report)
+    if report.failure_code == "flex-ops-missing":
+        public["missing"] = "flex"
+    if report.unconsumed_flags:
+        public["unconsumed_flags"] = list(report.unconsumed_flags)
+    if report.disagreements:
+        public["disagreements"] = list(report.disagreements)
+    profile = _profile(report)
+    if profile:
+        public["op_profile"] = profile
+    return public
+
+
+def delegate_status(evidence: DelegateEvidence) -> str:
+    """Return "full", "partial", "none", "failed" or "unknown": how much of the model a delegate ran."""
+    truth = evidence.truth
+    if evidence.actual == "cpu":
+        return "none"
+    if truth in {DelegateTruth.FULL, DelegateTruth.PARTIAL, DelegateTruth.FAILED, DelegateTruth.UNKNOWN}:
+        return truth.value
+    if truth is DelegateTruth.WRONG_BACKEND and evidence.actual == "gpu":
+        if evidence.delegated_nodes is None or evidence.total_nodes is None:
+            return "unknown"
+        return "full" if evidence.delegated_nodes == evidence.total_nodes else "partial"
+    return "none"
+
+
+def _add(public: dict[str, object], name: str, value: object) -> None:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    if value is not None:
+        public[name] = value
+
+
+def _summary(summary: LatencySummary | None, prefix: str) -> dict[str, object]:
+    public: dict[str, object] = {}
+    if summary is None:
+        return public
+    public[f"{prefix}_count"] = summary.count
+    for attribute, name in _SUMMARY_NAMES:
+        if name not in {"first", "last", "avg"}:
+            _add(public, f"{prefix}_{name}_us", getattr(summary, attribute))
+    return public
+
+
+def _delegate(evidence: DelegateEvidence) -> dict[str, object]:
+    public: dict[str, object] = {"delegate_status": delegate_status(evidence), "delegate_truth": evidence.truth.value}
+    for name, value in (
+        ("requested_delegate", evidence.requested or None),
+        ("actual_delegate", evidence.actual or None),
+        ("delegated_nodes", evidence.delegated_nodes),
+        ("total_nodes", evidence.total_nodes),
+        ("partitions", evidence.partitions),
+        ("delegate_kernels", evidence.kernels),
+        ("gpu_backend", evidence.backend or None),
+        ("accelerator", evidence.accelerator or None),
+        ("unsupported_ops", len(evidence.cpu_operators) or None),
+    ):
+        _add(public, name, value)
+    if evidence.each:
+        public["delegates"] = {name: truth.value for name, truth in evidence.each.items()}
+    main = evidence.requested.split("+")[0]
+    own = [s for s in evidence.shares if family(s.delegate) == (main or evidence.actual) and s.subgraph is not None]
+    if len({share.subgraph for share in own}) > 1:
+        public["subgraphs"] = [
+            {
+                "subgraph": share.subgraph,
+                "delegated_nodes": share.delegated_nodes,
+                "total_nodes": share.total_nodes,
+                "partitions": share.partitions,
+            }
+            for share in own
+        ]
+    for side in ("xnnpack", "flex"):
+        share = next((s for s in evidence.shares if family(s.delegate) == side), None)
+        if share is not None and main not in {side, "cpu", ""}:
+            _add(public, f"{side}_delegated_nodes", share.delegated_nodes)
+            _add(public, f"{side}_total_nodes", share.total_nodes)
+            _add(public, f"{side}_partitions", share.partitions)
+    if evidence.cpu_operators:
+        public["cpu_operators"] = [{"operator": name, "reason": reason} for name, reason in evidence.cpu_operators]
+    if evidence.lines:
+        public["delegate_evidence"] = list(evidence.lines)
+    return public
+
+
+def _extra(report: ToolReport) -> dict[str, object]:
+    public: dict[str, object] = {}
+    reported: dict[str, object] = {}
+    for name, value in report.extra.items():
+        if name.startswith("reported_") and name.endswith("_ms"):
+            reported[name.removeprefix("reported_").removesuffix("_ms")] = value
+        elif name == "peak_available":
+            public[name] = value != "no"
+        elif name == "graph" and isinstance(value, str):
+            public[name] = value.rpartition("/")[2]
+        elif name in _WHOLE_NUMBERS and isinstance(value, float):
+            public[name] = int(value)
+        else:
+            public[name] = value
+    if reported:
+        public["reported_ms"] = reported
+    return public
+
+
+def _profile(report: ToolReport) -> dict[str, object]:
+    """Return the steady profile in short: totals, and time by node type in milliseconds as the tables print it."""
+    if not report.operators and not report.operator_types:
+        return {}
+    profile: dict[str, object] = {"has_start_column": any(block.has_start_column for block in report.profile_blocks)}
+    types = [row for row in report.operator_types if row.phase == "run" and row.block in {"", "main"}]
+    if types:
+        profile["by_type_avg_ms"] = {row.node_type: _ms(row.mean_us) for row in types}
+    rows = [row for row in report.operators if row.phase == "run"]
+    if rows:
+        profile["first_row"] = rows[0].node_type
+        profile["first_row_avg_ms"] = _ms(rows[0].mean_us)
+    init = next((r for r in report.operators if r.phase == "init" and r.node_type == "ModifyGraphWithDelegate"), None)
+    if init is not None:
+        profile["init_ModifyGraphWithDelegate_ms"] = _ms(init.mean_us)
+    block = next((b for b in report.profile_blocks if b.phase == "run"), None)
+    if block is not None:
+        _add(profile, "nodes_executed", block.nodes_executed)
+        if block.timings is not None:
+            profile["timings_count"] = block.timings.count
+            _add(profile, "timings_avg_us", block.timings.mean_us)
+            _add(profile, "timings_min_us", block.timings.min_us)
+            _add(profile, "timings_max_us", block.timings.max_us)
+            _add(profile, "timings_std_us", block.timings.std_us)
+    return profile
+
+
+def _ms(latency_us: float) -> float:
+    return float(f"{latency_us / US_PER_MS:.9g}")
+
+
+def describe(report: ToolReport) -> list[str]:
+    """Return the report as lines for people, the most important first."""
+    graph = str(report.extra.get("graph", "")).rpartition("/")[2]
+    name = report.label or str(report.extra.get("title", "")) or graph or "run"
+    lines = [f"{name}: {report.outcome}"]
+    if report.failure_code:
+        lines.append(f"  {report.failure_code}: {report.failure_reason}")
+        if step := next_step(report.failure_code):
+            lines.append(f"  next: {step}")
+    summary = report.inference
+    if report.inference_mean_us is not None:
+        count = f" over {summary.count} inferences" if summary else ""
+        spread = ""
+        if summary is not None and summary.median_us is not None:
+            spread = f", median {format_latency(summary.median_us)}"
+        if summary is not None and summary.p95_us is not None:
+            spread += f", p95 {format_latency(summary.p95_us)}"
+        lines.append(f"  inference {format_latency(report.inference_mean_us)} mean{count}{spread}")
+    parts = [
+        f"{label} {format_latency(value)}"
+        for label, value in (
+            ("init", report.init_us),
+            ("first", report.first_inference_us),
+            ("warm-up", report.warmup_mean_us),
+        )
+        if value is not None
+    ]
+    if parts:
+        lines.append("  " + ", ".join(parts))
+    lines.append("  " + describe_delegate(report.delegate))
+    lines += [f"    {operator} stayed on the CPU: {reason}" for operator, reason in report.delegate.cpu_operators]
+    if report.unconsumed_flags:
+        lines.append("  flags the program didn't know: " + " ".join(report.unconsumed_flags))
+    lines += [f"  {sentence}" for sentence in report.disagreements]
+    if log_cut := report.extra.get("log_cut"):
+        lines.append(f"  {log_cut}")
+    return lines
+
+
+def describe_delegate(evidence: DelegateEvidence) -> str:
+    """Return where the operators ran as one phrase: ``delegate gpu -> gpu+xnnpack: partial, 54/559 nodes in 3 ...``."""
+    text = f"delegate {evidence.requested or 'unknown'} -> {evidence.place or 'unknown'}: {evidence.truth.value}"
+    if evidence.delegated_nodes is not None:
+        total = "?" if evidence.total_nodes is None else str(evidence.total_nodes)
+        text += f", {evidence.delegated_nodes}/{total} nodes"
+        if evidence.partitions is not None:
+            text += f" in {evidence.partitions} partition{'s' if evidence.partitions != 1 else ''}"
+    if evidence.backend:
+        text += f", {evidence.backend}"
+    if evidence.accelerator:
+        text += f", {evidence.accelerator}"
+    return text

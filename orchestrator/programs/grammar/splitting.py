@@ -1,0 +1,274 @@
+"""Which line belongs to which run: a paste, a notebook or a logcat holds several."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.programs.grammar.commands import CommandReader, is_command
+from orchestrator.programs.grammar.delegate_clues import ECHO_NAMES
+from orchestrator.programs.grammar.failures import SystemLog
+from orchestrator.programs.grammar.lines import Line
+from orchestrator.programs.grammar.op_profile import INIT_TITLE, RUN_TITLE
+from orchestrator.programs.grammar.summary_rows import SummaryRow, parse_row, starts_summary
+from orchestrator.programs.grammar.transcript import (
+    ECHO,
+    STAGE_ECHO,
+    STAGE_LOADED,
+    STAGE_RUNNING,
+    UNCONSUMED,
+    Transcript,
+)
+from orchestrator.records.run import ToolReport
+
+_HEADING: Final = re.compile(r"[\u2500\u2501=]{2,}\s+(?P<title>[^\u2500\u2501=].*?)\s*[\u2500\u2501=]{3,}$")
+_HEADING_MARKS: Final = frozenset("\u2500\u2501=")
+_TABLE: Final = re.compile(r"=+ (?:Run Order|Top by Computation Time|Summary by node type|BENCHMARK RESULTS) =+")
+#: A heading of Markdown; with a single ``#`` a notebook marks output.
+_MARKDOWN: Final = re.compile(r"\s*#{2,6} +(?P<title>\S.*?)[ #]*$")
+_FIRST_ECHO: Final = "Log parameter values verbosely"
+_OPTIONS: Final = "The list of TFLite runtime options to be benchmarked:"
+_APP_START: Final = "Running TensorFlow Lite benchmark with args:"
+_DELEGATE_START: Final = (
+    "Explicitly applied",
+    "Though ",
+    "Replacing ",
+    "Following operations are not supported",
+    "Created TensorFlow Lite",
+    "Initialized TensorFlow Lite runtime",
+    "NNAPI accelerators available",
+    "Attempting to use a delegate that only supports static-sized tensors",
+    "Failed to apply ",
+)
+#: Lines from the middle of a run: after its end they are the next one's.
+_MIDDLE: Final = ("count=", "Running benchmark", *_DELEGATE_START)
+#: The columns of an operator table are set apart by as many TABs at least; and what is looked at more closely.
+_ROW_TABS: Final = 6
+_NOT_IN_ROWS: Final = (">", "\x1b", "count=", "failed!", "enchmark", ": [")
+#: What a line that may begin a run begins with, beside parameters, commands and headings of Markdown.
+_OPENING_LETTERS: Final = frozenset({*"SRLcAIT\u2500\u2501=", *(words[0] for words in _MIDDLE)})
+
+
+@dataclass(slots=True)
+class RunSplitter:
+    """Takes lines in order and deals them out to transcripts, one per process and run."""
+
+    #: In the order of their beginnings; of a run that is like an earlier one the report.
+    runs: list[Transcript | ToolReport] = field(default_factory=list)
+    rows: list[SummaryRow] = field(default_factory=list)
+    system: SystemLog = field(default_factory=SystemLog)
+    #: One run only, whatever the lines look like: the output of one process that benchfarm started.
+    is_single: bool = False
+    _open: dict[int | None, Transcript] = field(default_factory=dict)
+    _nslog_texts: dict[str, int] = field(default_factory=dict)
+    #: Process -> what performance options said of unknown flags, once, before the options' runs.
+    _of_all_options: dict[int | None, str] = field(default_factory=dict)
+    _in_summary: bool = False
+    _has_percentiles: bool = False
+    _command: CommandReader = field(default_factory=CommandReader)
+
+    def feed(self, line: Line) -> None:
+        """Deal out one line."""
+        if line.is_foreign:
+            self._feed_system(line)
+            return
+        if self._command.is_open:
+            if not line.severity and self._command.takes(line.text):
+                return
+            self._end_command()
+        if line.text.startswith("STARTING!"):
+            self._in_summary = False
+            self._of_all_options.clear()
+        if line.style == "nslog":
+            self._remember_nslog(line.text)
+        elif self._nslog_texts and line.style == "console" and self._nslog_texts.get(line.text, 0) > 0:
+            # Xcode shows each message twice: once from NSLog, once from stderr.
+            self._nslog_texts[line.text] -= 1
+            return
+        if self._read_row(line):
+            return
+        key = line.pid if line.style == "logcat" else None
+        transcript = self._open.get(key)
+        may_open = _may_open(line)
+        if transcript is None or (may_open and not self.is_single and self._begins_run(line, transcript)):
+            transcript = self._begin(key, transcript)
+            if line.text.startswith(_FIRST_ECHO) and key in self._of_all_options:
+                transcript.read_unconsumed(self._of_all_options[key])
+        elif line.text.startswith(_OPTIONS) and transcript.unconsumed:
+            self._of_all_options[key] = f"{UNCONSUMED} {' '.join(transcript.unconsumed)}"
+        if not (may_open and self._head(line, transcript)):
+            transcript.feed(line)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no line is taken for what it follows, but only for what it says itself."""
+        return not (
+            self._command.is_open or self._nslog_texts or any(run.takes_any_line for run in self._open.values())
+        )
+
+    def takes_row(self, text: str) -> bool:
+        """Take a row of a console's operator table that was begun; return False, taking nothing, for any other line.
+
+        ``text`` is a line that begins with a TAB, as it was printed.
+        """
+        run = self._open.get(None)
+        if run is None or not run.in_table or self._command.is_open or self._nslog_texts:
+            return False
+        if text.count("\t") < _ROW_TABS or any(word in text for word in _NOT_IN_ROWS):
+            return False
+        run.profile.feed(text.rstrip("\r\0"))
+        return True
+
+    @property
+    def is_between_runs(self) -> bool:
+        """Whether ``STARTING!`` on a console opens a run that takes nothing of what stands before it."""
+        run = self._open.get(None)
+        return self.is_idle and (run is None or not (run.is_empty or run.has_only_start))
+
+    def add(self, report: ToolReport) -> None:
+        """Take a whole run of a console that was read at once; nothing that follows belongs to it."""
+        self._open.pop(None, None)
+        self._in_summary = False
+        self._of_all_options.clear()
+        self.runs.append(report)
+
+    @property
+    def transcripts(self) -> list[Transcript]:
+        """The runs that were read line by line."""
+        return [run for run in self.runs if isinstance(run, Transcript)]
+
+    def release(self, held: int) -> list[Transcript | ToolReport]:
+        """Return the oldest runs, all but ``held`` of them, and forget them: a later line opens a new run."""
+        count = max(0, len(self.runs) - held)
+        released, self.runs = self.runs[:count], self.runs[count:]
+        gone = {id(transcript) for transcript in released}
+        self._open = {key: transcript for key, transcript in self._open.items() if id(transcript) not in gone}
+        return released
+
+    def end(self) -> None:
+        """Take what was held back in the hope of more lines."""
+        if self._command.is_open:
+            self._end_command()
+
+    def _begin(self, key: int | None, before: Transcript | None = None) -> Transcript:
+        transcript = Transcript(pid=key)
+        if before is not None and before.is_empty and not before.has_command:
+            # A heading belongs to the command that follows it.
+            transcript.title = before.title
+        above = self._open.get(None)
+        if key is not None and before is None and above is not None and above.has_command and above.is_empty:
+            # A command at a prompt, and below it what the phone's log says of its process.
+            transcript.take_command(above)
+        self._open[key] = transcript
+        self.runs.append(transcript)
+        return transcript
+
+    def _end_command(self) -> None:
+        transcript = self._open.get(None)
+        whole = self._command.end()
+        if transcript is not None:
+            transcript.read_command(whole)
+
+    def _remember_nslog(self, text: str) -> None:
+        if text and len(self._nslog_texts) < 10_000:
+            self._nslog_texts[text] = self._nslog_texts.get(text, 0) + 1
+
+    def _feed_system(self, line: Line) -> None:
+        self.system.feed(line.text, tag=line.tag, pid=line.pid, severity=line.severity)
+        if line.tag == "ExecutionPlan":
+            clues = self._open.get(line.pid)
+            if clues is None:
+                clues = Transcript(pid=line.pid)
+                self._open[line.pid] = clues
+                self.runs.append(clues)
+            clues.delegates.read_system_line(f"ExecutionPlan: {line.text}")
+
+    def _read_row(self, line: Line) -> bool:
+        text = line.text
+        if starts_summary(text):
+            self._in_summary = True
+            return True
+        if "count=" not in text and "failed!" not in text:
+            return False
+        run = self.runs[-1] if self.runs else None
+        has_percentiles = self._has_percentiles or (isinstance(run, Transcript) and run.has_percentiles)
+        row = parse_row(text, in_summary=self._in_summary, has_percentiles=has_percentiles)
+        if row is None:
+            return False
+        self._has_percentiles = self._has_percentiles or (row.stats is not None and row.stats.p95_us is not None)
+        self.rows.append(row)
+        return True
+
+    @staticmethod
+    def _begins_run(line: Line, transcript: Transcript) -> bool:
+        text, stage = line.text, transcript.stage
+        if text.startswith("STARTING!"):
+            return not transcript.is_empty and not transcript.has_only_start
+        if text.startswith(_APP_START):
+            return not transcript.is_empty
+        if text.startswith(_FIRST_ECHO):
+            return stage >= STAGE_LOADED or transcript.is_over or _FIRST_ECHO in transcript.echoed
+        if text.startswith(_MIDDLE):
+            return transcript.is_over
+        if "nference timings in us" in text or text.startswith("Inference (avg):"):
+            return bool(transcript.timings) or transcript.short_result_us is not None
+        if text.startswith(("Loaded model ", "The input model file size", "Initialized session in")):
+            return stage >= STAGE_RUNNING or transcript.is_over
+        if text.endswith((INIT_TITLE, RUN_TITLE)):
+            return False
+        if "]" in text and (match := ECHO.match(text)) and match[1] in ECHO_NAMES:
+            # Parameters are told before anything else.
+            return (
+                stage >= STAGE_RUNNING
+                or transcript.is_over
+                or (stage >= STAGE_LOADED and match[1] in transcript.echoed)
+            )
+        if _is_heading(line) or is_command(text):
+            return not transcript.is_empty or transcript.has_command
+        return _markdown_title(line) != "" and not transcript.is_empty and (transcript.is_over or stage >= STAGE_LOADED)
+
+    def _head(self, line: Line, transcript: Transcript) -> bool:
+        """Take what stands above a run's output; return whether the line is nothing else."""
+        text = line.text
+        if transcript.stage > STAGE_ECHO or transcript.is_over or text.startswith("Log parameter"):
+            return False
+        match = _HEADING.match(text) if _is_heading(line) else None
+        title = match["title"] if match else _markdown_title(line)
+        if title and not (transcript.has_command or transcript.echoed):
+            transcript.title = title
+        elif text.startswith(_APP_START):
+            transcript.read_command(text.partition(":")[2])
+            transcript.has_start = True
+        elif is_command(text):
+            transcript.has_command = True
+            if line.style == "console" and not self.is_single:
+                self._command.begin(text)
+            else:
+                transcript.read_command(text)
+            return True
+        return False
+
+
+def _may_open(line: Line) -> bool:
+    """Whether a line can begin a run or stand above one; most lines are told by a look at their letters."""
+    text = line.text
+    return text[:1] in _OPENING_LETTERS or "enchmark" in text or "]" in text or "##" in line.raw
+
+
+def _is_heading(line: Line) -> bool:
+    return (
+        line.text[:1] in _HEADING_MARKS
+        and not line.severity
+        and line.style == "console"
+        and _TABLE.fullmatch(line.text) is None
+        and _HEADING.match(line.text) is not None
+    )
+
+
+def _markdown_title(line: Line) -> str:
+    """Return the heading that a line of Markdown is, "" for any other line."""
+    if line.severity or line.style != "console" or "##" not in line.raw:
+        return ""
+    match = _MARKDOWN.match(line.raw)
+    return match["title"] if match else ""

@@ -1,0 +1,371 @@
+"""One run's lines, collected as they come and then turned into a report."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.programs.grammar.delegate_clues import ECHO_NAMES, DelegateClues
+from orchestrator.programs.grammar.failures import FailureClues
+from orchestrator.programs.grammar.figures import (
+    BANNER_KEYS,
+    NUMBER,
+    mean_as_printed,
+    parse_banner,
+    parse_footprint,
+    parse_memory,
+    parse_number,
+    parse_stats,
+    parse_timings,
+    to_us,
+)
+from orchestrator.programs.grammar.lines import Line
+from orchestrator.programs.grammar.op_profile import INIT_TITLE, RUN_TITLE, TABLE_TITLE, TableReader
+from orchestrator.records.flag import ENABLING_FLAGS
+from orchestrator.records.run import LatencySummary
+
+#: How far a run has come; a line of an earlier stage after a later one belongs to the next run.
+STAGE_NEW, STAGE_ECHO, STAGE_LOADED, STAGE_DELEGATES, STAGE_READY, STAGE_RUNNING, STAGE_DONE = range(7)
+
+#: The program's word on flags that it doesn't know.
+UNCONSUMED: Final = "Unconsumed cmdline flags:"
+
+ECHO: Final = re.compile(r"([#A-Za-z][^\[\]]{0,120}?) ?: \[(.*)\]$")
+_SESSION: Final = re.compile(rf"Initialized session in ({NUMBER}) ?ms(?:\.|$)", re.ASCII)
+_MODEL_SIZE: Final = re.compile(rf"The input model file size \(MB\): ({NUMBER})$", re.ASCII)
+_PEAK: Final = re.compile(rf"Overall peak memory footprint \(MB\) via periodic monitoring: ({NUMBER})$", re.ASCII)
+_SHORT_RESULT: Final = re.compile(rf"Inference \(avg\): ({NUMBER}) (us|microseconds|ms)$", re.ASCII)
+_RPC: Final = re.compile(r"RPC \(execute\) time: (\d{1,18}) us", re.ASCII)
+_OPERATOR_REFUSED: Final = re.compile(r"((?:CUSTOM |DELEGATE )?[A-Z][A-Z0-9_]*[A-Z0-9](?: [\w.:-]+)?): (.+)")
+_FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
+_WRAPPED: Final = ("Explicitly applied ", "Applied ", "Though ")
+_WRAPPED_ENDS: Final = ("delegate.", "kernels.", "delegate", "kernels")
+#: The words of the sentences that a narrow terminal wraps: nothing else goes on with one that was begun.
+_GOES_ON: Final = re.compile(
+    r"(?:(?:delegate|is|explicitly|applied|and|the|model|graph|will|be|not|completely|partially|executed|by|with|w/"
+    r"|kernels|\d{1,9})[.,]?(?:\s+|$))+"
+)
+_LONGEST_SENTENCE: Final = 300
+_MOST_NAMES: Final = 2000
+_MOST_KEPT_OF_NO_USE: Final = 64
+_MOST_PROTO_LINES: Final = 500_000
+#: Statistics lines that are kept; of more than these the first ones and the last ones count.
+_FIRST_STATS, _MOST_STATS = 4, 8
+_PROFILE_ENDS: Final = (
+    "STARTING!",
+    "Log parameter values",
+    "Inference timings",
+    "Saving benchmark",
+    "====Printing out",
+    "The list of TFLite runtime options",
+    "Loaded model ",
+    "Initialized session in",
+    "Running benchmark for",
+    "count=",
+)
+#: What the lines of figures, and those of setting up, begin with; most other lines are told from them by it.
+_FIGURE_STARTS: Final = (
+    "count=", "Average inference", "Inference", "Running benchmark", "Memory footprint", "Peak memory", "Overall",
+    "No inference runs", *BANNER_KEYS,
+)  # fmt: skip
+_SETUP_LETTERS: Final = frozenset("SULITFPO=irm")
+#: What LiteRT-LM prints, which generates text; of its runtime it has lines in common with our programs.
+_OF_LITERT_LM: Final = re.compile(
+    r"BenchmarkInfo:$|(?:Prefill|Decode) Turns? [\d(]|(?:Prefill|Decode) [Ss]peed: +[\d.]+ tokens/s"
+    r"|Number of tokens in (?:prefill|decode) *:|Benchmarking model: .*\.litertlm\b"
+)
+_PROTO_START: Final = re.compile(r"(?:init_profile|runtime_profile|model_name)\b.*[{:]")
+
+
+@dataclass(slots=True)
+class Transcript:
+    """What the lines of one run say. Everything is as printed; judging comes later."""
+
+    title: str = ""
+    label: str = ""
+    pid: int | None = None
+    flags: dict[str, str] = field(default_factory=dict)
+    has_command: bool = False
+    #: Whether a part of the command line was left out by whoever wrote it down ("...").
+    is_elided: bool = False
+    is_litert: bool = False
+    has_litert_lm_lines: bool = False
+    echoed: dict[str, str] = field(default_factory=dict)
+    unconsumed: list[str] = field(default_factory=list)
+    stage: int = STAGE_NEW
+    has_start: bool = False
+    is_loaded: bool = False
+    session_us: float | None = None
+    model_size_mb: float | None = None
+    phases: int = 0
+    #: Statistics lines in order, each with the number of "Running benchmark" lines before it.
+    stats: list[tuple[LatencySummary, int]] = field(default_factory=list)
+    has_percentiles: bool = False
+    timings: dict[str, float] = field(default_factory=dict)
+    #: Whether the result line ends inside its last figure.
+    is_result_cut: bool = False
+    short_result_us: float | None = None
+    memory: dict[str, float] = field(default_factory=dict)
+    peak_memory_mib: float | None = None
+    is_peak_unavailable: bool = False
+    banner: dict[str, float] = field(default_factory=dict)
+    banner_runs: dict[str, int] = field(default_factory=dict)
+    banner_failed: bool = False
+    delegates: DelegateClues = field(default_factory=DelegateClues)
+    failures: FailureClues = field(default_factory=FailureClues)
+    profile: TableReader = field(default_factory=TableReader)
+    profile_proto: list[str] = field(default_factory=list)
+    rpc_us: float | None = None
+    is_ended: bool = False
+    _in_profile: bool = False
+    _in_proto: bool = False
+    _in_refused: bool = False
+    _wrapped: str = ""
+    #: Lines without a severity that no rule knows, in which nothing is found when they come again.
+    _of_no_use: set[str] = field(default_factory=set)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no line of a benchmark program was read."""
+        return (
+            self.stage == STAGE_NEW
+            and not self.delegates.lines
+            and not self.delegates.uses_npu_runtime
+            and not self.failures.is_of_a_benchmark
+            and self.profile.is_empty
+            and not self.profile_proto
+            and not self.banner
+            and not self.has_start
+        )
+
+    @property
+    def is_of_litert_lm(self) -> bool:
+        """Whether the lines are of LiteRT-LM, a program that isn't read, and none is of one that is."""
+        return self.has_litert_lm_lines and not (self.has_start or self.echoed or self.stage >= STAGE_RUNNING)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run's result, its failure or its operator profile was read: what follows may be another's."""
+        return self.stage >= STAGE_DONE or self.is_ended or not self.profile.is_empty
+
+    @property
+    def in_table(self) -> bool:
+        """Whether the tables of an operator profile are being read."""
+        return self._in_profile
+
+    @property
+    def takes_any_line(self) -> bool:
+        """Whether the next line may be a part of a table, a list or a sentence that was begun."""
+        return self._in_profile or self._in_proto or self._in_refused or bool(self._wrapped)
+
+    @property
+    def has_only_start(self) -> bool:
+        """Whether the program said that it starts, and nothing else."""
+        return self.has_start and self.stage <= STAGE_ECHO and not self.echoed and not self.unconsumed
+
+    def read_command(self, command: str) -> None:
+        """Take the flags of a command line that stands before the output."""
+        self.has_command = True
+        self.is_litert = self.is_litert or "benchmark_litert" in command
+        self.is_elided = self.is_elided or " ..." in command or "\u2026" in command
+        for name, value in _FLAG.findall(command):
+            if len(self.flags) < _MOST_NAMES:
+                self.flags.setdefault(name, value.strip("\"'`"))
+
+    def take_command(self, above: Transcript) -> None:
+        """Take the command that was read for another run, of which nothing else was."""
+        self.title, self.flags, self.has_command = self.title or above.title, above.flags, True
+        self.is_litert, self.is_elided = above.is_litert, above.is_elided
+        above.title, above.flags, above.has_command = "", {}, False
+
+    def read_unconsumed(self, text: str) -> None:
+        """Take the flags that the program says it doesn't know; of delegates' flags its line is evidence."""
+        words = text.partition(":")[2].split()[:_MOST_NAMES]
+        self.unconsumed = list(dict.fromkeys([*self.unconsumed, *words]))[:_MOST_NAMES]
+        if any(word.lstrip("-").partition("=")[0] in ENABLING_FLAGS for word in words):
+            self.delegates.add_line(text)
+
+    def feed(self, line: Line) -> None:
+        """Read one line of a benchmark program."""
+        text = self._joined(line) if self._wrapped else line.text
+        if (self._in_profile or self._in_proto) and self._continues_block(line):
+            return
+        if self._in_refused:
+            match = _OPERATOR_REFUSED.match(text)
+            if match and (line.style == "logcat" or line.text == line.raw.strip()):
+                # A node that another delegate has taken already isn't left to the CPU.
+                if not match[1].startswith("DELEGATE"):
+                    self.delegates.add_cpu_operator(match[1], match[2])
+                return
+            self._in_refused = False
+        if self.failures.has_seen(text) or (text in self._of_no_use and not line.severity and not line.source_file):
+            return
+        if text.startswith(_WRAPPED) and not text.endswith(_WRAPPED_ENDS) and len(text) < _LONGEST_SENTENCE:
+            self._wrapped = text
+            return
+        if not text:
+            return
+        if (text.startswith(_FIGURE_STARTS) or "RPC" in text) and self._read_figures(line, text):
+            return
+        if (text[0] in _SETUP_LETTERS or line.source_file) and self._read_setup(line, text):
+            return
+        self._read_rest(line, text)
+
+    def _joined(self, line: Line) -> str:
+        """Return the sentence that was begun with what goes on with it; else the line, and the beginning is dropped."""
+        begun, self._wrapped = self._wrapped, ""
+        if line.text == line.raw.strip() and _GOES_ON.fullmatch(line.text):
+            return f"{begun} {line.text}"
+        return line.text
+
+    def _continues_block(self, line: Line) -> bool:
+        is_new_message = line.style == "console" and line.text != line.raw.strip() and bool(line.severity)
+        ends = line.text.startswith(_PROFILE_ENDS) or (is_new_message and not self._starts_block(line.text))
+        if ends:
+            self._in_profile = self._in_proto = False
+            return False
+        if line.is_cut:
+            # A name or figure at the end may lack its rest.
+            return True
+        if self._in_proto:
+            if len(self.profile_proto) < _MOST_PROTO_LINES:
+                self.profile_proto.append(line.text if is_new_message else line.raw)
+        else:
+            self.profile.feed(line.text if is_new_message else line.raw)
+        return True
+
+    @staticmethod
+    def _starts_block(text: str) -> bool:
+        if text.startswith("="):
+            return TABLE_TITLE.fullmatch(text) is not None
+        return text.startswith((INIT_TITLE, RUN_TITLE)) or _PROTO_START.match(text) is not None
+
+    def _read_figures(self, line: Line, text: str) -> bool:
+        if text.startswith("count="):
+            stats = parse_stats(text, has_percentiles=self.has_percentiles)
+            if stats is not None:
+                self.stats.append((stats, self.phases))
+                self.has_percentiles = self.has_percentiles or stats.p95_us is not None
+                if len(self.stats) > _MOST_STATS:
+                    del self.stats[_FIRST_STATS]
+                self._reach(STAGE_RUNNING)
+            return True
+        if "nference timings in us" in text:
+            timings = parse_timings(self._whole_result(line, text))
+            if timings is not None:
+                self.timings = self._without_cut_mean(timings)
+                self._reach(STAGE_DONE)
+            return timings is not None
+        if match := _SHORT_RESULT.match(text):
+            value = parse_number(match[1])
+            self.short_result_us = None if value is None else to_us(value, match[2])
+            self._reach(STAGE_DONE)
+            return True
+        if text.startswith("Running benchmark for at least"):
+            self.phases += 1
+            self._reach(STAGE_RUNNING)
+            return True
+        if (amounts := parse_memory(text)) is not None:
+            self.memory = amounts
+            return True
+        if match := _PEAK.match(text):
+            self.peak_memory_mib = parse_footprint(match[1])
+            return True
+        return self._read_banner(line, text)
+
+    def _whole_result(self, line: Line, text: str) -> str:
+        # Without a line end the last figure may lack digits; it is whole if the statistics line before says the same.
+        if line.cut_word and any(mean_as_printed(stats) == line.cut_word for stats, _ in self.stats[-1:]):
+            return f"{text} {line.cut_word}"
+        return text
+
+    def _without_cut_mean(self, timings: dict[str, float]) -> dict[str, float]:
+        """Leave out a mean that is the beginning of the statistics line's: the result line was cut inside it."""
+        if not self.stats or "inference" not in timings:
+            return timings
+        whole = mean_as_printed(self.stats[-1][0])
+        printed = {name: f"{value:.6g}" for name, value in timings.items()}
+        is_of_warmup = len(self.stats) == 1 and printed.get("warmup") == whole
+        if is_of_warmup or whole == printed["inference"] or not whole.startswith(printed["inference"]):
+            return timings
+        self.is_result_cut = True
+        return {name: value for name, value in timings.items() if name != "inference"}
+
+    def _read_banner(self, line: Line, text: str) -> bool:
+        entry = parse_banner(text)
+        if entry is not None:
+            key, value, runs = entry
+            self.banner[key] = value
+            self.is_litert = True
+            if runs is not None:
+                self.banner_runs[key] = runs
+            self._reach(STAGE_DONE if key == "inference_avg" else STAGE_READY)
+            return True
+        if text.startswith("Peak memory usage not available"):
+            self.is_peak_unavailable = True
+        elif text.startswith("No inference runs were performed"):
+            self.banner_failed = True
+        elif match := _RPC.search(text):
+            self.rpc_us = parse_number(match[1])
+        else:
+            return False
+        return True
+
+    def _read_setup(self, line: Line, text: str) -> bool:
+        if text.startswith("STARTING!"):
+            self.has_start = True
+            self._reach(STAGE_ECHO)
+        elif text.startswith(UNCONSUMED):
+            self.read_unconsumed(text)
+            self._reach(STAGE_ECHO)
+        elif text.startswith("Loaded model ") or line.source_file == "benchmark_litert_model.cc":
+            self.is_loaded = True
+            self.is_litert = self.is_litert or bool(line.source_file)
+            self._reach(STAGE_LOADED)
+        elif match := _SESSION.match(text):
+            value = parse_number(match[1])
+            self.session_us = None if value is None else to_us(value, "ms")
+            self._reach(STAGE_READY)
+        elif match := _MODEL_SIZE.match(text):
+            self.model_size_mb = parse_number(match[1])
+            self._reach(STAGE_READY)
+        elif text.startswith("Following operations are not supported by GPU delegate"):
+            self._in_refused = True
+            self._reach(STAGE_DELEGATES)
+        elif self._starts_block(text):
+            self._start_block(text)
+        else:
+            return False
+        return True
+
+    def _start_block(self, text: str) -> None:
+        if _PROTO_START.match(text):
+            self._in_proto = True
+            self.profile_proto.append(text)
+        else:
+            self._in_profile = True
+            self.profile.feed(text)
+
+    def _read_rest(self, line: Line, text: str) -> None:
+        if self.delegates.feed(text, line.source_file):
+            self._reach(STAGE_DELEGATES)
+            if line.severity in {"E", "F"} or not text.startswith("Replacing "):
+                self.failures.feed(text, line.severity)
+            return
+        if line.severity not in {"E", "F"} and (match := ECHO.match(text)):
+            # Many programs print "name: [value]"; one that begins with a name we don't know isn't ours.
+            if self.stage > STAGE_NEW or self.has_start or match[1] in ECHO_NAMES:
+                if len(self.echoed) < _MOST_NAMES:
+                    self.echoed.setdefault(match[1], match[2])
+                self._reach(STAGE_ECHO)
+            return
+        if self.failures.feed(text, line.severity):
+            self.is_ended = self.is_ended or text.startswith(("Benchmarking failed", "Error while running"))
+        elif _OF_LITERT_LM.match(text):
+            self.has_litert_lm_lines = True
+        elif not line.severity and not line.source_file and len(self._of_no_use) < _MOST_KEPT_OF_NO_USE:
+            self._of_no_use.add(text)
+
+    def _reach(self, stage: int) -> None:
+        self.stage = max(self.stage, stage)

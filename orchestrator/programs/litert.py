@@ -1,0 +1,208 @@
+"""``litert-benchmark``, the program that the ai-edge-litert package ships: LiteRT measured on this computer.
+
+It prints hundredths of a millisecond, runs a fixed number of inferences, and can't be told to leave XNNPACK out. Its
+JSON says whether the compiled model is fully accelerated. It knows no minimum time: a short pilot process for each case
+tells how many inferences a plan's ``min_secs`` are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+import sys
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import UsageError
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.running.collected import run_and_collect
+from orchestrator.records.identity import CaseKey, RunId
+from orchestrator.records.run import (
+    DelegateEvidence,
+    DelegateTruth,
+    LatencySummary,
+    RawOutput,
+    ToolReport,
+)
+from orchestrator.records.workload import Case, DelegateName, ToolName
+from orchestrator.units import US_PER_MS, US_PER_S
+
+RESULT_FILE: Final = "result.json"
+_ERROR_LINE: Final = re.compile(r"ERROR: (?!\[[^]]*\]$)|[\w.]*(?:Error|Exception)\b: |\S+ \S+ ERROR ")
+#: What the program's figures are rounded to, in microseconds.
+RESOLUTION_US: Final = 10.0
+PILOT_RUNS: Final = 5
+
+_ACCELERATOR_FLAGS: Final = {
+    DelegateName.XNNPACK: (),
+    DelegateName.GPU: ("--use_gpu", "--no_cpu"),
+    DelegateName.NPU: ("--use_npu", "--no_cpu"),
+}
+
+
+class LitertTool:
+    """Runs litert-benchmark as a process of its own and reads its JSON."""
+
+    name = ToolName.LITERT
+
+    def __init__(self) -> None:
+        #: What an inference takes, by case; None where the pilot failed.
+        self._pilots_us: dict[CaseKey, float | None] = {}
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+        key = request.case.case_key
+        if key not in self._pilots_us:
+            pilot = replace(request, run_id=RunId(f"{request.run_id}-pilot"))
+            raw = self._run_counted(device, pilot, Counts(runs=PILOT_RUNS, warmups=1), cancelled)
+            self._pilots_us[key] = self.parse(raw, request.case).inference_mean_us
+        return self._run_counted(device, request, counts_for(request.case, self._pilots_us[key]), cancelled)
+
+    def _run_counted(
+        self, device: Device, request: InvocationRequest, counts: Counts, cancelled: threading.Event | None
+    ) -> RawOutput:
+        command = litert_command(request, counts, folder=device.run_folder(request.run_id))
+        return run_and_collect(device, request, command, files=(RESULT_FILE,), cancelled=cancelled)
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the JSON and the exit code; the log decides what went wrong where there is no JSON."""
+        if raw.timed_out:
+            return _failed("timed-out", f"no result after {raw.duration_s:.0f} s", case)
+        try:
+            result = json.loads(raw.data(RESULT_FILE) or b"null")
+        except ValueError:
+            result = None
+        latency = result.get("latency") if isinstance(result, dict) and raw.exit_code == 0 else None
+        if not isinstance(latency, dict):
+            return _failed("tool-failed", _reason(raw.data("stderr")), case)
+        try:
+            return _report(result, latency, raw, case)
+        except (TypeError, ValueError) as error:
+            return _failed("tool-failed", f"{RESULT_FILE} isn't what the program writes: {error}", case)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many inferences one process makes."""
+
+    runs: int
+    warmups: int
+
+
+def counts_for(case: Case, inference_us: float | None) -> Counts:
+    """Return the counts that keep the plan's minimum and maximum times, if an inference takes ``inference_us``."""
+    if not inference_us:
+        return Counts(runs=case.num_runs, warmups=case.warmup_runs)
+
+    def within(least: int, least_s: float) -> int:
+        wanted = max(least, math.ceil(least_s * US_PER_S / inference_us))
+        return max(1, min(wanted, math.floor(case.max_secs * US_PER_S / inference_us)))
+
+    return Counts(runs=within(case.num_runs, case.min_secs), warmups=within(case.warmup_runs, case.warmup_min_secs))
+
+
+def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -> str:
+    """Return the command line, every word quoted; raises UsageError for what this program hasn't got."""
+    case = request.case
+    if case.delegate not in _ACCELERATOR_FLAGS:
+        raise UsageError(f"litert-benchmark has no delegate {case.delegate}")
+    if case.flags:
+        names = ", ".join(name for name, _ in case.flags)
+        raise UsageError(f"litert-benchmark doesn't have the flags of benchmark_model ({names})")
+    words = [
+        request.program_path,
+        f"--model={request.model_path}",
+        f"--num_runs={counts.runs}",
+        f"--warmup_runs={counts.warmups}",
+        f"--num_threads={case.threads}",
+        f"--result_json={folder}/{RESULT_FILE}",
+        *_ACCELERATOR_FLAGS[case.delegate],
+    ]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def program_path() -> Path:
+    """Return where the installed litert-benchmark is: beside this interpreter."""
+    return Path(sys.executable).with_name("litert-benchmark")
+
+
+def _report(result: dict[str, object], latency: dict[str, float], raw: RawOutput, case: Case) -> ToolReport:
+    def us(name: str) -> float | None:
+        value = latency.get(name)
+        return None if value is None else round(float(value) * US_PER_MS, 3)
+
+    count = int(latency.get("num_runs", 0))
+    inference = LatencySummary(
+        count=count,
+        min_us=us("min_ms"),
+        max_us=us("max_ms"),
+        mean_us=us("avg_ms"),
+        std_us=us("std_ms"),
+        p5_us=us("p5_ms"),
+        median_us=us("median_ms"),
+        p95_us=us("p95_ms"),
+    )
+    if count == 0 or not inference.mean_us:
+        return _failed("no-inferences", "the program measured no inference", case)
+    warmups = int(latency.get("num_warmup_runs", 0))
+    size_mib = result.get("model_size_mb")
+    return ToolReport(
+        outcome="ok",
+        init_us=us("init_ms"),
+        first_inference_us=us("warmup_first_ms") if warmups else None,
+        warmup_mean_us=us("warmup_avg_ms") if warmups else None,
+        inference_mean_us=inference.mean_us,
+        warmup=LatencySummary(count=warmups, first_us=us("warmup_first_ms"), mean_us=us("warmup_avg_ms")),
+        inference=inference,
+        model_size_mb=None if size_mib is None else float(str(size_mib)) * 1.048576,
+        delegate=_delegate(result, raw, case),
+        echoed={"Num threads": str(result.get("num_threads", ""))},
+        extra={"resolution_us": RESOLUTION_US},
+    )
+
+
+def _delegate(result: dict[str, object], raw: RawOutput, case: Case) -> DelegateEvidence:
+    log = raw.data("stderr").decode("utf-8", "replace") + raw.data("stdout").decode("utf-8", "replace")
+    xnnpack_line = next((line.strip() for line in log.splitlines() if "XNNPACK delegate for CPU" in line), "")
+    accelerated = result.get("fully_accelerated") is True
+    accelerated_line = f"fully_accelerated: {result.get('fully_accelerated')}"
+    if case.delegate is DelegateName.XNNPACK:
+        return DelegateEvidence(
+            requested="xnnpack",
+            actual="xnnpack" if xnnpack_line else "",
+            truth=_xnnpack_truth(made=bool(xnnpack_line), accelerated=accelerated),
+            lines=tuple(line for line in (xnnpack_line, accelerated_line) if line),
+        )
+    truth = DelegateTruth.FULL if accelerated else DelegateTruth.UNKNOWN
+    return DelegateEvidence(
+        requested=case.delegate.value,
+        actual=case.delegate.value if accelerated else "",
+        truth=truth,
+        lines=(accelerated_line,),
+    )
+
+
+def _xnnpack_truth(*, made: bool, accelerated: bool) -> DelegateTruth:
+    if not made:
+        return DelegateTruth.UNKNOWN
+    return DelegateTruth.FULL if accelerated else DelegateTruth.PARTIAL
+
+
+def _failed(code: str, reason: str, case: Case) -> ToolReport:
+    return ToolReport(
+        outcome="failed",
+        failure_code=code,
+        failure_reason=reason,
+        delegate=DelegateEvidence(requested=case.delegate.value, truth=DelegateTruth.UNKNOWN),
+    )
+
+
+def _reason(data: bytes) -> str:
+    """Return what the program says went wrong: its first line that calls itself an error, else its last line."""
+    lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
+    errors = (line for line in lines if _ERROR_LINE.match(line))
+    return next(errors, lines[-1] if lines else "the program printed nothing")

@@ -1,0 +1,114 @@
+"""LiteRT's own ``benchmark_model`` (also called ``benchmark_litert_model``) on a phone: CPU, GPU and NPU.
+
+It shares the first half of benchmark_model's flags and the ``count=`` lines; its summary goes to standard error. An
+NPU is driven through a vendor's dispatch library, and compiled for by a vendor's compiler plugin, both in folders that
+flags name. The program takes every flag that begins with a vendor's name out of the command line before it looks, so
+that a misspelt one is never reported: they are checked here against the documented tables.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from orchestrator.errors import UsageError
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.flags.arguments import RESULT_FILE, RUNTIME_INFO_FILE, format_flags, placed_value
+from orchestrator.programs.flags.checking import Program, check_flags, documented_flags
+from orchestrator.programs.native import command_line
+from orchestrator.programs.running.collected import read_collected, run_and_collect
+from orchestrator.programs.running.environment import library_folders
+from orchestrator.records.flag import OWNED_FLAGS
+from orchestrator.records.run import RawOutput, ToolReport
+from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+
+#: ``use_cpu`` is on by default; without it the CPU still takes what an accelerator leaves, unless the plan sets
+#: ``require_full_delegation``.
+_ACCELERATORS: Final[Mapping[DelegateName, tuple[tuple[str, str], ...]]] = {
+    DelegateName.XNNPACK: (("use_cpu", "true"), ("use_gpu", "false"), ("use_npu", "false")),
+    DelegateName.GPU: (("use_cpu", "false"), ("use_gpu", "true"), ("use_npu", "false")),
+    DelegateName.NPU: (("use_cpu", "false"), ("use_gpu", "false"), ("use_npu", "true")),
+}
+_ACCELERATOR_FLAGS: Final = frozenset({"use_cpu", "use_gpu", "use_npu", "use_profiler"})
+_DISPATCH: Final = "libLiteRtDispatch_"
+_COMPILER: Final = "libLiteRtCompilerPlugin_"
+
+
+class LitertNativeTool:
+    """Runs the program detached from the link and collects its streams, exit code and result files."""
+
+    name = ToolName.LITERT_NATIVE
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+        flags = litert_flags(request, folder=device.run_folder(request.run_id))
+        return run_and_collect(
+            device,
+            request,
+            command_line(request, format_flags(flags)),
+            files=_files_written(request.run_pass),
+            cancelled=cancelled,
+        )
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the output; where the operators ran is told by the runtime info first, then by the log."""
+        return read_collected(raw, case)
+
+
+def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, str]]:
+    """Return the flags of one invocation as (name, value).
+
+    Raises:
+        UsageError: the program has no such delegate or flag, or a vendor's flag is misspelt or has a wrong value.
+    """
+    case = request.case
+    if case.delegate not in _ACCELERATORS:
+        raise UsageError(f"{case.tool} has no delegate {case.delegate}: it has {', '.join(sorted(_ACCELERATORS))}")
+    flags = {
+        "graph": request.model_path,
+        "num_threads": str(case.threads),
+        "num_runs": str(case.num_runs),
+        "min_secs": f"{case.min_secs:g}",
+        "max_secs": f"{case.max_secs:g}",
+        "warmup_runs": str(case.warmup_runs),
+        "warmup_min_secs": f"{case.warmup_min_secs:g}",
+        **dict(_ACCELERATORS[case.delegate]),
+        **_npu_folders(request),
+        "result_file_path": f"{folder}/{RESULT_FILE}",
+        **_pass_flags(request.run_pass, folder),
+    }
+    for name, value in case.flags:
+        if name in OWNED_FLAGS or name in _ACCELERATOR_FLAGS:
+            raise UsageError(f"flag {name} follows from the plan's own keys and can't be set beside them")
+        flags[name] = placed_value(value, request)
+    faults = check_flags(format_flags(list(flags.items())), documented_flags(Program.LITERT))
+    if faults:
+        raise UsageError("; ".join(fault.message for fault in faults), hint="see 'benchfarm flags'")
+    return list(flags.items())
+
+
+def _npu_folders(request: InvocationRequest) -> dict[str, str]:
+    """Return the flags that name the folders of the vendor's libraries, for those that were placed."""
+    if request.case.delegate is not DelegateName.NPU:
+        return {}
+    folders = library_folders(request)
+    flags = {"dispatch_library_path": _DISPATCH, "compiler_plugin_library_path": _COMPILER}
+    return {
+        flag: folders[0] for flag, start in flags.items() if any(name.startswith(start) for name in request.file_paths)
+    }
+
+
+def _pass_flags(run_pass: Pass, folder: str) -> dict[str, str]:
+    match run_pass:
+        case Pass.TIMING:
+            return {"model_runtime_info_output_file": f"{folder}/{RUNTIME_INFO_FILE}"}
+        case Pass.MEMORY:
+            return {"report_peak_memory_footprint": "true"}
+        case _:
+            # With the GPU it also lowers the GPU's priority; a latency never comes from this pass.
+            return {"use_profiler": "true"}
+
+
+def _files_written(run_pass: Pass) -> tuple[str, ...]:
+    return (RESULT_FILE, RUNTIME_INFO_FILE) if run_pass is Pass.TIMING else (RESULT_FILE,)

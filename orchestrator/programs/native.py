@@ -1,0 +1,74 @@
+"""The native ``benchmark_model`` program, on a phone or on this computer."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from dataclasses import replace
+
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.flags.arguments import (
+    benchmark_flags,
+    files_written,
+    format_flags,
+)
+from orchestrator.programs.running.collected import read_collected, run_and_collect
+from orchestrator.programs.running.environment import environment
+from orchestrator.programs.running.start_caches import finish_start, prepare_start, with_start
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.run import RawOutput, ToolReport
+from orchestrator.records.workload import Case, ToolName
+
+
+class NativeTool:
+    """Runs the program detached from the link and collects its streams, exit code and result files."""
+
+    name = ToolName.NATIVE
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+        command = native_command(request, folder=device.run_folder(request.run_id))
+        note = prepare_start(device, request)
+        raw = run_and_collect(
+            device,
+            request,
+            command,
+            files=files_written(request.run_pass),
+            cancelled=cancelled,
+        )
+        finish_start(device, request)
+        return replace(raw, attachments=(*raw.attachments, *note))
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the output; an unreadable output is a report that says so."""
+        return with_start(read_collected(raw, case), raw)
+
+
+def native_command(request: InvocationRequest, *, folder: str) -> str:
+    """Return the command line for the device's shell, every word quoted."""
+    return command_line(request, format_flags(benchmark_flags(request, folder=folder)))
+
+
+def command_line(request: InvocationRequest, arguments: list[str]) -> str:
+    """Return a program's command line with its environment and its cores, every word quoted."""
+    words = [request.program_path, *arguments]
+    mask = affinity_mask(request.case.affinity, request.facts)
+    if mask:
+        words = ["taskset", mask, *words]
+    return f"{environment(request)} " + " ".join(shlex.quote(word) for word in words)
+
+
+def affinity_mask(affinity: str, facts: DeviceFacts) -> str:
+    """Return the mask for the phone's taskset in hexadecimal, empty for no restriction.
+
+    ``big`` is every core but those of the slowest cluster, as probed; where all cores are equal or their clocks are
+    unknown there is nothing to choose. A computer's scheduler is left alone unless the plan names a mask.
+    """
+    if affinity == "all":
+        return ""
+    if affinity != "big":
+        return affinity.removeprefix("0x")
+    every = {cpu for cluster in facts.clusters for cpu in cluster.cpus}
+    if facts.kind is not DeviceKind.ANDROID or set(facts.big_cores) == every:
+        return ""
+    return f"{sum(1 << cpu for cpu in facts.big_cores):x}"

@@ -1,0 +1,245 @@
+"""``benchmark_model_performance_options``: one process that tries several ways to run a model.
+
+Each way (an option) is a case of its own with its own report. The program's summary names what was asked for, not what
+ran, so that each option is judged by the lines of its own run. It stops at the first option that fails, without a
+summary and with exit code 0: the options that it didn't come to are then run one by one, a process for each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.flags.arguments import (
+    benchmark_flags,
+    files_written,
+    format_flags,
+)
+from orchestrator.programs.grammar.delegate_clues import accelerators_in
+from orchestrator.programs.grammar.option_blocks import (
+    ACCELERATOR_FLAG,
+    OPTION_FLAGS,
+    OPTION_GROUPS,
+    OptionBlock,
+    label_of,
+    options_of,
+    split_options,
+    summary_rows_in,
+)
+from orchestrator.programs.grammar.output import parse_run
+from orchestrator.programs.native import command_line
+from orchestrator.programs.running.collected import read_collected, run_and_collect
+from orchestrator.programs.running.process_mode import in_mode
+from orchestrator.records.identity import RunId
+from orchestrator.records.run import Attachment, DelegateEvidence, RawOutput, ToolReport
+from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+
+#: Beginning of the names of what the options left that were run one by one.
+_ALONE: Final = "alone"
+_INDEX: Final = "alone.json"
+_NONE: Final = "--perf_options_list=none"
+#: What the program sets for each option itself, and the files of which each option would overwrite the last one's.
+_NOT_FOR_A_GROUP: Final = OPTION_FLAGS | {
+    "num_threads", "use_xnnpack", "use_gpu", "use_nnapi", "use_hexagon", "result_file_path",
+    "export_model_runtime_info", "model_runtime_info_output_file",
+}  # fmt: skip
+
+
+class PerformanceOptionsTool:
+    """Runs one group of options (CPU, GPU, NNAPI or DSP) in a process and reads each option for itself."""
+
+    name = ToolName.PERF_OPTIONS
+
+    def session(self, case: Case, run_pass: Pass) -> str:
+        """See SessionTool.session: the options of one group, in the timing pass.
+
+        Memory is a high-water mark of the process and a profile goes to one file: those passes run an option alone.
+        """
+        if run_pass is not Pass.TIMING:
+            return ""
+        group = OPTION_GROUPS[case.delegate]
+        own_flags = [flag for flag in case.flags if flag[0] not in OPTION_FLAGS]
+        settings = (case.num_runs, case.min_secs, case.max_secs, case.warmup_runs, case.warmup_min_secs, case.affinity)
+        return json.dumps([case.model_sha256, case.build_sha256, group, own_flags, settings, case.files])
+
+    def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
+        """See SessionTool.found_cases: an option for each NNAPI accelerator that the phone has."""
+        blocks = split_options(raw.data("stdout"))
+        labels = [*(block.label for block in blocks), *(entry.label for entry in _index(raw))]
+        names = [label[len("nnapi(") : -1] for label in labels if label.startswith("nnapi(") and "w/o" not in label]
+        plain = tuple(flag for flag in case.flags if flag[0] != ACCELERATOR_FLAG)
+        return [
+            dataclasses.replace(case, flags=tuple(sorted((*plain, (ACCELERATOR_FLAG, name)))))
+            for name in dict.fromkeys(names)
+        ]
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Run one group, or one option alone; whatever the end, return all that is left. Raises DeviceError kinds."""
+        if not self.session(request.case, request.run_pass):
+            return _run_alone(device, request, cancelled)
+        started_at = datetime.now(UTC)
+        arguments = _group_arguments(request)
+        # One stream, so that what the runtime says on standard error stands in the run that it belongs to.
+        command = in_mode(command_line(request, arguments) + " 2>&1", request)
+        count = len(options_of(request.case, accelerators=()))
+        try:
+            result = device.run_detached(
+                command,
+                run_id=request.run_id,
+                timeout_s=request.timeout_s * count,
+                cancelled=cancelled,
+            )
+        finally:
+            device.discard_run(request.run_id)
+        attachments = [
+            Attachment(name="stdout", data=result.stdout),
+            Attachment(name="stderr", data=result.stderr),
+        ]
+        is_over = result.timed_out or (cancelled is not None and cancelled.is_set())
+        missed = [] if is_over else _missed(result.stdout, request.case)
+        attachments += _run_missed(device, request, missed, cancelled)
+        return RawOutput(
+            command=command,
+            exit_code=result.exit_code,
+            timed_out=result.timed_out,
+            started_at=started_at,
+            duration_s=(datetime.now(UTC) - started_at).total_seconds() if missed else result.duration_s,
+            attachments=tuple(attachments),
+        )
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the run of the case's own option; an option without a run is a report that says so."""
+        label = label_of(case)
+        if _NONE in raw.command:
+            report = read_collected(raw, case)
+            return dataclasses.replace(report, label=label)
+        for number, entry in enumerate(_index(raw)):
+            if entry.label == label:
+                prefix = f"{_ALONE}-{number}."
+                report = read_collected(raw, case, prefix=prefix, exit_code=entry.exit_code, timed_out=entry.timed_out)
+                return dataclasses.replace(report, label=label)
+        blocks = split_options(raw.data("stdout"))
+        own = next((block for block in blocks if block.label == label), None)
+        if own is None:
+            return _without_run(raw, case, label)
+        report = _parse_block(raw, own, case, is_last=own is blocks[-1])
+        return report if len(blocks) == 1 else _without_memory(report)
+
+
+def _group_arguments(request: InvocationRequest) -> list[str]:
+    flags = benchmark_flags(request, folder="")
+    kept = [(name, value) for name, value in flags if name not in _NOT_FOR_A_GROUP]
+    return [f"--perf_options_list={OPTION_GROUPS[request.case.delegate]}", *format_flags(kept)]
+
+
+def _parse_block(raw: RawOutput, block: OptionBlock, case: Case, *, is_last: bool) -> ToolReport:
+    """Read one option's run. Only the last can have ended with the process; the others ended well before it."""
+    report = parse_run(
+        stdout=block.text,
+        stderr=b"",
+        exit_code=raw.exit_code if is_last else 0,
+        timed_out=raw.timed_out and is_last,
+        requested=case.delegate.value,
+    )
+    told = summary_rows_in(raw.data("stdout")).get(block.label)
+    disagreements = report.disagreements
+    if told is not None and report.inference is not None and told != report.inference:
+        disagreements += (f"the summary's row '{block.label}' differs from the option's own run",)
+    return dataclasses.replace(report, label=block.label, disagreements=disagreements)
+
+
+def _without_memory(report: ToolReport) -> ToolReport:
+    """Leave out the memory of one of several options.
+
+    It is read from the process's high-water mark, which the options before have raised: what an option shows is what
+    it needed beyond all of them, in a random order. The memory pass runs an option alone.
+    """
+    return dataclasses.replace(report, init_memory_mib=None, overall_memory_mib=None, peak_memory_mib=None)
+
+
+def _without_run(raw: RawOutput, case: Case, label: str) -> ToolReport:
+    """Return the report of an option that the program never came to: why the whole program failed, where it did."""
+    whole = parse_run(
+        stdout=raw.data("stdout"), stderr=raw.data("stderr"), exit_code=raw.exit_code, timed_out=raw.timed_out
+    )
+    has_failed = whole.outcome != "ok" and not split_options(raw.data("stdout"))
+    code = whole.failure_code if has_failed and whole.failure_code != "no-result" else "option-not-run"
+    reason = whole.failure_reason if code == whole.failure_code else f"the program printed no run of '{label}'"
+    return ToolReport(
+        outcome="failed",
+        failure_code=code,
+        failure_reason=reason,
+        label=label,
+        delegate=DelegateEvidence(requested=case.delegate.value),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Alone:
+    """How a process of one option ended."""
+
+    label: str
+    exit_code: int | None
+    timed_out: bool
+
+
+def _index(raw: RawOutput) -> list[_Alone]:
+    """Return the options that were run alone, in the order of their attachments' numbers."""
+    rows = json.loads(raw.data(_INDEX) or b"[]")
+    return [_Alone(label=row["label"], exit_code=row["exit_code"], timed_out=row["timed_out"]) for row in rows]
+
+
+def _missed(stdout: bytes, case: Case) -> list[Case]:
+    """Return the options that a program that stopped didn't come to; none when it went through to its summary."""
+    blocks = split_options(stdout)
+    if summary_rows_in(stdout) or not blocks:
+        return []
+    begun = {block.label for block in blocks}
+    accelerators = accelerators_in(stdout.decode("utf-8", "replace")) or ()
+    return [option for option in options_of(case, accelerators=accelerators) if label_of(option) not in begun]
+
+
+def _run_missed(
+    device: Device, request: InvocationRequest, missed: Sequence[Case], cancelled: threading.Event | None
+) -> list[Attachment]:
+    found: list[Attachment] = []
+    index: list[dict[str, object]] = []
+    for number, option in enumerate(missed):
+        if cancelled is not None and cancelled.is_set():
+            break
+        alone = dataclasses.replace(request, case=option, run_id=RunId(f"{request.run_id}-{number}"))
+        raw = _run_alone(device, alone, cancelled)
+        found += [dataclasses.replace(item, name=f"{_ALONE}-{number}.{item.name}") for item in raw.attachments]
+        index.append(
+            {
+                "label": label_of(option),
+                "command": raw.command,
+                "exit_code": raw.exit_code,
+                "timed_out": raw.timed_out,
+            }
+        )
+    if index:
+        found.append(Attachment(name=_INDEX, data=json.dumps(index, indent=1).encode()))
+    return found
+
+
+def _run_alone(device: Device, request: InvocationRequest, cancelled: threading.Event | None) -> RawOutput:
+    """Run one option in a process of its own: with ``none`` the program takes the flags as they are."""
+    folder = device.run_folder(request.run_id)
+    flags = benchmark_flags(request, folder=folder)
+    if request.case.delegate is DelegateName.NNAPI and ACCELERATOR_FLAG not in dict(flags):
+        # As the program sets it for its own options; a named accelerator makes it idle.
+        flags.append(("disable_nnapi_cpu", "false"))
+    return run_and_collect(
+        device,
+        request,
+        command_line(request, [_NONE, *format_flags(flags)]),
+        files=files_written(request.run_pass),
+        cancelled=cancelled,
+    )

@@ -1,0 +1,1 @@
+"""How a benchmark program is started and followed on a device."""

@@ -1,0 +1,138 @@
+"""A program run detached on a device, and everything that it left behind; and the reading of that."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from orchestrator.errors import DeviceError
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.flags.arguments import PROFILE_FILE, RESULT_FILE, RUNTIME_INFO_FILE
+from orchestrator.programs.grammar.output import parse_run
+from orchestrator.programs.running.process_mode import in_mode, mode_files
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.sample import SAMPLES_FILE
+from orchestrator.records.workload import Case
+from orchestrator.scripts import call
+
+#: Of a log since a run's begin the last is kept; where that moment is unknown, so many lines.
+_LOG_LIMIT_BYTES: Final = 256 << 10
+_LOG_LINES: Final = 500
+_LOG_TIMEOUT_S: Final = 15.0
+#: How a log names the process that it is about.
+_NAMED_PID: Final = re.compile(rb"(?:Kill '[^']*' \(|\b(?:pid|PID)[:=]? ?)(\d+)")
+#: What happens to apps only, told in lines that don't all name a process.
+_OF_APPS: Final = (b"ANR in ", b"AndroidRuntime")
+#: Numbers of processes begin anew after a power of two that is at least this one.
+_PIDS_MIN: Final = 1 << 15
+#: Processes that are started on a phone while a run begins, with those of others.
+_PIDS_OF_A_RUN: Final = 1 << 10
+#: A native program's file name in its command line, before the first flag.
+_PROGRAM: Final = re.compile(r"/([^/\s']+)'? --")
+
+
+def run_and_collect(
+    device: Device,
+    request: InvocationRequest,
+    command: str,
+    *,
+    files: Sequence[str],
+    cancelled: threading.Event | None = None,
+) -> RawOutput:
+    """Run a command line in the request's own folder and return its streams and those of ``files`` that it wrote.
+
+    With a run that failed comes what the phone logged meanwhile. Whatever its end, the folder is removed. Raises
+    DeviceError kinds.
+    """
+    folder = device.run_folder(request.run_id)
+    command = in_mode(command, request)
+    started_at = datetime.now(UTC)
+    try:
+        result = device.run_detached(
+            command,
+            run_id=request.run_id,
+            timeout_s=request.timeout_s,
+            files=(*files, *mode_files(request), SAMPLES_FILE),
+            cancelled=cancelled,
+        )
+        written = [Attachment(name=name, data=data) for name, data in result.files.items()]
+        if result.exit_code and device.kind is DeviceKind.ANDROID:
+            written += _logged(device, folder)
+    finally:
+        device.discard_run(request.run_id)
+    return RawOutput(
+        command=command,
+        exit_code=result.exit_code,
+        timed_out=result.timed_out,
+        started_at=started_at,
+        duration_s=result.duration_s,
+        attachments=(
+            Attachment(name="stdout", data=result.stdout),
+            Attachment(name="stderr", data=result.stderr),
+            *written,
+        ),
+    )
+
+
+def _logged(device: Device, folder: str) -> list[Attachment]:
+    """Return what a phone logged since a run of ours that failed began: what killed it, or what it was denied.
+
+    Good runs aren't asked for it.
+    """
+    try:
+        told = device.shell(call("log_since", folder, _LOG_LINES), timeout_s=_LOG_TIMEOUT_S).stdout
+    except DeviceError:
+        # The run is whole without it.
+        return []
+    leader, _, told = told.partition(b"\n")
+    told = _without_strangers(told, int(leader) if leader.strip().isdigit() else None)
+    if len(told) > _LOG_LIMIT_BYTES:
+        told = told[-_LOG_LIMIT_BYTES:].partition(b"\n")[2]
+    return [Attachment(name="logcat", data=told)] if told.strip() else []
+
+
+def _without_strangers(log: bytes, leader: int | None) -> bytes:
+    """Leave out lines that name another process than a run's, or that are about apps.
+
+    After a jump of the phone's clock, what happened before the run seems to have happened since. A run's processes
+    have the numbers right after its shell's, ``leader``, which begin anew after the highest.
+    """
+    if leader is None:
+        return log
+
+    def is_ours(line: bytes) -> bool:
+        if any(words in line for words in _OF_APPS):
+            return False
+        named = [int(pid) for pid in _NAMED_PID.findall(line)]
+        return not named or any(0 <= (pid - leader) % _PIDS_MIN < _PIDS_OF_A_RUN for pid in named)
+
+    return b"".join(line for line in log.splitlines(keepends=True) if is_ours(line))
+
+
+def read_collected(
+    raw: RawOutput, case: Case, *, prefix: str = "", exit_code: int | None = None, timed_out: bool | None = None
+) -> ToolReport:
+    """Read a program's streams, log and result files; an unreadable output is a report that says so.
+
+    ``prefix`` stands before the attachments' names where several processes share one output; their exit codes and ends
+    are given then.
+    """
+    profile = raw.data(f"{prefix}{PROFILE_FILE}")
+    return parse_run(
+        stdout=raw.data(f"{prefix}stdout"),
+        stderr=raw.data(f"{prefix}stderr"),
+        logcat=raw.data(f"{prefix}logcat"),
+        exit_code=exit_code if prefix else raw.exit_code,
+        timed_out=raw.timed_out if timed_out is None else timed_out,
+        result_pb=raw.data(f"{prefix}{RESULT_FILE}"),
+        runtime_info_pb=raw.data(f"{prefix}{RUNTIME_INFO_FILE}"),
+        op_profile=profile,
+        op_profile_format="proto" if profile else "",
+        requested=case.delegate.value,
+        flags=dict(case.flags),
+        program=program[1] if (program := _PROGRAM.search(raw.command)) is not None else "",
+    )

@@ -1,0 +1,221 @@
+"""Requested against actual: each trap that makes a CPU's number look like an accelerator's."""
+
+import pytest
+
+from orchestrator.programs.grammar.delegate_clues import DelegateClues, DelegateRequest
+from orchestrator.programs.grammar.delegation import judge_delegate
+from orchestrator.programs.grammar.output import parse_run, parse_text
+from orchestrator.programs.grammar.protos import RuntimeNodes
+from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
+
+LOADED = "INFO: Loaded model m.tflite\n"
+XNNPACK = "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n"
+FLEX = (
+    "INFO: Created TensorFlow Lite delegate for select TF ops.\n"
+    "VERBOSE: Replacing 2 out of 31 node(s) with delegate (TfLiteFlexDelegate) node, yielding 3 partitions.\n"
+)
+READY = "INFO: Initialized session in 2.5ms.\n"
+RESULT = (
+    "INFO: Running benchmark for at least 1 iterations and at least 1 seconds but terminate if exceeding 150 seconds.\n"
+    "INFO: count=3 first=5 curr=4 min=4 max=5 avg=4.5 std=0 p5=4 median=4 p95=5\n\n"
+    "INFO: Running benchmark for at least 5 iterations and at least 1 seconds but terminate if exceeding 150 seconds.\n"
+    "INFO: count=5 first=5 curr=4 min=4 max=5 avg=4.2 std=0 p5=4 median=4 p95=5\n\n"
+    "INFO: Inference timings in us: Init: 2500, First inference: 5, Warmup (avg): 4.5, Inference (avg): 4.2\n"
+)
+NNAPI_ALL = (
+    "INFO: Created TensorFlow Lite delegate for NNAPI.\n"
+    "VERBOSE: Replacing 31 out of 31 node(s) with delegate (TfLiteNnapiDelegate) node, yielding 1 partitions.\n"
+    "INFO: Explicitly applied NNAPI delegate, and the model graph will be completely executed by the delegate.\n"
+)
+GPU_ALL = "INFO: Explicitly applied GPU delegate, and the model graph will be completely executed by the delegate.\n"
+GPU_NONE = "INFO: Though GPU delegate is explicitly applied, the model graph will not be executed by the delegate.\n"
+PARTLY = ("completely executed by the delegate", "partially executed by the delegate w/ 1 delegate kernels")
+GPU_PART = GPU_ALL.replace(*PARTLY)
+EXTERNAL_ALL = GPU_ALL.replace("GPU", "EXTERNAL")
+EXTERNAL_PART = EXTERNAL_ALL.replace(*PARTLY)
+EXTERNAL_NONE = GPU_NONE.replace("GPU", "EXTERNAL")
+XNNPACK_PART = GPU_PART.replace("GPU", "XNNPACK")
+XNNPACK_NONE = GPU_NONE.replace("GPU", "XNNPACK")
+YNNPACK_ALL = GPU_ALL.replace("GPU", "YNNPACK")
+NO_OPENCL = "INFO: [ml_drift_cl_gl_accelerator.cc:126] OpenCL not supported on this platform. Using OpenGL instead.\n"
+
+
+NO_ACCELERATOR = "WARNING: [gpu_registry.cc:131] GPU accelerator could not be loaded and registered.\n"
+
+
+def replacing(delegate: str) -> str:
+    where = "node, yielding 1 partitions for subgraph 0 ()."
+    return f"VERBOSE: Replacing 31 out of 31 node(s) with delegate ({delegate}) {where}\n"
+
+
+def judged(middle: str, requested: str, *, echo: str = "", exit_code: int = 0, ready: bool = True) -> DelegateEvidence:
+    text = f"INFO: STARTING!\nINFO: Graph: [m.tflite]\n{echo}{LOADED}{middle}{READY + RESULT if ready else ''}"
+    report = parse_run(stdout=text.encode(), stderr=b"", exit_code=exit_code, timed_out=False, requested=requested)
+    return report.delegate
+
+
+@pytest.mark.parametrize(
+    ("requested", "middle", "echo", "truth", "actual"),
+    [
+        ("gpu", XNNPACK, "WARN: Unconsumed cmdline flags: --use_gpu=true\n", "flag-ignored", "xnnpack"),
+        ("gpu", "WARN: GPU acceleration is unsupported on this platform.\n" + XNNPACK, "", "fell-back", "xnnpack"),
+        ("gpu", "", "INFO: Use xnnpack: [0]\nINFO: Use gpu: [1]\n", "fell-back", "cpu"),
+        ("external", XNNPACK, "INFO: External delegate path: [x.so]\n", "fell-back", "xnnpack"),
+        ("external", XNNPACK + FLEX, "INFO: External delegate path: [x.so]\n", "fell-back", "xnnpack"),
+        ("external", "ERROR: Invalid TFLiteSettings for the stable delegate.\n" + XNNPACK, "", "fell-back", "xnnpack"),
+        ("hexagon", "WARN: Could not create Hexagon delegate: platform may not\n", "", "fell-back", ""),
+        ("cpu", XNNPACK, "INFO: Use xnnpack: [0]\n", "wrong-backend", "xnnpack"),
+        ("cpu", "", "INFO: Use xnnpack: [0]\n", "full", "cpu"),
+        ("cpu", "", "", "unknown", ""),
+        ("nnapi", "INFO: NNAPI accelerators available: [nnapi-reference]\n" + NNAPI_ALL, "", "wrong-backend",
+         "nnapi-reference"),
+        ("nnapi", "INFO: NNAPI accelerators available: [qti-dsp,nnapi-reference]\n" + NNAPI_ALL, "", "full", "nnapi"),
+        ("gpu", "ERROR: Falling back to OpenGL\nINFO: Initialized OpenGL-based API.\n" + GPU_ALL,
+         "INFO: GPU backend: [cl]\n", "wrong-backend", "gpu"),
+        ("gpu", "INFO: Initialized OpenGL-based API.\n" + GPU_ALL, "INFO: GPU backend: [gl]\n", "full", "gpu"),
+        ("gpu", "INFO: Initialized OpenGL-based API.\n" + GPU_ALL, "INFO: GPU backend: [cl]\n", "wrong-backend", "gpu"),
+        ("gpu", "INFO: Initialized OpenCL-based API.\n" + GPU_ALL, "", "full", "gpu"),
+        ("gpu", GPU_NONE + XNNPACK, "", "none", "xnnpack"),
+        ("gpu", replacing("LITERT_CL"), "", "full", "gpu"),
+        ("gpu", replacing("LITERT_WEBGPU"), "", "full", "gpu"),
+        ("gpu", replacing("LITERT_VULKAN"), "", "full", "gpu"),
+        ("gpu", replacing("LITERT_METAL"), "", "full", "gpu"),
+        ("gpu", NO_ACCELERATOR + XNNPACK, "", "fell-back", "xnnpack"),
+        ("gpu", NO_OPENCL + replacing("LITERT_OPENGL"), "INFO: GPU backend: [webgpu]\n", "wrong-backend", "gpu"),
+        ("gpu", replacing("LITERT_CL"), "INFO: GPU backend: [opengl]\n", "wrong-backend", "gpu"),
+        ("gpu", replacing("LITERT_OPENGL"), "INFO: GPU backend: [opengl]\n", "full", "gpu"),
+        ("gpu", replacing("LITERT_CL"), "INFO: GPU backend: [webgpu]\n", "wrong-backend", "gpu"),
+        ("cpu", EXTERNAL_ALL, "INFO: Use xnnpack: [0]\n", "wrong-backend", "external"),
+        ("cpu", YNNPACK_ALL, "INFO: Use xnnpack: [0]\nINFO: Use ynnpack: [1]\n", "wrong-backend", "ynnpack"),
+        ("cpu", replacing("SomebodysDelegate"), "INFO: Use xnnpack: [0]\n", "wrong-backend", "external"),
+        ("cpu", replacing("TfLiteFlexDelegate"), "INFO: Use xnnpack: [0]\n", "full", "cpu"),
+        ("xnnpack", XNNPACK + EXTERNAL_ALL + XNNPACK_NONE, "INFO: Use xnnpack: [1]\n", "wrong-backend", "external"),
+        ("xnnpack", XNNPACK + EXTERNAL_PART + XNNPACK_PART, "INFO: Use xnnpack: [1]\n", "wrong-backend", "external"),
+        ("xnnpack", XNNPACK + EXTERNAL_NONE + XNNPACK_PART, "INFO: Use xnnpack: [1]\n", "partial", "xnnpack"),
+    ],
+)  # fmt: skip
+def test_what_ran_is_not_what_was_asked_for(requested: str, middle: str, echo: str, truth: str, actual: str) -> None:
+    evidence = judged(middle, requested, echo=echo)
+    assert (evidence.truth.value, evidence.actual) == (truth, actual)
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        "ERROR: Falling back to OpenGL\nINFO: Initialized OpenGL-based API.\n" + GPU_ALL,
+        NO_OPENCL + replacing("LITERT_OPENGL"),
+    ],
+)
+def test_opengl_is_the_gpu_unless_another_backend_was_asked_for(middle: str) -> None:
+    evidence = judged(middle, "gpu")
+    assert (evidence.truth, evidence.actual, evidence.place) == (DelegateTruth.FULL, "gpu", "gpu (OpenGL)")
+
+
+@pytest.mark.parametrize(
+    ("delegate", "backend"),
+    [
+        ("LITERT_CL", "opencl"),
+        ("LITERT_OPENGL", "opengl"),
+        ("LITERT_WEBGPU", "webgpu"),
+        ("LITERT_VULKAN", "vulkan"),
+        ("LITERT_METAL", "metal"),
+    ],
+)
+def test_litert_names_its_gpu_delegates_after_their_backends(delegate: str, backend: str) -> None:
+    assert judged(replacing(delegate), "gpu").backend == backend
+
+
+def test_a_backend_that_only_the_plan_names_is_held_against_what_ran() -> None:
+    text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('LITERT_CL')}"
+    report = parse_run(
+        stdout=(text + READY + RESULT).encode(), stderr=b"", exit_code=0, timed_out=False, requested="gpu",
+        flags={"gpu_backend": "opengl"},
+    )  # fmt: skip
+    assert (report.delegate.truth, report.delegate.backend) == (DelegateTruth.WRONG_BACKEND, "opencl")
+
+
+def test_an_iphones_gpu_beside_xnnpack_is_what_was_asked_for() -> None:
+    echo = "Use gpu: [1]\nUse xnnpack: [1]\n"
+    text = f"STARTING!\n{echo}{LOADED}{XNNPACK}{replacing('TfLiteMetalDelegate')}{XNNPACK_PART}{READY}{RESULT}"
+    (report,) = parse_text(text)
+    assert report.delegate.each == {"xnnpack": DelegateTruth.PARTIAL, "gpu": DelegateTruth.FULL}
+
+
+def test_a_litert_delegate_whose_kernel_fails_has_failed() -> None:
+    middle = (
+        replacing("LITERT_OPENGL") + "ERROR: Node number 31 (LITERT_OPENGL) failed to prepare.\n"
+        "ERROR: Benchmarking failed.\n"
+    )
+    assert judged(middle, "gpu", exit_code=1, ready=False).truth is DelegateTruth.FAILED
+
+
+def nnapi_log(*devices: str) -> str:
+    head = "08-17 21:47:50.187 29423 29423 I "
+    accelerators = "INFO: NNAPI accelerators available: [qti-dsp,nnapi-reference]\n"
+    lines = f"INFO: STARTING!\nINFO: Use NNAPI: [1]\n{accelerators}{LOADED}{NNAPI_ALL}{READY}{RESULT}".splitlines()
+    said = [f"{head}tflite  : {line.partition(': ')[2]}" for line in lines]
+    plans = [f"{head}ExecutionPlan: SIMPLE for {device}" for device in devices]
+    return "\n".join([*said[:5], *plans, *said[5:], ""])
+
+
+@pytest.mark.parametrize(
+    ("devices", "truth", "actual", "accelerator"),
+    [
+        (("qti-dsp",), "full", "nnapi", "qti-dsp"),
+        (("nnapi-reference",), "wrong-backend", "nnapi-reference", "nnapi-reference"),
+        (("nnapi-reference", "nnapi-reference"), "wrong-backend", "nnapi-reference", "nnapi-reference"),
+        (("qti-dsp", "nnapi-reference"), "partial", "nnapi", "qti-dsp+nnapi-reference"),
+    ],
+)
+def test_nnapi_on_its_own_reference_is_no_accelerator(
+    devices: tuple[str, ...], truth: str, actual: str, accelerator: str
+) -> None:
+    (report,) = parse_text(nnapi_log(*devices))
+    evidence = report.delegate
+    assert (evidence.truth.value, evidence.actual, evidence.accelerator) == (truth, actual, accelerator)
+    assert any(devices[-1] in line for line in evidence.lines)
+
+
+def test_replacing_every_node_proves_nothing_when_a_failure_follows() -> None:
+    middle = (
+        NNAPI_ALL.partition("INFO: Explicitly")[0]
+        + "ERROR: Failed to apply NNAPI delegate.\nERROR: Benchmarking failed.\n"
+    )
+    evidence = judged(middle, "nnapi", exit_code=1, ready=False)
+    assert (evidence.truth, evidence.actual) == (DelegateTruth.FAILED, "")
+    assert evidence.lines[0] == "Failed to apply NNAPI delegate."
+
+
+def test_operators_left_to_the_cpu_are_listed_with_their_reasons() -> None:
+    middle = (
+        "ERROR: Following operations are not supported by GPU delegate:\n"
+        "TOPK_V2: Operation is not supported.\n"
+        "CUSTOM TFLite_Detection_PostProcess: Operation is not supported.\n"
+        "4 operations will run on the GPU, and the remaining 2 operations will run on the CPU.\n"
+    )
+    evidence = judged(middle + GPU_PART, "gpu")
+    assert evidence.truth is DelegateTruth.PARTIAL
+    assert [name for name, _ in evidence.cpu_operators] == ["TOPK_V2", "CUSTOM TFLite_Detection_PostProcess"]
+
+
+def test_runtime_info_decides_against_the_log() -> None:
+    clues = DelegateClues()
+    clues.feed("Explicitly applied GPU delegate, and the model graph will be completely executed by the delegate.")
+    runtime = RuntimeNodes(
+        shares=(
+            DelegateShare(delegate="TfLiteGpuDelegateV2", delegated_nodes=9, total_nodes=10, partitions=2, subgraph=0),
+        ),
+        total_nodes=10,
+        cpu_operators=("SOFTMAX",),
+    )
+    evidence = judge_delegate(
+        clues, DelegateRequest(delegates=("gpu",)), runtime=runtime, has_result=True, has_started=True, is_whole=True
+    )
+    assert evidence.truth is DelegateTruth.PARTIAL
+    assert (evidence.delegated_nodes, evidence.total_nodes, evidence.partitions) == (9, 10, 2)
+    assert evidence.cpu_operators == (("SOFTMAX", ""),)
+
+
+def test_an_excerpt_without_any_line_about_the_delegate_proves_nothing() -> None:
+    report = parse_run(stdout=RESULT.encode(), stderr=b"", exit_code=0, timed_out=False, requested="gpu")
+    assert report.delegate.truth is DelegateTruth.UNKNOWN

@@ -1,0 +1,237 @@
+"""Failure codes: each documented, each with a next step, and found from text, exit code and system log together."""
+
+import pytest
+
+from orchestrator.programs.grammar.failure_codes import FAILURE_CODES, next_step
+from orchestrator.programs.grammar.failures import RULES, SIGNALS, FailureClues, SystemLog, signal_failure
+from orchestrator.programs.grammar.output import parse_run, parse_text
+from tests.samples.places import REPO
+
+PAGE = (REPO / "docs" / "reference" / "failures.md").read_text(encoding="utf-8")
+
+
+def test_every_code_is_on_the_page_with_its_meaning_and_next_step() -> None:
+    for code in FAILURE_CODES.values():
+        assert f"| `{code.code}` | {code.meaning} | {code.next_step} |" in PAGE
+
+
+def test_every_code_that_a_rule_or_signal_gives_is_known() -> None:
+    given = {code for _, code, _ in RULES} | {code for code, _ in SIGNALS.values()}
+    assert given <= set(FAILURE_CODES)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("/system/bin/sh: ./benchmark_model: not executable: 64-bit ELF file", "wrong-abi"),
+        ('CANNOT LINK EXECUTABLE "./b": library "libomp.so" not found: needed by main executable', "missing-library"),
+        ('CANNOT LINK EXECUTABLE "./b": cannot locate symbol "_ZN3foo" referenced by "./b"...', "missing-symbol"),
+        ("Didn't find op for builtin opcode 'CONV_2D' version '9'. An older version", "model-too-new"),
+        ("Encountered unresolved custom op: FlexErf.", "flex-ops-missing"),
+        ("Encountered unresolved custom op: TFLite_X.", "unresolved-custom-op"),
+        ("Incompatible versions between interface library and libhexagon_skel 1 vs 2. Abort.", "hexagon-version-skew"),
+        ("Failed to fetch Hexagon NN version. This might be because you're using incompatible", "hexagon-init-failed"),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", "out-of-memory"),
+        ("write failed: No space left on device", "storage-full"),
+        # As people met them: QNN of another release, its stub and skel apart, a context binary, Neuron, the ABI.
+        (
+            "Qnn System library version 1.6.0 is mismatched. The minimum supported version is 1.8.0.",
+            "npu-version-skew",
+        ),
+        (
+            "Qnn library version 2.25.0 is not supported. The minimum supported version is 2.26.0.",
+            "npu-version-skew",
+        ),
+        (
+            "<E> Stub lib id mismatch: expected (v2.28.0.241029232508_102474), detected (v2.25.17.241017130936_18858)",
+            "npu-version-skew",
+        ),
+        ("Failed to create context from context binary: Unsupported context binary version.", "npu-version-skew"),
+        (
+            "Incompatible Neuron SDK major version: bytecode compiled with 8.2.30, but runtime is 9.2.0",
+            "npu-version-skew",
+        ),
+        ("[litert_dispatch.cc:210] Unsupported dispatch runtime version", "npu-version-skew"),
+        ("adb: failed to install x.apk: Failure [INSTALL_FAILED_OLDER_SDK]", "install-failed"),
+        ("Error: Activity class {a/b.C} does not exist.", "activity-missing"),
+    ],
+)
+def test_line_explains_the_failure(line: str, code: str) -> None:
+    clues = FailureClues()
+    clues.feed(line, "E")
+    failure = clues.text_failure()
+    assert failure is not None
+    assert failure.code == code
+    assert next_step(failure.code)
+
+
+def test_root_cause_is_told_rather_than_what_followed_from_it() -> None:
+    text = (
+        "ERROR: NN API returned error ANEURALNETWORKS_OP_FAILED at line 4768 while completing NNAPI compilation.\n"
+        "ERROR: Node number 266 (TfLiteNnapiDelegate) failed to prepare.\n"
+        "ERROR: Failed to apply NNAPI delegate.\nERROR: Benchmarking failed.\n"
+    )
+    report = parse_run(stdout=b"", stderr=text.encode(), exit_code=1, timed_out=False)
+    assert report.failure_code == "nnapi-failed"
+    assert report.failure_reason.startswith("NN API returned error ANEURALNETWORKS_OP_FAILED")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "code", "outcome"),
+    [
+        (139, "segfault", "crashed"),
+        (-11, "segfault", "crashed"),
+        (134, "aborted", "crashed"),
+        (132, "illegal-instruction", "crashed"),
+        (137, "killed", "truncated"),
+        (143, "terminated", "truncated"),
+        (126, "not-executable", "failed"),
+        (127, "program-not-found", "failed"),
+    ],
+)
+def test_exit_code_alone_tells_signal_or_shell(exit_code: int, code: str, outcome: str) -> None:
+    failure = signal_failure(exit_code)
+    assert failure is not None
+    assert (failure.code, failure.outcome) == (code, outcome)
+
+
+def test_deadline_without_a_result_is_timed_out() -> None:
+    report = parse_run(stdout=b"INFO: STARTING!\n", stderr=b"", exit_code=None, timed_out=True)
+    assert (report.outcome, report.failure_code) == ("truncated", "timed-out")
+
+
+def test_silence_with_exit_code_0_is_no_result() -> None:
+    report = parse_run(stdout=b"", stderr=b"", exit_code=0, timed_out=False)
+    assert (report.outcome, report.failure_code) == ("truncated", "no-result")
+
+
+def test_crash_of_the_shell_s_child_keeps_the_reason_before_it() -> None:
+    (report,) = parse_text(
+        "ERROR: NN API returned error X.\nERROR: Failed to apply NNAPI delegate.\nSegmentation fault \n"
+    )
+    assert report.outcome == "crashed"
+    assert report.failure_reason == "NN API returned error X. then Segmentation fault"
+
+
+def test_tombstone_s_first_frames_are_kept_with_the_process() -> None:
+    log = SystemLog()
+    for tag, text in (
+        ("libc", "Fatal signal 6 (SIGABRT), code -1 (SI_QUEUE) in tid 5 (x), pid 4 (x)"),
+        ("DEBUG", "pid: 4, tid: 5, name: x  >>> /data/local/tmp/benchmark_model <<<"),
+        ("DEBUG", "      #00 pc 0000000000051a90  /vendor/lib64/libOpenCL.so (clFinish+12)"),
+    ):
+        log.feed(text, tag=tag, pid=4, severity="F")
+    crash = log.end_of(4)
+    assert crash is not None
+    assert (crash.code, crash.process) == ("aborted", "/data/local/tmp/benchmark_model")
+    assert "libOpenCL.so" in crash.frames[0]
+
+
+def test_another_process_s_death_is_not_ours() -> None:
+    log = SystemLog()
+    log.feed("Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0", tag="libc", pid=99, severity="F")
+    assert log.end_of(4, ("org.tensorflow.lite.benchmark",)) is None
+
+
+QNN_TEXT = (
+    "ERROR: [qnn_manager.cc:349] Qnn System library version 1.8.0 is mismatched. The minimum supported version is "
+    "1.11.0.\nERROR: [dispatch_api.cc:139] Failed to set up QNN manager\n"
+    "ERROR: [dispatch_delegate.cc:131] Failed to create a dispatch delegate kernel: No usable Dispatch runtime found\n"
+    "ERROR: Benchmarking failed.\n"
+)
+
+
+def test_the_version_explains_a_dispatch_runtime_that_cannot_be_used() -> None:
+    report = parse_run(stdout=b"", stderr=QNN_TEXT.encode(), exit_code=1, timed_out=False)
+    assert report.failure_code == "npu-version-skew"
+    assert "1.11.0" in report.failure_reason
+
+
+def test_a_newer_qnn_library_that_is_used_is_no_failure() -> None:
+    clues = FailureClues()
+    clues.feed(
+        "[qnn_manager.cc:278] Qnn System library version 1.10.0 is used. The version LiteRT using is 1.6.0.", "W"
+    )
+    assert clues.text_failure() is None
+
+
+DENIAL = (
+    'avc: denied { read } for name="net.tflite" dev="dm-5" ino=81374 scontext=u:r:untrusted_app:s0:c120,c256 '
+    "tcontext=u:object_r:shell_data_file:s0 tclass=file permissive=0 app=org.tensorflow.lite.benchmark"
+)
+
+
+def app_log(*lines: tuple[str, str, str]) -> bytes:
+    """A log of the app, process 4242: (level, tag, text) each."""
+    start = ("I", "tflite_BenchmarkModelActivity", "Running TensorFlow Lite benchmark with args: --graph=/d/net.tflite")
+    return "".join(
+        f"05-14 19:55:39.{number:03d}  4242  4242 {level} {tag}: {text}\n"
+        for number, (level, tag, text) in enumerate((start, *lines))
+    ).encode()
+
+
+def test_a_file_that_selinux_denied_is_told_as_a_denial() -> None:
+    log = app_log(
+        ("W", "lite.benchmark", f"type=1400 audit(0.0:1984): {DENIAL}"),
+        ("E", "tflite", "Could not open '/d/net.tflite'."),
+        ("E", "tflite", "Benchmarking failed."),
+    )
+    report = parse_run(stdout=b"", stderr=b"", logcat=log, exit_code=None, timed_out=False)
+    assert report.failure_code == "selinux-denied"
+    assert report.failure_reason.startswith('avc: denied { read } for name="net.tflite"')
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [
+        DENIAL.replace("net.tflite", "tethering"),
+        DENIAL.replace("permissive=0", "permissive=1"),
+        DENIAL.replace("for name", 'for pid=99 comm="other" name'),
+    ],
+    ids=["another file", "only noted", "another process"],
+)
+def test_a_denial_that_is_not_the_reason_changes_no_code(denial: str) -> None:
+    log = app_log(
+        ("W", "lite.benchmark", f"type=1400 audit(0.0:1984): {denial}"),
+        ("E", "tflite", "Could not open '/d/net.tflite'."),
+    )
+    report = parse_run(stdout=b"", stderr=b"", logcat=log, exit_code=None, timed_out=False)
+    assert report.failure_code == "model-not-found"
+
+
+def test_a_denial_explains_a_run_that_says_nothing_else() -> None:
+    for line in (
+        ("W", "lite.benchmark", f"type=1400 audit(0.0:1984): {DENIAL}"),
+        ("E", "audit", "type=1400 audit(1709019390.134:12783): " + DENIAL.replace("for ", 'for  pid=4242 comm="x" ')),
+    ):
+        report = parse_run(stdout=b"", stderr=b"", logcat=app_log(line), exit_code=None, timed_out=False)
+        assert report.failure_code == "selinux-denied"
+
+
+ANR_LINES = (
+    "ANR in org.tensorflow.lite.benchmark (org.tensorflow.lite.benchmark/.BenchmarkModelActivity)",
+    "PID: 4242",
+    "Reason: Input dispatching timed out (Waiting because no window has focus but there is a focused application ...)",
+    "Load: 11.07 / 10.82 / 11.04",
+)
+
+
+def test_an_anr_is_told_with_its_process_and_reason() -> None:
+    system = SystemLog()
+    for text in ANR_LINES:
+        system.feed(text, tag="ActivityManager", pid=1003, severity="E")
+    anr = system.end_of(4242)
+    assert anr is not None
+    assert (anr.code, anr.pid) == ("app-not-responding", 4242)
+    assert anr.reason == f"ANR in org.tensorflow.lite.benchmark: {ANR_LINES[2].removeprefix('Reason: ')}"
+    assert system.end_of(77) is None
+
+
+@pytest.mark.parametrize(("timed_out", "code"), [(False, "app-not-responding"), (True, "timed-out")])
+def test_an_app_that_did_not_respond_is_told_also_when_its_time_was_over(timed_out: bool, code: str) -> None:
+    log = app_log(("I", "tflite", "Loaded model /d/net.tflite")) + b"".join(
+        f"05-14 19:55:49.000  1003  1060 E ActivityManager: {text}\n".encode() for text in ANR_LINES
+    )
+    report = parse_run(stdout=b"", stderr=b"", logcat=log, exit_code=None, timed_out=timed_out)
+    assert report.failure_code == code
+    assert "no window has focus" in report.failure_reason

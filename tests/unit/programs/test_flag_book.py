@@ -1,0 +1,163 @@
+"""What is known of each program's flags, and what is wrong with those of a case."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.programs.flags.arguments import case_flags
+from orchestrator.programs.flags.book import HelpFlagBook
+from orchestrator.programs.flags.tables import CORE, DELEGATES, LITERT, MODEL, PERFORMANCE_OPTIONS
+from orchestrator.programs.flags.traps import TRAPS
+from orchestrator.records.flag import FlagFault
+from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from tests.samples.places import NATIVE
+
+#: The binary that printed it has XNNPACK, and neither GPU nor NNAPI.
+HELP = (NATIVE / "help_true.txt").read_bytes()
+BUILD = Build(name="b", tool=ToolName.NATIVE, sha256=BuildSha("a" * 64), abi="x86_64")
+CASE = Case(
+    serial=Serial("S"),
+    model_sha256=ModelSha("m" * 64),
+    model_name="m",
+    delegate=DelegateName.XNNPACK,
+    threads=1,
+    tool=ToolName.NATIVE,
+    build_sha256=BUILD.sha256,
+)
+
+
+def faults(
+    book: HelpFlagBook, *, delegate: str = "xnnpack", tool: str = "native", run_pass: Pass = Pass.TIMING, **flags: str
+) -> list[FlagFault]:
+    build = replace(BUILD, tool=ToolName(tool))
+    case = replace(
+        CASE, delegate=DelegateName(delegate), tool=ToolName(tool), flags=tuple(sorted(flags.items()))
+    )  # fmt: skip
+    return list(book.faults(build, case, run_pass))
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> HelpFlagBook:
+    return HelpFlagBook(tmp_path / "flags")
+
+
+@pytest.fixture
+def learned(book: HelpFlagBook) -> HelpFlagBook:
+    assert book.learn(BUILD, HELP)
+    return book
+
+
+def test_a_program_is_asked_once_and_known_by_its_content_from_then_on(tmp_path: Path) -> None:
+    first = HelpFlagBook(tmp_path)
+    assert first.names(BUILD) == frozenset()
+    assert first.learn(BUILD, HELP)
+    again = HelpFlagBook(tmp_path)
+    assert len(again.names(BUILD)) == 58
+    assert again.names(replace(BUILD, sha256=BuildSha("b" * 64))) == frozenset()
+
+
+def test_what_lists_no_flags_is_not_kept(book: HelpFlagBook, tmp_path: Path) -> None:
+    assert not book.learn(BUILD, b"/system/bin/sh: ./benchmark_model: not executable: 64-bit ELF file")
+    assert not list(tmp_path.rglob("*.txt"))
+    assert book.names(BUILD) == frozenset()
+
+
+def test_a_damaged_note_counts_as_none(learned: HelpFlagBook, tmp_path: Path) -> None:
+    (note,) = tmp_path.rglob("*.txt")
+    note.write_bytes(b"\0\0\0")
+    assert HelpFlagBook(note.parent).names(BUILD) == frozenset()
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    book = HelpFlagBook(tmp_path / "file" / "flags")
+    assert book.learn(BUILD, HELP)
+    assert len(book.names(BUILD)) == 58
+
+
+def test_only_programs_of_a_shell_can_be_asked(book: HelpFlagBook) -> None:
+    assert book.help_command(BUILD, "/d/a b/x") == "LD_LIBRARY_PATH='/d/a b' '/d/a b/x' --help"
+    assert book.help_command(replace(BUILD, tool=ToolName.APK), "/d/x") == ""
+    assert book.help_command(replace(BUILD, tool=ToolName.LITERT), "/d/x") == ""
+
+
+@pytest.mark.parametrize("delegate", ["cpu", "xnnpack", "gpu", "nnapi", "hexagon"])
+@pytest.mark.parametrize("tool", ["native", "apk"])
+@pytest.mark.parametrize("run_pass", list(Pass))
+def test_what_benchfarm_passes_by_itself_has_no_fault(
+    book: HelpFlagBook, delegate: str, tool: str, run_pass: Pass
+) -> None:
+    assert faults(book, delegate=delegate, tool=tool, run_pass=run_pass) == []
+
+
+@pytest.mark.parametrize("run_pass", list(Pass))
+def test_a_real_binary_has_what_benchfarm_passes(learned: HelpFlagBook, run_pass: Pass) -> None:
+    assert faults(learned, run_pass=run_pass) == []
+
+
+def test_a_delegate_that_the_binary_lacks_is_told_apart_from_a_wrong_flag(learned: HelpFlagBook) -> None:
+    (fault,) = faults(learned, delegate="gpu")
+    assert (fault.code, fault.flag) == ("delegate-flag", "use_gpu")
+
+
+def test_a_flag_that_this_binary_lacks_and_others_have_is_unknown(learned: HelpFlagBook, book: HelpFlagBook) -> None:
+    (fault,) = faults(learned, nnapi_accelerator_name="x")
+    assert (fault.code, fault.flag) == ("unknown-flag", "nnapi_accelerator_name")
+
+
+def test_a_flag_has_effect_with_the_delegate_that_it_belongs_to(book: HelpFlagBook) -> None:
+    assert faults(book, delegate="gpu", gpu_backend="cl") == []
+    (fault,) = faults(book, delegate="xnnpack", gpu_backend="cl")
+    assert (fault.code, fault.nearest) == ("ineffective-flag", "use_gpu")
+
+
+def test_a_flag_of_a_pass_has_effect_in_that_pass(book: HelpFlagBook) -> None:
+    assert faults(book, run_pass=Pass.MEMORY, memory_footprint_check_interval_ms="5") == []
+    (fault,) = faults(book, run_pass=Pass.TIMING, memory_footprint_check_interval_ms="5")
+    assert fault.code == "ineffective-flag"
+
+
+def test_the_app_takes_no_white_space(book: HelpFlagBook) -> None:
+    (fault,) = faults(book, tool="apk", benchmark_name="a b")
+    assert fault.code == "wrong-value"
+    assert faults(book, tool="native", benchmark_name="a b") == []
+
+
+def old_help() -> bytes:
+    missing = (b"result_file_path", b"export_model_runtime_info", b"model_runtime_info", b"use_xnnpack", b"report_peak")
+    return b"\n".join(line for line in HELP.splitlines() if not any(name in line for name in missing))
+
+
+def test_an_old_binary_runs_without_the_flags_that_only_gather_more(book: HelpFlagBook) -> None:
+    assert book.learn(BUILD, old_help())
+    assert faults(book, delegate="cpu") == []
+    known = book.names(BUILD)
+    passed = dict(
+        case_flags(replace(CASE, delegate=DelegateName.CPU), Pass.TIMING, model_path="m", folder="f", known=known)
+    )
+    assert set(passed) <= known
+    assert "num_threads" in passed
+
+
+def test_an_old_binary_does_not_get_a_pass_or_a_delegate_that_it_lacks(book: HelpFlagBook) -> None:
+    assert book.learn(BUILD, old_help())
+    (fault,) = faults(book, delegate="cpu", run_pass=Pass.MEMORY)
+    assert (fault.code, fault.flag) == ("needed-flag", "report_peak_memory_footprint")
+    (fault,) = faults(book, delegate="xnnpack")
+    assert (fault.code, fault.flag) == ("delegate-flag", "use_xnnpack")
+
+
+def test_performance_options_are_checked_by_the_tables_as_their_help_leaves_out_what_they_hand_on(
+    book: HelpFlagBook,
+) -> None:
+    build = replace(BUILD, tool=ToolName.PERF_OPTIONS)
+    assert not book.learn(build, (NATIVE / "perf_help.txt").read_bytes())
+    case = replace(CASE, tool=ToolName.PERF_OPTIONS, flags=(("option_benchmark_run_delay", "1x"), ("run_delay", "1")))
+    (fault,) = book.faults(build, case, Pass.TIMING)
+    assert (fault.code, fault.flag) == ("wrong-type", "option_benchmark_run_delay")
+
+
+def test_every_trap_is_of_a_flag_that_there_is() -> None:
+    assert set(TRAPS) <= {row[0] for row in (*CORE, *MODEL, *DELEGATES, *LITERT, *PERFORMANCE_OPTIONS)}

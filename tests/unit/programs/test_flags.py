@@ -1,0 +1,116 @@
+"""Flags: learned from --help, and checked before anything runs."""
+
+import pytest
+
+from orchestrator.errors import OutputParseError
+from orchestrator.programs.flags.checking import Program, check_flags, documented_flags, parse_help
+from tests.samples.places import NATIVE
+
+HELP = (NATIVE / "help_true.txt").read_text(encoding="utf-8")
+
+
+def test_help_of_a_binary_lists_58_flags_each_once() -> None:
+    schema = parse_help(HELP)
+    assert len(schema.flags) == 58
+    assert (schema.flags["num_threads"].kind, schema.flags["num_threads"].default) == ("int32", "-1")
+    assert schema.flags["warmup_min_secs"].default == "0.5"
+    assert schema.flags["gpu_invoke_loop_times"].default == "1"
+
+
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [
+        ("help_true", Program.BENCHMARK_MODEL),
+        ("perf_help", Program.PERFORMANCE_OPTIONS),
+        ("perf_bad_flag_value", Program.BENCHMARK_MODEL),
+    ],
+)
+def test_documented_tables_agree_with_what_binaries_say(name: str, program: Program) -> None:
+    learned = parse_help((NATIVE / f"{name}.txt").read_text(encoding="utf-8")).flags
+    documented = documented_flags(program).flags
+    assert learned
+    assert {n: (f.kind, f.default) for n, f in learned.items()} == {
+        n: (documented[n].kind, documented[n].default) for n in learned
+    }
+
+
+def test_learned_schema_keeps_its_own_flags_and_gains_what_depends_on_what() -> None:
+    merged = parse_help(HELP).merged_with(documented_flags(Program.BENCHMARK_MODEL))
+    assert "use_gpu" not in merged.flags
+    assert merged.flags["op_profiling_output_mode"].choices == ("stdout", "csv", "proto")
+    assert merged.flags["xnnpack_force_fp16"].needs == "use_xnnpack"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "nearest"),
+    [
+        (["--num_run=5"], "unknown-flag", "num_runs"),
+        (["--use_gpu=true"], "unknown-flag", ""),
+        (["--num_threads=3x"], "wrong-type", ""),
+        (["--num_runs=1.9"], "wrong-type", ""),
+        (["--num_runs="], "wrong-type", ""),
+        (["--num_threads=1,2"], "wrong-type", ""),
+        (["--num_runs=99999999999"], "wrong-type", ""),
+        (["--min_secs=fast"], "wrong-type", ""),
+        (["--use_xnnpack=yes"], "wrong-type", ""),
+        (["--num_runs=3", "--num_runs=7"], "duplicate-flag", ""),
+        (["--use_xnnpack"], "bad-form", ""),
+        (["num_runs=3"], "bad-form", ""),
+        (["-num_runs=3"], "bad-form", ""),
+        (["--enable_op_profiling=true", "--op_profiling_output_mode=prot"], "wrong-value", "proto"),
+        (["--xnnpack_force_fp16=true"], "ineffective-flag", "use_xnnpack"),
+        (["--delegate_serialize_dir=/x"], "ineffective-flag", "delegate_serialize_token"),
+        (["--run_delay=1", "--run_frequency=5"], "ineffective-flag", ""),
+    ],
+)
+def test_each_fault_is_found_and_named(words: list[str], code: str, nearest: str) -> None:
+    schema = parse_help(HELP).merged_with(documented_flags(Program.BENCHMARK_MODEL))
+    (fault,) = check_flags(words, schema)
+    assert (fault.code, fault.nearest) == (code, nearest)
+    assert fault.flag in fault.message
+
+
+def test_accelerator_name_without_nnapi_is_ineffective() -> None:
+    (fault,) = check_flags(["--nnapi_accelerator_name=qti-dsp"], documented_flags(Program.BENCHMARK_MODEL))
+    assert (fault.code, fault.nearest) == ("ineffective-flag", "use_nnapi")
+
+
+def test_all_faults_are_told_at_once() -> None:
+    schema = documented_flags(Program.BENCHMARK_MODEL)
+    faults = check_flags(["--grph=x", "--num_runs=x", "word", "--gpu_backend=cl"], schema)
+    assert [fault.code for fault in faults] == ["unknown-flag", "wrong-type", "bad-form", "ineffective-flag"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--graph=a b$(c)", "--num_runs=-5", "--min_secs=.5", "--max_secs=1e2", "--use_xnnpack=0"],
+        ["--use_gpu=1", "--gpu_backend=gl", "--gpu_precision_loss_allowed=false"],
+        ["--gpu_precision_loss_allowed=true"],
+        ["--use_nnapi=true", "--nnapi_accelerator_name=x"],
+        [],
+    ],
+)
+def test_flags_that_are_right_have_no_fault(words: list[str]) -> None:
+    assert check_flags(words, documented_flags(Program.BENCHMARK_MODEL)) == ()
+
+
+def test_a_vendor_flag_of_litert_is_checked_because_the_program_never_does() -> None:
+    schema = documented_flags(Program.LITERT)
+    npu = ["--use_npu=true", "--dispatch_library_path=/x"]
+    assert check_flags(["--qualcomm_htp_performance_mode=burst", *npu], schema) == ()
+    (misspelt,) = check_flags(["--qualcomm_htp_perfomance_mode=burst", *npu], schema)
+    assert (misspelt.code, misspelt.nearest) == ("unknown-flag", "qualcomm_htp_performance_mode")
+    (value,) = check_flags(["--mediatek_performance_mode_type=turbo", *npu], schema)
+    assert value.code == "wrong-value"
+    (idle,) = check_flags(["--qualcomm_backend=htp", "--qualcomm_profiling=basic"], schema)
+    assert (idle.code, idle.flag) == ("ineffective-flag", "qualcomm_profiling")
+    (unreachable,) = check_flags(["--mediatek_nerun_pilot_version=version7", *npu], schema)
+    assert unreachable.code == "unknown-flag"
+    (fault,) = check_flags(["--gpu-precision=fp8", "--use_gpu=true"], schema)
+    assert fault.code == "wrong-value"
+
+
+def test_text_without_flags_is_refused() -> None:
+    with pytest.raises(OutputParseError):
+        parse_help("sh: benchmark_model: not found\n")

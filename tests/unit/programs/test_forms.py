@@ -1,0 +1,134 @@
+"""An output in the forms in which people keep and send one: quoted, listed, compressed, inside JSON or HTML."""
+
+import gzip
+import html
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import OutputParseError
+from orchestrator.programs import forms
+from orchestrator.programs.grammar.output import parse_file, parse_text, to_public
+
+RUN = """\
+STARTING!
+Log parameter values verbosely: [0]
+Num threads: [4]
+Graph: [/data/local/tmp/a.tflite]
+Use gpu: [1]
+Loaded model /data/local/tmp/a.tflite
+Created TensorFlow Lite delegate for GPU.
+Explicitly applied GPU delegate, and the model graph will be completely executed by the delegate.
+The input model file size (MB): 3.79893
+Initialized session in 1451.51ms.
+Running benchmark for at least 1 iterations and at least 0.5 seconds but terminate if exceeding 150 seconds.
+count=56 first=11147 curr=8146 min=7055 max=12036 avg=8779.68 std=1115
+Running benchmark for at least 50 iterations and at least 1 seconds but terminate if exceeding 150 seconds.
+count=110 first=8325 curr=10016 min=7863 max=10688 avg=8680.33 std=591
+Inference timings in us: Init: 1451507, First inference: 11147, Warmup (avg): 8779.68, Inference (avg): 8680.33
+"""
+LINES = RUN.splitlines()
+
+
+def each(form: str) -> str:
+    return "".join(form.format(line) + "\n" for line in LINES)
+
+
+def zipped(**members: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in members.items():
+            archive.writestr(name.replace("__", "/"), text)
+    return file.getvalue()
+
+
+def notebook(text: str) -> str:
+    output = {"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)}
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": ["# Latency\n", "of a model"]},
+        {"cell_type": "code", "execution_count": 1, "outputs": [output], "source": ["!adb shell ./run.sh"]},
+    ]
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}, indent=1)
+
+
+def studio_export(text: str) -> str:
+    header = {"logLevel": "INFO", "pid": 4669, "tid": 4669, "tag": "tflite", "timestamp": {"seconds": 1, "nanos": 2}}
+    return json.dumps(
+        {"metadata": {}, "logcatMessages": [{"header": header, "message": line} for line in text.splitlines()]}
+    )
+
+
+FORMS: dict[str, bytes] = {
+    "quoted": each("> {}").encode(),
+    "quoted without a blank": each(">{}").encode(),
+    "quoted three times": each("> >> {}").encode(),
+    "quoted logcat": each("> 06-18 10:20:41.572  4669  4669 I tflite  : {}").encode(),
+    "Android Studio without date": each("13:52:45.328 20824-20847 tflite                  org.example  I  {}").encode(),
+    "Android Studio without date and process": each("13:52:45.328 20824-20847 tflite   I  {}").encode(),
+    "tag only": each("I tflite  : {}").encode(),
+    "logcat without numbers": each("06-08 12:09:32.317 I tflite   : {}").encode(),
+    "list": each("- `{}`").encode(),
+    "list with stars": each("* {}").encode(),
+    "numbered list": each("1. `INFO: {}`").encode(),
+    "code": each("`{}`").encode(),
+    "JSON string": json.dumps(RUN).encode(),
+    "JSON object": json.dumps({"device": "a", "steps": [{"stdout": RUN, "code": 0}]}, indent=2).encode(),
+    "JSON lines": "".join(json.dumps({"time": 1, "line": line}) + "\n" for line in LINES).encode(),
+    "notebook": notebook(RUN).encode(),
+    "Android Studio's export": studio_export(RUN).encode(),
+    "HTML": ("<html><body><p>" + "<br/>".join(html.escape(line) for line in LINES) + "</p></body></html>").encode(),
+    "HTML with line ends": (
+        "<pre>" + "".join(f"<span>{html.escape(line)}</span><br>\n" for line in LINES) + "</pre>"
+    ).encode(),
+    "gzip": gzip.compress(RUN.encode()),
+    "zip": zipped(logs__run_txt=RUN),
+    "zip of gzip's neighbour": zipped(readme="nothing", run=RUN),
+}
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_every_form_gives_what_the_plain_text_gives(form: str, tmp_path: Path) -> None:
+    (plain,) = parse_text(RUN)
+    (report,) = parse_text(FORMS[form])
+    left_out = {"pid"}
+    assert {k: v for k, v in to_public(report).items() if k not in left_out} == to_public(plain)
+    path = tmp_path / "log"
+    path.write_bytes(FORMS[form])
+    assert parse_file(path) == (report,)
+
+
+def test_a_gzip_file_that_was_cut_off_gives_what_it_still_holds() -> None:
+    text = RUN + "".join(f"{number:x} something else\n" for number in range(20_000))
+    (report,) = parse_text(gzip.compress(text.encode())[:-2000])
+    assert report.inference_mean_us == 8680.33
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (zipped(xl__workbook_xml="<x/>").replace(b"workbook_xml", b"workbook.xml"), "Excel workbook"),
+        (b"%PDF-1.7 ...", "PDF document"),
+        (b"\x1c\x00\x00\x00TFL3" + b"\0" * 40, "TFLite model"),
+        (b"\x1f\x8bnot really", "gzip file is damaged"),
+        (b"PK\x03\x04not really", "zip archive can't be read"),
+        (json.dumps({"latency": [1, 2, 3]}).encode(), "nothing in the JSON"),
+        (json.dumps([["cell", 1.5], ["cell", 2]]).encode(), "nothing in the JSON"),
+        (b"[" * 100_000, "nothing in the text"),
+    ],
+    ids=["xlsx", "pdf", "model", "gzip", "zip", "object", "array", "deep"],
+)
+def test_what_holds_no_output_is_refused_by_its_name(data: bytes, said: str) -> None:
+    with pytest.raises(OutputParseError, match=said) as refused:
+        parse_text(data)
+    assert refused.value.hint
+
+
+def test_what_unpacks_to_too_much_is_refused_before_it_fills_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "MOST_UNPACKED_BYTES", 1 << 21)
+    bomb = b"x" * (1 << 23)
+    for data in (gzip.compress(bomb), zipped(a=bomb.decode())):
+        with pytest.raises(OutputParseError, match="unpacks to more than 2 MiB"):
+            parse_text(data)

@@ -1,0 +1,80 @@
+"""What is said when a delegate's libraries are missing or don't belong together; the programs exit with 0."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchfarm_lab.samples import HEXAGON_LIBRARIES
+from lab.tests.unit import tiny_models
+from lab.tests.unit.bench_phone import BenchPhone
+from orchestrator.analysis.outcome import ending_of
+from orchestrator.programs.grammar.failure_codes import FAILURE_CODES
+from orchestrator.programs.grammar.output import parse_run
+from orchestrator.records.run import DelegateTruth, Outcome
+
+QUANTISED = "mobilenet_v1_0.25_128_static_uint8io.tflite"
+
+
+@pytest.mark.parametrize(
+    ("left_out", "skel_version", "code"),
+    [
+        ("libhexagon_nn_skel_v66.so", "1.20.0.1", ""),
+        ("libhexagon_nn_skel_v65.so", "1.20.0.1", "hexagon-init-failed"),
+        ("libhexagon_interface.so", "1.20.0.1", "delegate-fell-back"),
+        ("", "1.17.0.0", "hexagon-version-skew"),
+        ("", "1.20.0.1", ""),
+    ],
+)
+def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(
+    tmp_path: Path, left_out: str, skel_version: str, code: str
+) -> None:
+    phone = BenchPhone(tmp_path, "pixel-3")  # its DSP wants the skel of v65
+    phone.put(QUANTISED, tiny_models.BY_NAME[QUANTISED]())
+    for name in HEXAGON_LIBRARIES:
+        if name != left_out:
+            phone.put_libraries([name], version="1.20.0.1" if "interface" in name else skel_version)
+    run = phone.run(
+        f"--graph={QUANTISED}", "--use_hexagon=true", "--use_xnnpack=false", "--num_runs=20", "--min_secs=0"
+    )  # fmt: skip
+    report = parse_run(
+        stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code, timed_out=False,
+        requested="hexagon",
+    )  # fmt: skip
+    ending = ending_of(report, exit_code=run.exit_code, timed_out=False)
+    assert run.exit_code == 0
+    if not code:
+        assert (ending.outcome, report.delegate.truth) == (Outcome.COMPLETED, DelegateTruth.FULL)
+        return
+    assert report.delegate.truth is DelegateTruth.FELL_BACK
+    assert (ending.outcome, ending.reason_code) == (Outcome.FAILED, code)
+    assert code == "delegate-fell-back" or FAILURE_CODES[code].next_step
+
+
+@pytest.mark.parametrize(
+    ("libraries", "code"),
+    [
+        ([], "delegate-fell-back"),
+        (["libLiteRtCompilerPlugin_Qualcomm.so"], "npu-init-failed"),
+        (["libLiteRtDispatch_Qualcomm.so"], "delegate-fell-back"),
+        (["libLiteRtCompilerPlugin_MediaTek.so", "libLiteRtDispatch_MediaTek.so"], "delegate-fell-back"),
+        (["libLiteRtCompilerPlugin_Qualcomm.so", "libLiteRtDispatch_Qualcomm.so"], ""),
+    ],
+)
+def test_an_npu_without_its_own_libraries_is_never_believed(tmp_path: Path, libraries: list[str], code: str) -> None:
+    phone = BenchPhone(tmp_path, "galaxy-s23")
+    phone.put("m.tflite", tiny_models.BY_NAME["tiny_cnn_float.tflite"]())
+    phone.put_libraries(libraries)
+    folder = "/data/local/tmp"
+    run = phone.run(
+        "--graph=m.tflite", "--use_cpu=false", "--use_npu=true", f"--dispatch_library_path={folder}",
+        f"--compiler_plugin_library_path={folder}", "--num_runs=20", "--min_secs=0", program="benchmark_litert_model",
+    )  # fmt: skip
+    report = parse_run(
+        stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code, timed_out=False,
+        requested="npu",
+    )  # fmt: skip
+    ending = ending_of(report, exit_code=run.exit_code, timed_out=False)
+    assert ending.reason_code == code
+    assert (ending.outcome is Outcome.COMPLETED) == (code == "")

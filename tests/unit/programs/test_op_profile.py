@@ -1,0 +1,128 @@
+"""Operator tables of every form and year."""
+
+import pytest
+
+from orchestrator.errors import OutputParseError
+from orchestrator.programs.grammar.op_profile import OperatorProfile, parse_tables
+from orchestrator.programs.grammar.output import parse_text
+from orchestrator.programs.grammar.profile_file import parse_op_profile
+from orchestrator.records.run import DelegateTruth
+from tests.samples.places import NATIVE
+
+FILES = NATIVE / "files"
+
+
+def read(name: str, kind: str) -> OperatorProfile:
+    return parse_op_profile((FILES / name).read_bytes(), kind)
+
+
+def test_text_csv_and_proto_of_one_model_name_the_same_operators() -> None:
+    forms = [read("op_prof.txt", "stdout"), read("op_prof.csv", "csv"), read("op_prof.pb", "proto")]
+    names = [[(row.phase, row.node_type, row.run_order) for row in form.operators] for form in forms]
+    assert names[0] == names[1] == names[2]
+    assert len(names[0]) == 35
+
+
+def test_times_are_microseconds_per_run() -> None:
+    row = read("op_prof.csv", "csv").operators[1]
+    assert (row.node_type, row.first_us, row.mean_us) == ("CONV_2D", 93.0, 93.9297)
+    row = read("op_prof.pb", "proto").operators[1]
+    assert (row.first_us, row.mean_us) == (93.0, 34095 / 365)
+
+
+def test_commas_in_node_types_of_a_csv_file_don_t_shift_the_columns() -> None:
+    rows = read("op_prof_xnnpack.csv", "csv").operators
+    row = next(row for row in rows if row.node_type == "Convolution (NHWC, F32) IGEMM")
+    assert row.name == "Delegate/Convolution (NHWC, F32) IGEMM:0"
+    assert row.times_called == 1
+    assert row.mean_us == pytest.approx(31.3286)
+
+
+def test_initialisation_and_running_are_told_apart() -> None:
+    profile = read("op_prof_xnnpack.csv", "csv")
+    assert {row.node_type for row in profile.operators if row.phase == "init"} == {
+        "ModifyGraphWithDelegate",
+        "AllocateTensors",
+    }
+    assert [block.phase for block in profile.blocks] == ["init", "run"]
+    assert profile.blocks[1].timings is not None
+    assert profile.blocks[1].timings.count == 2325
+
+
+def test_summary_by_node_type_adds_up_to_the_rows() -> None:
+    profile = read("op_prof.csv", "csv")
+    conv = next(row for row in profile.types if row.node_type == "CONV_2D" and row.phase == "run")
+    rows = [row for row in profile.operators if row.node_type == "CONV_2D" and row.phase == "run"]
+    assert conv.nodes == len(rows) == 15
+    assert conv.mean_us == pytest.approx(sum(row.mean_us for row in rows), rel=0.03)
+
+
+def test_each_subgraph_is_a_block_of_its_own() -> None:
+    (report,) = parse_text((NATIVE / "prof_stdout_while.txt").read_bytes())
+    running = [row for row in report.operators if row.phase == "run"]
+    assert {row.block for row in running} == {"main", "while_cond", "while_body"}
+    less = next(row for row in running if row.node_type == "LESS")
+    assert (less.block, less.times_called) == ("while_cond", 11)
+    assert [block.nodes_executed for block in report.profile_blocks if block.phase == "run"] == [1, 2, 4]
+
+
+def test_delegate_s_own_operators_keep_their_names() -> None:
+    (report,) = parse_text((NATIVE / "gpu_profiling.txt").read_bytes())
+    assert any("->" in row.node_type for row in report.operators)
+    assert len([row for row in report.operators if row.phase == "run"]) == 30
+
+
+def test_proto_in_text_form_in_the_log_is_read() -> None:
+    (report,) = parse_text((NATIVE / "prof_proto_nofile.txt").read_bytes())
+    assert [row.node_type for row in report.operators][:2] == ["AllocateTensors", "CONV_2D"]
+
+
+def test_tables_of_2019_padded_with_spaces_and_with_a_start_column_are_read() -> None:
+    lines = [
+        "============================== Run Order ==============================",
+        "    [node type]    [start]   [first]  [avg ms]     [%]   [cdf%]  [mem KB]  [times called]  [Name]",
+        "        CONV_2D      0.000     5.567     7.237  6.297%   6.297%     0.000               1  [Mobile/Conv]",
+    ]
+    profile = parse_tables(lines)
+    assert profile.blocks[0].has_start_column
+    assert (profile.operators[0].mean_us, profile.operators[0].name) == (7237.0, "[Mobile/Conv]")
+
+
+def test_row_that_was_cut_off_is_left_out() -> None:
+    whole = (FILES / "op_prof.txt").read_bytes()
+    place = whole.index(b"DEPTHWISE_CONV_2D") + 60
+    assert len(parse_op_profile(whole[:place], "stdout").operators) == 2
+
+
+def test_bytes_that_are_no_proto_are_refused() -> None:
+    with pytest.raises(OutputParseError, match="BenchmarkProfilingData"):
+        parse_op_profile(b"\xff\xff\xff", "proto")
+
+
+def test_cycles_of_a_hexagon_profile_are_not_called_times() -> None:
+    table = (
+        "============================== Run Order ==============================\n"
+        "\t[node type]\t[first]\t[avg ms]\t[%]\t[cdf%]\t[mem KB]\t[times called]\t[Name]\n"
+        "\t{0}\t8.000\t7.500\t100.0%\t100.0%\t0.000\t1\t{0}:0\n\n"
+        "Timings (microseconds): count=1 curr=5\nMemory (bytes): count=0\n1 nodes observed\n"
+    )
+    text = "INFO: STARTING!\nINFO: Graph: [m.tflite]\nINFO: Hexagon profiling: [1]\n"
+    text += "INFO: Operator-wise Profiling Info for Regular Benchmark Runs:\n" + table.format("TfLiteHexagonDelegate")
+    text += "Delegate internal: \n" + table.format("DelegateOpInvoke")
+    (report,) = parse_text(text)
+    assert [(row.node_type, row.mean_us, row.unit) for row in report.operators] == [
+        ("TfLiteHexagonDelegate", 7500.0, "us"),
+        ("DelegateOpInvoke", 7500.0, "cycles"),
+    ]
+
+
+def test_table_that_is_cut_off_doesn_t_tell_where_the_model_ran() -> None:
+    table = (
+        "Operator-wise Profiling Info for Regular Benchmark Runs:\n"
+        "============================== Run Order ==============================\n"
+        "\t[node type]\t[first]\t[avg ms]\t[%]\t[cdf%]\t[mem KB]\t[times called]\t[Name]\n"
+        "\tTfLiteNnapiDelegate\t8.000\t7.500\t80.0%\t80.0%\t0.000\t1\t[a]:0\n"
+    )
+    rest = "\tSOFTMAX\t1.000\t1.500\t20.0%\t100.0%\t0.000\t1\t[b]:1\n\nTimings (microseconds): count=1 curr=5\n"
+    assert parse_text(table)[0].delegate.truth is DelegateTruth.UNKNOWN
+    assert parse_text(table + rest)[0].delegate.truth is DelegateTruth.PARTIAL

@@ -1,0 +1,316 @@
+"""The same run in every form that it reaches us."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import OutputParseError
+from orchestrator.programs.grammar.lines import looks_like_logcat
+from orchestrator.programs.grammar.output import describe, parse_file, parse_run, parse_text, to_public
+from orchestrator.records.run import DelegateTruth, ToolReport
+from tests.samples.places import NATIVE
+
+RUN = """\
+STARTING!
+Log parameter values verbosely: [0]
+Num threads: [4]
+Graph: [/data/local/tmp/m.tflite]
+Loaded model /data/local/tmp/m.tflite
+Created TensorFlow Lite XNNPACK delegate for CPU.
+Replacing 29 out of 31 node(s) with delegate (TfLiteXNNPackDelegate) node, yielding 4 partitions for subgraph 0.
+The input model file size (MB): 4.30469
+Initialized session in 19.505ms.
+Running benchmark for at least 1 iterations and at least 0.5 seconds but terminate if exceeding 150 seconds.
+count=38 first=39445 curr=11259 min=11223 max=39445 avg=13272.4 std=6127 p5=11236 median=11272 p95=36775
+
+Running benchmark for at least 50 iterations and at least 1 seconds but terminate if exceeding 150 seconds.
+count=89 first=11274 curr=11238 min=11203 max=11932 avg=11293 std=129 p5=11221 median=11248 p95=11526
+
+Inference timings in us: Init: 19505, First inference: 39445, Warmup (avg): 13272.4, Inference (avg): 11293
+Memory footprint delta from the start of the tool (MB): init=14.8516 overall=15.1094
+"""
+PREFIXES = {
+    "old console": "",
+    "console": "INFO: ",
+    "threadtime": "06-18 10:20:41.572  4669  4669 I tflite  : ",
+    "threadtime with year and uid": "2026-06-18 10:20:41.572123 +0200 u0_a123  4669  4669 I tflite  : ",
+    "time": "06-18 10:20:41.572 I/tflite  ( 4669): ",
+    "brief": "I/tflite  ( 4669): ",
+    "time of day": "10:20:41 I/tflite  (4669): ",
+    "tag": "I/tflite: ",
+    "nslog": "2026-06-18 10:20:41.572123+0200 TFLiteBenchmark[4669:652100] ",
+    "notebook": "    # ",
+    "indented": "      ",
+    "epoch": "         1718698841.572  4669  4669 I tflite  : ",
+    "monotonic": "      4669.572  4669  4669 I tflite  : ",
+    "epoch, time": "1718698841.572 I/tflite  ( 4669): ",
+    "Android Studio": "2024-06-18 10:20:41.572  4669-4669  tflite            org.tensorflow.lite.benchmark        I  ",
+    "Android Studio, native": "2024-06-18 10:20:41.572  4669-4702  tflite                  pid-4669           I  ",
+    "Android Studio, 2022": "2022-06-18 10:20:41.572 4669-4702/org.tensorflow.lite.benchmark I/tflite: ",
+    "Android Studio, 2018": "06-18 10:20:41.572 4669-4669/? I/tflite: ",
+    "Android Studio, bare": "4669-4669/org.tensorflow.lite.benchmark I/tflite: ",
+    "build server": "2024-06-18T10:20:41.5728901Z INFO: ",
+    "build server, logcat": "2024-06-18T10:20:41.5728901Z 06-18 10:20:41.572  4669  4669 I tflite  : ",
+    "build server, all jobs": "measure\tRun phones\t2024-06-18T10:20:41.5728901Z INFO: ",
+    "coloured": "\x1b[32mINFO\x1b[0m: ",
+    "coloured logcat": "\x1b[38;5;40m06-18 10:20:41.572  4669  4669 I tflite  : ",
+}
+#: What stands behind each line.
+SUFFIXES = {"coloured logcat": "\x1b[0m"}
+
+
+def prefixed(text: str, prefix: str, suffix: str = "") -> str:
+    return "".join(f"{prefix}{line}{suffix}\n" for line in text.splitlines())
+
+
+def figures(report: ToolReport) -> tuple[object, ...]:
+    return (
+        report.outcome, report.init_us, report.first_inference_us, report.warmup, report.inference,
+        report.inference_mean_us, report.overall_memory_mib, report.model_size_mb, report.delegate,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("form", PREFIXES)
+def test_every_form_gives_the_same_report(form: str) -> None:
+    (plain,) = parse_text(RUN)
+    (report,) = parse_text(prefixed(RUN, PREFIXES[form], SUFFIXES.get(form, "")))
+    assert plain.inference_mean_us == 11293.0
+    assert plain.delegate.truth is DelegateTruth.PARTIAL
+    assert figures(report) == figures(plain)
+
+
+def test_logcat_with_the_tag_behind_the_message_gives_the_same_report() -> None:
+    other = "E(  928) <E> count=5 avg=1  (QnnDsp)\n"
+    (report,) = parse_text(prefixed(RUN, "I( 4669) ", "  (tflite)").replace("\n", f"\n{other}"))
+    assert figures(report) == figures(parse_text(RUN)[0])
+    assert report.extra["pid"] == 4669
+
+
+def test_other_tags_in_what_android_studio_shows_are_not_the_program_s() -> None:
+    other = "2024-06-18 10:20:41.572  4669-4669  QnnDsp     org.tensorflow.lite.benchmark     E  count=5 curr=1\n"
+    old = "2022-06-18 10:20:41.572 4669-4702/org.tensorflow.lite.benchmark I/QnnDsp: count=5 curr=1\n"
+    text = prefixed(RUN, PREFIXES["Android Studio"]).replace("\n", f"\n{other}{old}")
+    (report,) = parse_text(text)
+    assert figures(report) == figures(parse_text(RUN)[0])
+
+
+def test_a_long_tag_that_android_studio_shortens_is_known() -> None:
+    start = "2024-06-18 10:20:40.572  4669-4669  tflite_Ben...delActivity org.tensorflow.lite.benchmark        I  "
+    text = f"{start}Running TensorFlow Lite benchmark with args: --use_gpu=true --graph=m.tflite\n"
+    (report,) = parse_text(text + prefixed(RUN.removeprefix("STARTING!\n"), PREFIXES["Android Studio"]))
+    assert (report.delegate.requested, report.delegate.truth) == ("gpu", DelegateTruth.FELL_BACK)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_what_a_windows_shell_writes_is_read(encoding: str, tmp_path: Path) -> None:
+    mark = "\ufeff" if encoding.startswith("utf-16-") else ""
+    path = tmp_path / "log.txt"
+    path.write_bytes((mark + RUN.replace("\n", "\r\n")).encode(encoding))
+    assert parse_text(path.read_bytes()) == parse_text(RUN)
+    assert parse_file(path) == parse_text(RUN)
+
+
+@pytest.mark.parametrize("form", ["epoch", "monotonic", "Android Studio", "Android Studio, 2022", "coloured logcat"])
+def test_large_logcat_of_any_form_is_searched_and_not_read_line_by_line(form: str) -> None:
+    noise = prefixed("something else happened\n" * 40_000, PREFIXES[form].replace("tflite", "Others"))
+    assert looks_like_logcat(noise.encode())
+    (report,) = parse_text(noise + prefixed(RUN, PREFIXES[form], SUFFIXES.get(form, "")))
+    assert report.inference_mean_us == 11293.0
+
+
+def test_line_ends_of_windows_change_nothing() -> None:
+    assert parse_text(RUN.replace("\n", "\r\n")) == parse_text(RUN)
+
+
+def test_foreign_lines_in_between_change_nothing() -> None:
+    noise = "06-18 10:20:41.600   928  1099 E QnnDsp  :  <E> count=5 avg=1\n"
+    text = "".join(line + noise for line in prefixed(RUN, PREFIXES["threadtime"]).splitlines(keepends=True))
+    assert figures(parse_text(text)[0]) == figures(parse_text(prefixed(RUN, PREFIXES["threadtime"]))[0])
+
+
+def test_bytes_that_are_no_text_change_nothing() -> None:
+    data = RUN.encode().replace(b"STARTING!\n", b"STARTING!\n\xff\xfe\x00\xf0\x9f garbage \x80\n")
+    assert figures(parse_text(data)[0]) == figures(parse_text(RUN)[0])
+
+
+def test_xcode_showing_every_message_twice_is_one_run() -> None:
+    doubled = "".join(
+        PREFIXES["nslog"] + line + "INFO: " + line for line in RUN.splitlines(keepends=True) if line.strip()
+    )
+    (report,) = parse_text(doubled)
+    assert figures(report) == figures(parse_text(RUN)[0])
+
+
+def test_processes_that_log_at_the_same_time_are_kept_apart() -> None:
+    other = RUN.replace("11293", "999.5").replace("19505", "777")
+    pairs = zip(
+        prefixed(RUN, "06-18 10:20:41.572 11 11 I tflite  : ").splitlines(keepends=True),
+        prefixed(other, "06-18 10:20:41.572 22 22 I tflite  : ").splitlines(keepends=True),
+        strict=True,
+    )
+    first, second = parse_text("".join(line for pair in pairs for line in pair))
+    assert (first.inference_mean_us, second.inference_mean_us) == (11293.0, 999.5)
+
+
+def test_runs_after_one_another_are_kept_apart_without_any_heading() -> None:
+    without_start = RUN.removeprefix("STARTING!\n")
+    reports = parse_text(without_start * 3)
+    assert [report.inference_mean_us for report in reports] == [11293.0] * 3
+
+
+def test_result_of_2019_is_read() -> None:
+    (report,) = parse_text("Average inference timings in us: Warmup: 86184.3, Init: 1892, no stats: 115062\n")
+    assert (report.warmup_mean_us, report.init_us, report.inference_mean_us) == (86184.3, 1892.0, 115062.0)
+
+
+def test_a_single_statistics_line_without_context_is_no_result() -> None:
+    with pytest.raises(OutputParseError):
+        parse_text("nothing here")
+    (report,) = parse_text("count=50 first=1 curr=2 min=1 max=3 avg=2 std=0\n")
+    assert report.outcome == "truncated"
+    assert report.inference_mean_us is None
+    assert report.inference is None
+
+
+def test_zero_averages_with_exit_code_0_are_no_measurement() -> None:
+    text = RUN.replace(
+        "count=89 first=11274 curr=11238 min=11203 max=11932 avg=11293 std=129 p5=11221 median=11248 p95=11526",
+        "count=89 curr=0(all same) p5=0 median=0 p95=0",
+    ).replace("Inference (avg): 11293", "Inference (avg): 0")
+    report = parse_run(stdout=text.encode(), stderr=b"", exit_code=0, timed_out=False)
+    assert (report.outcome, report.failure_code) == ("failed", "all-zero")
+    assert report.inference_mean_us is None
+
+
+def test_view_of_the_ios_app_is_read() -> None:
+    (report,) = parse_text(
+        "Startup latency: 12.5 ms\n\nInference:\n - Num runs: 50\n - Average: 3.25 ms\n - Min: 3.1 ms \n - Max: 4 ms \n"
+        " - Std deviation: 0.1 ms\n\nWarmup:\n - Num runs: 2\n - Average: 9.5 ms\n - Min: 9 ms \n - Max: 10 ms \n"
+        " - Std deviation: 0.5 ms"
+    )
+    assert (report.outcome, report.init_us, report.inference_mean_us) == ("ok", 12500.0, 3250.0)
+    assert report.inference is not None
+    assert (report.inference.count, report.inference.max_us) == (50, 4000.0)
+    assert report.warmup_mean_us == 9500.0
+
+
+def test_records_of_the_game_loop_app_are_read() -> None:
+    good = (
+        '{ "name": "TFLite benchmark", "benchmark config": "gpu_fp16", "status": "OK", '
+        '"average time in us": "init: 1200, warmup: 900.5, inference: 801.25", "overall memory usage": "..." }'
+    )
+    bad = good.replace('"OK"', '"TFLite delegate error"').replace("gpu_fp16", "dsp_hexagon")
+    first, second = parse_text(f"{good}\n{bad}\n")
+    assert (first.label, first.inference_mean_us, first.init_us) == ("gpu_fp16", 801.25, 1200.0)
+    assert (second.label, second.failure_code) == ("dsp_hexagon", "delegate-failed")
+
+
+def test_app_run_is_found_beside_the_answer_of_the_activity_manager() -> None:
+    header = "06-18 10:20:41.000  4669  4669 I tflite_BenchmarkModelActivity: "
+    log = header + "Running TensorFlow Lite benchmark with args: --use_gpu=true --graph=m.tflite\n"
+    log += prefixed(RUN.removeprefix("STARTING!\n"), PREFIXES["threadtime"])
+    log += (
+        "06-18 10:20:49.000   999  1000 I ActivityManager: Process org.tensorflow.lite.benchmark (pid 4669) has died\n"
+    )
+    report = parse_run(
+        stdout=b"Starting: Intent { cmp=org.tensorflow.lite.benchmark/.X }\nStatus: ok\nComplete\n",
+        stderr=b"", logcat=log.encode(), exit_code=None, timed_out=False, requested="gpu",
+    )  # fmt: skip
+    assert (report.outcome, report.inference_mean_us) == ("ok", 11293.0)
+    assert (report.delegate.truth, report.delegate.actual) == (DelegateTruth.FELL_BACK, "xnnpack")
+
+
+def test_app_that_is_not_installed_is_told_from_the_activity_manager_s_answer() -> None:
+    error = b"Error: Activity class {org.tensorflow.lite.benchmark/x.Y} does not exist.\n"
+    report = parse_run(stdout=b"Starting: Intent { }\n", stderr=error, exit_code=None, timed_out=False)
+    assert (report.outcome, report.failure_code) == ("failed", "activity-missing")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "outcome"),
+    [
+        ("I lowmemorykiller: Kill 'org.tensorflow.lite.benchmark' (4669), uid 10123", "low-memory-kill", "failed"),
+        ("F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0", "segfault", "crashed"),
+        ("E ActivityManager: ANR in org.tensorflow.lite.benchmark (x/.X)", "app-not-responding", "failed"),
+    ],
+)
+def test_end_of_an_app_is_told_from_the_phone_s_log(line: str, code: str, outcome: str) -> None:
+    cut = RUN[: RUN.index("Running benchmark for at least 50")]
+    log = prefixed(cut, PREFIXES["threadtime"]) + f"06-18 10:20:49.000  4669  4669 {line}\n"
+    report = parse_run(stdout=b"", stderr=b"", logcat=log.encode(), exit_code=None, timed_out=False)
+    assert (report.outcome, report.failure_code) == (outcome, code)
+    assert report.inference_mean_us is None
+
+
+def test_public_names_carry_units_and_leave_out_what_is_unknown() -> None:
+    public = to_public(parse_text(RUN)[0])
+    assert public["inference_avg_us"] == 11293
+    assert public["delegate_status"] == "partial"
+    assert "peak_mem_mb" not in public
+    assert None not in public.values()
+
+
+def test_lines_for_people_say_outcome_number_and_delegate() -> None:
+    lines = describe(parse_text(RUN)[0])
+    assert lines[0].endswith(": ok")
+    assert any("11.3 ms mean over 89 inferences" in line for line in lines)
+    assert any("29/31 nodes in 4 partitions" in line for line in lines)
+
+
+def test_summary_rows_that_stand_alone_are_runs_with_the_delegate_they_ask_for() -> None:
+    text = (NATIVE / "perf_all.txt").read_text(encoding="utf-8")
+    summary = text[text.index("=====") :]
+    reports = parse_text(re.sub(r"# exit.*", "", summary))
+    gpu = next(report for report in reports if report.label == "gpu-default")
+    assert len(reports) == 7
+    assert (gpu.delegate.requested, gpu.delegate.truth) == ("gpu", DelegateTruth.UNKNOWN)
+
+
+def test_text_of_other_programs_is_refused() -> None:
+    for text in (
+        "battery FirstUseDate: [20241130]\nmSavedBatteryAsoc: [99]\n",
+        "Killed\n",
+        "[ro.x]: [1]\n",
+        "",
+        "\n\n",
+    ):
+        with pytest.raises(OutputParseError):
+            parse_text(text)
+
+
+def long_logcat(text: str, header: str = "[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]") -> str:
+    """Return every message below a header of its own, an empty line after it, as ``logcat -v long`` writes."""
+    return "--------- beginning of main\n" + "".join(f"{header}\n{line}\n\n" for line in text.splitlines() if line)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]",
+        "[ 06-18 10:20:41.572  4669:0x123d I/tflite ]",
+        "[ 2026-06-18 10:20:41.572123 +0200  4669: 4669 I/tflite   ]",
+    ],
+)
+def test_long_logcat_gives_the_same_report(header: str) -> None:
+    (plain,) = parse_text(RUN)
+    (report,) = parse_text(long_logcat(RUN, header))
+    assert figures(report) == figures(plain)
+    assert report.extra["pid"] == 4669
+    assert figures(parse_run(stdout=b"", stderr=b"", logcat=long_logcat(RUN, header).encode(), exit_code=None,
+                             timed_out=False)) == figures(plain)  # fmt: skip
+
+
+def test_long_logcat_of_two_processes_and_others_is_told_apart() -> None:
+    others = long_logcat("count=1 curr=5\n", "[ 06-18 10:20:41.572  99: 99 I/Other ]")
+    second = long_logcat(RUN, "[ 06-18 10:20:43.572  77: 77 I/tflite ]")
+    reports = parse_text(long_logcat(RUN) + others + second)
+    assert [report.extra["pid"] for report in reports] == [4669, 77]
+    assert [report.inference_mean_us for report in reports] == [11293.0, 11293.0]
+
+
+def test_large_long_logcat_is_read_whole() -> None:
+    noise = long_logcat("something else happened\n" * 40_000, "[ 06-18 10:20:41.572  99: 99 I/Other ]")
+    assert len(noise) > 2_000_000
+    (report,) = parse_text(noise + long_logcat(RUN), source="logcat")
+    assert report.inference_mean_us == 11293.0

@@ -1,0 +1,132 @@
+"""No text makes the reader fail, and no cut turns a number into another."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.errors import OutputParseError
+from orchestrator.programs.grammar.output import describe, parse_run, parse_text, to_public
+from orchestrator.records.run import ToolReport
+from tests.samples.places import NATIVE
+
+SEEDS = [
+    (NATIVE / f"{name}.txt").read_bytes()
+    for name in ("default_float_025_128", "gpu_partial", "perf_none", "prof_stdout_mode_explicit", "err_flex_op",
+                 "ext_dummy_conv", "peak_memory", "prof_unwritable_file", "prof_proto_nofile")
+]  # fmt: skip
+PROTOS = [path.read_bytes() for path in sorted((NATIVE / "files").glob("*.pb"))]
+WORDS = [
+    b"9" * 5000,
+    b"1e999",
+    b"nan",
+    b"-5",
+    b"\0\xff",
+    b"\r\n",
+    "\u0663\u0664".encode(),
+    b"count=",
+    b"=== x ===",
+    b"\t",
+]
+FIGURES = (
+    "init_us", "first_inference_us", "warmup_mean_us", "inference_mean_us", "init_memory_mib", "overall_memory_mib",
+    "peak_memory_mib", "model_size_mb",
+)  # fmt: skip
+QUIET = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+    """A real output with some of its bytes changed, taken out, doubled or replaced by nasty ones."""
+    data = bytearray(draw(st.sampled_from(seeds)))
+    for _ in range(draw(st.integers(0, 6))):
+        place = draw(st.integers(0, max(0, len(data) - 1)))
+        match draw(st.integers(0, 3)):
+            case 0:
+                data[place : place + 1] = draw(st.binary(max_size=3))
+            case 1:
+                del data[place : place + draw(st.integers(0, 60))]
+            case 2:
+                data[place:place] = draw(st.sampled_from(WORDS))
+            case _:
+                other = draw(st.sampled_from(seeds))
+                start = draw(st.integers(0, len(other)))
+                data[place:place] = other[start : start + 200]
+    return bytes(data)
+
+
+@QUIET
+@given(damaged(SEEDS) | st.binary(max_size=300))
+def test_no_text_raises_anything_but_the_parse_error(data: bytes) -> None:
+    try:
+        reports = parse_text(data)
+    except OutputParseError:
+        return
+    for report in reports:
+        json.dumps(to_public(report), allow_nan=False)
+        describe(report)
+
+
+@QUIET
+@given(
+    damaged(SEEDS), damaged(SEEDS), damaged(PROTOS), damaged(PROTOS), damaged(PROTOS),
+    st.sampled_from([None, 0, 1, 124, 127, 134, 137, -9, 255]), st.booleans(),
+    st.sampled_from(["proto", "csv", "stdout", ""]), st.sampled_from(["", "cpu", "gpu", "external"]),
+)  # fmt: skip
+def test_reading_an_invocation_never_fails(
+    stdout: bytes, logcat: bytes, result: bytes, runtime: bytes, profile: bytes, exit_code: int | None,
+    timed_out: bool, kind: str, requested: str,
+) -> None:  # fmt: skip
+    report = parse_run(
+        stdout=stdout, stderr=stdout[:300], logcat=logcat, exit_code=exit_code, timed_out=timed_out, result_pb=result,
+        runtime_info_pb=runtime, op_profile=profile, op_profile_format=kind, requested=requested,
+    )  # fmt: skip
+    json.dumps(to_public(report), allow_nan=False)
+
+
+def numbers(report: ToolReport) -> dict[object, object]:
+    found: dict[object, object] = {name: getattr(report, name) for name in FIGURES}
+    for name in ("warmup", "inference"):
+        summary = getattr(report, name)
+        if summary is not None:
+            found |= {(name, field.name): getattr(summary, field.name) for field in dataclasses.fields(summary)}
+    evidence = report.delegate
+    found |= {name: getattr(evidence, name) for name in ("delegated_nodes", "total_nodes", "partitions", "kernels")}
+    found |= {("row", row.phase, row.block, row.run_order): row for row in report.operators}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("default_float_025_128", 1), ("input_batch_64_scientific", 1), ("runs2_all_same", 2), ("peak_memory", 3),
+        ("ext_dummy_conv", 3), ("gpu_while", 5), ("warmup_runs0", 3), ("prof_stdout_mode_explicit", 5),
+        ("prof_unwritable_file", 7), ("prof_proto_nofile", 17), ("perf_none", 3),
+    ],
+)  # fmt: skip
+def test_no_cut_turns_a_number_into_another(name: str, step: int) -> None:
+    data = (NATIVE / f"{name}.txt").read_bytes()
+    (whole,) = parse_text(data)
+    known = numbers(whole)
+    for end in range(0, len(data), step):
+        try:
+            (report,) = parse_text(data[:end])
+        except OutputParseError:
+            continue
+        found = numbers(report)
+        assert found.items() <= known.items(), f"cut at byte {end}: {data[max(0, end - 60) : end]!r}"
+
+
+def test_cut_before_the_result_line_is_never_a_completed_run() -> None:
+    data = (NATIVE / "default_float_025_128.txt").read_bytes()
+    marker = data.index(b"Inference timings in us")
+    for end in range(0, marker + len(b"Inference timings in us: Init: 7765, "), 3):
+        try:
+            (report,) = parse_text(data[:end])
+        except OutputParseError:
+            continue
+        assert report.outcome == "truncated"

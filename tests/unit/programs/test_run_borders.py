@@ -1,0 +1,215 @@
+"""Where one run ends and the next begins, what was asked for, and that none of it takes longer in a longer text."""
+
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import OutputParseError
+from orchestrator.programs.grammar.output import iterate_file, parse_text
+
+END = (
+    "count=50 first=3000 curr=3000 min=2900 max=3100 avg=3000 std=10\n"
+    "Inference timings in us: Init: 1500, First inference: 4000, Warmup (avg): 3000, Inference (avg): 3000\n"
+)
+LITERT = """\
+INFO: STARTING!
+INFO: Log parameter values verbosely: [0]
+INFO: [benchmark_litert_model.cc:201] Loading model from: m.tflite
+VERBOSE: Replacing 245 out of 245 node(s) with delegate (TfLiteXNNPackDelegate) node, yielding 1 partitions.
+INFO: [benchmark_litert_model.h:94] Model initialization: 97.45 ms
+INFO: [benchmark_litert_model.h:100] Inference (avg):      10.20 ms (10 runs)
+INFO: [benchmark_litert_model.h:103] Inference (min):      9.10 ms
+INFO: [benchmark_litert_model.h:105] Inference (max):      12.00 ms
+INFO: [benchmark_litert_model.h:107] Inference (std):      0.35
+"""
+COMMANDS = {
+    "a phone's prompt": "oriole:/data/local/tmp $ ./benchmark_litert_model --graph=m.tflite --use_npu=true",
+    "an elided command": "oriole:/data/local/tmp $ ./benchmark_model ... --use_npu=true",
+    "a comment": "# cmd: ./benchmark_model --graph=m.tflite --use_npu=true",
+    "a word": "CMD: benchmark_model --graph=m.tflite --use_npu=true",
+    "a shell on the phone": 'adb shell "cd /data/local/tmp && ./benchmark_model --graph=m.tflite --use_npu=true"',
+    "a time": "[12:31:07] $ ./benchmark_model --graph=m.tflite --use_npu=true",
+    "a date": "2026-04-19 12:31:07 ./benchmark_model --graph=m.tflite --use_npu=true",
+    "several lines": "adb shell ./benchmark_model \\\n  --graph=m.tflite \\\n  --use_npu=true",
+    "a quoted several lines": "> $ adb shell ./benchmark_model \\\n>   --graph=m.tflite \\\n>   --use_npu=true",
+}
+
+
+@pytest.mark.parametrize("way", sorted(COMMANDS))
+def test_command_that_can_be_read_says_what_was_asked(way: str) -> None:
+    (report,) = parse_text(f"{COMMANDS[way]}\n{LITERT}")
+    assert (report.delegate.requested, report.delegate.truth.value) == ("npu", "fell-back")
+
+
+def test_command_above_a_phone_s_log_is_its_first_process_s() -> None:
+    flags = "--graph=m --use_gpu=true"
+    app = f"adb shell am start -n org.tensorflow.lite.benchmark/.BenchmarkModelActivity --es args '\"{flags}\"'"
+    for command in ("$ ./benchmark_model --graph=m --use_gpu=true", app):
+        first, second = ("".join(f"I/tflite  ({pid}): {line}\n" for line in END.splitlines()) for pid in (11, 12))
+        reports = parse_text(f"{command}\n{first}{second}")
+        assert [report.delegate.requested for report in reports] == ["gpu", ""]
+
+
+def test_nothing_is_said_to_be_asked_where_nothing_says_it() -> None:
+    (report,) = parse_text(LITERT)
+    assert (report.delegate.requested, report.delegate.actual) == ("", "xnnpack")
+    (report,) = parse_text(f"I ran benchmark_model with --use_gpu=true and without.\n{LITERT}")
+    assert report.delegate.requested == ""
+
+
+def test_banner_of_a_compiled_model_fills_the_statistics() -> None:
+    (report,) = parse_text(LITERT)
+    found = report.inference
+    assert found is not None
+    assert (found.count, found.mean_us, found.min_us, found.max_us, found.std_us) == (10, 10200, 9100, 12000, 350)
+
+
+def test_operators_that_the_gpu_counts_are_its_share() -> None:
+    text = (
+        "STARTING!\nGraph: [m.tflite]\nUse gpu: [1]\nLoaded model m.tflite\nCreated TensorFlow Lite delegate for GPU.\n"
+        "Following operations are not supported by GPU delegate:\nCAST: Not supported\n"
+        "63 operations will run on the GPU, and the remaining 1 operations will run on the CPU.\n"
+    )
+    (report,) = parse_text(f"{text}Initialized session in 1.5ms.\n{END}")
+    evidence = report.delegate
+    assert (evidence.truth.value, evidence.delegated_nodes, evidence.total_nodes) == ("partial", 63, 64)
+
+
+def test_switched_off_xnnpack_beside_lines_of_nnapi_is_no_request_for_the_cpu() -> None:
+    text = "Graph: [m.tflite]\nUse xnnpack: [0]\nNNAPI accelerators available: [edgetpu,nnapi-reference]\n"
+    (report,) = parse_text(f"{text}Loaded model m.tflite\nInitialized session in 1.5ms.\n{END}")
+    assert report.delegate.requested == "nnapi"
+
+
+def test_run_that_ends_in_the_compiler_of_nnapi_has_failed_and_nothing_fell_back() -> None:
+    text = "STARTING!\nGraph: [m.tflite]\nUse NNAPI: [1]\nLoaded model m.tflite\n"
+    compiler = "NN API returned error ANEURALNETWORKS_OP_FAILED at line 4768 while completing NNAPI compilation.\n"
+    for end in ("Benchmarking failed.\n", "Aborted\n", ""):
+        (report,) = parse_text(f"{text}ERROR: {compiler}{end}")
+        assert report.outcome != "ok"
+        assert report.delegate.truth.value == "failed"
+
+
+def test_operator_table_that_can_not_be_of_the_run_is_not_given_to_it() -> None:
+    table = (
+        "Operator-wise Profiling Info for Regular Benchmark Runs:\n"
+        "============================== Run Order ==============================\n"
+        "\t[node type]\t[first]\t[avg ms]\t[%]\t[cdf%]\t[mem KB]\t[times called]\t[Name]\n"
+        "\tCONV_2D\t{ms}\t{ms}\t100%\t100%\t0.000\t1\t[a]:0\n\n"
+        "Timings (microseconds): count=50 first={us} curr={us} min={us} max={us} avg={us} std=1\n"
+    )
+    (own,) = parse_text(f"STARTING!\n{END}{table.format(ms='2.8', us=2800)}")
+    (other,) = parse_text(f"STARTING!\n{END}{table.format(ms='158.7', us=158700)}")
+    assert (len(own.operators), own.disagreements) == (1, ())
+    assert other.operators == ()
+    assert "another run" in other.disagreements[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Performing Push Install\n", ("truncated", "no-result")),
+        ("Performing Push Install\na.apk: 1 file pushed. 30 MB/s (3000 bytes in 0.1s)\n", ("truncated", "no-result")),
+        ("Performing Push Install\nSuccess\n", ("ok", "")),
+        ("adb: device '1B29' not found\n", ("failed", "device-unreachable")),
+        ("$ adb shell ls\nerror: no devices/emulators found\n", ("failed", "device-unreachable")),
+    ],
+)
+def test_adb_session_is_told_by_what_it_ends_with(text: str, told: tuple[str, str]) -> None:
+    (report,) = parse_text(text)
+    assert (report.outcome, report.failure_code) == told
+
+
+def test_line_of_equals_signs_is_no_run() -> None:
+    with pytest.raises(OutputParseError):
+        parse_text("=" * 60 + "\n")
+
+
+ROWS = (
+    "Operator-wise Profiling Info for Regular Benchmark Runs:\n"
+    "============================== Run Order ==============================\n"
+    "\t[node type]\t[first]\t[avg ms]\t[%]\t[cdf%]\t[mem KB]\t[times called]\t[Name]\n"
+)
+#: What stands before, a line by its number, what stands after.
+LONG: dict[str, tuple[str, Callable[[int], str], str]] = {
+    "plain lines": ("", lambda n: f"another program says {n}\n", f"STARTING!\n{END}"),
+    "delegated subgraphs": (
+        "STARTING!\nGraph: [m]\n",
+        lambda n: (
+            f"Replacing {n} out of {n} node(s) with delegate (TfLiteXNNPackDelegate) node, yielding 1 partitions "
+            f"for subgraph {n}.\n"
+        ),
+        END,
+    ),
+    "operator rows": (
+        f"STARTING!\n{END}{ROWS}",
+        lambda n: f"\tCONV_2D\t1.0\t1.0\t1%\t1%\t0.0\t1\t[{n}]:{n}\n",
+        "",
+    ),
+    "runs": ("", lambda n: f"STARTING!\nGraph: [{n}.tflite]\n{END}", ""),
+    "a sentence": (
+        "STARTING!\nExplicitly applied GPU delegate, and the model\n",
+        lambda _: "and the model\n",
+        END,
+    ),
+    "statistics": ("STARTING!\n", lambda n: f"count={n + 2} first=1 curr=1 min=1 max=1 avg=1 std=0\n", END),
+    "refused operators": (
+        "STARTING!\nFollowing operations are not supported by GPU delegate:\n",
+        lambda n: f"CAST: reason {n}\n",
+        END,
+    ),
+    "errors": ("STARTING!\n", lambda n: f"ERROR: something {n}\n", END),
+}
+
+
+def calls_while_reading(text: str) -> int:
+    """Return how many functions are called, which is work that no busy machine changes."""
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        parse_text(text)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("kind", sorted(LONG))
+def test_four_times_the_text_takes_four_times_the_work(kind: str) -> None:
+    before, line, after = LONG[kind]
+    few, many = (before + "".join(map(line, range(size))) + after for size in (500, 2000))
+    assert calls_while_reading(many) < 4.6 * calls_while_reading(few)
+
+
+@pytest.mark.parametrize("kind", ["plain lines", "delegated subgraphs", "runs", "a sentence", "statistics"])
+def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
+    before, line, after = LONG[kind]
+
+    def peak(size: int) -> int:
+        path = tmp_path / f"{size}"
+        path.write_text(before + "".join(map(line, range(size))) + after, encoding="utf-8")
+        tracemalloc.start()
+        try:
+            assert sum(1 for _ in iterate_file(path)) == (size if kind == "runs" else 1)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(12_000) < 1.3 * peak(3_000) + 100_000
+
+
+def test_an_error_counts_although_its_words_were_printed_before_without_a_severity() -> None:
+    words = "Something odd"
+    (report,) = parse_text(
+        f"STARTING!\nGraph: [m]\n{words}\n{words}\nERROR: {words}\n"
+        "ERROR: Node number 3 (CONV_2D) failed to prepare.\nERROR: Failed to allocate tensors!\nBenchmarking failed.\n"
+    )
+    assert report.failure_code == "allocation-failed"
+    assert report.failure_reason.startswith(words)

@@ -1,0 +1,156 @@
+"""The stages of a cold start: their flags, the caches on the device, and what a run's output shows of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from orchestrator.devices.host import HostDevice
+from orchestrator.errors import DeviceCommandError
+from orchestrator.ports import InvocationRequest
+from orchestrator.programs.flags.arguments import benchmark_flags
+from orchestrator.programs.native import NativeTool
+from orchestrator.programs.running.start_caches import START_NOTE, prepare_start, with_start
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.start import StartStage, cold_numbers, stage_of
+from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+
+CASE = Case(
+    serial=Serial("host"),
+    model_sha256=ModelSha("a" * 64),
+    model_name="m",
+    delegate=DelegateName.XNNPACK,
+    threads=1,
+    tool=ToolName.NATIVE,
+    build_sha256=BuildSha("b" * 64),
+    num_runs=50,
+)
+FACTS = DeviceFacts(serial=Serial("host"), kind=DeviceKind.HOST, is_virtual=False)
+
+
+def request(case: Case, number: int, *, run_pass: Pass = Pass.COLD, folder: str = "/c", program: str = "/p"):
+    return InvocationRequest(
+        case=case, run_id=RunId(f"r{number}"), run_pass=run_pass, facts=FACTS, model_path="/m", program_path=program,
+        build=Build(name="b", tool=case.tool, sha256=case.build_sha256, abi="x86_64"), timeout_s=60, number=number,
+        cache_folder=folder,
+    )  # fmt: skip
+
+
+def flags_of(delegate: str, number: int, **users: str) -> dict[str, str]:
+    case = replace(CASE, delegate=DelegateName(delegate), flags=tuple(sorted(users.items())))
+    return dict(benchmark_flags(request(case, number), folder="/f"))
+
+
+def caches_in(flags: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in flags.items() if "cache" in name or "serialize" in name}
+
+
+def test_the_number_of_a_cold_invocation_means_its_stage() -> None:
+    stages = [stage_of(Pass.COLD, number) for number in range(6)]
+    assert stages == [StartStage.FIRST_LOAD, StartStage.PROCESS_COLD, StartStage.CACHE_WARM] * 2
+    assert stage_of(Pass.TIMING, 0) is None
+
+
+def test_each_round_has_each_stage_and_without_a_cache_only_the_cold_process() -> None:
+    assert cold_numbers(CASE, 2) == (0, 1, 2, 3, 4, 5)
+    assert cold_numbers(replace(CASE, delegate=DelegateName.CPU), 2) == (1, 4)
+    assert cold_numbers(replace(CASE, tool=ToolName.LITERT), 1) == (1,)
+    assert cold_numbers(replace(CASE, tool=ToolName.PERF_OPTIONS), 1) == ()
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_stages_with_a_cache_name_it_as_the_delegate_wants(number: int) -> None:
+    assert caches_in(flags_of("xnnpack", number)) == {"xnnpack_weight_cache_file_path": "/c/weights.bin"}
+    serialised = {"delegate_serialize_dir": "/c", "delegate_serialize_token": "a" * 16}
+    assert caches_in(flags_of("gpu", number)) == serialised
+    assert caches_in(flags_of("nnapi", number)) == serialised
+    assert caches_in(flags_of("cpu", number)) == {}
+
+
+def test_a_cold_process_has_no_cache_not_even_the_users() -> None:
+    assert caches_in(flags_of("gpu", 1, delegate_serialize_dir="/mine", delegate_serialize_token="x")) == {}
+    assert caches_in(flags_of("gpu", 0, delegate_serialize_dir="/mine", delegate_serialize_token="x")) == {
+        "delegate_serialize_dir": "/c",
+        "delegate_serialize_token": "a" * 16,
+    }
+
+
+def test_a_start_is_one_inference_long() -> None:
+    flags = flags_of("xnnpack", 1)
+    assert (flags["num_runs"], flags["min_secs"], flags["warmup_runs"], flags["warmup_min_secs"]) == (
+        "1",
+        "0",
+        "1",
+        "0",
+    )
+
+
+PROGRAM = r"""#!/bin/sh
+for word in "$@"; do case "$word" in --xnnpack_weight_cache_file_path=*) echo packed > "${word#*=}";; esac; done
+"""
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[HostDevice]:
+    host = HostDevice(tmp_path / "host")
+    yield host
+    host.close()
+
+
+def test_caches_are_removed_kept_and_taken_away_by_stage(device: HostDevice, tmp_path: Path) -> None:
+    source = tmp_path / "program"
+    source.write_text(PROGRAM)
+    source.chmod(0o755)
+    sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
+    program = device.place(source, kind="programs", sha256=sha256, name="p", executable=True).path
+    caches = tmp_path / "the caches"
+    caches.mkdir()
+    (caches / "stale").write_text("left by a crash")
+    notes = []
+    for number in range(3):
+        raw = NativeTool().run(device, request(CASE, number, folder=str(caches), program=program))
+        assert raw.exit_code == 0, raw.data("stderr")
+        notes.append(raw.data(START_NOTE))
+        assert caches.exists() == (number < 2)
+    assert notes == [
+        b"stage=first-load cache_bytes=0\n",
+        b"stage=process-cold cache_bytes=-\n",
+        b"stage=cache-warm cache_bytes=7\n",
+    ]
+
+
+def test_a_folder_that_cannot_be_emptied_is_an_error_and_no_start(device: HostDevice, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DeviceCommandError, match="can't be prepared"):
+        prepare_start(device, request(CASE, 0, folder=str(tmp_path / "file" / "caches")))
+
+
+def test_other_passes_have_no_stage_and_touch_no_cache(device: HostDevice, tmp_path: Path) -> None:
+    assert prepare_start(device, request(CASE, 0, run_pass=Pass.MEMORY, folder=str(tmp_path / "c"))) == ()
+    assert not (tmp_path / "c").exists()
+
+
+def read(note: bytes, stderr: bytes = b"") -> dict[str, float | str]:
+    raw = RawOutput(
+        command="", exit_code=0, timed_out=False, started_at=datetime(2026, 1, 1, tzinfo=UTC), duration_s=0.0,
+        attachments=(Attachment(name=START_NOTE, data=note), Attachment(name="stderr", data=stderr)),
+    )  # fmt: skip
+    return dict(with_start(ToolReport(outcome="ok"), raw).extra)
+
+
+def test_the_line_that_says_that_a_cache_was_used_is_kept() -> None:
+    line = b"INFO: Initialized OpenCL-based API from serialized data."
+    found = read(b"stage=cache-warm cache_bytes=12\n", b"INFO: GPU\n" + line + b"\nINFO: Created 1\n")
+    assert found == {"start_stage": "cache-warm", "cache_bytes_before": 12.0, "from_cache": line.decode()}
+
+
+def test_what_is_no_note_of_ours_says_nothing() -> None:
+    assert read(b"") == {}
+    assert read(b"stage=cache-warm cache_bytes=x\n") == {}

@@ -1,0 +1,190 @@
+"""Slices out of traces: the walk, both formats, and what is lost or broken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import FtraceStats, Trace
+
+from orchestrator.errors import OutputParseError
+from orchestrator.programs.running.trace import ATRACE_FILE, PERFETTO_FILE, read_recording, summarise
+from orchestrator.programs.running.trace_marks import Mark, Recording, mark_of
+
+HEAD = "TRACE:\n# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:8\n#\n"
+
+
+def begin(at_ns: int, name: str, *, thread: int = 10, process: int = 10) -> Mark:
+    return Mark(at_ns=at_ns, thread=thread, process=process, name=name)
+
+
+def end(at_ns: int, *, thread: int = 10) -> Mark:
+    return Mark(at_ns=at_ns, thread=thread, process=thread, name=None)
+
+
+def test_time_inside_an_inner_operator_is_not_counted_twice() -> None:
+    marks = (begin(0, "invoke@-1/0"), begin(10_000, "CONV_2D@0/0"), end(70_000), end(100_000))
+    outer, inner = sorted(summarise(Recording(marks=marks)).operators, key=lambda item: item.node)
+    assert (outer.total_us, outer.self_us, outer.share) == (100.0, 40.0, 0.4)
+    assert (inner.total_us, inner.self_us, inner.share) == (60.0, 60.0, 0.6)
+
+
+def test_other_slices_between_operators_keep_the_nesting() -> None:
+    marks = (
+        begin(0, "ADD@1/0"), begin(1000, "some work"), begin(2000, "MUL@2/0"), end(4000), end(5000), end(10_000),
+    )  # fmt: skip
+    add, mul = summarise(Recording(marks=marks)).operators
+    assert (add.name, add.self_us) == ("ADD", 8.0)
+    assert (mul.name, mul.self_us) == ("MUL", 2.0)
+
+
+def test_a_name_with_an_at_sign_and_other_odd_letters_is_kept() -> None:
+    marks = (begin(0, "my@op\x1b[31m|<script>@7/2"), end(1000))
+    (found,) = summarise(Recording(marks=marks)).operators
+    assert (found.name, found.node, found.subgraph) == ("my@op\x1b[31m|<script>", 7, 2)
+
+
+def test_slices_without_their_other_half_are_left_out_and_counted() -> None:
+    marks = (end(1), begin(2, "ADD@0/0"), end(3), begin(4, "ADD@0/0"))
+    summary = summarise(Recording(marks=marks))
+    assert [item.count for item in summary.operators] == [1]
+    assert summary.unmatched == 2
+
+
+def test_the_benchmark_is_the_process_that_the_command_names() -> None:
+    marks = (begin(0, "ADD@0/0"), end(5), begin(6, "ADD@0/0"), end(7), begin(0, "MUL@0/0", thread=20, process=20),
+             end(9, thread=20))  # fmt: skip
+    processes = {10: "com.other.app", 20: "/data/local/tmp/x/benchmark_model"}
+    summary = summarise(
+        Recording(marks=marks, processes=processes), command="taskset f0 /data/local/tmp/x/benchmark_model --graph=m"
+    )
+    assert (summary.process, summary.operators[0].name, summary.foreign_slices) == (20, "MUL", 2)
+    assert summarise(Recording(marks=marks)).process == 10
+
+
+def test_a_thread_number_that_another_process_got_starts_anew() -> None:
+    marks = (begin(0, "ADD@0/0"), begin(10, "MUL@0/0", process=11), end(20))
+    summary = summarise(Recording(marks=marks))
+    assert (summary.process, [item.name for item in summary.operators]) == (11, ["MUL"])
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> tuple[list[Mark], dict[str, tuple[int, int]]]:
+    """Return the marks of nested slices on several threads of a process, and per operator (count, total ns)."""
+    marks: list[Mark] = []
+    sums: dict[str, tuple[int, int]] = {}
+    for thread in (10, 11, 12):
+        now = draw(st.integers(0, 50))
+
+        def slices(depth: int, thread: int = thread) -> None:
+            nonlocal now
+            for _ in range(draw(st.integers(0, 3 if depth < 3 else 0))):
+                name = draw(st.sampled_from(["ADD@0/0", "ADD@1/0", "CONV_2D@0/0", "CONV_2D@0/1", "invoke@-1/0"]))
+                begun = now
+                marks.append(begin(begun, name, thread=thread, process=10))
+                now += draw(st.integers(1, 9))
+                slices(depth + 1)
+                now += draw(st.integers(1, 9))
+                marks.append(end(now, thread=thread))
+                count, total = sums.get(name, (0, 0))
+                sums[name] = (count + 1, total + now - begun)
+                now += draw(st.integers(1, 3))
+
+        slices(0)
+    return marks, sums
+
+
+@given(trees(), st.randoms(use_true_random=False))
+def test_threads_and_the_order_of_reading_change_no_sum(
+    tree: tuple[list[Mark], dict[str, tuple[int, int]]], random: object
+) -> None:
+    marks, sums = tree
+    shuffled = list(marks)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    summary = summarise(Recording(marks=tuple(shuffled)))
+    found = {f"{x.name}@{x.node}/{x.subgraph}": (x.count, round(x.total_us * 1000)) for x in summary.operators}
+    assert found == sums
+    assert summary.unmatched == 0
+    if sums:
+        assert sum(item.share for item in summary.operators) == pytest.approx(1.0)
+
+
+@given(st.lists(st.builds(Mark, at_ns=st.integers(0, 9), thread=st.integers(1, 3), process=st.integers(1, 3),
+                          name=st.none() | st.sampled_from(["A@0/0", "B@1/0", "x"]))))  # fmt: skip
+def test_any_marks_give_a_summary_whose_times_are_never_negative(marks: list[Mark]) -> None:
+    for item in summarise(Recording(marks=tuple(marks))).operators:
+        assert item.count > 0
+        assert 0 <= item.self_us <= item.total_us
+
+
+@given(st.text())
+def test_any_text_of_the_trace_marker_is_a_mark_or_none(text: str) -> None:
+    mark = mark_of(text, at_ns=1, thread=2)
+    assert mark is None or mark.name is None or text.startswith("B|")
+
+
+def test_events_of_several_cores_are_read_in_the_order_of_time() -> None:
+    trace = Trace()
+    for cpu, events in ((1, [(300, "E|10\n")]), (0, [(100, "B|10|ADD@0/0\n"), (150, "C|10|heat|3\n")])):
+        bundle = trace.packet.add().ftrace_events
+        bundle.cpu = cpu
+        for at_ns, text in events:
+            event = bundle.event.add(timestamp=at_ns, pid=10)
+            event.print.buf = text
+    process = trace.packet.add().process_tree.processes.add(pid=10)
+    process.cmdline.append("/data/local/tmp/benchmark_model")
+    recording = read_recording(PERFETTO_FILE, trace.SerializeToString())
+    summary = summarise(recording)
+    assert [(item.name, item.total_us) for item in summary.operators] == [("ADD", 0.2)]
+    assert summary.process_name == "/data/local/tmp/benchmark_model"
+    assert summary.is_complete
+
+
+def test_lost_events_of_a_perfetto_trace_are_told() -> None:
+    trace = Trace()
+    for phase, overrun in ((FtraceStats.START_OF_TRACE, 5), (FtraceStats.END_OF_TRACE, 12)):
+        stats = trace.packet.add().ftrace_stats
+        stats.phase = phase
+        stats.cpu_stats.add(cpu=0, overrun=overrun)
+    trace.packet.add().trace_stats.buffer_stats.add(chunks_discarded=3)
+    recording = read_recording(PERFETTO_FILE, trace.SerializeToString())
+    assert recording.lost_events == 7
+    assert recording.gaps == ("perfetto's buffer had no room for 3 chunks",)
+    assert not summarise(recording).is_complete
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xff\xff", b"TRACE:\n# nothing"])
+def test_a_file_that_is_no_trace_is_refused_with_the_reason(data: bytes) -> None:
+    for name in (PERFETTO_FILE, ATRACE_FILE):
+        with pytest.raises(OutputParseError):
+            read_recording(name, data)
+
+
+def test_lines_of_atrace_with_and_without_process_and_flags_are_read() -> None:
+    text = HEAD.format(4, 9) + (
+        " benchmark_model-4321  ( 4321) [004] ...1  100.000100: tracing_mark_write: B|4321|CONV_2D@3/0\n"
+        " benchmark_model-4321  (-----) [005] ...1  100.000350: tracing_mark_write: E|4321\n"
+        "       my-odd [1]: x-77 [000] d..2 100.000200: print: B|77|ADD@0/0\n"
+        "       my-odd [1]: x-77 [000] d..2 100.000300: print: E\n"
+        "CPU:3 [LOST 40 EVENTS]\n"
+    )
+    recording = read_recording(ATRACE_FILE, text.encode())
+    assert recording.processes == {4321: "benchmark_model", 77: "my-odd [1]: x"}
+    assert recording.lost_events == 45
+    summary = summarise(recording, command="/data/local/tmp/benchmark_model --graph=x")
+    assert [(item.name, item.node, item.total_us) for item in summary.operators] == [("CONV_2D", 3, 250.0)]
+    assert summary.foreign_slices == 1
+
+
+def test_without_the_package_the_command_says_what_to_install_before_any_phone_is_looked_for(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['perfetto'] = None; from orchestrator.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--home", tmp_path, "trace", "model.tflite"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "pip install 'benchfarm[trace]'" in done.stderr
