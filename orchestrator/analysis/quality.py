@@ -13,7 +13,7 @@ from orchestrator.analysis.parity import parity_findings
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.analysis.starts import start_findings
 from orchestrator.analysis.state_findings import state_findings
-from orchestrator.analysis.steadiness import steadiness_findings
+from orchestrator.analysis.steadiness import repetition_findings, steadiness_findings
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
 from orchestrator.records.run import DelegateTruth, LatencySummary, Outcome, ToolReport
@@ -31,6 +31,7 @@ CODES: Final = {
     "not-completed": "the invocation gave no result",
     "delegate-partial": "a part of the operators ran on the CPU",
     "delegate-unknown": "nothing shows where the operators ran",
+    "sampled-on-cpu": "the CPU chose the tokens because the GPU's sampler is missing: decoding is up to 3 times slower",
     "flags-ignored": "the program left flags unused",
     "few-runs": "too few inferences",
     "unsteady": "the inferences of this process differ widely",
@@ -164,6 +165,8 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
         yield _finding("sources-disagree", Severity.WARNING, evidence=disagreement)
     if "log_cut" in report.extra:
         yield _finding("log-cut", Severity.INFO)
+    if "sampled_on_cpu" in report.extra:
+        yield _finding("sampled-on-cpu", Severity.WARNING)
     big = len(facts.big_cores)
     if case.delegate.is_cpu and big and case.threads > big:
         yield _finding("more-threads-than-big-cores", Severity.INFO, f"{case.threads} threads, {big} big cores")
@@ -173,6 +176,7 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
         yield from parity_findings(report)
     if run_pass is Pass.TIMING and report.inference is not None:
         yield from steadiness_findings(report.inference)
+        yield from repetition_findings([float(each) for each in str(report.extra.get("repetitions_us", "")).split()])
         yield from _rounding_findings(report, report.inference)
 
 

@@ -6,7 +6,7 @@ one that the summary proves or makes very unlikely otherwise; where it doesn't, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.records.run import LatencySummary
@@ -19,6 +19,9 @@ RUNS_MIN: Final = 10
 SPREAD_MAX: Final = 0.5
 #: From this spread on, a trend or two modes matter.
 SPREAD_TOLD: Final = 0.1
+#: A last repetition of a process this much slower than the first shows heat; repetitions that differ so much, anything.
+REPETITIONS_FALL_MAX: Final = 0.1
+REPETITIONS_SPREAD_MAX: Final = 0.25
 #: The shape of a distribution needs as many inferences.
 _SHAPE_COUNT: Final = 20
 #: A mean this much above the median comes from a few inferences that took very long.
@@ -53,6 +56,24 @@ def steadiness_findings(inference: LatencySummary) -> Iterator[Finding]:
         )
         evidence = f"longest {format_latency(inference.max_us)}" if inference.max_us is not None else ""
         yield Finding(code="outliers", severity=Severity.INFO, message=message, evidence=evidence)
+
+
+def repetition_findings(each_us: Sequence[float]) -> Iterator[Finding]:
+    """Yield what speaks against a process's repetitions, of which each has a time of its own, in their order.
+
+    They are one trajectory: the phone heats up while they run.
+    """
+    if len(each_us) < 2 or min(each_us) <= 0:
+        return
+    first, last = each_us[0], each_us[-1]
+    told = f"{len(each_us)} repetitions: " + ", ".join(format_latency(each) for each in each_us[:20])
+    if last > (1 + REPETITIONS_FALL_MAX) * first:
+        message = f"the last repetition is {format_percent(last / first - 1, 0)} slower than the first"
+        yield Finding(code="unsteady-trend", severity=Severity.WARNING, message=message, evidence=told)
+    elif max(each_us) > (1 + REPETITIONS_SPREAD_MAX) * min(each_us):
+        longer = format_percent(max(each_us) / min(each_us) - 1, 0)
+        message = f"the slowest repetition takes {longer} longer than the fastest"
+        yield Finding(code="unsteady", severity=Severity.WARNING, message=message, evidence=told)
 
 
 def _trend(inference: LatencySummary, p5: float, p95: float) -> str:

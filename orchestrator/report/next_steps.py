@@ -35,6 +35,7 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "not-completed": "See the invocation's reason and the end of the log.",
     "delegate-partial": "See the operators left to the CPU; converting them may take the model to the delegate whole.",
     "delegate-unknown": "Run with --verbose=true, or with a build that says what its delegates took.",
+    "sampled-on-cpu": "Put the GPU's sampler library beside the program; the log names it.",
     "flags-ignored": "Take the flags out of the plan, or use a build that knows them.",
     "few-runs": "Raise num_runs or min_secs in the plan.",
     "unsteady": "Close what runs beside it, keep to the big cores, let the phone cool; then measure again.",

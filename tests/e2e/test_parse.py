@@ -77,15 +77,17 @@ def test_a_log_of_this_computer_is_read_as_the_run_that_is_stored(cli: Cli, mode
     ]
 
 
-def test_what_litert_lm_printed_is_refused_by_its_name(cli: Cli, tmp_path: Path) -> None:
+def test_what_litert_lm_printed_is_read_as_prefill_and_decode(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "lm.txt"
-    path.write_text("INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\nBenchmarkInfo:\n  Init Phases (2):\n")
-    refused = cli("parse", path).ended_with(2)
-    assert f"{path}: this is the output of LiteRT-LM, a program that can't be read yet" in refused.stderr
-    assert not refused.stdout
-    error = cli("parse", path, "--json").ended_with(2).json["error"]
-    assert error["exit_code"] == 2
-    assert "LiteRT-LM" in error["message"]
+    path.write_text(
+        "Benchmarking model: a.litertlm (/a.litertlm)\nBackend                    : cpu\n"
+        "Number of tokens in prefill: 128\nNumber of tokens in decode : 64\n----- Results -----\n"
+        "Prefill speed:        30183.56 tokens/s\nDecode speed:         0.00 tokens/s\n"
+    )
+    told = cli("parse", path)
+    assert "30184 tokens/s (33.1 us a token) over 128 tokens" in told.stdout
+    assert "no-inferences: the program printed a decode speed of 0.00 tokens/s" in told.stdout
+    assert [item["name"] for item in cli("parse", path, "--json").json] == ["prefill", "decode"]
 
 
 def test_a_process_substitution_is_read_like_a_file(cli: Cli, tmp_path: Path) -> None:

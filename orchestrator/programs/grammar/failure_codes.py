@@ -114,6 +114,11 @@ FAILURE_CODES: Final = _codes(
         "An input file is missing or doesn't have the tensor's size.",
         "Give a file of exactly the tensor's bytes.",
     ),
+    (
+        "context-too-small",
+        "The prompt has as many tokens as the language model's context, or more.",
+        "Ask for fewer tokens (prefill_tokens), or for a larger context that the model has (max_num_tokens).",
+    ),
     ("bad-threads", "The program refuses the number of threads.", "Ask for -1 or a number from 1 up."),
     # Delegates.
     (

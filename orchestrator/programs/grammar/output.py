@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import mmap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -33,6 +33,7 @@ from orchestrator.programs.grammar.lines import (
     parse_decoded,
     parse_line,
 )
+from orchestrator.programs.grammar.litert_lm import LitertLmReader, reports_of
 from orchestrator.programs.grammar.op_profile import OperatorProfile
 from orchestrator.programs.grammar.profile_file import parse_op_profile
 from orchestrator.programs.grammar.protos import decode_result, decode_runtime_info
@@ -58,7 +59,7 @@ _TELLING_WORDS: Final = tuple(
         "rror",
         "odel", "(MB)", "NNAPI", "NN API", "GPU", "bort", "Killed", "Terminated", "Segmentation", "Illegal", "Fatal",
         "Bus error", "memory", "avg)", "node type", "usage:", "ignature", "INSTALL_", "CANNOT LINK", "not exec",
-        "not found", "space left", "libhexagon", "Qnn", "euron", "Signal", "has died", "Killing",
+        "not found", "space left", "libhexagon", "Qnn", "euron", "Signal", "has died", "Killing", "tokens",
     )
 )  # fmt: skip
 #: Runs that are held back, because a summary may name them or the phone's log say how they ended.
@@ -66,6 +67,7 @@ _MOST_HELD_RUNS: Final = 1024
 #: A line of a large logcat is looked at when it holds this, which is part of all our tags (tflite, litert): one
 #: search over the file costs half of two.
 _OUR_WORDS: Final = (b"lite",)
+_OF_LITERT_LM: Final = b"BenchmarkInfo:"
 
 
 def parse_text(text: bytes | str, *, source: Source = "auto", requested: str = "") -> tuple[ToolReport, ...]:
@@ -251,8 +253,9 @@ def _read_alone(text: str, *, requested: str) -> ToolReport | None:
 
 
 def _logcat_lines(buffer: Buffer) -> Iterator[Line]:
-    # Messages of a long logcat have their tag on another line, where a search for it wouldn't find them.
-    if len(buffer) <= _SMALL_BYTES or is_long_logcat(buffer):
+    # Messages of a long logcat have their tag on another line, where a search for it wouldn't find them; LiteRT-LM logs
+    # under a tag that many programs have.
+    if len(buffer) <= _SMALL_BYTES or is_long_logcat(buffer) or buffer.find(_OF_LITERT_LM) >= 0:
         return _lines(buffer)
     return (parse_line(data, cut=cut) for data, cut in find_lines(buffer, _OUR_WORDS))
 
@@ -287,6 +290,7 @@ def _runs_in(buffer: Buffer, source: Source, requested: str) -> Iterator[ToolRep
     reader = _RunReader(buffer, splitter, requested, is_large_logcat)
     for line in _logcat_lines(buffer) if is_large_logcat else _lines(buffer, splitter, requested):
         splitter.feed(line)
+        reader.language_model.feed(line.raw)
         if len(splitter.runs) >= _MOST_HELD_RUNS:
             yield from reader.reports(splitter.release(_MOST_HELD_RUNS // 2))
     splitter.end()
@@ -301,28 +305,21 @@ class _RunReader:
     splitter: RunSplitter
     requested: str
     is_large_logcat: bool
-    _has_litert_lm: bool = False
+    language_model: LitertLmReader = field(default_factory=LitertLmReader)
     _system: SystemLog | None = None
 
     def reports(self, runs: list[Transcript | ToolReport], *, is_last: bool = False) -> list[ToolReport]:
-        """Return the reports of some runs, named by the rows of the summaries that were read with them.
-
-        Raises:
-            OutputParseError: these are the last runs, and there is nothing but the output of LiteRT-LM.
-        """
+        """Return the reports of some runs, named by the rows of the summaries; after the last, those of LiteRT-LM."""
         reports = [
             self._report(run) if isinstance(run, Transcript) else run
             for run in runs
             if not (isinstance(run, Transcript) and (run.is_empty or run.is_of_litert_lm))
         ]
-        self._has_litert_lm |= any(isinstance(run, Transcript) and run.is_of_litert_lm for run in runs)
         rows, self.splitter.rows = self.splitter.rows, []
         reports = _with_rows(reports, rows)
-        if is_last and not reports and self._has_litert_lm:
-            raise OutputParseError(
-                "this is the output of LiteRT-LM, a program that can't be read yet",
-                hint="what can be read: benchmark_model (TFLite's, LiteRT's), litert-benchmark, and the benchmark apps",
-            )
+        if is_last:
+            for process in self.language_model.end():
+                reports += reports_of(process, requested=self.requested)
         if is_last and not reports:
             # An app that crashed at its start has no line of the tool itself.
             reports = [_crash_report(crash) for crash in self._whole_system().crashes]

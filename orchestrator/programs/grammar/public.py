@@ -5,7 +5,7 @@ from __future__ import annotations
 from orchestrator.programs.grammar.delegate_clues import family
 from orchestrator.programs.grammar.failure_codes import next_step
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
-from orchestrator.units import US_PER_MS, format_latency
+from orchestrator.units import US_PER_MS, US_PER_S, format_latency
 
 _SUMMARY_NAMES = (
     ("first_us", "first"),
@@ -34,6 +34,8 @@ def to_public(report: ToolReport) -> dict[str, object]:
     _add(public, "warmup_avg_us", report.warmup_mean_us)
     _add(public, "warmup_count", report.warmup.count if report.warmup else None)
     _add(public, "inference_avg_us", report.inference_mean_us)
+    if report.inference_mean_us and report.extra.get("unit") == "token":
+        public["tokens_per_s"] = float(f"{US_PER_S / report.inference_mean_us:.7g}")
     public |= _summary(report.inference, "inference")
     if report.label and report.inference is not None:
         _add(public, "first_us", report.inference.first_us)
@@ -189,7 +191,14 @@ def describe(report: ToolReport) -> list[str]:
         if step := next_step(report.failure_code):
             lines.append(f"  next: {step}")
     summary = report.inference
-    if report.inference_mean_us is not None:
+    if report.inference_mean_us and report.extra.get("unit") == "token":
+        lines.append(
+            f"  {US_PER_S / report.inference_mean_us:.5g} tokens/s ({format_latency(report.inference_mean_us)} a token)"
+            + (f" over {summary.count} tokens" if summary else "")
+        )
+        if first_us := report.extra.get("derived_first_token_us"):
+            lines.append(f"  first token after {format_latency(float(first_us))}, derived: prompt + one mean token")
+    elif report.inference_mean_us is not None:
         count = f" over {summary.count} inferences" if summary else ""
         spread = ""
         if summary is not None and summary.median_us is not None:

@@ -1,0 +1,449 @@
+"""What LiteRT-LM prints: ``litert_lm_main``, ``litert_lm_advanced_main`` and the command ``litert-lm benchmark``.
+
+A process reads a prompt (prefill) and writes an answer (decode), once or several times on one engine. Both have a
+report of their own, named ``prefill`` and ``decode``: their figure is the time of one token, whose mean over the
+repetitions is the harmonic mean of their speeds. Speeds are computed from tokens and durations where both are printed:
+the program rounds them to hundredths.
+
+The programs exit with 0 after most failures, so that only what they print tells them: a speed of 0.00, no results, or a
+sentence. What is printed as the time to the first token is computed by them (the prompt's time and the mean time of a
+token of the answer), and the command's ``Init time`` is the sum of all phases and of their sum.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth, LatencySummary, ToolReport
+from orchestrator.units import US_PER_MS, US_PER_S
+
+PHASES: Final = ("prefill", "decode")
+#: How the program's ``--backend`` is called here.
+BACKENDS: Final[Mapping[str, str]] = {"cpu": "xnnpack", "gpu": "gpu", "npu": "npu"}
+#: Lines of one block of results, at most: turns, phases and marks are few.
+_MOST_LINES: Final = 2000
+#: A delegate's part of a subgraph is told once for each engine; a language model has some four.
+_MOST_SHARES: Final = 100
+
+_GLOG: Final = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d+\.\d+\s+\d+ [\w./-]+:\d+\] ")
+#: One of these is in every line that is read.
+_TELLING: Final = re.compile(
+    r"BenchmarkInfo|enchmarking|tokens|token:|Results|Init|init|Total|initialization|ms$|\d[mnu]?s$|-----|Backend "
+    r"|Running |elegate|Created |Initializing |GPU|Peak |Failed|CANNOT LINK|Could not find|Turn|recorded|litert_lm"
+)
+_COMMAND: Final = re.compile(r"Benchmarking model: (?P<name>.*?)(?: \((?P<path>.*)\))?$")
+_ASKED: Final = re.compile(
+    r"(?P<name>Backend|Number of tokens in (?:prefill|decode)|Max number of tokens|Cache)\s*: (?P<value>\S+)"
+)
+_RESULTS: Final = "----- Results -----"
+_INFO: Final = "BenchmarkInfo:"
+_AGGREGATED: Final = re.compile(r"Aggregated BenchmarkInfo \(median of \d+ iterations\):")
+_DURATION: Final = r"(?:0|(?:(?:\d+h)?(?:\d+m)?(?:\d[\d.]*(?:ns|us|ms|s))?))"
+_TURN: Final = re.compile(
+    rf"(?P<phase>Prefill|Decode) Turn \d+: Processed (?P<tokens>\d+) tokens in (?P<time>{_DURATION}) duration"
+)
+_NO_TURNS: Final = re.compile(r"No (prefill|decode) turns recorded")
+_INIT: Final = re.compile(r"- (?P<name>[A-Z][\w ]{2,60}): (?P<ms>\d[\d.]*) ms$")
+_INIT_SUM: Final = re.compile(r"Total init time: (?P<ms>\d[\d.]*) ms$")
+_TTFT: Final = re.compile(r"Time to first token:\s+(?P<s>\d[\d.]*) s$")
+_SPEED: Final = re.compile(r"(?P<phase>Prefill|Decode) speed:\s+(?P<speed>\d[\d.]*) tokens/s$")
+_COMMAND_INIT: Final = re.compile(r"Init time:\s+(?P<s>\d[\d.]*) s$")
+_RULE: Final = re.compile(r"-{20,}$")
+_PEAK: Final = re.compile(r"Peak (?P<what>system ram usage|private footprint): (?P<mb>\d[\d.]*)MB")
+_NODES: Final = re.compile(
+    r"Replacing (?P<own>\d+) out of (?P<all>\d+) node\(s\) with delegate \((?P<delegate>\w+)\) node, yielding "
+    r"(?P<parts>\d+) partitions(?: for subgraph (?P<subgraph>\d+)(?: \((?P<signature>\w+)\))?)?"
+)
+_ON_CPU: Final = "Created TensorFlow Lite XNNPACK delegate for CPU"
+_ON_GPU: Final = re.compile(
+    r"Created (?:default )?(?P<api>OpenCL|WebGPU|Metal|Vulkan) (?:device|context)|Initializing (?P<name>\w+)-based API"
+)
+_ON_NPU: Final = re.compile(r"DispatchDelegate")
+_SAMPLES_ON_CPU: Final = "GPU sampler unavailable"
+#: No engine was made: which code that is depends on the backend.
+_NO_ENGINE: Final = ""
+_NO_ENGINE_CODES: Final[Mapping[str, str]] = {"gpu": "gpu-init-failed", "npu": "npu-init-failed"}
+#: Sentences of a failure, the most telling first.
+_FAILURES: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
+    (re.compile(r"CANNOT LINK EXECUTABLE.*"), "missing-library"),
+    (re.compile(r"Input token ids are too long\..*"), "context-too-small"),
+    (re.compile(r"backend constraint mismatch.*|No adapters found"), _NO_ENGINE),
+    (re.compile(r"Could not find .* locally in .*"), "model-not-found"),
+    (re.compile(r"Invalid magic number or failed to read.*"), "model-corrupt"),
+    (re.compile(r"Failed to create engine.*"), _NO_ENGINE),
+    (re.compile(r"Failed to run litert_lm: .*"), "benchmark-failed"),
+    (re.compile(r"An error occurred during benchmarking"), "benchmark-failed"),
+)
+
+
+@dataclass(slots=True)
+class _Turns:
+    """The turns of one phase in one repetition: how many, tokens and microseconds together."""
+
+    count: int = 0
+    tokens: int = 0
+    time_us: float = 0.0
+
+
+@dataclass(slots=True)
+class Repetition:
+    """One prompt and its answer."""
+
+    prefill: _Turns = field(default_factory=_Turns)
+    decode: _Turns = field(default_factory=_Turns)
+    #: The init phases by name, in microseconds; the same in all repetitions of an engine.
+    init_us: dict[str, float] = field(default_factory=dict)
+    first_token_us: float | None = None
+    rules: int = 0
+
+    def add(self, phase: str, tokens: int, time_us: float) -> None:
+        """Add a turn of a phase."""
+        turns = self.prefill if phase == "prefill" else self.decode
+        turns.count += 1
+        turns.tokens += tokens
+        turns.time_us += time_us
+
+
+@dataclass(slots=True)
+class Process:
+    """What one process printed."""
+
+    is_command: bool = False
+    model: str = ""
+    backend: str = ""
+    asked: dict[str, int] = field(default_factory=dict)
+    cache: str = ""
+    repetitions: list[Repetition] = field(default_factory=list)
+    #: The command's results: tokens per second by phase, and seconds.
+    speeds: dict[str, float] = field(default_factory=dict)
+    command_init_us: float | None = None
+    first_token_us: float | None = None
+    has_results: bool = False
+    peak_mib: float | None = None
+    private_mib: float | None = None
+    shares: list[tuple[DelegateShare, str]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    gpu_api: str = ""
+    is_on_cpu: bool = False
+    is_on_npu: bool = False
+    samples_on_cpu: bool = False
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether anything shows that this is LiteRT-LM's output, not only its runtime's."""
+        return self.is_command or bool(self.repetitions or self.failures.keys() & {"context-too-small", _NO_ENGINE})
+
+
+class LitertLmReader:
+    """Reads lines and collects what the processes among them printed."""
+
+    def __init__(self) -> None:
+        """Begin with no process."""
+        self.processes: list[Process] = []
+        self._current = Process()
+        self._repetition: Repetition | None = None
+        self._is_aggregated = False
+        self._lines_left = 0
+
+    def feed(self, text: str) -> None:
+        """Take one line, without the header that a log puts in front."""
+        if not _TELLING.search(text):
+            self._leave_block()
+            return
+        text = _GLOG.sub("", text, count=1).strip()
+        if self._takes_start(text) or self._takes_evidence(text) or self._takes_command(text):
+            return
+        if self._lines_left and not self._takes_result(text):
+            self._leave_block()
+
+    def end(self) -> list[Process]:
+        """Return the processes that printed something of LiteRT-LM."""
+        self._close()
+        return self.processes
+
+    def _takes_start(self, text: str) -> bool:
+        if command := _COMMAND.match(text):
+            self._close()
+            self._current = Process(is_command=True, model=command["name"])
+        elif text == _INFO:
+            self._repetition, self._is_aggregated, self._lines_left = Repetition(), False, _MOST_LINES
+            self._current.repetitions.append(self._repetition)
+        elif _AGGREGATED.match(text):
+            # The same labels as a repetition's, of the median of all of them, the first one included.
+            self._repetition, self._is_aggregated, self._lines_left = None, True, _MOST_LINES
+        else:
+            return False
+        return True
+
+    def _takes_evidence(self, text: str) -> bool:
+        current = self._current
+        if "Replacing" in text and len(current.shares) >= _MOST_SHARES:
+            return True
+        if nodes := _NODES.search(text):
+            share = DelegateShare(
+                delegate=nodes["delegate"],
+                delegated_nodes=int(nodes["own"]),
+                total_nodes=int(nodes["all"]),
+                partitions=int(nodes["parts"]),
+                subgraph=int(nodes["subgraph"]) if nodes["subgraph"] else None,
+            )
+            if (share, nodes["signature"] or "") not in current.shares:
+                current.shares.append((share, nodes["signature"] or ""))
+                current.lines.append(text)
+            current.is_on_npu |= bool(_ON_NPU.search(nodes["delegate"]))
+        elif _ON_CPU in text:
+            if current.repetitions and not current.is_command and not self._lines_left:
+                # An engine is made once a process.
+                self._close()
+                current = self._current
+            current.is_on_cpu = True
+            current.lines.append(text)
+        elif gpu := _ON_GPU.search(text):
+            current.gpu_api = gpu["api"] or gpu["name"]
+            current.lines.append(text)
+        elif _SAMPLES_ON_CPU in text:
+            current.samples_on_cpu = True
+            current.lines.append(text)
+        else:
+            return False
+        return True
+
+    def _takes_command(self, text: str) -> bool:
+        current = self._current
+        for pattern, code in _FAILURES:
+            if found := pattern.search(text):
+                current.failures.setdefault(code, found[0][:300])
+                return True
+        if peak := _PEAK.match(text):
+            if peak["what"].startswith("private"):
+                current.private_mib = float(peak["mb"])
+            else:
+                current.peak_mib = float(peak["mb"])
+            return True
+        if not current.is_command:
+            return False
+        if text == _RESULTS:
+            current.has_results = True
+        elif asked := _ASKED.match(text):
+            self._note_asked(asked["name"], asked["value"])
+        elif speed := _SPEED.match(text):
+            current.speeds[speed["phase"].lower()] = float(speed["speed"])
+        elif init := _COMMAND_INIT.match(text):
+            current.command_init_us = float(init["s"]) * US_PER_S
+        elif (first := _TTFT.match(text)) and self._repetition is None:
+            current.first_token_us = float(first["s"]) * US_PER_S
+        else:
+            return False
+        return True
+
+    def _note_asked(self, name: str, value: str) -> None:
+        current = self._current
+        if name == "Backend":
+            current.backend = value.lower()
+        elif name == "Cache":
+            current.cache = value
+        elif value.isdecimal():
+            current.asked[name.rpartition(" ")[2]] = int(value)
+
+    def _takes_result(self, text: str) -> bool:
+        repetition = self._repetition
+        self._lines_left -= 1
+        if repetition is None:
+            return self._is_aggregated
+        if turn := _TURN.match(text):
+            repetition.add(turn["phase"].lower(), int(turn["tokens"]), duration_us(turn["time"]))
+        elif init := _INIT.match(text) or _INIT_SUM.match(text):
+            name = "Init Total" if init.re is _INIT_SUM else init["name"]
+            repetition.init_us.setdefault(name, float(init["ms"]) * US_PER_MS)
+        elif first := _TTFT.match(text):
+            repetition.first_token_us = float(first["s"]) * US_PER_S
+        elif _RULE.match(text):
+            repetition.rules += 1
+        return True
+
+    def _leave_block(self) -> None:
+        self._lines_left, self._repetition, self._is_aggregated = 0, None, False
+
+    def _close(self) -> None:
+        self._leave_block()
+        if self._current.is_told:
+            self.processes.append(self._current)
+        self._current = Process()
+
+
+def read_litert_lm(lines: Iterable[str], *, requested: str = "") -> list[ToolReport]:
+    """Return the reports of a text's processes, two of each: prefill and decode; none where there is no such process.
+
+    ``requested`` is the backend's delegate where that is known.
+    """
+    reader = LitertLmReader()
+    for line in lines:
+        reader.feed(line)
+    return [report for process in reader.end() for report in reports_of(process, requested=requested)]
+
+
+def reports_of(process: Process, *, requested: str = "") -> list[ToolReport]:
+    """Return what is known of a process's prefill and decode."""
+    return [_report(process, phase, requested) for phase in PHASES]
+
+
+def duration_us(text: str) -> float:
+    """Return what a duration as ``1m2.5s`` or ``92.41ms`` is in microseconds; 0 for ``0``."""
+    units = {"h": 3600 * US_PER_S, "m": 60 * US_PER_S, "s": US_PER_S, "ms": US_PER_MS, "us": 1.0, "ns": 1e-3}
+    return sum(float(value) * units[unit] for value, unit in re.findall(r"(\d[\d.]*)(ms|us|ns|h|m|s)", text))
+
+
+def figures_of(times_us: Sequence[float], tokens: Sequence[int]) -> LatencySummary:
+    """Return the times of one token in a process's repetitions, of which each has its tokens.
+
+    The mean is the time of all tokens by their number, the harmonic mean of the speeds.
+    """
+    each = [time_us / count for time_us, count in zip(times_us, tokens, strict=True)]
+    return LatencySummary(
+        count=sum(tokens),
+        first_us=each[0],
+        current_us=each[-1],
+        min_us=min(each),
+        max_us=max(each),
+        mean_us=sum(times_us) / sum(tokens),
+        std_us=statistics.stdev(each) if len(each) > 1 else None,
+    )
+
+
+def _report(process: Process, phase: str, requested: str) -> ToolReport:
+    measured, warmup = _split(process.repetitions, phase)
+    inference = _inference(process, phase, measured)
+    extra = _extra(process, phase, measured)
+    failure = _failure(process, phase, inference)
+    first = next((item.init_us for item in process.repetitions if item.init_us), {})
+    return ToolReport(
+        outcome="ok" if failure is None else "failed",
+        failure_code=failure[0] if failure else "",
+        failure_reason=failure[1] if failure else "",
+        label=phase,
+        init_us=first.get("Init Total"),
+        warmup_mean_us=warmup,
+        inference_mean_us=inference.mean_us if inference is not None and failure is None else None,
+        inference=inference if failure is None else None,
+        peak_memory_mib=process.peak_mib,
+        delegate=_delegate(process, phase, requested, has_result=failure is None),
+        disagreements=_disagreements(process, phase, measured),
+        extra=extra,
+    )
+
+
+def _turns(repetition: Repetition, phase: str) -> _Turns:
+    return repetition.prefill if phase == "prefill" else repetition.decode
+
+
+def _split(repetitions: Sequence[Repetition], phase: str) -> tuple[list[_Turns], float | None]:
+    """Return the repetitions that count, and the time of a token in the one before them.
+
+    The program warms nothing up: the first of several repetitions is the warm-up.
+    """
+    turns = [_turns(item, phase) for item in repetitions if item.rules]
+    turns = [item for item in turns if item.tokens and item.time_us]
+    if len(repetitions) < 2 or not turns:
+        return turns, None
+    return turns[1:], turns[0].time_us / turns[0].tokens
+
+
+def _inference(process: Process, phase: str, measured: Sequence[_Turns]) -> LatencySummary | None:
+    if measured:
+        return figures_of([item.time_us for item in measured], [item.tokens for item in measured])
+    speed = process.speeds.get(phase)
+    if not speed:
+        return None
+    return LatencySummary(count=process.asked.get(phase, 1), mean_us=US_PER_S / speed)
+
+
+def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str, float | str]:
+    extra: dict[str, float | str] = {"unit": "token"}
+    if process.model:
+        extra["graph"] = process.model
+    for name, value in (("tokens", process.asked.get(phase)), ("context_tokens", process.asked.get("tokens"))):
+        if value is not None:
+            extra[name] = float(value)
+    if measured:
+        extra["tokens"] = float(measured[0].tokens)
+        extra["repetitions_us"] = " ".join(f"{item.time_us / item.tokens:.6g}" for item in measured)
+    first_us = next((item.first_token_us for item in process.repetitions if item.first_token_us), None)
+    if (derived := _first_token_us(process.repetitions[-1:]) or process.first_token_us or first_us) is not None:
+        extra["derived_first_token_us"] = derived
+    if process.command_init_us is not None:
+        extra["printed_init_us"] = process.command_init_us
+    if process.private_mib is not None:
+        extra["private_memory_mib"] = process.private_mib
+    if process.cache:
+        extra["cache"] = process.cache
+    if phase == "decode" and process.samples_on_cpu:
+        extra["sampled_on_cpu"] = "yes"
+    return extra
+
+
+def _first_token_us(repetitions: Sequence[Repetition]) -> float | None:
+    """Return the prompt's time and the mean time of a token of the answer, as the program computes it."""
+    for item in repetitions:
+        if item.prefill.time_us and item.decode.tokens:
+            return item.prefill.time_us + item.decode.time_us / item.decode.tokens
+    return None
+
+
+def _failure(process: Process, phase: str, inference: LatencySummary | None) -> tuple[str, str] | None:
+    told = next(((code, process.failures[code]) for _, code in _FAILURES if code in process.failures), None)
+    if told is not None:
+        return told[0] or _NO_ENGINE_CODES.get(process.backend, "benchmark-failed"), told[1]
+    if inference is not None:
+        return None
+    if process.speeds.get(phase) == 0:
+        return "no-inferences", f"the program printed a {phase} speed of 0.00 tokens/s: no {phase} was made"
+    if process.repetitions:
+        return "no-inferences", f"no {phase} turn is in the results"
+    return "no-result", "no results were printed"
+
+
+def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> tuple[str, ...]:
+    told = []
+    asked = process.asked.get(phase)
+    if asked and (short := [item.tokens for item in measured if item.tokens != asked]):
+        told.append(f"{phase} was of {short[0]} tokens, {asked} were asked for: the figure is of another context")
+    if several := [item.count for item in measured if item.count > 1]:
+        told.append(f"{several[0]} {phase} turns in one repetition: the figure isn't comparable with that of one turn")
+    context = process.asked.get("tokens")
+    wanted = process.asked.get("prefill", 0) + process.asked.get("decode", 0)
+    if phase == "decode" and not measured and context and wanted > context:
+        told.append(f"{wanted} tokens were asked for in a context of {context}: the answer was cut short")
+    return tuple(told)
+
+
+def _delegate(process: Process, phase: str, requested: str, *, has_result: bool) -> DelegateEvidence:
+    wanted = requested or BACKENDS.get(process.backend, process.backend)
+    own = [share for share, signature in process.shares if signature.startswith(phase) or not signature]
+    share = own[-1] if own else None
+    actual = "gpu" if process.gpu_api else "npu" if process.is_on_npu else "xnnpack" if process.is_on_cpu else ""
+    truth = DelegateTruth.UNKNOWN
+    if not has_result and not actual:
+        truth = DelegateTruth.FAILED if wanted in {"gpu", "npu"} else DelegateTruth.UNKNOWN
+    elif actual and wanted and actual != wanted:
+        truth = DelegateTruth.FELL_BACK if actual == "xnnpack" else DelegateTruth.WRONG_BACKEND
+    elif actual and (share is None or share.total_nodes is None):
+        # A backend that can't be had is an error of this program; without the nodes it isn't known how much it took.
+        truth = DelegateTruth.UNKNOWN if actual != "xnnpack" else DelegateTruth.FULL
+    elif share is not None and actual:
+        truth = DelegateTruth.FULL if share.delegated_nodes == share.total_nodes else DelegateTruth.PARTIAL
+    return DelegateEvidence(
+        requested=wanted,
+        actual=actual,
+        truth=truth,
+        delegated_nodes=share.delegated_nodes if share else None,
+        total_nodes=share.total_nodes if share else None,
+        partitions=share.partitions if share else None,
+        backend=process.gpu_api.lower(),
+        lines=tuple(dict.fromkeys(process.lines))[:20],
+        shares=tuple(share for share, _ in process.shares),
+    )

@@ -1,0 +1,182 @@
+"""What LiteRT-LM prints: two figures of each process, and no figure where the exit code alone says that all was well."""
+
+import pytest
+
+from orchestrator.analysis.steadiness import repetition_findings
+from orchestrator.programs.grammar.litert_lm import duration_us
+from orchestrator.programs.grammar.output import describe, parse_text, to_public
+from orchestrator.records.run import DelegateTruth, ToolReport
+from tests.samples.beside import OTHER_PROGRAMS
+
+RECORDINGS = OTHER_PROGRAMS / "litert_lm"
+CREATED = "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n"
+NODES = (
+    "VERBOSE: Replacing 80 out of 87 node(s) with delegate (TfLiteXNNPackDelegate) node, yielding 3 partitions for "
+    "subgraph 0 (decode).\nVERBOSE: Replacing 62 out of 69 node(s) with delegate (TfLiteXNNPackDelegate) node, "
+    "yielding 3 partitions for subgraph 1 (prefill_128).\n"
+)
+RULE = "-" * 50 + "\n"
+HEAD = "I0000 00:00:1795379608.295143   21611 litert_lm_lib.cc:424] "
+COMMAND = """\
+Benchmarking model: tiny.litertlm (/models/tiny.litertlm)
+Backend                    : {backend}
+Number of tokens in prefill: 128
+Number of tokens in decode : 64
+Max number of tokens       : 512
+Cache                      : no
+Speculative decoding       : auto
+Running warmup..
+Running iteration 1 of 1..
+"""
+RESULTS = """\
+----- Results -----
+Prefill speed:        {prefill} tokens/s
+Decode speed:         {decode} tokens/s
+Init time:            0.0154 s
+Time to first token:  0.0054 s
+"""
+
+
+def block(prefill: tuple[int, str], decode: tuple[int, str], *, init: str = "580.10", head: str = HEAD) -> str:
+    """A repetition as it is printed since 2026."""
+    return (
+        f"{head}BenchmarkInfo:\n  Init Phases (2):\n    - Init Executor: 577.30 ms\n    - Init Total: {init} ms\n{RULE}"
+        f"  Time to first token: 0.92 s\n{RULE}  Prefill Turns (Total 1 turns):\n"
+        f"    Prefill Turn 1: Processed {prefill[0]} tokens in {prefill[1]} duration.\n"
+        f"      Prefill Speed: 1.00 tokens/sec.\n{RULE}  Decode Turns (Total 1 turns):\n"
+        f"    Decode Turn 1: Processed {decode[0]} tokens in {decode[1]} duration.\n"
+        f"      Decode Speed: 1.00 tokens/sec.\n{RULE}{RULE}\n"
+    )
+
+
+def read(text: str) -> tuple[ToolReport, ToolReport]:
+    prefill, decode = parse_text(text)
+    assert (prefill.label, decode.label) == ("prefill", "decode")
+    return prefill, decode
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted_us"),
+    [("0", 0), ("11.2us", 11.2), ("92.41119ms", 92411.19), ("3.86435584s", 3864355.84), ("1m2.5s", 62.5e6)],
+)
+def test_durations_are_read_in_all_their_units(text: str, wanted_us: float) -> None:
+    assert duration_us(text) == pytest.approx(wanted_us, rel=1e-12)
+
+
+def test_a_repetition_is_read_by_its_tokens_and_times() -> None:
+    prefill, decode = read(CREATED + NODES + "The lighthouse stood.\n\n" + block((1024, "1.024s"), (256, "5.12s")))
+    assert (prefill.inference_mean_us, decode.inference_mean_us) == (1000.0, 20000.0)
+    assert (to_public(prefill)["tokens_per_s"], to_public(decode)["tokens_per_s"]) == (1000, 50)
+    assert (prefill.init_us, prefill.extra["derived_first_token_us"]) == (580_100.0, 1_044_000.0)
+    assert (prefill.delegate.truth, prefill.delegate.delegated_nodes, prefill.delegate.total_nodes) == (
+        DelegateTruth.PARTIAL,
+        62,
+        69,
+    )
+    assert (decode.delegate.delegated_nodes, decode.delegate.partitions) == (80, 3)
+    assert "  50 tokens/s (20.0 ms a token) over 256 tokens" in describe(decode)
+
+
+def test_the_first_of_several_repetitions_warms_up_and_the_median_of_all_is_none_of_them() -> None:
+    aggregated = (
+        f"{HEAD}Aggregated BenchmarkInfo (median of 3 iterations):\n"
+        + block((100, "1ms"), (100, "1ms"), head="").partition("\n")[2]
+    )
+    text = block((100, "9s"), (100, "9s")) + block((100, "1s"), (100, "2s")) + block((100, "3s"), (100, "2s"))
+    prefill, decode = read(text + aggregated + "Peak system ram usage: 812.5MB.\n")
+    assert (prefill.warmup_mean_us, prefill.inference_mean_us) == (90_000.0, 20_000.0)
+    # Of the speeds 100 and 33.3 the mean by time is 50, not 66.7.
+    assert to_public(prefill)["tokens_per_s"] == 50
+    assert (prefill.extra["repetitions_us"], decode.extra["repetitions_us"]) == ("10000 30000", "20000 20000")
+    assert decode.peak_memory_mib == 812.5
+
+
+def test_each_engine_is_a_process_of_its_own() -> None:
+    one = CREATED + block((10, "1s"), (10, "1s"))
+    reports = parse_text(one + one.replace("1s", "2s"))
+    assert [(each.label, each.inference_mean_us) for each in reports] == [
+        ("prefill", 1e5), ("decode", 1e5), ("prefill", 2e5), ("decode", 2e5),
+    ]  # fmt: skip
+
+
+def test_the_command_is_read_by_its_speeds_and_its_sum_of_phases_is_no_init() -> None:
+    text = COMMAND.format(backend="cpu") + CREATED + NODES + RESULTS.format(prefill="30183.56", decode="900.66")
+    prefill, decode = read(text)
+    assert (to_public(prefill)["tokens_per_s"], to_public(decode)["tokens_per_s"]) == (30183.56, 900.66)
+    assert (prefill.init_us, prefill.extra["printed_init_us"]) == (None, 15400.0)
+    assert (decode.delegate.requested, decode.delegate.actual) == ("xnnpack", "xnnpack")
+
+
+@pytest.mark.parametrize(
+    ("backend", "said", "code"),
+    [
+        ("cpu", RESULTS.format(prefill="0.00", decode="0.00"), "no-inferences"),
+        ("cpu", "", "no-result"),
+        (
+            "cpu",
+            "E0000 00:00:1.5 18782 engine.cc:1060] Failed to generate content: INVALID_ARGUMENT: Input token ids are "
+            "too long. Exceeding the maximum number of tokens allowed: 600 >= 512\n"
+            + RESULTS.format(prefill="7.00", decode="7.00"),
+            "context-too-small",
+        ),
+        (
+            "gpu",
+            "ERROR: [delegate_webgpu.cc:359] Failed to initialize: INTERNAL: No adapters found\n",
+            "gpu-init-failed",
+        ),
+        ("npu", "E0000 00:00:1.5 21633 engine.cc:854] Failed to create engine: UNKNOWN: x\n", "npu-init-failed"),
+        ("cpu", "An error occurred during benchmarking\nTraceback (most recent call last):\n", "benchmark-failed"),
+    ],
+)
+def test_a_failure_that_ends_with_0_is_a_failure(backend: str, said: str, code: str) -> None:
+    for report in read(COMMAND.format(backend=backend) + said):
+        assert (report.outcome, report.failure_code, report.inference_mean_us) == ("failed", code, None)
+        assert to_public(report)["next_step"]
+
+
+def test_an_answer_that_stopped_at_the_contexts_end_is_told() -> None:
+    text = COMMAND.format(backend="cpu").replace("decode : 64", "decode : 600") + RESULTS.format(
+        prefill="10.00", decode="10.00"
+    )
+    assert "cut short" in read(text)[1].disagreements[0]
+
+
+def test_the_gpus_missing_sampler_is_told_of_the_answer() -> None:
+    gpu = "I Created default OpenCL device.\nW GPU sampler unavailable. Falling back to CPU sampling. \n"
+    prefill, decode = read(gpu + block((10, "1s"), (10, "1s")))
+    assert (decode.extra["sampled_on_cpu"], "sampled_on_cpu" in prefill.extra) == ("yes", False)
+    # How much of the model it took isn't printed.
+    assert (decode.delegate.actual, decode.delegate.truth) == ("gpu", DelegateTruth.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "codes"),
+    [
+        # Two published rows of one phone, the CPU's hot and the GPU's with a jump; a prompt's steady one.
+        ((6.21, 3.307, 2.749, 3.378), ["unsteady-trend"]),
+        ((22.073, 21.686, 28.116, 20.783), ["unsteady"]),
+        ((585.428, 591.097, 597.082, 591.071), []),
+        ((100.0,), []),
+    ],
+)
+def test_repetitions_that_fall_or_jump_are_suspect(speeds: tuple[float, ...], codes: list[str]) -> None:
+    assert [finding.code for finding in repetition_findings([1e6 / speed for speed in speeds])] == codes
+
+
+@pytest.mark.skipif(not RECORDINGS.is_dir(), reason="the recordings of LiteRT-LM, ../shared/logs/programs, aren't here")
+@pytest.mark.parametrize(
+    ("name", "speeds"),
+    [
+        ("cli_0.18.1_host_OK_tiny_bundle", (30183.56, 900.66)),
+        ("cli_0.18.1_host_verbose", (18934.48, 1035.49)),
+        ("v0.10.2_2026_windows_cpu_tail", (19.51, 10.11)),
+        ("v0.8_2025-12_linux_cpu_cmake_readme", (7.79, 11.21)),
+        ("cli_0.18.1_host_FAILED_exit0", None),
+        ("cli_0.18.1_host_gpu_absent", None),
+    ],
+)
+def test_recordings_are_read_as_they_say(name: str, speeds: tuple[float, float] | None) -> None:
+    reports = read((RECORDINGS / f"{name}.txt").read_text(encoding="utf-8", errors="replace"))
+    for report, speed in zip(reports, speeds or (None, None), strict=True):
+        found = to_public(report).get("tokens_per_s")
+        assert found is None if speed is None else round(float(str(found)), 2) == speed
