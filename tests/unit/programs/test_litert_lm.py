@@ -1,4 +1,4 @@
-"""What LiteRT-LM prints: two figures of each process, and no figure where the exit code alone says that all was well."""
+"""What LiteRT-LM prints: two figures of each process, and none where only the exit code says that all was well."""
 
 import pytest
 
