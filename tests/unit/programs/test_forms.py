@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs import forms
+from orchestrator.programs.grammar import forms
 from orchestrator.programs.grammar.output import parse_file, parse_text, to_public
 
 RUN = """\
