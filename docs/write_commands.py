@@ -15,7 +15,8 @@ HEAD = """# Commands
 
 `make docs` writes this page from the commands. Every command takes `--json` and `--help`. The options before the
 command (`--home`, `--store`, `--log-format`, `--debug`) are the same for all. `benchfarm --version` prints the version.
-Results go to standard output, progress and errors to standard error. Exit codes are in the [README](../../README.md).
+Results go to standard output, progress and errors to standard error.
+[Settings](settings.md#exit-codes) lists the exit codes.
 """
 
 

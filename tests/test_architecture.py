@@ -13,7 +13,7 @@ REPO = Path(__file__).parent.parent
 PACKAGE = REPO / "orchestrator"
 #: The virtual phones, a distribution of its own that knows nothing of benchfarm.
 LAB = REPO / "lab" / "src" / "benchfarm_lab"
-#: Lines of Python in it, at most; what it needn't do is in docs/guides/virtual-phones.md.
+#: Lines of Python in it, at most; what it needn't do is in docs/reference/virtual-phones.md.
 LAB_LINES = 19_150
 #: The only modules of benchfarm that know of the lab.
 LAB_DOORS = {"bootstrap/virtual_lab.py"}

@@ -55,7 +55,7 @@ class Results(Sequence[ResultRow]):
         return report_title(self.campaigns)
 
     def frame(self, rows: Literal["cases", "runs"] = "cases") -> pd.DataFrame:
-        """Return one row a case, or one a run; units stand in the columns' names, docs/guides/report.md explains each.
+        """Return one row a case, or one a run; units stand in the columns' names (docs/reference/exports.md).
 
         What isn't known is ``<NA>``; moments are UTC timestamps. Each row says whether it is virtual
         and where it was imported from.

@@ -1,6 +1,6 @@
 """What happens, told on standard error as lines or as JSON, and counted for this process's own numbers.
 
-JSON has the same keys whoever writes it (docs/guides/operations.md). A terminal gets the live view of board.py.
+JSON has the same keys whoever writes it (docs/reference/monitoring.md). A terminal gets the live view of board.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Build files: where benchmark programs come from and what they must hold (``docs/guides/builds.md``)."""
+"""Build files: where benchmark programs come from and what they must hold (``docs/reference/build-files.md``)."""
 
 from __future__ import annotations
 

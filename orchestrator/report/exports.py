@@ -72,7 +72,7 @@ def to_parquet(
 
 
 def to_json(data: ReportData, *further: ReportData) -> str:
-    """Return everything as JSON: times in microseconds, text as stored, keys documented in docs/guides/report.md.
+    """Return everything as JSON: times in microseconds, text as stored, keys documented in docs/reference/exports.md.
 
     With further parts, one for each campaign, there is a result for each case and campaign. The headline is of the
     first.

@@ -279,7 +279,7 @@ def test_fault_that_cannot_be_is_refused_with_the_word_that_is_wrong(kind, setti
 
 
 def test_guide_page_names_every_fault_with_its_settings():
-    page = (REPO / "docs" / "guides" / "virtual-phones.md").read_text()
+    page = (REPO / "docs" / "reference" / "virtual-phones.md").read_text()
     rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| `")}
     assert set(MOMENTS) <= set(re.findall(r"`([^`]+)`", rows["`moment`"]))
     for kind, note in FAULT_NOTES.items():

@@ -49,7 +49,9 @@ def test_claims_on_the_plans_page_are_understood():
         assert parse_predicate(claim)
 
 
-@pytest.mark.parametrize(("page", "load"), [("reference/profiles.md", load_profile), ("guides/builds.md", load_build)])
+@pytest.mark.parametrize(
+    ("page", "load"), [("reference/profiles.md", load_profile), ("reference/build-files.md", load_build)]
+)
 def test_example_on_the_page_loads(tmp_path, page, load):
     (block,) = yaml_blocks(page)
     name = re.match(r"name: (\S+)", block)[1]
@@ -60,6 +62,6 @@ def test_example_on_the_page_loads(tmp_path, page, load):
 
 def test_profiles_and_builds_pages_describe_every_key():
     assert set(ProfileSection.model_fields) <= words("reference/profiles.md")
-    (block,) = yaml_blocks("guides/builds.md")
+    (block,) = yaml_blocks("reference/build-files.md")
     for key in BuildSection.model_fields:
         assert f"{key}:" in block
