@@ -18,6 +18,12 @@ LAB_LINES = 19_150
 #: The only modules of benchfarm that know of the lab.
 LAB_DOORS = {"bootstrap/virtual_lab.py"}
 
+#: Lines of Python in the product and in its command line, at most; they only go down.
+PRODUCT_LINES = 75_000
+CLI_LINES = 12_700
+#: So many parameters may a function have, besides self or cls.
+PARAMETERS_MOST = 8
+
 #: What each part may import of the rest of benchfarm (itself always).
 FOUNDATION = {"errors", "units", "quantities", "clock"}
 RECORDS = FOUNDATION | {"records"}
@@ -157,6 +163,29 @@ def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
 
 def test_the_lab_keeps_to_its_size() -> None:
     assert sum(len(path.read_text("utf-8").splitlines()) for path in lab_modules()) <= LAB_LINES
+
+
+def test_the_product_keeps_to_its_size() -> None:
+    """Before a line is added, another's place is found: what is said twice, or for nobody."""
+    lines = {path: len(path.read_text("utf-8").splitlines()) for path in modules()}
+    assert sum(lines.values()) <= PRODUCT_LINES
+    assert sum(count for path, count in lines.items() if part_of(path) == "cli") <= CLI_LINES
+
+
+def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    given = function.args
+    named = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    return [item.arg for item in named if item is not None and item.arg not in {"self", "cls"}]
+
+
+def test_no_function_has_more_parameters_than_one_keeps_in_mind() -> None:
+    too_many = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.name}"
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(parameters_of(node)) > PARAMETERS_MOST
+    ]
+    assert not too_many
 
 
 def name_of(path: Path) -> str:

@@ -35,8 +35,6 @@ class Cut:
     wanted_s: float
     #: What is kept takes.
     kept_s: float
-    #: The time between two runs that this reckons with.
-    pause_s: float
     #: Case -> why it is left out, as a sentence.
     left_out: Mapping[CaseKey, str] = field(default_factory=dict)
 
@@ -49,14 +47,12 @@ def importance_of(rules: Sequence[ImportanceRule], case: Case) -> float:
 def cut(
     queue: Sequence[Invocation],
     *,
+    costs_s: Mapping[CaseKey, float],
     recent: Recent,
     rules: Sequence[ImportanceRule],
     left_s: float,
     now: datetime,
-    least_s: Callable[[Invocation], float],
     unit_of: Callable[[Case], str] = lambda case: "",
-    before: Recent | None = None,
-    pause_s: float | None = None,
 ) -> Cut:
     """Choose the cases of one device that fit into its time.
 
@@ -67,31 +63,26 @@ def cut(
 
     Args:
         queue: all that the device is to run.
-        recent: the last runs of its series, any order.
+        costs_s: what each case takes with all its invocations, as :func:`costs_of` returns it.
+        recent: the last runs of its series, any order: how long cases weren't measured.
         rules: the plan's importance.
         left_s: the device's time.
         now: when the night begins.
-        least_s: what an invocation takes at the least by its settings.
         unit_of: what the cases have in common that one process measures; empty for a case that is run alone.
-        before: the runs that tell how long cases weren't measured; ``recent`` when left out.
-        pause_s: the time between two runs; as ``recent`` tells it when left out.
     """
-    pause_s = usual_pause_s(recent) if pause_s is None else pause_s
-    costs = _costs(queue, recent, least_s, pause_s)
-    before = recent if before is None else before
     units: dict[str, list[Case]] = {}
     cases = {item.case.case_key: item.case for item in queue}
     for key, case in cases.items():
         units.setdefault(unit_of(case) or key, []).append(case)
     # One process measures a whole unit.
-    unit_costs = {name: max(costs[case.case_key] for case in unit) for name, unit in units.items()}
+    unit_costs = {name: max(costs_s[case.case_key] for case in unit) for name, unit in units.items()}
     wanted_s = sum(unit_costs.values())
     if wanted_s <= left_s:
-        return Cut(wanted_s=wanted_s, kept_s=wanted_s, pause_s=pause_s)
+        return Cut(wanted_s=wanted_s, kept_s=wanted_s)
 
     def rank(name: str) -> tuple[float, float, str]:
         found = [
-            (importance_of(rules, case), _days_since(before.get(case.series_key, ()), now)) for case in units[name]
+            (importance_of(rules, case), _days_since(recent.get(case.series_key, ()), now)) for case in units[name]
         ]
         return (-max(value * days for value, days in found), -max(value for value, _ in found), name)
 
@@ -105,9 +96,9 @@ def cut(
             continue
         for case in units[name]:
             left_out[case.case_key] = _reason(
-                unit_costs[name], left_s, importance_of(rules, case), before.get(case.series_key, ()), now
+                unit_costs[name], left_s, importance_of(rules, case), recent.get(case.series_key, ()), now
             )
-    return Cut(wanted_s=wanted_s, kept_s=kept_s, pause_s=pause_s, left_out=left_out)
+    return Cut(wanted_s=wanted_s, kept_s=kept_s, left_out=left_out)
 
 
 def usual_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
@@ -120,10 +111,13 @@ def usual_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
     return medians
 
 
-def _costs(
+def costs_of(
     queue: Sequence[Invocation], recent: Recent, least_s: Callable[[Invocation], float], pause_s: float
 ) -> dict[CaseKey, float]:
-    """Return what each case takes with all its invocations, and with what the device does between them."""
+    """Return what each case takes with all its invocations, and with what the device does between them, in seconds.
+
+    ``least_s`` says what an invocation takes at the least by its settings, ``pause_s`` is the time between two runs.
+    """
     medians = usual_s(recent)
     known = [
         (medians[key] + pause_s) / least

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def report_data(
     from orchestrator.report.assembly import build_report_data
     from orchestrator.report.lean import lean_runs
     from orchestrator.report.newest import newest_runs
+    from orchestrator.report.published import load_published
 
     named = [item.campaign_id for item in campaigns]
     shown: Iterable[RunRecord] = lean_runs(farm.store.runs(campaign_ids=named) if runs is None else runs)
@@ -54,11 +56,10 @@ def report_data(
         devices=farm.store.devices(),
         models=farm.store.models(),
         builds=farm.store.builds(),
-        published=published,
         accuracy={**_manifest_accuracies(farm.settings), **(accuracy or {})},
         failure_steps={code: failure.next_step for code, failure in FAILURE_CODES.items()},
     )
-    return newest.told(data)
+    return newest.told(replace(data, published=load_published()) if published else data)
 
 
 def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:

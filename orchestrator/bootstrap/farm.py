@@ -349,7 +349,6 @@ class Farm(Adapters):
             attached.seen.address,
             match_profile=self.match_profile,
             progress=moved,
-            usb_path=attached.seen.usb,
             seen=attached.seen,
         )
         self._opened.append(device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.cli.shares import percent_of
@@ -20,30 +21,28 @@ def orders(
     variants: Sequence[str],
     batches: Sequence[str],
     sizes: Sequence[str],
-    weights: str,
-    representative: str,
-    seed: int,
-    flex: bool,
-    signature: str,
+    like: BuildOrder,
 ) -> list[BuildOrder]:
-    """Return one order for each source; raises UsageError for what can't be."""
+    """Return one order ``like`` another for each source; raises UsageError for what can't be."""
     for variant in variants:
         if variant not in VARIANTS:
             raise UsageError(f"{variant!r} is no variant", hint=f"choose of {', '.join(VARIANTS)}")
     return [
-        BuildOrder(
+        replace(
+            like,
             source=_source(source),
             variants=tuple(dict.fromkeys(variants)) or ("float32",),
             batches=() if tuple(batches) == (_AS_IS,) else _numbers("--batch", batches) or (1,),
             sizes=_numbers("--size", sizes),
-            weights=weights if weights in {"random", "imagenet"} else str(Path(weights).expanduser().absolute()),
-            representative=str(Path(representative).expanduser().absolute()) if representative else "",
-            seed=seed,
-            flex=flex,
-            signature=signature,
+            weights=like.weights if like.weights in {"random", "imagenet"} else _whole(like.weights),
+            representative=_whole(like.representative) if like.representative else "",
         )
         for source in dict.fromkeys(sources)
     ]
+
+
+def _whole(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
 
 
 def _source(text: str) -> str:

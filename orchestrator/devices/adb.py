@@ -53,18 +53,17 @@ class AdbDevice:
         blob_budget_bytes: int = DEFAULT_BUDGET_BYTES,
         progress: PushProgress | None = None,
         work_folder: str = WORK_FOLDER,
-        usb_path: str = "",
         seen: Seen | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Open the phone that the server knows as ``transport`` (its USB serial or host:port).
 
-        ``usb_path`` is where it is plugged in, as the server tells it (``usb:1-4.2``). What a listing has ``seen`` of
-        it isn't asked again; that it is still the same phone shows with its facts.
+        What a listing has ``seen`` of it isn't asked again; that it is still the same phone shows with its facts.
 
         Raises DeviceUnusableError, LinkLostError, DeviceTimeoutError, AdbUnavailableError.
         """
-        self.usb_path = usb_path
+        #: Where it is plugged in, as the server tells it: ``usb:1-4.2``.
+        self.usb_path = seen.usb if seen is not None else ""
         self._link = PhoneLink(server, transport, features=seen.features if seen is not None else None, clock=clock)
         self._serial = Serial(seen.serial) if seen is not None and seen.serial else self._ask_serial()
         self._link.serial = self._serial

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -63,6 +63,18 @@ _WAY_LOST: Final = (DeviceChangedError, AdbUnavailableError, NoDeviceError)
 _NO_LIMITS: Final = FitLimits(battery_percent_min=0, battery_heat_c_max=math.inf, thermal_status_max=6, wait_s=0.0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What whoever chooses a device's invocations knows of its runs."""
+
+    #: Hears of every run once it is kept.
+    on_stored: Callable[[RunRecord], None] = lambda run: None
+    #: Whether an invocation needn't be run again.
+    is_stored: Callable[[Invocation], bool] = lambda invocation: False
+    #: For which reason the threads of a case make no difference to one that was measured; empty: they may.
+    unused: Callable[[Case], str] = lambda case: ""
+
+
 class CaseRunner:
     """Runs invocations on one device, one after the other."""
 
@@ -72,22 +84,17 @@ class CaseRunner:
         facts: DeviceFacts,
         workload: Workload,
         services: Services,
-        on_stored: Callable[[RunRecord], None] = lambda run: None,
+        *,
+        ledger: Ledger | None = None,
         time: CampaignTime | None = None,
         failures: CaseFailures | None = None,
-        is_stored: Callable[[Invocation], bool] = lambda invocation: False,
-        unused: Callable[[Case], str] = lambda case: "",
     ) -> None:
-        """``on_stored`` hears of every run once it is kept; ``time`` is what is left of the campaign's, None: no end.
-
-        ``failures`` are those that the device's cases had before, ``is_stored`` says what needn't be run again, and
-        ``unused`` for which reason the threads of a case make no difference to one that was measured.
-        """
+        """``time`` is what is left of the campaign's, None: no end; ``failures`` are those of the cases before."""
         self._device = device
         self._facts = facts
         self._workload = workload
         self._services = services
-        self._on_stored = on_stored
+        self._ledger = ledger or Ledger()
         self._time = time or TimeWithoutEnd()
         self._was_told_of_time = False
         self._placer = Placer(device, workload, services)
@@ -100,8 +107,6 @@ class CaseRunner:
         #: When a state was last read, and what it was.
         self._last_state: tuple[float, DeviceState | None] = (0.0, None)
         self._failures = failures or CaseFailures()
-        self._is_stored = is_stored
-        self._unused = unused
         self._told_unused: set[CaseKey] = set()
         #: Invocations that another one's process has measured.
         self._covered: set[tuple[CaseKey, Pass, int]] = set()
@@ -167,7 +172,7 @@ class CaseRunner:
 
         Raises StoreError.
         """
-        reason = self._unused(invocation.case)
+        reason = self._ledger.unused(invocation.case)
         if not reason:
             return False
         if invocation.case.case_key not in self._told_unused:
@@ -210,7 +215,7 @@ class CaseRunner:
     def _keep(self, run: RunRecord) -> None:
         self._services.store.append_run(run)
         self._services.observer.on_event(RunStored(run=run, position=self._position, total=self._total))
-        self._on_stored(run)
+        self._ledger.on_stored(run)
         if run.outcome is not Outcome.UNFIT:
             self._unfit_in_row = 0 if run.outcome is not Outcome.SKIPPED else self._unfit_in_row
             return
@@ -237,12 +242,14 @@ class CaseRunner:
             self._failures.learn(other)
             self._covered.add((other.case.case_key, other.run_pass, other.invocation))
             # A process that was killed may have kept a part of what an earlier one measured.
-            if not self._is_stored(Invocation(case=other.case, run_pass=other.run_pass, number=other.invocation)):
+            if not self._ledger.is_stored(
+                Invocation(case=other.case, run_pass=other.run_pass, number=other.invocation)
+            ):
                 yield other
         twin = self._workload.flex_builds.get(invocation.case.build_sha256)
         if twin is not None and _NEEDS_FLEX in {run.reason_code, *(given_up or ())[:1]}:
             with_flex = replace(invocation, case=replace(invocation.case, build_sha256=twin.sha256))
-            for with_twin in () if self._is_stored(with_flex) else self._runs_of(with_flex, ()):
+            for with_twin in () if self._ledger.is_stored(with_flex) else self._runs_of(with_flex, ()):
                 yield with_twin
                 if with_twin.outcome is Outcome.UNFIT:
                     # Open with all that it stands for: only what is planned is run again.

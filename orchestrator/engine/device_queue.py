@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.engine.case_runner import CaseRunner
+from orchestrator.engine.case_runner import CaseRunner, Ledger
 from orchestrator.engine.events import RoundAdded
 from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.night import time_left
@@ -59,11 +59,13 @@ class DeviceQueue:
             facts,
             workload,
             services,
-            on_stored=self._learn,
+            ledger=Ledger(
+                on_stored=self._learn,
+                is_stored=self._has_stored,
+                unused=self._unused.reason if is_one else lambda case: "",
+            ),
             time=self._time,
             failures=failures,
-            is_stored=self._has_stored,
-            unused=self._unused.reason if is_one else lambda case: "",
         )
         marks = [
             item for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial == facts.serial

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from orchestrator.analysis.night import Recent, cut, usual_pause_s, usual_s
+from orchestrator.analysis.night import Recent, costs_of, cut, usual_pause_s, usual_s
 from orchestrator.clock import Clock, Deadline
 from orchestrator.engine.rounds import session_of
 from orchestrator.planning import Expansion, Skip, least_duration_s, without
@@ -63,16 +63,16 @@ def cut_to_time(
     usable_s = max(0.0, total_s - (_CHECK_S * (2 + total_s // _CHECK_EVERY_S) if sentinel else 0.0))
     for serial, queue in expansion.invocations.items():
         recent = store.recent_runs(list(dict.fromkeys(item.case.series_key for item in queue)))
+        pause_s = pauses_s[serial] = usual_pause_s(recent)
         chosen = cut(
             queue,
+            costs_s=costs_of(queue, recent, lambda item: least_duration_s(item, sustained_s=plan.sustained_s), pause_s),
             recent=recent,
             rules=plan.importance,
             left_s=usable_s,
             now=now,
-            least_s=lambda item: least_duration_s(item, sustained_s=plan.sustained_s),
             unit_of=lambda case: session_of(tools, case),
         )
-        pauses_s[serial] = chosen.pause_s
         skips |= {key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in chosen.left_out.items()}
     return replace(without(expansion, skips), pauses_s=pauses_s)
 
@@ -215,16 +215,16 @@ class TimeLeft:
         """Rank what is left as it was ranked before the campaign, by what its runs take now."""
         usable_s = max(0.0, self._deadline.remaining_s - self._reserve_s)
         is_known = sum(len(runs) for runs in self._own.values()) > 1
+        pause_s = usual_pause_s(self._own) if is_known else self._pause_before_s
+        queue = (*rest, *self._later)
         chosen = cut(
-            (*rest, *self._later),
-            recent=self._now_taken(),
+            queue,
+            costs_s=costs_of(queue, self._now_taken(), self._least_s, pause_s),
+            recent=self._before,
             rules=self._campaign.terms.importance,
             left_s=usable_s,
             now=self._campaign.created_at,
-            least_s=self._least_s,
             unit_of=self._unit_of,
-            before=self._before,
-            pause_s=usual_pause_s(self._own) if is_known else self._pause_before_s,
         )
         self._goes_last = chosen.left_out
         kept_s = sum(self._least_s(item) for item in self._later if item.case.case_key not in chosen.left_out)

@@ -19,7 +19,7 @@ from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import RESULT_FILE
 from orchestrator.programs.flags.checking import Program, check_flags, documented_flags
 from orchestrator.programs.foreign_app import SOURCE, not_startable, selected_run
-from orchestrator.programs.grammar.output import parse_run, parse_text
+from orchestrator.programs.grammar.output import RunFiles, parse_run, parse_text
 from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.run import LatencySummary, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
@@ -169,9 +169,10 @@ def read_results(source: bytes, *, result_pb: bytes = b"", delegate: DelegateNam
     Raises:
         OutputParseError: there is no run in it, or a proto stands beside a text that it can't belong to.
     """
+    written = RunFiles(result_pb=result_pb)
     if not source:
         report = parse_run(
-            stdout=b"", stderr=b"", exit_code=None, timed_out=False, result_pb=result_pb, requested=delegate.value
+            stdout=b"", stderr=b"", exit_code=None, timed_out=False, files=written, requested=delegate.value
         )
         if report.inference_mean_us is None:
             raise OutputParseError("the file isn't a BenchmarkResult with an average")
@@ -182,7 +183,7 @@ def read_results(source: bytes, *, result_pb: bytes = b"", delegate: DelegateNam
             raise OutputParseError("a result proto beside a text belongs to the console's text of one run")
         return (
             parse_run(
-                stdout=source, stderr=b"", exit_code=None, timed_out=False, result_pb=result_pb,
+                stdout=source, stderr=b"", exit_code=None, timed_out=False, files=written,
                 requested=delegate.value,
             ),
         )  # fmt: skip

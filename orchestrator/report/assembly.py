@@ -36,7 +36,6 @@ from orchestrator.report.labels import MODEL_HASH, configuration_labels, configu
 from orchestrator.report.logs import Outputs, ShownLog, shown_logs
 from orchestrator.report.next_steps import finding_step, next_step
 from orchestrator.report.operators import profiles_of
-from orchestrator.report.published import load_published
 from orchestrator.report.ranking import with_comparisons
 from orchestrator.report.shared import with_shared
 from orchestrator.report.starts import start_rows
@@ -53,7 +52,6 @@ def build_report_data(
     devices: Mapping[Serial, DeviceFacts],
     models: Mapping[str, Model],
     builds: Mapping[str, Build],
-    published: bool = False,
     failure_steps: Mapping[str, str] | None = None,
     accuracy: Mapping[str, float] | None = None,
     outputs: Outputs | None = None,
@@ -66,7 +64,6 @@ def build_report_data(
         devices: facts by serial; devices that no case or skip names are left out.
         models: by sha256.
         builds: by sha256; builds that no case names are left out.
-        published: whether to show the public reference table beside the results.
         failure_steps: what to do next by the failure codes of the programs' output, where a caller knows them.
         accuracy: in percent by model name (with or without ``.tflite``) or sha256, where somebody measured it.
         outputs: what the runs left behind, asked for those runs whose logs are shown; none are without it.
@@ -121,7 +118,6 @@ def build_report_data(
         builds=tuple(builds[sha256] for sha256 in sorted(used_builds) if sha256 in builds),
         results=results,
         skipped=skipped,
-        published=load_published() if published else (),
         totals=totals,
         headline=headline_of(campaign_rows, shown_devices, results, totals),
         diffs=diff_pairs(results, {row.campaign_id: row.title for row in campaign_rows}),

@@ -346,9 +346,10 @@ class ReportData:
     #: By model, device and configuration, in the order in which people read them.
     results: tuple[ResultRow, ...]
     skipped: tuple[SkipRow, ...]
-    published: tuple[PublishedFigure, ...]
     totals: Totals
     headline: Headline
+    #: The public reference table, where it is shown beside the results.
+    published: tuple[PublishedFigure, ...] = ()
     #: Where profiles were taken: of one case over campaigns, and of a delegate against the CPU.
     diffs: tuple[DiffPair, ...] = ()
 

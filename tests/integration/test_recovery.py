@@ -82,7 +82,8 @@ def test_a_phone_that_a_new_connection_doesnt_bring_back_has_its_port_powered_of
 ) -> None:
     phone = lab.add("pixel-3", serial="HUNG")
     server.connect_tcp(phone.address)
-    device = AdbDevice(server, phone.address, usb_path="usb:1-4.2")
+    device = AdbDevice(server, phone.address)
+    device.usb_path = "usb:1-4.2"
     phone.faults.add(parse_fault("unauthorized"))
 
     def go_on() -> None:

@@ -120,17 +120,21 @@ def _models_build(options: BuildOptions) -> None:
     models.yaml records how to build them again.
     """
     from orchestrator.cli import zoo, zoo_options
+    from orchestrator.models.building import BuildOrder
 
     orders = zoo_options.orders(
         sources=options.sources,
         variants=split(options.variants),
         batches=split(options.batches),
         sizes=split(options.sizes),
-        weights=options.weights,
-        representative=options.representative,
-        seed=options.seed,
-        flex=options.flex,
-        signature=options.signature,
+        like=BuildOrder(
+            source="",
+            weights=options.weights,
+            representative=options.representative,
+            seed=options.seed,
+            flex=options.flex,
+            signature=options.signature,
+        ),
     )
     known = zoo_options.known_accuracy(options.accuracy, options.metric, options.accuracy_source)
     show(lambda settings: zoo.build(settings, orders, out=options.out, accuracy=known), as_json=options.as_json)

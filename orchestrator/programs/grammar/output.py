@@ -111,6 +111,29 @@ def iterate_file(path: Path, *, source: Source = "auto") -> Iterator[ToolReport]
         raise OutputParseError(f"{path} can't be read: {error}") from error
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFiles:
+    """The files that one run wrote; empty: it wrote none."""
+
+    #: A BenchmarkResult.
+    result_pb: bytes = b""
+    #: A ModelRuntimeDetails.
+    runtime_info_pb: bytes = b""
+    op_profile: bytes = b""
+    #: "proto", "csv" or "stdout".
+    op_profile_format: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """How a run was started."""
+
+    #: The file name of a native program, by which the phone's log names its process.
+    program: str = ""
+    #: What the plan set; not every program echoes it.
+    flags: Mapping[str, str] = field(default_factory=dict)
+
+
 def parse_run(
     *,
     stdout: bytes,
@@ -118,13 +141,9 @@ def parse_run(
     logcat: bytes = b"",
     exit_code: int | None,
     timed_out: bool,
-    result_pb: bytes = b"",
-    runtime_info_pb: bytes = b"",
-    op_profile: bytes = b"",
-    op_profile_format: str = "",
+    files: RunFiles | None = None,
     requested: str = "",
-    program: str = "",
-    flags: Mapping[str, str] | None = None,
+    started: Started | None = None,
 ) -> ToolReport:
     """Read one invocation of ours; whatever it left behind, a report comes back.
 
@@ -134,28 +153,25 @@ def parse_run(
         logcat: what the phone logged meanwhile; for an app this is the only text.
         exit_code: None when there is none (an app) or it isn't known.
         timed_out: whether benchfarm ended the run at its deadline.
-        result_pb: the BenchmarkResult proto, empty when none was written.
-        runtime_info_pb: the ModelRuntimeDetails proto, empty when none was written.
-        op_profile: the operator profile file, empty when none was written.
-        op_profile_format: "proto", "csv" or "stdout".
+        files: what it wrote beside its output.
         requested: the delegate that was asked for; the flags in the output are used when it is empty.
-        program: the file name of a native program, by which the phone's log names its process.
-        flags: what the plan set; not every program echoes it.
+        started: how it was started, where that is known.
     """
+    started = started or Started()
     splitter = RunSplitter(is_single=True)
     for data in (stdout, stderr):
         for line in _lines(data):
             splitter.feed(line)
-    logged = RunSplitter(system=SystemLog(program=program))
+    logged = RunSplitter(system=SystemLog(program=started.program))
     for line in _logcat_lines(logcat):
         logged.feed(line)
     transcript = _main_transcript(splitter.transcripts[:1], logged.transcripts)
-    transcript.flags = {**(flags or {}), **transcript.flags}
+    transcript.flags = {**started.flags, **transcript.flags}
     return build_report(
         transcript,
         system=logged.system,
         ending=Ending(exit_code=exit_code, timed_out=timed_out),
-        files=_decode_files(result_pb, runtime_info_pb, op_profile, op_profile_format),
+        files=_decode_files(files or RunFiles()),
         requested=requested,
     )
 
@@ -173,20 +189,20 @@ def _main_transcript(console: list[Transcript], logged: list[Transcript]) -> Tra
     return max(found, key=lambda transcript: (transcript.stage, len(transcript.echoed)), default=Transcript())
 
 
-def _decode_files(result_pb: bytes, runtime_info_pb: bytes, op_profile: bytes, op_profile_format: str) -> Files:
+def _decode_files(files: RunFiles) -> Files:
     faults: list[str] = []
     result = runtime = None
     profile: OperatorProfile | None = None
     try:
-        result = decode_result(result_pb) if result_pb else None
+        result = decode_result(files.result_pb) if files.result_pb else None
     except OutputParseError as error:
         faults.append(f"the result proto can't be read: {error}")
     try:
-        runtime = decode_runtime_info(runtime_info_pb) if runtime_info_pb else None
+        runtime = decode_runtime_info(files.runtime_info_pb) if files.runtime_info_pb else None
     except OutputParseError as error:
         faults.append(f"the runtime info can't be read: {error}")
     try:
-        profile = parse_op_profile(op_profile, op_profile_format) if op_profile else None
+        profile = parse_op_profile(files.op_profile, files.op_profile_format) if files.op_profile else None
     except OutputParseError as error:
         faults.append(f"the operator profile can't be read: {error}")
     return Files(result=result, runtime=runtime, profile=profile, faults=tuple(faults))

@@ -11,7 +11,7 @@ from typing import Final
 from orchestrator.errors import DeviceError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import PROFILE_FILE, RESULT_FILE, RUNTIME_INFO_FILE
-from orchestrator.programs.grammar.output import parse_run
+from orchestrator.programs.grammar.output import RunFiles, Started, parse_run
 from orchestrator.programs.running.process_mode import in_mode, mode_files
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
@@ -122,17 +122,19 @@ def read_collected(
     are given then.
     """
     profile = raw.data(f"{prefix}{PROFILE_FILE}")
+    program = _PROGRAM.search(raw.command)
     return parse_run(
         stdout=raw.data(f"{prefix}stdout"),
         stderr=raw.data(f"{prefix}stderr"),
         logcat=raw.data(f"{prefix}logcat"),
         exit_code=exit_code if prefix else raw.exit_code,
         timed_out=raw.timed_out if timed_out is None else timed_out,
-        result_pb=raw.data(f"{prefix}{RESULT_FILE}"),
-        runtime_info_pb=raw.data(f"{prefix}{RUNTIME_INFO_FILE}"),
-        op_profile=profile,
-        op_profile_format="proto" if profile else "",
+        files=RunFiles(
+            result_pb=raw.data(f"{prefix}{RESULT_FILE}"),
+            runtime_info_pb=raw.data(f"{prefix}{RUNTIME_INFO_FILE}"),
+            op_profile=profile,
+            op_profile_format="proto" if profile else "",
+        ),
         requested=case.delegate.value,
-        flags=dict(case.flags),
-        program=program[1] if (program := _PROGRAM.search(raw.command)) is not None else "",
+        started=Started(program=program[1] if program is not None else "", flags=dict(case.flags)),
     )

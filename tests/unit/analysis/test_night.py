@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.analysis.night import cut, importance_of
+from orchestrator.analysis.night import Cut, Recent, costs_of, cut, importance_of, usual_pause_s
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.night import ImportanceRule, RecentRun
@@ -34,8 +34,17 @@ def run(*, days: float, taken_s: float, run_pass: Pass = Pass.TIMING) -> RecentR
     return RecentRun(run_pass=run_pass, started_at=started_at, duration_s=taken_s, outcome=Outcome.COMPLETED)
 
 
-def least_s(invocation: Invocation) -> float:
-    return 4.0
+def chosen_of(
+    wanted: Sequence[Invocation],
+    recent: Recent,
+    *,
+    left_s: float,
+    rules: Sequence[ImportanceRule] = (),
+    now: datetime = NOW,
+    unit_of: Callable[[Case], str] = lambda case: "",
+) -> Cut:
+    costs_s = costs_of(wanted, recent, lambda invocation: 4.0, usual_pause_s(recent))
+    return cut(wanted, costs_s=costs_s, recent=recent, rules=rules, left_s=left_s, now=now, unit_of=unit_of)
 
 
 def kept(cases: Sequence[Case], left_out: object) -> list[str]:
@@ -45,7 +54,7 @@ def kept(cases: Sequence[Case], left_out: object) -> list[str]:
 def test_a_night_that_fits_is_left_whole() -> None:
     cases = [case("a"), case("b")]
     recent = {one.series_key: [run(days=1, taken_s=10)] for one in cases}
-    chosen = cut(queue(cases), recent=recent, rules=(), left_s=40, now=NOW, least_s=least_s)
+    chosen = chosen_of(queue(cases), recent, left_s=40)
     assert (chosen.wanted_s, chosen.left_out) == (40, {})
 
 
@@ -55,7 +64,7 @@ def test_the_stalest_cases_are_kept_and_the_others_say_why_they_are_not() -> Non
         cases[0].series_key: [run(days=1, taken_s=10)],
         cases[1].series_key: [run(days=7, taken_s=10)],
     }
-    chosen = cut(queue(cases), recent=recent, rules=(), left_s=45, now=NOW, least_s=least_s)
+    chosen = chosen_of(queue(cases), recent, left_s=45)
     assert kept(cases, chosen.left_out) == ["last-week", "never"]
     (reason,) = chosen.left_out.values()
     assert "it would take about 20.0 s" in reason
@@ -67,7 +76,7 @@ def test_importance_outweighs_staleness_by_its_factor() -> None:
     recent = {cases[0].series_key: [run(days=5, taken_s=10)], cases[1].series_key: [run(days=1, taken_s=10)]}
     for value, first in ((4.0, "old"), (6.0, "dear")):
         rules = (ImportanceRule(value=value, delegates=("gpu",)),)
-        chosen = cut(queue(cases), recent=recent, rules=rules, left_s=20, now=NOW, least_s=least_s)
+        chosen = chosen_of(queue(cases), recent, left_s=20, rules=rules)
         assert kept(cases, chosen.left_out) == [first]
 
 
@@ -86,7 +95,7 @@ def test_a_case_left_out_goes_first_the_next_night() -> None:
             ]
             for one in cases
         }  # fmt: skip
-        chosen = cut(queue(cases), recent=recent, rules=(), left_s=20, now=now, least_s=least_s)
+        chosen = chosen_of(queue(cases), recent, left_s=20, now=now)
         (name,) = kept(cases, chosen.left_out)
         measured.append(name)
         last = {other: 1.0 if other == name else days + 1.0 for other, days in last.items()}
@@ -97,7 +106,7 @@ def test_what_a_phone_does_between_runs_is_part_of_what_they_take() -> None:
     one = case("a")
     # Three runs of 10 s that began 30 s after one another.
     recent = {one.series_key: [run(days=1 - number * 30 / 86400, taken_s=10) for number in range(3)]}
-    chosen = cut(queue([one], each=2), recent=recent, rules=(), left_s=1000, now=NOW, least_s=least_s)
+    chosen = chosen_of(queue([one], each=2), recent, left_s=1000)
     assert round(chosen.wanted_s) == 60
 
 
@@ -108,25 +117,24 @@ def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
     for number in range(1, 40):
         begins_s.append(begins_s[-1] + 10 + (300 if number in (10, 11, 12) else 2))
     recent = {one.series_key: [run(days=0.5 - begin_s / 86400, taken_s=10) for begin_s in begins_s]}
-    chosen = cut(queue([one], each=10), recent=recent, rules=(), left_s=1000, now=NOW, least_s=least_s)
-    assert round(chosen.pause_s) == 2
+    chosen = chosen_of(queue([one], each=10), recent, left_s=1000)
+    assert round(usual_pause_s(recent)) == 2
     assert (round(chosen.wanted_s), chosen.left_out) == (120, {})
 
 
 def test_an_unknown_case_is_thought_to_take_as_much_longer_as_the_known_ones() -> None:
     known, unknown = case("known"), case("unknown")
     recent = {known.series_key: [run(days=1, taken_s=12)]}
-    chosen = cut(queue([known, unknown], each=1), recent=recent, rules=(), left_s=1000, now=NOW, least_s=least_s)
+    chosen = chosen_of(queue([known, unknown], each=1), recent, left_s=1000)
     assert chosen.wanted_s == 24
 
 
 def test_cases_of_one_process_are_kept_or_left_out_together_at_the_cost_of_one() -> None:
     cases = [case("a"), case("b"), case("alone")]
     recent = {one.series_key: [run(days=1, taken_s=10)] for one in cases}
-    chosen = cut(
-        queue(cases, each=1), recent=recent, rules=(), left_s=20, now=NOW, least_s=least_s,
-        unit_of=lambda one: "" if one.model_name == "alone" else "session",
-    )  # fmt: skip
+    chosen = chosen_of(
+        queue(cases, each=1), recent, left_s=20, unit_of=lambda one: "" if one.model_name == "alone" else "session"
+    )
     assert (chosen.wanted_s, chosen.left_out) == (20, {})
 
 
@@ -142,7 +150,7 @@ def test_what_is_kept_never_takes_more_than_there_is(facts: list[tuple[float, fl
     recent = {
         one.series_key: [run(days=days, taken_s=taken_s)] for one, (taken_s, days) in zip(cases, facts, strict=True)
     }
-    chosen = cut(queue(cases, each=1), recent=recent, rules=(), left_s=left_s, now=NOW, least_s=least_s)
+    chosen = chosen_of(queue(cases, each=1), recent, left_s=left_s)
     kept = [one for one in cases if one.case_key not in chosen.left_out]
     assert chosen.kept_s <= left_s + 1e-9 or len(kept) == 1
     assert bool(kept) == (left_s > 0)
@@ -152,7 +160,7 @@ def test_what_is_kept_never_takes_more_than_there_is(facts: list[tuple[float, fl
 def test_when_nothing_fits_the_first_in_rank_is_begun_and_nothing_without_time() -> None:
     cases = [case("old"), case("new")]
     recent = {cases[0].series_key: [run(days=9, taken_s=50)], cases[1].series_key: [run(days=1, taken_s=50)]}
-    chosen = cut(queue(cases), recent=recent, rules=(), left_s=20, now=NOW, least_s=least_s)
+    chosen = chosen_of(queue(cases), recent, left_s=20)
     assert kept(cases, chosen.left_out) == ["old"]
-    chosen = cut(queue(cases), recent=recent, rules=(), left_s=0, now=NOW, least_s=least_s)
+    chosen = chosen_of(queue(cases), recent, left_s=0)
     assert kept(cases, chosen.left_out) == []

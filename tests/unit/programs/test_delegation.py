@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.programs.grammar.delegate_clues import DelegateClues, DelegateRequest
 from orchestrator.programs.grammar.delegation import judge_delegate
-from orchestrator.programs.grammar.output import parse_run, parse_text
+from orchestrator.programs.grammar.output import Started, parse_run, parse_text
 from orchestrator.programs.grammar.protos import RuntimeNodes
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 
@@ -129,7 +129,7 @@ def test_a_backend_that_only_the_plan_names_is_held_against_what_ran() -> None:
     text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('LITERT_CL')}"
     report = parse_run(
         stdout=(text + READY + RESULT).encode(), stderr=b"", exit_code=0, timed_out=False, requested="gpu",
-        flags={"gpu_backend": "opengl"},
+        started=Started(flags={"gpu_backend": "opengl"}),
     )  # fmt: skip
     assert (report.delegate.truth, report.delegate.backend) == (DelegateTruth.WRONG_BACKEND, "opencl")
 

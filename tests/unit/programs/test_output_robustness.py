@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import describe, parse_run, parse_text, to_public
+from orchestrator.programs.grammar.output import RunFiles, describe, parse_run, parse_text, to_public
 from orchestrator.records.run import ToolReport
 from tests.samples.places import NATIVE
 
@@ -82,8 +82,9 @@ def test_reading_an_invocation_never_fails(
     timed_out: bool, kind: str, requested: str,
 ) -> None:  # fmt: skip
     report = parse_run(
-        stdout=stdout, stderr=stdout[:300], logcat=logcat, exit_code=exit_code, timed_out=timed_out, result_pb=result,
-        runtime_info_pb=runtime, op_profile=profile, op_profile_format=kind, requested=requested,
+        stdout=stdout, stderr=stdout[:300], logcat=logcat, exit_code=exit_code, timed_out=timed_out,
+        files=RunFiles(result_pb=result, runtime_info_pb=runtime, op_profile=profile, op_profile_format=kind),
+        requested=requested,
     )  # fmt: skip
     json.dumps(to_public(report), allow_nan=False)
 

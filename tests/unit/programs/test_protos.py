@@ -3,13 +3,14 @@
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import describe, parse_run
+from orchestrator.programs.grammar.output import RunFiles, describe, parse_run
 from orchestrator.programs.grammar.protos import decode_result, decode_runtime_info
 from orchestrator.records.run import DelegateTruth
 from tests.samples.places import NATIVE
 
 FILES = NATIVE / "files"
 RESULT = (FILES / "benchmark_result.pb").read_bytes()
+WRITTEN = RunFiles(result_pb=RESULT)
 PEAK = (FILES / "benchmark_result_peak.pb").read_bytes()
 RUNTIME = (FILES / "runtime_info.pb").read_bytes()
 
@@ -49,20 +50,22 @@ def test_bytes_that_are_no_proto_are_refused(data: bytes) -> None:
 
 def test_proto_that_agrees_with_the_log_is_no_disagreement() -> None:
     report = parse_run(
-        stdout=log("result_file_path.txt"), stderr=b"", exit_code=0, timed_out=False, result_pb=RESULT
+        stdout=log("result_file_path.txt"), stderr=b"", exit_code=0, timed_out=False, files=WRITTEN
     )  # fmt: skip
     assert report.disagreements == ()
     assert report.inference_mean_us == 456.99
 
 
 def test_proto_of_another_run_is_a_disagreement_and_the_log_s_number_stays() -> None:
-    report = parse_run(stdout=log("result_file_path.txt"), stderr=b"", exit_code=0, timed_out=False, result_pb=PEAK)
+    report = parse_run(
+        stdout=log("result_file_path.txt"), stderr=b"", exit_code=0, timed_out=False, files=RunFiles(result_pb=PEAK)
+    )
     assert any("number of inferences" in sentence for sentence in report.disagreements)
     assert report.inference_mean_us == 456.99
 
 
 def test_proto_gives_the_number_when_the_log_was_lost() -> None:
-    report = parse_run(stdout=b"", stderr=b"", exit_code=None, timed_out=False, result_pb=RESULT)
+    report = parse_run(stdout=b"", stderr=b"", exit_code=None, timed_out=False, files=WRITTEN)
     assert report.outcome == "ok"
     assert report.inference_mean_us == 456.9903
     assert report.init_us == 3263.0
@@ -73,7 +76,11 @@ def test_proto_gives_the_number_wherever_the_log_was_cut_before_its_result(ended
     text = log("result_file_path.txt").decode()
     for end in range(text.index("Initialized session"), text.index("Inference (avg): 456.99") + 20):
         report = parse_run(
-            stdout=(text[:end] + ended).encode(), stderr=b"", exit_code=0, timed_out=False, result_pb=RESULT
+            stdout=(text[:end] + ended).encode(),
+            stderr=b"",
+            exit_code=0,
+            timed_out=False,
+            files=WRITTEN,
         )
         assert report.outcome == "ok", text[:end][-40:]
         assert report.inference_mean_us == 456.9903
@@ -85,14 +92,18 @@ def test_proto_gives_the_number_wherever_the_log_was_cut_before_its_result(ended
 
 def test_whole_log_beside_its_proto_is_not_called_cut() -> None:
     report = parse_run(
-        stdout=log("result_file_path.txt"), stderr=b"", exit_code=0, timed_out=False, result_pb=RESULT
+        stdout=log("result_file_path.txt"), stderr=b"", exit_code=0, timed_out=False, files=WRITTEN
     )  # fmt: skip
     assert "log_cut" not in report.extra
 
 
 def test_damaged_proto_is_told_and_the_log_s_number_stays() -> None:
     report = parse_run(
-        stdout=log("result_file_path.txt"), stderr=b"", exit_code=0, timed_out=False, result_pb=b"\xff" * 20
+        stdout=log("result_file_path.txt"),
+        stderr=b"",
+        exit_code=0,
+        timed_out=False,
+        files=RunFiles(result_pb=b"\xff" * 20),
     )
     assert report.outcome == "ok"
     assert any("can't be read" in sentence for sentence in report.disagreements)
@@ -101,7 +112,7 @@ def test_damaged_proto_is_told_and_the_log_s_number_stays() -> None:
 def test_runtime_info_gives_the_coverage_that_no_log_line_says() -> None:
     report = parse_run(
         stdout=log("export_model_runtime_info.txt"), stderr=b"", exit_code=0, timed_out=False,
-        runtime_info_pb=RUNTIME, requested="xnnpack",
+        files=RunFiles(runtime_info_pb=RUNTIME), requested="xnnpack",
     )  # fmt: skip
     assert report.delegate.truth is DelegateTruth.PARTIAL
     assert (report.delegate.delegated_nodes, report.delegate.total_nodes) == (30, 34)
@@ -111,6 +122,6 @@ def test_runtime_info_gives_the_coverage_that_no_log_line_says() -> None:
 def test_runtime_info_without_the_delegate_that_was_asked_for_means_that_it_fell_back() -> None:
     report = parse_run(
         stdout=log("export_model_runtime_info.txt"), stderr=b"", exit_code=0, timed_out=False,
-        runtime_info_pb=RUNTIME, requested="gpu",
+        files=RunFiles(runtime_info_pb=RUNTIME), requested="gpu",
     )  # fmt: skip
     assert (report.delegate.truth, report.delegate.actual) == (DelegateTruth.FELL_BACK, "xnnpack")

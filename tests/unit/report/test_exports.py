@@ -12,6 +12,7 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.escapes import display_width, visible
 from orchestrator.report.exports import SCHEMA, SCHEMA_VERSION, to_csv, to_json, to_markdown, to_parquet
 from orchestrator.report.exports_for_trackers import to_asv, to_bencher
+from orchestrator.report.published import load_published
 from orchestrator.report.tables import FLAT_COLUMNS, flat_record, render_text_table
 from orchestrator.resources import data_folder
 from tests.samples.sample_lab import (
@@ -26,7 +27,7 @@ from tests.samples.sample_lab import (
     small_lab,
 )
 
-DATA = build_report_data(**small_lab().inputs(), published=True)
+DATA = dataclasses.replace(build_report_data(**small_lab().inputs()), published=load_published())
 HOSTILE = build_report_data(**hostile_lab().inputs())
 EMPTY = build_report_data(**Lab().inputs())
 

@@ -2,12 +2,14 @@ import base64
 import gzip
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
+from orchestrator.report.published import load_published
 from orchestrator.report.render import render_html
 from orchestrator.resources import data_folder
 from tests.samples.sample_lab import (
@@ -53,7 +55,8 @@ class Page(HTMLParser):
 
 
 def page_of(lab, *, title="Nightly", published=False):
-    return render_html(build_report_data(**lab.inputs(), published=published), title=title)
+    data = build_report_data(**lab.inputs())
+    return render_html(replace(data, published=load_published()) if published else data, title=title)
 
 
 def folds(html):
