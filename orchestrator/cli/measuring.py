@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from orchestrator.app import measuring, nights
@@ -11,13 +12,14 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.runs_passing import read_again, stopped
+from orchestrator.cli.terminal import columns
 from orchestrator.clock import SystemClock
 from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.events import Notice
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.plan import Plan
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import Pass, SkippedCase
 from orchestrator.report.escapes import one_line
 
 
@@ -62,9 +64,25 @@ def told(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> CommandRes
     return summary
 
 
+#: Winners that are told one by one.
+_MOST_WINNERS = 4
+
+
+def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
+    """Return what wasn't run and why, once for all devices that it is true of."""
+    serials: dict[str, dict[str, None]] = {}
+    for skip in skipped:
+        serials.setdefault(f"{skip.delegate}, {skip.tool}: {skip.reason}", {})[skip.serial] = None
+    return [
+        one_line(f"not run on {next(iter(where)) if len(where) == 1 else f'{len(where)} devices'}: {text}")
+        for text, where in serials.items()
+    ]
+
+
 def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
     from orchestrator.report.shared import shared_cases, shared_text
     from orchestrator.report.tables import render_text_table
+    from orchestrator.report.winners import next_steps, winner_data, winner_text, winners
 
     campaign, result, data = measured.campaign, measured.result, measured.data
     path = out or farm.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
@@ -78,12 +96,13 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
     shared = [f"{item.rows[0].model.label}, {item.rows[0].configuration}: {shared_text(item)}"
               for item in shared_cases(data.results)]  # fmt: skip
     again = read_again(farm, campaign)
-    lines = [render_text_table(data).rstrip("\n"), "", *map(one_line, shared)]
+    found = winners(data.results)
+    # Of many, a sentence for each model says how often which delegate wins; the table marks each.
+    answers = [winner_text(item) for item in found] if len(found) <= _MOST_WINNERS else data.headline.answers
+    advice = next_steps(found, campaign.terms.files)
+    lines = [render_text_table(data, columns()).rstrip("\n"), "", *map(one_line, shared)]
     lines += [nights.told(cut)] if cut else []
-    skips = dict.fromkeys(
-        f"not run on {skip.serial}: {skip.delegate}, {skip.tool}: {skip.reason}" for skip in campaign.skipped
-    )
-    lines += [one_line(line) for line in skips]
+    lines += _skip_lines(campaign.skipped)
     lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
     lacking = measured.opened.choice.lacking
     lines += [lacking] if lacking else []
@@ -98,6 +117,7 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
     nothing_clean = measured.nothing_clean
     nothing_clean += "; 'benchfarm report' shows the findings and what to do about them" if nothing_clean else ""
     lines += [one_line(nothing_clean)] if nothing_clean else []
+    lines += [one_line(text) for text in (*answers, *advice)] if found else []
     if unwritten:
         lines.append(f"the report could not be written: {unwritten}")
         lines.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
@@ -114,6 +134,8 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
             "stopped": Streamed(lambda: stopped(campaign, again())),
             "without_result": measured.without_result,
             "nothing_clean": nothing_clean,
+            "winners": [winner_data(item) for item in found],
+            "next": advice,
             "no_time_for": cut,
             "lost": result.lost,
             "lacking": lacking,

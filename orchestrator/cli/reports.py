@@ -12,6 +12,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import format_of
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.shares import percent_of
+from orchestrator.cli.terminal import columns
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.report.data import ReportData
@@ -95,4 +96,4 @@ def _rendered(data: ReportData, form: str) -> str:
         return exports.to_json(data)
     if form == "markdown":
         return exports.to_markdown(data)
-    return tables.render_text_table(data)
+    return tables.render_text_table(data, columns())

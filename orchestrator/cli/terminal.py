@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,6 +14,11 @@ from orchestrator.report.escapes import visible_block
 
 #: Moves to the upper left corner and clears the screen.
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
+
+
+def columns() -> int:
+    """Return the width of the terminal: what $COLUMNS says, else its own, else 80."""
+    return shutil.get_terminal_size().columns
 
 
 def say(text: str, *, err: bool = False, end: str = "\n", clears: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import FigureKind, Outcome
+from orchestrator.records.run import DelegateTruth, FigureKind, Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
 from orchestrator.report.data import BestMark, CampaignRow, InvocationRow, PublishedFigure, ReportData, ResultRow
@@ -19,14 +19,20 @@ from orchestrator.report.escapes import display_width, fit, visible
 from orchestrator.report.headline import worst_code
 from orchestrator.report.labels import PARITY_WORDS, STATUS_WORDS, fallback_words, truth_words
 from orchestrator.report.matrix import figures_decimals
+from orchestrator.report.text_matrix import NOT_PLANNED, matrix_lines
+from orchestrator.report.winners import is_unused_thread_count
 from orchestrator.units import US_PER_MS, format_percent
 
 #: Where there is no figure.
 NOTHING: Final = "---"
-#: Before the spread of a figure that isn't known as closely as it is wanted.
+#: Before the interval of a figure that isn't known as closely as it is wanted.
 _NOT_PRECISE: Final = "~"
-#: Columns of a terminal that the table takes.
+#: Columns of a terminal that the table takes at least.
 WIDTH: Final = 80
+#: Phones that are listed one after the other; more are lines of a matrix, and so are several where there is room.
+_MOST_LISTED: Final = 3
+_WIDE: Final = 120
+_INTERVAL: Final = "\N{PLUS-MINUS SIGN}95 %"
 _MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
 #: Where the figures begin, and the width of the word for where the operators ran.
 _FIGURES_AT: Final = 31
@@ -70,16 +76,28 @@ def delegate_text(row: ResultRow) -> str:
     return NOTHING if row.result.truth is None else truth_words(row.delegate, row.result.truth)
 
 
-def render_text_table(data: ReportData) -> str:
-    """Return the results as plain text, at most 80 columns wide, for a terminal.
+def render_text_table(data: ReportData, width: int = WIDTH) -> str:
+    """Return the results as plain text for a terminal of so many columns; fewer than 80 are taken for 80.
 
-    A figure that isn't the requested delegate's, or that was rejected, isn't shown: its place holds ``---``.
+    A few phones are listed case by case; more stand in a matrix of devices and configurations, as do several in a wide
+    terminal. A figure that isn't the requested delegate's, or that was rejected, isn't shown: its place says why.
     """
     if not data.results:
         return f"{data.headline.scope}\n"
+    devices = len({row.device.serial for row in data.results})
+    width = max(width, WIDTH)
+    is_matrix = devices > (1 if width >= _WIDE else _MOST_LISTED)
+    lines = matrix_lines(data, width) if is_matrix else _list_lines(data)
+    lines += [*_start_lines(data.results), *_memory_lines(data.results), *_pass_lines(data.results)]
+    lines += ["", *_legend(data, width, is_matrix=is_matrix)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _list_lines(data: ReportData) -> list[str]:
     decimals = figures_decimals(data.results)
     lines = []
-    for model, of_model in groupby(data.results, key=lambda row: row.model):
+    rows_shown = [row for row in data.results if not is_unused_thread_count(row)]
+    for model, of_model in groupby(rows_shown, key=lambda row: row.model):
         lines.append(visible(model.label))
         for device, group in groupby(of_model, key=lambda row: row.device):
             rows = list(group)
@@ -87,13 +105,11 @@ def render_text_table(data: ReportData) -> str:
             is_stood_in = not device.is_virtual and all(row.is_virtual for row in rows)
             lines.append(_device_line(f"{device.title} (virtual)" if is_stood_in else device.title))
             lines += [_result_line(row, decimals) for row in rows]
-    lines += [*_start_lines(data.results), *_memory_lines(data.results), *_pass_lines(data.results)]
-    lines += ["", *_legend(data)]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return lines
 
 
 def _device_line(title: str) -> str:
-    heads = f"{'median ms':>9}{'spread':>9}{'vs CPU':>8} {'delegate':<{_DELEGATE_WIDTH}} quality"
+    heads = f"{'median ms':>9}{_INTERVAL:>9}{'vs CPU':>8} {'delegate':<{_DELEGATE_WIDTH}} quality"
     width = _FIGURES_AT - 3
     if display_width(visible(title)) <= width:
         return f"  {fit(title, width)} {heads}"
@@ -215,22 +231,62 @@ def _start_lines(rows: Sequence[ResultRow]) -> list[str]:
     return lines
 
 
-def _legend(data: ReportData) -> list[str]:
-    lines = [data.headline.trust, *_doubts(data.results)]
-    if any(row.best is not BestMark.NONE for row in data.results):
+def _legend(data: ReportData, width: int, *, is_matrix: bool) -> list[str]:
+    rows = data.results
+    lines = [data.headline.trust, *_doubts(rows)]
+    if any(row.best is not BestMark.NONE for row in rows):
         lines.append("* fastest of this model on this device; = can't be told from the fastest (95 % interval)")
-    goals = sorted({row.result.precision_goal for row in data.results if row.result.imprecision})
+    goals = sorted({row.result.precision_goal for row in rows if row.result.imprecision})
     if goals:
         wanted = ", ".join(f"\u00b1{format_percent(goal)}" for goal in goals)
         lines.append(f"~ not precise: the 95 % interval is wider than {wanted}, or one process gave none")
-    if any(has_mean(row) for row in data.results):
+    if any(has_mean(row) for row in rows):
         lines.append("m mean: the program printed no medians")
+    lines += _matrix_words(rows) if is_matrix else ["; ".join(_list_words(rows))]
+    if any(delegate_text(row) == "fell back to CPU" for row in rows):
+        lines.append("fell back: the CPU ran it, so the figure isn't the delegate's")
     if data.has_virtual:
-        lines.append("v virtual: from benchfarm's own virtual phone, no measurement")
+        mark = "(virtual)" if is_matrix else "v virtual"
+        lines.append(f"{mark}: from benchfarm's own virtual phone, no measurement")
     lines += dict.fromkeys(
         f"campaign {row.name or row.campaign_id}: {row.origin}" for row in data.campaigns if row.origin
     )
-    return [part for line in lines for part in _wrapped(visible(line))]
+    return [part for line in filter(None, lines) for part in _wrapped(visible(line), width)]
+
+
+def _list_words(rows: Sequence[ResultRow]) -> Iterable[str]:
+    """Yield what the words mean that stand in a list of cases."""
+    own = [row for row in rows if row.result.own_summary is not None]
+    if any(row.speed_up is not None for row in rows):
+        yield "vs CPU: times as fast as the fastest on the CPU"
+    if any(row.result.truth is DelegateTruth.FULL for row in own):
+        yield "full: the delegate ran all operators"
+    if any(_is_partial(row) for row in own):
+        yield "partial n/m: it ran n of m, the CPU the rest"
+    if any(row.result.is_judged for row in own):
+        yield "clean: nothing found that spoils the figure"
+
+
+def _matrix_words(rows: Sequence[ResultRow]) -> Iterable[str]:
+    """Yield what the words mean that stand in a matrix, and what its cells have no room for."""
+    own = [row for row in rows if row.result.own_summary is not None]
+    if any(not row.result.is_judged for row in own):
+        yield "? not clean: suspect, or nothing shows where the operators ran"
+    partial = Counter(f"{row.configuration} ({delegate_text(row)})" for row in own if _is_partial(row))
+    if partial:
+        named = "; ".join(f"{text} on {_devices(count)}" for text, count in partial.most_common(_MOST_NAMED))
+        yield f"partial, the CPU ran the other operators: {named}"
+    if any(is_unused_thread_count(row) for row in rows):
+        yield "same: the delegate ran all operators and uses no threads; see its other column"
+    yield f"{NOT_PLANNED} not measured"
+
+
+def _is_partial(row: ResultRow) -> bool:
+    return row.result.truth is DelegateTruth.PARTIAL
+
+
+def _devices(count: int) -> str:
+    return "1 device" if count == 1 else f"{count} devices"
 
 
 def _wrapped(text: str, width: int = WIDTH) -> list[str]:

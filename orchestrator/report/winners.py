@@ -1,0 +1,161 @@
+"""The fastest configuration of each model on each device: by how much, how sure, and what to try next."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.compare import Ratio, best_of, speed_up
+from orchestrator.records.night import THREADS_UNUSED
+from orchestrator.report.data import ResultRow
+from orchestrator.units import format_latency, format_percent
+
+#: Cases that say nothing about which configuration is fastest.
+_NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """The fastest clean figure of a model on one device, and what it is compared with."""
+
+    row: ResultRow
+    #: Configurations that can't be told from it.
+    tied: tuple[ResultRow, ...]
+    #: The next fastest one that can; None where there is none.
+    second: ResultRow | None
+    #: How many times as fast as the second it is.
+    lead: Ratio | None
+    #: False where a figure has one process, so that the order rests on a margin.
+    is_tested: bool
+    #: Measured, and without a clean figure of its own.
+    without_figure: tuple[ResultRow, ...]
+
+
+def winners(rows: Iterable[ResultRow]) -> tuple[Winner, ...]:
+    """Return the winner of each model on each device that has a contest: two cases measured, one of them clean."""
+    groups: dict[tuple[str, str, bool], list[ResultRow]] = defaultdict(list)
+    for row in rows:
+        if row.result.status not in _NO_ENTRY:
+            groups[row.model.sha256, row.device.serial, row.is_virtual].append(row)
+    contests = (winner_of(group) for group in groups.values() if len(group) > 1)
+    return tuple(found for found in contests if found is not None)
+
+
+def winner_of(rows: Sequence[ResultRow]) -> Winner | None:
+    """Return the winner among the cases of one model on one device; None where no figure is clean."""
+    figures = {row.key: row.compared for row in rows if row.compared is not None}
+    best = best_of(figures)
+    if best is None:
+        return None
+    by_key = {row.key: row for row in rows}
+    others = [key for key in figures if key != best.fastest and key not in best.tied]
+    second = min(others, key=lambda key: figures[key].median_us, default=None)
+    return Winner(
+        row=by_key[best.fastest],
+        tied=tuple(sorted((by_key[key] for key in best.tied), key=lambda row: figures[row.key].median_us)),
+        second=None if second is None else by_key[second],
+        lead=None if second is None else speed_up(figures[second], figures[best.fastest]),
+        is_tested=best.is_tested,
+        without_figure=tuple(row for row in rows if row.key not in figures),
+    )
+
+
+def winner_text(winner: Winner) -> str:
+    """Return what won, by how much and how sure, as one sentence."""
+    row, shown = winner.row, short_labels([winner.row, *winner.tied, *([winner.second] if winner.second else [])])
+    parts = [f"{row.model.label} on {row.device.title}: "]
+    if winner.tied:
+        names = [f"{shown[item.key]} ({_median(item)})" for item in (row, *winner.tied)]
+        parts.append(f"{', '.join(names[:-1])} and {names[-1]} are tied")
+        parts.append("; the difference is within the noise" if winner.is_tested else "; one process each can't tell")
+    else:
+        parts.append(f"{shown[row.key]} is the fastest with {_median(row)}")
+    if winner.second is not None and winner.lead is not None:
+        second = shown[winner.second.key]
+        parts.append(f"; {second} is slower" if winner.tied else f", {_lead_text(winner.lead)} as {second}")
+    return "".join(parts)
+
+
+def winner_data(winner: Winner) -> dict[str, object]:
+    """Return a winner as plain values, times in microseconds; ``lead`` is how many times as fast as ``second``."""
+    summary, known = winner.row.result.own_summary, winner.lead.interval if winner.lead is not None else None
+    return {
+        "model": winner.row.model.label,
+        "serial": winner.row.device.serial,
+        "configuration": winner.row.configuration,
+        "median_us": summary.median_us if summary is not None else None,
+        "is_virtual": winner.row.is_virtual,
+        "tied": [row.configuration for row in winner.tied],
+        "is_tested": winner.is_tested,
+        "second": winner.second.configuration if winner.second is not None else None,
+        "lead": winner.lead.value if winner.lead is not None else None,
+        "lead_low": known.low if known is not None else None,
+        "lead_high": known.high if known is not None else None,
+    }
+
+
+def _lead_text(lead: Ratio) -> str:
+    known = lead.interval
+    sure = "not tested: one process" if known is None else f"95 %: {known.low:.2f} to {known.high:.2f}"
+    return f"{lead.value:.2f} times ({sure}) as fast"
+
+
+def _median(row: ResultRow) -> str:
+    summary = row.result.own_summary
+    assert summary is not None, "a clean figure has one"
+    interval = "" if summary.spread is None else f" \N{PLUS-MINUS SIGN}{format_percent(summary.spread)}"
+    return f"{format_latency(summary.median_us)}{interval}"
+
+
+def short_labels(rows: Sequence[ResultRow]) -> dict[str, str]:
+    """Return case key -> its configuration without what all of these cases have in common, but for the delegate."""
+    parts = {row.key: row.configuration.split(", ") for row in rows}
+    shared = set.intersection(*(set(found[1:]) for found in parts.values())) if parts else set()
+    kept = {
+        key: ", ".join([found[0], *(part for part in found[1:] if part not in shared)]) for key, found in parts.items()
+    }
+    return {row.key: _without_unused(row, kept[row.key]) for row in rows}
+
+
+def _without_unused(row: ResultRow, label: str) -> str:
+    """Return a label without the threads of a delegate that had all operators, and so used none of them."""
+    if row.case.delegate.is_cpu or row.result.truth is None or row.result.truth.value != "full":
+        return label
+    threads = "1 thread" if row.case.threads == 1 else f"{row.case.threads} threads"
+    return label.replace(f", {threads}", "")
+
+
+def next_step(winner: Winner, path: str) -> str:
+    """Return what to try next, as a command for this model's file."""
+    row, rival = winner.row, next(iter(winner.tied), None)
+    model, where = shlex.quote(path), f"-s {shlex.quote(row.device.serial)}"
+    if row.case.tool.value == "litert-native":
+        where += " --tool litert-native"
+    if rival is not None and rival.case.tool is row.case.tool:
+        ours, theirs = row.case, rival.case
+        if ours.delegate is not theirs.delegate:
+            sides = f"delegate:{ours.delegate} delegate:{theirs.delegate} -t {max(ours.threads, theirs.threads)}"
+        else:
+            sides = f"threads:{ours.threads} threads:{theirs.threads} -d {ours.delegate}"
+        return f"to tell them apart: benchfarm ab {sides} -m {model} {where}"
+    if not row.case.delegate.is_cpu:
+        delegate = row.case.delegate
+        return f"check the outputs of {delegate}: benchfarm bench {model} {where} -d {delegate} --pass parity"
+    failed = next((item for item in winner.without_figure if not item.case.delegate.is_cpu), None)
+    if failed is not None:
+        return f"what {failed.case.delegate} may take of it: benchfarm model inspect {model}"
+    return f"to search threads and flags for a faster one: benchfarm tune {model} {where}"
+
+
+def next_steps(found: Sequence[Winner], paths: Mapping[str, str]) -> list[str]:
+    """Return the next step of the first winner whose model's file is known (sha256 -> path)."""
+    return [next_step(item, paths[item.row.model.sha256]) for item in found if item.row.model.sha256 in paths][:1]
+
+
+def is_unused_thread_count(row: ResultRow) -> bool:
+    """Whether a case wasn't measured because its delegate uses no threads: another case has its figure."""
+    return row.result.status is CaseStatus.SKIPPED and row.result.reason_code == THREADS_UNUSED

@@ -1,0 +1,84 @@
+"""Many phones in a terminal: a line each; and the sentence that says which configuration to use."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.records.identity import Serial
+from orchestrator.records.night import THREADS_UNUSED
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.workload import Case, DelegateName
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.data import ReportData
+from orchestrator.report.escapes import display_width
+from orchestrator.report.tables import render_text_table
+from orchestrator.report.winners import next_step, winner_text, winners
+from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
+
+PHONES = [replace(PIXEL_3, serial=Serial(f"R58M{number:02}"), is_virtual=False) for number in range(12)]
+SPEEDS = {("cpu", 1): 80_000, ("cpu", 4): 30_000, ("xnnpack", 1): 61_000, ("xnnpack", 4): 23_900, ("gpu", 1): 6_450}
+
+
+def data_of(*runs: RunRecord) -> ReportData:
+    return build_report_data(**lab_of(runs, *PHONES).inputs())  # type: ignore[arg-type]
+
+
+def configuration(number: int, delegate: str, threads: int) -> Case:
+    return case(PHONES[number], delegate=DelegateName(delegate), threads=threads)
+
+
+def twelve() -> ReportData:
+    found = [
+        series(configuration(number, *key), speed_us * (1 + number / 10))
+        for number in range(12)
+        for key, speed_us in SPEEDS.items()
+    ]
+    unused = [
+        run(configuration(number, "gpu", 4), 0, None, outcome=Outcome.SKIPPED, reason_code=THREADS_UNUSED)
+        for number in range(11)
+    ]
+    return data_of(*(item for group in found for item in group), *unused, *series(configuration(11, "gpu", 4), 9_000))
+
+
+@pytest.mark.parametrize(("columns", "most_lines"), [(200, 30), (120, 30), (80, 50)])
+def test_twelve_phones_fit_a_screen(columns: int, most_lines: int) -> None:
+    lines = render_text_table(twelve(), columns).splitlines()
+    assert len(lines) <= most_lines
+    assert all(display_width(line) <= columns for line in lines)
+    for phone in PHONES:
+        shown = " ".join(line for line in lines if f"({phone.serial})" in line)
+        figures = re.findall(r"\d+\.\d\d[ *=]", shown)
+        assert len(figures) == 5 + (phone is PHONES[11]), shown
+        assert sum(figure.endswith("*") for figure in figures) == 1
+    assert any(line.startswith("same: ") for line in lines)
+
+
+def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> None:
+    data = data_of(*(item for key, speed_us in SPEEDS.items() for item in series(configuration(0, *key), speed_us)))
+    (winner,) = winners(data.results)
+    text = winner_text(winner)
+    assert re.search(r": gpu is the fastest with 6\.45 ms ±0\.\d %, 3\.7\d times \(95 %: 3\.\d+ to 3\.\d+\)", text)
+    assert text.endswith("as fast as xnnpack, 4 threads")
+    assert "-d gpu --pass parity" in next_step(winner, "my model.tflite")
+    assert "'my model.tflite'" in next_step(winner, "my model.tflite")
+
+
+def test_figures_that_can_not_be_told_apart_are_tied_and_the_next_step_is_to_tell_them_apart() -> None:
+    fast, near = configuration(0, "gpu", 1), configuration(0, "xnnpack", 4)
+    (winner,) = winners(data_of(*series(fast, 10_000), *series(near, 10_010)).results)
+    assert "are tied; the difference is within the noise" in winner_text(winner)
+    assert "fastest" not in winner_text(winner)
+    assert "benchfarm ab delegate:gpu delegate:xnnpack" in next_step(winner, "m.tflite")
+
+
+def test_one_process_each_is_not_called_sure() -> None:
+    fast, slow = configuration(0, "gpu", 1), configuration(0, "xnnpack", 4)
+    (winner,) = winners(data_of(*series(fast, 5_000, 1), *series(slow, 10_000, 1)).results)
+    assert "2.00 times (not tested: one process) as fast as xnnpack" in winner_text(winner)
+
+
+def test_one_configuration_wins_nothing() -> None:
+    assert winners(data_of(*series(configuration(0, "gpu", 1), 5_000)).results) == ()
