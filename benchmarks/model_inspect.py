@@ -22,12 +22,12 @@ begun = time.perf_counter()
 from pathlib import Path
 from orchestrator.models.inspect import inspect_model, open_graph
 from orchestrator.models.names import schema_names
-from orchestrator.models.prediction import DELEGATES, predict
+from orchestrator.models.prediction import PREDICTED, predict
 schema_names()
 imported = time.perf_counter()
 path = Path(sys.argv[1])
 facts = inspect_model(path)
-predictions = [predict(open_graph(path), delegate) for delegate in DELEGATES]
+predictions = [predict(open_graph(path), delegate) for delegate in PREDICTED]
 ended = time.perf_counter()
 assert facts.operators == {"FULLY_CONNECTED": 25}
 """

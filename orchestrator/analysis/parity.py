@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from orchestrator.delegates import DELEGATES
 from orchestrator.records.parity import (
     BASIS_FILE,
     CONTRAST_FILE,
@@ -30,7 +31,7 @@ from orchestrator.records.parity import (
 )
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.verdict import Finding, Severity
-from orchestrator.records.workload import Case, DelegateName
+from orchestrator.records.workload import Case
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,8 +50,7 @@ _KERNEL_WORDS: Final = {
     Kernels.XNNPACK: "XNNPACK",
     Kernels.PLAIN: "plain reference kernels",
 }
-#: Delegates that compute in half precision unless they are told not to.
-_HALF: Final = frozenset({DelegateName.NNAPI, DelegateName.HEXAGON, DelegateName.NPU, DelegateName.COREML})
+#: Of these each makes any delegate compute in half precision.
 _HALF_FLAGS: Final = frozenset({"xnnpack_force_fp16", "allow_fp16", "nnapi_allow_fp16"})
 _TOP: Final = 5
 
@@ -108,17 +108,13 @@ def _is_right(kernels: Kernels, case: Case) -> bool:
     What a delegate doesn't take runs on the others; without a delegate there is no XNNPACK. No accelerator has a
     runtime of its own on this computer, so any of them may be the nearest.
     """
-    return kernels is not Kernels.XNNPACK or case.delegate is not DelegateName.CPU
+    return kernels is not Kernels.XNNPACK or not DELEGATES[case.delegate].is_builtin
 
 
 def is_half(case: Case) -> bool:
-    """Whether a configuration is meant to compute floats in half precision; the GPU does unless it is told not to."""
+    """Whether a configuration is meant to compute floats in half precision."""
     flags = dict(case.flags)
-    if any(flags.get(name) in {"true", "1"} for name in _HALF_FLAGS):
-        return True
-    if case.delegate is DelegateName.GPU:
-        return flags.get("gpu_precision_loss_allowed", "true") in {"true", "1"}
-    return case.delegate in _HALF or case.delegate is DelegateName.EXTERNAL
+    return any(flags.get(name) in {"true", "1"} for name in _HALF_FLAGS) or DELEGATES[case.delegate].is_half(flags)
 
 
 def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:

@@ -14,12 +14,13 @@ from orchestrator.analysis.samples import parse_samples
 from orchestrator.analysis.starts import start_findings
 from orchestrator.analysis.state_findings import state_findings
 from orchestrator.analysis.steadiness import repetition_findings, steadiness_findings
+from orchestrator.delegates import DELEGATES
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
 from orchestrator.records.run import DelegateTruth, LatencySummary, Outcome, ToolReport
 from orchestrator.records.sample import RunSamples
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import IMPORTED_TOOLS, Case, DelegateName, Pass, ToolName
+from orchestrator.records.workload import IMPORTED_TOOLS, Case, Pass, ToolName
 from orchestrator.units import format_latency, format_percent
 
 #: Rounding that may move a figure by more than this share of its value hides small changes.
@@ -155,7 +156,7 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
         yield _finding(
             "delegate-partial", Severity.INFO, f"{nodes} ran on {delegate.requested}{parts}", _first(delegate.lines)
         )
-    elif truth is DelegateTruth.UNKNOWN and case.delegate is not DelegateName.CPU:
+    elif truth is DelegateTruth.UNKNOWN and not DELEGATES[case.delegate].is_builtin:
         yield _finding("delegate-unknown", Severity.WARNING, f"nothing shows that {case.delegate} was used")
     if report.unconsumed_flags:
         yield _finding("flags-ignored", Severity.ERROR, evidence=" ".join(report.unconsumed_flags))

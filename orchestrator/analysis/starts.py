@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from orchestrator.delegates import DELEGATES
 from orchestrator.records.run import ToolReport
 from orchestrator.records.start import StartStage
 from orchestrator.records.verdict import Finding, Severity
@@ -30,8 +31,13 @@ def start_findings(report: ToolReport) -> Iterator[Finding]:
     elif stage == StartStage.CACHE_WARM:
         if not size:
             message = "the first load had left no cache, so that this start wasn't warm"
-        elif report.delegate.actual == "gpu" and not line:
+        elif _reports_cache(report.delegate.actual) and not line:
             message = "there was a cache, and the delegate didn't say that it used it"
         else:
             return
         yield Finding(code="cache-not-used", severity=Severity.WARNING, message=message, evidence=line)
+
+
+def _reports_cache(actual: str) -> bool:
+    """Whether what ran says that it used its cache."""
+    return any(own.reports_cache for name, own in DELEGATES.items() if name.value == actual)

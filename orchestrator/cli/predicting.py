@@ -25,10 +25,10 @@ _PARTS_SHOWN = 8
 def by_documents(path: Path) -> CommandResult:
     """Say what each delegate is likely to take, by the documented tables alone."""
     from orchestrator.models.inspect import open_graph
-    from orchestrator.models.prediction import DELEGATES, predict
+    from orchestrator.models.prediction import PREDICTED, predict
 
     graph = open_graph(path)
-    predictions = [predict(graph, delegate) for delegate in DELEGATES]
+    predictions = [predict(graph, delegate) for delegate in PREDICTED]
     rows = [(item.delegate, _taken(item), str(item.partitions), _kinds(item.refusals)) for item in predictions]
     lines = [
         table(("delegate", "likely takes", "partitions", "leaves to the CPU"), rows),
@@ -41,11 +41,11 @@ def with_devices(settings: Settings, path: Path, *, delegate: str, serial: str) 
     """Say what one delegate is likely to take, what devices did with this model, and how often predictions hold."""
     from orchestrator.models.inspect import identify_model, open_graph
     from orchestrator.models.learning import learn
-    from orchestrator.models.prediction import DELEGATES, NEWEST_SDK, predict
+    from orchestrator.models.prediction import NEWEST_SDK, PREDICTED, predict
 
-    if delegate not in DELEGATES:
+    if delegate not in PREDICTED:
         raise UsageError(
-            f"nothing is known of which operators {delegate!r} takes", hint=f"choose of {', '.join(DELEGATES)}"
+            f"nothing is known of which operators {delegate!r} takes", hint=f"choose of {', '.join(PREDICTED)}"
         )
     graph, model = open_graph(path), identify_model(path)
     with Farm(settings, makes_store=False, needs_store=False) as farm:

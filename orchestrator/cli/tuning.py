@@ -24,7 +24,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Plan, PlanModel, RunSettings
 from orchestrator.records.tuning import ModeRatio, OptionTrial, PhoneExperiments
-from orchestrator.records.workload import Build, Case, DelegateName, ProcessMode, ToolName
+from orchestrator.records.workload import USUAL_DELEGATE, Build, Case, ProcessMode, ToolName
 from orchestrator.report.escapes import one_line
 
 
@@ -48,7 +48,7 @@ def tune(
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
         raise UsageError(f"there is no option {', '.join(unknown)}", hint=f"there are {', '.join(OPTIONS)}")
-    matrix = Matrix(delegates=(DelegateName.XNNPACK,), tools=(ToolName.NATIVE,))
+    matrix = Matrix(delegates=(USUAL_DELEGATE,), tools=(ToolName.NATIVE,))
     with _bench(settings, serial, matrix, wait_s=wait_s, min_secs=min_secs) as bench:
         tuned = _tuned(bench, options or OPTIONS, invocations)
         book = bench.farm.experiments
@@ -89,7 +89,7 @@ def _tuned(bench: _Bench, options: Sequence[str], invocations: int) -> Tuned:
 
 def bias(settings: Settings, serial: str, *, invocations: int, wait_s: float, min_secs: float) -> CommandResult:
     """Measure what running as an app, from the shell, and from the shell as the top app cost on a phone."""
-    matrix = Matrix(delegates=(DelegateName.XNNPACK,), tools=(ToolName.NATIVE, ToolName.APK), modes=tuple(ProcessMode))
+    matrix = Matrix(delegates=(USUAL_DELEGATE,), tools=(ToolName.NATIVE, ToolName.APK), modes=tuple(ProcessMode))
     with _bench(settings, serial, matrix, wait_s=wait_s, min_secs=min_secs) as bench:
         modes = bench.laboratory.bias(bench.cases, invocations=invocations)
         measured = {item.mode for item in modes}

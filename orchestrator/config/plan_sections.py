@@ -32,7 +32,7 @@ from orchestrator.config.plan_words import (
 )
 from orchestrator.records.night import parse_timezone
 from orchestrator.records.plan import FitLimits, Order, PushLimits, Quiet, RunSettings, Screen, Sharding, StoppingRule
-from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
+from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode, ToolName
 
 
 def _no_sentinel(value: object) -> object:
@@ -54,7 +54,7 @@ class MatrixSection(Section):
     """The axes; each combination is a case."""
 
     delegates: Annotated[OneOrMany[tuple[DelegateName, ...]], Field(min_length=1), AfterValidator(unique)] = (
-        DelegateName.XNNPACK,
+        USUAL_DELEGATE,
     )
     threads: Annotated[
         OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]], Field(min_length=1), AfterValidator(unique)

@@ -22,6 +22,7 @@ from orchestrator.analysis.changepoint import (
 )
 from orchestrator.analysis.outputs import OutputsChange, outputs_changes
 from orchestrator.analysis.series import NightTable, night_of, night_table
+from orchestrator.delegates import DELEGATES
 from orchestrator.engine.causes import causes_of, sides_of
 from orchestrator.engine.figure_kinds import nights_of_one_kind
 from orchestrator.engine.system_updates import explained
@@ -256,7 +257,7 @@ def _words(case: Case, facts: DeviceFacts | None) -> dict[str, str]:
     }
     if facts is not None:
         words |= {"phone": facts.title, "soc": facts.soc}
-        if case.delegate is DelegateName.GPU:
+        if DELEGATES[case.delegate].is_on_gpu:
             words["GPU"] = facts.gpu
     return {name: value for name, value in words.items() if value}
 
@@ -409,7 +410,7 @@ def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: 
         )
     how_many = "all" if len(members) == series else "most"
     delegate = (
-        f"{words['delegate'].upper() if words['delegate'] in ('gpu', 'cpu', 'npu') else words['delegate']} "
+        f"{DELEGATES[DelegateName(words['delegate'])].label} "
         if "delegate" in words
         else "GPU "
         if "GPU" in words

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.models.graph import Graph
-from orchestrator.models.prediction import DELEGATES, LARGEST_ONLY, NEWEST_SDK, kinds, predict
+from orchestrator.models.prediction import LARGEST_ONLY, NEWEST_SDK, PREDICTED, kinds, predict
 from orchestrator.records.model import LearnedOperator, PredictionTrial
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, Outcome, RunRecord
 
@@ -51,7 +51,7 @@ def sightings(runs: Iterable[RunRecord]) -> list[Sighting]:
             continue
         delegate = str(run.case.delegate)
         evidence = run.report.delegate
-        if delegate not in DELEGATES or (evidence.truth not in _EXTENTS and not evidence.cpu_operators):
+        if delegate not in PREDICTED or (evidence.truth not in _EXTENTS and not evidence.cpu_operators):
             continue
         key = (str(run.case.model_sha256), delegate, str(run.case.serial))
         counts[key] += 1

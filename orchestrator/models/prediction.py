@@ -19,15 +19,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
 from orchestrator.models.graph import Graph, Operator, Subgraph
 from orchestrator.models.names import operator_name
 from orchestrator.models.operator_view import OperatorView
 from orchestrator.records.model import DelegatePrediction, LearnedOperator, Refusal
 
-DELEGATES: Final = ("xnnpack", "gpu", "nnapi", "hexagon")
-#: The GPU delegate takes only its largest partition unless it is told otherwise (max_delegated_partitions).
-LARGEST_ONLY: Final = frozenset({"gpu"})
+#: The delegates that there are tables for.
+PREDICTED: Final = tuple(name.value for name, own in DELEGATES.items() if own.has_operator_table)
+#: Those that take only their largest partition.
+LARGEST_ONLY: Final = frozenset(name.value for name, own in DELEGATES.items() if own.takes_largest_only)
 #: The newest Android that the tables speak of.
 NEWEST_SDK: Final = 36
 
@@ -50,7 +52,7 @@ def predict(
 
     Args:
         graph: The model.
-        delegate: One of :data:`DELEGATES`.
+        delegate: One of :data:`PREDICTED`.
         sdk: Android's API level, which decides what NNAPI takes.
         learned: What phones said: refusals by operator name, what was taken by :func:`kinds`.
 
@@ -183,9 +185,9 @@ def _fits(value: int | float | str, sign: str, values: tuple[str, ...]) -> bool:
 
 @functools.cache
 def _table(delegate: str) -> Mapping[str, tuple[_Line, ...]]:
-    if delegate not in DELEGATES:
+    if delegate not in PREDICTED:
         raise UsageError(
-            f"nothing is known of which operators {delegate!r} takes", hint=f"choose of {', '.join(DELEGATES)}"
+            f"nothing is known of which operators {delegate!r} takes", hint=f"choose of {', '.join(PREDICTED)}"
         )
     path = Path(str(resources.files("orchestrator.models"))) / "delegate_tables" / f"{delegate}.csv"
     found: dict[str, tuple[_Line, ...]] = {}

@@ -6,20 +6,22 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.libraries import needed_companions
+from orchestrator.delegates import needed_companions
 from orchestrator.planning.order import bounds_s, order_invocations
 from orchestrator.planning.programs import option_flags, threads_of, tools_for
 from orchestrator.planning.shards import equal_phones, share_out
-from orchestrator.planning.skips import NoBuild, Skip, flags_skip, mode_skip, skip_reason
+from orchestrator.planning.skips import NoBuild, flags_skip, mode_skip, skip_reason
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.plan import Plan, Shard, Sharding
 from orchestrator.records.workload import (
+    USUAL_DELEGATE,
     Build,
     Case,
     DelegateName,
     Model,
+    Skip,
     SkippedCase,
     ToolName,
 )
@@ -80,13 +82,13 @@ def sentinel_case(
     """
     for tool in tools_for(plan, facts.kind):
         build = builds.get((facts.serial, tool))
-        why = skip_reason(facts, None, tool, DelegateName.XNNPACK, 1, build)
+        why = skip_reason(facts, None, tool, USUAL_DELEGATE, 1, build)
         if tool is not ToolName.PERF_OPTIONS and why is None and isinstance(build, Build):
             return Case(
                 serial=facts.serial,
                 model_sha256=model.sha256,
                 model_name=model.name,
-                delegate=DelegateName.XNNPACK,
+                delegate=USUAL_DELEGATE,
                 threads=1,
                 tool=tool,
                 build_sha256=build.sha256,
@@ -96,7 +98,7 @@ def sentinel_case(
                 warmup_runs=1,
                 warmup_min_secs=0.2,
                 affinity="big",
-                files=tuple(sorted((c.name, c.sha256) for c in needed_companions(build, facts, DelegateName.XNNPACK))),
+                files=tuple(sorted((c.name, c.sha256) for c in needed_companions(build, facts, USUAL_DELEGATE))),
             )
     return None
 

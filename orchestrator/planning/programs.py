@@ -5,35 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from orchestrator.delegates import DELEGATES, delegates_of
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import DelegateName, ToolName
 
 #: Which delegates each program has, by the kind of device it runs on.
-DELEGATES: Final[Mapping[tuple[ToolName, DeviceKind], frozenset[DelegateName]]] = {
-    (tool, DeviceKind.ANDROID): frozenset(
-        {
-            DelegateName.CPU,
-            DelegateName.XNNPACK,
-            DelegateName.GPU,
-            DelegateName.NNAPI,
-            DelegateName.HEXAGON,
-            DelegateName.EXTERNAL,
-        }
+PROGRAM_DELEGATES: Final[Mapping[tuple[ToolName, DeviceKind], frozenset[DelegateName]]] = {
+    (tool, kind): delegates_of(family, kind)
+    for tool, family, kind in (
+        (ToolName.NATIVE, FlagFamily.BENCHMARK_MODEL, DeviceKind.ANDROID),
+        (ToolName.APK, FlagFamily.BENCHMARK_MODEL, DeviceKind.ANDROID),
+        (ToolName.PERF_OPTIONS, FlagFamily.PERFORMANCE_OPTIONS, DeviceKind.ANDROID),
+        (ToolName.LITERT_NATIVE, FlagFamily.LITERT, DeviceKind.ANDROID),
+        (ToolName.NATIVE, FlagFamily.BENCHMARK_MODEL, DeviceKind.HOST),
+        (ToolName.LITERT, FlagFamily.LITERT_BENCHMARK, DeviceKind.HOST),
+        (ToolName.IOS_APP, FlagFamily.IOS_APP, DeviceKind.IOS),
     )
-    for tool in (ToolName.NATIVE, ToolName.APK)
-} | {
-    (ToolName.PERF_OPTIONS, DeviceKind.ANDROID): frozenset(
-        {DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NNAPI, DelegateName.HEXAGON}
-    ),
-    (ToolName.LITERT_NATIVE, DeviceKind.ANDROID): frozenset({DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NPU}),
-    (ToolName.NATIVE, DeviceKind.HOST): frozenset(
-        {DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.EXTERNAL}
-    ),
-    (ToolName.LITERT, DeviceKind.HOST): frozenset({DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NPU}),
-    (ToolName.IOS_APP, DeviceKind.IOS): frozenset(
-        {DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.COREML}
-    ),
 }
 
 #: What a device is measured with when the plan names no program.
@@ -58,7 +47,7 @@ def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
     """
     if not plan.matrix.tools:
         return (USUAL_TOOL.get(kind, ToolName.NATIVE),)
-    fitting = tuple(tool for tool in plan.matrix.tools if (tool, kind) in DELEGATES)
+    fitting = tuple(tool for tool in plan.matrix.tools if (tool, kind) in PROGRAM_DELEGATES)
     return fitting or plan.matrix.tools
 
 
@@ -79,7 +68,7 @@ def threads_of(plan: Plan, facts: DeviceFacts, tool: ToolName, delegate: Delegat
 
 def option_flags(tool: ToolName, delegate: DelegateName) -> tuple[tuple[tuple[str, str], ...], ...]:
     """Return a set of flags for each way in which a program tries a delegate by itself."""
-    if tool is ToolName.PERF_OPTIONS and delegate is DelegateName.GPU:
+    if tool is ToolName.PERF_OPTIONS and DELEGATES[delegate].is_on_gpu:
         return tuple((("gpu_precision_loss_allowed", value),) for value in ("true", "false"))
     return ((),)
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
+from orchestrator.delegates import DELEGATES
 from orchestrator.records.identity import CaseKey
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
-from orchestrator.records.workload import Case, DelegateName
-
-#: What an external delegate does with threads is its own affair.
-_WITH_THREADS: Final = frozenset({DelegateName.CPU, DelegateName.XNNPACK, DelegateName.EXTERNAL})
+from orchestrator.records.workload import Case
 
 
 def shared_case(case: Case) -> CaseKey | None:
@@ -19,7 +16,7 @@ def shared_case(case: Case) -> CaseKey | None:
 
     Phones that share a case measure what they are given of it.
     """
-    if case.delegate in _WITH_THREADS or case.shard:
+    if DELEGATES[case.delegate].uses_threads or case.shard:
         return None
     return replace(case, threads=0).case_key
 

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
+from orchestrator.delegates import DELEGATES, flags_of
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import RESULT_FILE
@@ -25,12 +27,6 @@ from orchestrator.records.run import LatencySummary, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from orchestrator.units import US_PER_S
 
-_DELEGATE_PARAMS: Final[Mapping[DelegateName, Mapping[str, str]]] = {
-    DelegateName.CPU: {"use_xnnpack": "false"},
-    DelegateName.XNNPACK: {"use_xnnpack": "true"},
-    DelegateName.GPU: {"use_gpu": "true", "use_xnnpack": "false"},
-    DelegateName.COREML: {"use_coreml": "true", "use_xnnpack": "false"},
-}
 _PASS_PARAMS: Final[Mapping[Pass, Mapping[str, str]]] = {
     Pass.TIMING: {},
     Pass.MEMORY: {"report_peak_memory_footprint": "true"},
@@ -116,7 +112,7 @@ def benchmark_params(case: Case, run_pass: Pass, *, resource: str) -> dict[str, 
     ``resource`` is the model's file name in the bundle. ``benchmark_name`` carries the case's key: the app echoes it,
     so that a console's text tells which case it belongs to. Raises UsageError for what this app hasn't got.
     """
-    if case.delegate not in _DELEGATE_PARAMS:
+    if FlagFamily.IOS_APP not in DELEGATES[case.delegate].flags:
         raise UsageError(f"the iOS benchmark app has no delegate {case.delegate}")
     if run_pass not in PASSES:
         raise UsageError(f"the pass {run_pass} can't be done with the iOS benchmark app")
@@ -132,7 +128,7 @@ def benchmark_params(case: Case, run_pass: Pass, *, resource: str) -> dict[str, 
         "max_secs": f"{case.max_secs:g}",
         "warmup_runs": str(case.warmup_runs),
         "warmup_min_secs": f"{case.warmup_min_secs:g}",
-        **_DELEGATE_PARAMS[case.delegate],
+        **flags_of(case.delegate, FlagFamily.IOS_APP),
         **_PASS_PARAMS[run_pass],
         **dict(case.flags),
     }

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from orchestrator.delegates import DELEGATES, flags_of
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.running.collected import run_and_collect
@@ -36,12 +38,6 @@ _ERROR_LINE: Final = re.compile(r"ERROR: (?!\[[^]]*\]$)|[\w.]*(?:Error|Exception
 #: What the program's figures are rounded to, in microseconds.
 RESOLUTION_US: Final = 10.0
 PILOT_RUNS: Final = 5
-
-_ACCELERATOR_FLAGS: Final = {
-    DelegateName.XNNPACK: (),
-    DelegateName.GPU: ("--use_gpu", "--no_cpu"),
-    DelegateName.NPU: ("--use_npu", "--no_cpu"),
-}
 
 
 class LitertTool:
@@ -108,7 +104,7 @@ def counts_for(case: Case, inference_us: float | None) -> Counts:
 def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -> str:
     """Return the command line, every word quoted; raises UsageError for what this program hasn't got."""
     case = request.case
-    if case.delegate not in _ACCELERATOR_FLAGS:
+    if FlagFamily.LITERT_BENCHMARK not in DELEGATES[case.delegate].flags:
         raise UsageError(f"litert-benchmark has no delegate {case.delegate}")
     if case.flags:
         names = ", ".join(name for name, _ in case.flags)
@@ -120,7 +116,7 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
         f"--warmup_runs={counts.warmups}",
         f"--num_threads={case.threads}",
         f"--result_json={folder}/{RESULT_FILE}",
-        *_ACCELERATOR_FLAGS[case.delegate],
+        *(f"--{name}" for name in flags_of(case.delegate, FlagFamily.LITERT_BENCHMARK)),
     ]
     return " ".join(shlex.quote(word) for word in words)
 

@@ -9,9 +9,10 @@ that a misspelt one is never reported: they are checked here against the documen
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import Final
 
+from orchestrator.delegates import DELEGATES, delegates_of
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import RESULT_FILE, RUNTIME_INFO_FILE, format_flags, placed_value
@@ -19,17 +20,13 @@ from orchestrator.programs.flags.checking import Program, check_flags, documente
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import read_collected, run_and_collect
 from orchestrator.programs.running.environment import library_folders
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.run import RawOutput, ToolReport
-from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+from orchestrator.records.workload import Case, Pass, ToolName
 
 #: ``use_cpu`` is on by default; without it the CPU still takes what an accelerator leaves, unless the plan sets
 #: ``require_full_delegation``.
-_ACCELERATORS: Final[Mapping[DelegateName, tuple[tuple[str, str], ...]]] = {
-    DelegateName.XNNPACK: (("use_cpu", "true"), ("use_gpu", "false"), ("use_npu", "false")),
-    DelegateName.GPU: (("use_cpu", "false"), ("use_gpu", "true"), ("use_npu", "false")),
-    DelegateName.NPU: (("use_cpu", "false"), ("use_gpu", "false"), ("use_npu", "true")),
-}
 _ACCELERATOR_FLAGS: Final = frozenset({"use_cpu", "use_gpu", "use_npu", "use_profiler"})
 _DISPATCH: Final = "libLiteRtDispatch_"
 _COMPILER: Final = "libLiteRtCompilerPlugin_"
@@ -63,8 +60,10 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
         UsageError: the program has no such delegate or flag, or a vendor's flag is misspelt or has a wrong value.
     """
     case = request.case
-    if case.delegate not in _ACCELERATORS:
-        raise UsageError(f"{case.tool} has no delegate {case.delegate}: it has {', '.join(sorted(_ACCELERATORS))}")
+    own = DELEGATES[case.delegate].flags.get(FlagFamily.LITERT)
+    if own is None:
+        known = ", ".join(sorted(delegates_of(FlagFamily.LITERT, DeviceKind.ANDROID)))
+        raise UsageError(f"{case.tool} has no delegate {case.delegate}: it has {known}")
     flags = {
         "graph": request.model_path,
         "num_threads": str(case.threads),
@@ -73,7 +72,7 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
         "max_secs": f"{case.max_secs:g}",
         "warmup_runs": str(case.warmup_runs),
         "warmup_min_secs": f"{case.warmup_min_secs:g}",
-        **dict(_ACCELERATORS[case.delegate]),
+        **own,
         **_npu_folders(request),
         "result_file_path": f"{folder}/{RESULT_FILE}",
         **_pass_flags(request.run_pass, folder),
@@ -90,7 +89,7 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
 
 def _npu_folders(request: InvocationRequest) -> dict[str, str]:
     """Return the flags that name the folders of the vendor's libraries, for those that were placed."""
-    if request.case.delegate is not DelegateName.NPU:
+    if not DELEGATES[request.case.delegate].is_on_dsp:
         return {}
     folders = library_folders(request)
     flags = {"dispatch_library_path": _DISPATCH, "compiler_plugin_library_path": _COMPILER}

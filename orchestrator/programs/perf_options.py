@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from orchestrator.delegates.evidence import accelerators_in
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import (
     benchmark_flags,
     files_written,
     format_flags,
 )
-from orchestrator.programs.grammar.delegate_clues import accelerators_in
 from orchestrator.programs.grammar.option_blocks import (
     ACCELERATOR_FLAG,
     OPTION_FLAGS,

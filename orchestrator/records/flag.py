@@ -65,20 +65,6 @@ class FlagFault:
     nearest: str = ""
 
 
-#: Flags that switch a delegate on, and the delegate.
-ENABLING_FLAGS: Final[Mapping[str, str]] = {
-    "use_xnnpack": "xnnpack",
-    "use_ynnpack": "ynnpack",
-    "use_gpu": "gpu",
-    "use_nnapi": "nnapi",
-    "use_legacy_nnapi": "nnapi",
-    "use_hexagon": "hexagon",
-    "use_coreml": "coreml",
-    "use_npu": "npu",
-    "external_delegate_path": "external",
-    "stable_delegate_settings_file": "external",
-}
-
 #: Flags of the benchmark programs that follow from a plan's own keys, and can't be set beside them.
 _OWNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "naming the model sets it": ("graph",),

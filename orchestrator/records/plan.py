@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.records.identity import Serial
 from orchestrator.records.night import ImportanceRule, Window
 from orchestrator.records.search import SearchRule
-from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
+from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode, ToolName
 
 
 class Order(enum.StrEnum):
@@ -88,7 +88,7 @@ class DeviceSelection:
 class Matrix:
     """The axes; every combination that isn't excluded is a case."""
 
-    delegates: tuple[DelegateName, ...] = (DelegateName.XNNPACK,)
+    delegates: tuple[DelegateName, ...] = (USUAL_DELEGATE,)
     #: Empty: 4, or as many as a device with fewer cores has.
     threads: tuple[int, ...] = ()
     #: Empty: each device's usual program, ``native`` on phones and ``litert`` on this computer.

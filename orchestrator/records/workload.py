@@ -48,6 +48,8 @@ class ToolName(enum.StrEnum):
     DELEGATE_PERFORMANCE = "delegate-performance"
 
 
+#: What is asked for where nobody names a delegate.
+USUAL_DELEGATE: Final = DelegateName.XNNPACK
 #: Programs that benchfarm reads the results of and never starts.
 IMPORTED_TOOLS: Final = frozenset({ToolName.IOS_APP, ToolName.FIREBASE, ToolName.DELEGATE_PERFORMANCE})
 
@@ -228,6 +230,14 @@ class Case:
         mode = f", {self.mode.value}" if self.mode is not None else ""
         shared = ", shared by equal phones" if self.shard else ""
         return f"{self.delegate.value}, {threads}, {self.tool.value}{mode}{flags}{shared}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """A reason not to run something, by a documented code."""
+
+    reason_code: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
+from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import ParityVerdict
@@ -30,17 +31,6 @@ NOTHING: Final = "---"
 #: Of a figure of our own; the interval seldom knows more.
 _SIGNIFICANT_DIGITS: Final = 3
 MEASURED: Final = "measured with benchfarm"
-_WORDS: Final = {
-    "cpu": "CPU",
-    "xnnpack": "XNNPACK",
-    "gpu": "GPU",
-    "nnapi": "NNAPI",
-    "hexagon": "Hexagon",
-    "npu": "NPU",
-    "coreml": "Core ML",
-    "external": "external delegate",
-}
-
 #: What no older figure can surpass (MeasuredCase.worth).
 BEST_WORTH: Final = (True, 2)
 #: The programs that a device is usually measured with: phones, this computer, iPhones.
@@ -164,7 +154,7 @@ def parse_column(text: str) -> Column:
             hint="name a delegate and, if it matters, threads: 'CPU, 4 threads', 'GPU', 'NNAPI', 'Core ML'",
         )
     threads = int(match.group(2)) if match.group(2) else None
-    label = _WORDS[name] + (f", {_thread_words(threads)}" if threads else "")
+    label = DELEGATES[DelegateName(name)].label + (f", {_thread_words(threads)}" if threads else "")
     return Column(label=label, delegate=DelegateName(name), threads=threads)
 
 
@@ -176,7 +166,7 @@ def usual_columns(published: Sequence[PublishedFigure], measured: Sequence[Measu
     ordered = sorted(found, key=lambda key: (order.index(key[0]), key[1] or 0))
     return tuple(
         Column(
-            label=_WORDS[delegate] + (f", {_thread_words(threads)}" if threads else ""),
+            label=DELEGATES[delegate].label + (f", {_thread_words(threads)}" if threads else ""),
             delegate=delegate,
             threads=threads,
         )
@@ -279,9 +269,9 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
     search. Where later runs gave no figure, a note says why; what is known to compute wrong outputs has none.
     """
     fitting = [item for item in items if _fits(item.case, column)]
-    if not fitting and column.delegate is DelegateName.CPU:
-        # What people call "CPU" is XNNPACK on today's phones; the note says which it was.
-        fitting = [item for item in items if _fits(item.case, column, delegate=DelegateName.XNNPACK)]
+    if not fitting and (other := DELEGATES[column.delegate].stands_for) is not None:
+        # The note says which it was.
+        fitting = [item for item in items if _fits(item.case, column, delegate=other)]
     with_figure = [item for item in fitting if item.has_figure and not _has_turned_wrong(item, fitting)]
     if not with_figure:
         reason = _why_none(fitting[0].result) if fitting else ""
@@ -370,7 +360,7 @@ def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
     if item.origin:
         yield item.origin
     if case.delegate is not column.delegate:
-        yield _WORDS[case.delegate.value]
+        yield DELEGATES[case.delegate].label
     if column.threads is None and _threads_that_count(case):
         yield _thread_words(case.threads)
     if case.flags:

@@ -7,9 +7,11 @@ plan's flags say otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from orchestrator.delegates import DELEGATES, flags_of
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.running.environment import hexagon_folder
@@ -17,21 +19,11 @@ from orchestrator.programs.running.start_caches import CACHE_FLAGS, start_flags
 from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.parity import OUTPUTS_FILE, PlacedInput
 from orchestrator.records.start import StartStage, stage_of
-from orchestrator.records.workload import Case, DelegateName, Pass
+from orchestrator.records.workload import Case, Pass
 
 RESULT_FILE: Final = "result.pb"
 RUNTIME_INFO_FILE: Final = "runtime_info.pb"
 PROFILE_FILE: Final = "op_profile.pb"
-
-_DELEGATE_FLAGS: Final[Mapping[DelegateName, tuple[tuple[str, str], ...]]] = {
-    DelegateName.CPU: (("use_xnnpack", "false"),),
-    DelegateName.XNNPACK: (("use_xnnpack", "true"),),
-    DelegateName.GPU: (("use_gpu", "true"), ("use_xnnpack", "false")),
-    DelegateName.NNAPI: (("use_nnapi", "true"), ("use_xnnpack", "false")),
-    DelegateName.HEXAGON: (("use_hexagon", "true"), ("use_xnnpack", "false")),
-    DelegateName.EXTERNAL: (("use_xnnpack", "false"),),
-}
-
 
 #: Flags that only gather more about a run; a program that doesn't have them (older ones don't) runs without.
 _OMITTABLE: Final = frozenset({"result_file_path", "export_model_runtime_info", "model_runtime_info_output_file"})
@@ -92,7 +84,7 @@ def case_flags(
     out when it doesn't have them, and so is ``use_xnnpack=false`` where there is no XNNPACK to leave out. ``stage`` is
     that of the pass ``cold``, in which only it says what is cached, where. ``inputs`` are those of the pass ``parity``.
     """
-    if case.delegate not in _DELEGATE_FLAGS:
+    if FlagFamily.BENCHMARK_MODEL not in DELEGATES[case.delegate].flags:
         raise UsageError(f"{case.tool} has no delegate {case.delegate}")
     flags = {
         "graph": model_path,
@@ -102,7 +94,7 @@ def case_flags(
         "max_secs": _number(case.max_secs),
         "warmup_runs": str(case.warmup_runs),
         "warmup_min_secs": _number(case.warmup_min_secs),
-        **delegate_flags(case.delegate),
+        **flags_of(case.delegate, FlagFamily.BENCHMARK_MODEL),
         "result_file_path": f"{folder}/{RESULT_FILE}",
         **_pass_flags(run_pass, folder),
         **(parity_flags(inputs, folder) if run_pass is Pass.PARITY else {}),
@@ -122,11 +114,6 @@ def case_flags(
         )
         flags = {name: value for name, value in flags.items() if name not in CACHE_FLAGS} | start
     return list(flags.items())
-
-
-def delegate_flags(delegate: DelegateName) -> Mapping[str, str]:
-    """Return the flags that a delegate means; none for one that this family of programs doesn't have."""
-    return dict(_DELEGATE_FLAGS.get(delegate, ()))
 
 
 def _can_be_left(name: str, value: str) -> bool:

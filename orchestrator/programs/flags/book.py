@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from orchestrator.delegates import flags_of
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.files import write_whole
-from orchestrator.programs.flags.arguments import case_flags, delegate_flags, format_flags
+from orchestrator.programs.flags.arguments import case_flags, format_flags
 from orchestrator.programs.flags.checking import Program, check_flags, documented_flags, parse_help
 from orchestrator.records.flag import FlagFault, FlagSchema
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
@@ -112,7 +114,7 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
 
 def own_flags(delegate: DelegateName) -> frozenset[str]:
     """Return the flags that a delegate is switched on with."""
-    return frozenset(name for name, value in delegate_flags(delegate).items() if value == "true")
+    return frozenset(name for name, value in flags_of(delegate, FlagFamily.BENCHMARK_MODEL).items() if value == "true")
 
 
 def _lacking(case: Case, flag: str) -> FlagFault:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from orchestrator.delegates.judging import RuntimeNodes
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.op_profile import OperatorProfile
 from orchestrator.records.run import (
@@ -112,16 +113,6 @@ class ResultFigures:
     overall_memory_mib: float | None = None
     peak_memory_mib: float | None = None
     model_size_mb: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeNodes:
-    """Where every node of a model was put: the ground truth of delegation."""
-
-    shares: tuple[DelegateShare, ...]
-    total_nodes: int
-    #: Operators that no delegate took, in graph order.
-    cpu_operators: tuple[str, ...]
 
 
 @lru_cache(maxsize=1)

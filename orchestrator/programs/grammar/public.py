@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.programs.grammar.delegate_clues import family
+from orchestrator.delegates.evidence import family
 from orchestrator.programs.grammar.failure_codes import next_step
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S, format_latency

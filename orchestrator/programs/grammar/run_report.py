@@ -7,13 +7,13 @@ import functools
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.delegates.evidence import DelegateClues, family, is_delegate_kernel, read_request
+from orchestrator.delegates.judging import RuntimeNodes, judge_delegate
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.agreement import compare_with_proto, contradictions
-from orchestrator.programs.grammar.delegate_clues import DelegateClues, family, is_delegate_kernel, read_request
-from orchestrator.programs.grammar.delegation import judge_delegate
 from orchestrator.programs.grammar.failures import Failure, SystemLog, signal_failure
 from orchestrator.programs.grammar.op_profile import OperatorProfile
-from orchestrator.programs.grammar.protos import ResultFigures, RuntimeNodes, parse_op_profile_text
+from orchestrator.programs.grammar.protos import ResultFigures, parse_op_profile_text
 from orchestrator.programs.grammar.run_figures import (
     assign_summaries,
     either,

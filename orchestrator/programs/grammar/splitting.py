@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from orchestrator.delegates.evidence import ECHO_NAMES
 from orchestrator.programs.grammar.commands import CommandReader, is_command
-from orchestrator.programs.grammar.delegate_clues import ECHO_NAMES
 from orchestrator.programs.grammar.failures import SystemLog
 from orchestrator.programs.grammar.lines import Line
 from orchestrator.programs.grammar.op_profile import INIT_TITLE, RUN_TITLE

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.programs.grammar.delegate_clues import ECHO_NAMES, DelegateClues
+from orchestrator.delegates import ENABLING_FLAGS
+from orchestrator.delegates.evidence import ECHO_NAMES, DelegateClues
 from orchestrator.programs.grammar.failures import FailureClues
 from orchestrator.programs.grammar.figures import (
     BANNER_KEYS,
@@ -22,7 +23,6 @@ from orchestrator.programs.grammar.figures import (
 )
 from orchestrator.programs.grammar.lines import Line
 from orchestrator.programs.grammar.op_profile import INIT_TITLE, RUN_TITLE, TABLE_TITLE, TableReader
-from orchestrator.records.flag import ENABLING_FLAGS
 from orchestrator.records.run import LatencySummary
 
 #: How far a run has come; a line of an earlier stage after a later one belongs to the next run.

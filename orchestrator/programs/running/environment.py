@@ -6,12 +6,11 @@ import shlex
 from pathlib import PurePosixPath
 from typing import Final
 
+from orchestrator.delegates import DELEGATES
 from orchestrator.ports import InvocationRequest
-from orchestrator.records.workload import DelegateName
 
 #: Where the vendors keep the DSP's own libraries; searched after ours.
 _DSP_FOLDERS: Final = ("/vendor/lib/rfsa/adsp", "/vendor/dsp/cdsp", "/system/lib/rfsa/adsp", "/dsp")
-_ON_DSP: Final = frozenset({DelegateName.HEXAGON, DelegateName.NPU})
 _HEXAGON_SKEL: Final = "libhexagon_nn_skel"
 
 
@@ -28,7 +27,7 @@ def environment(request: InvocationRequest) -> str:
     """
     folders = library_folders(request)
     words = [f"LD_LIBRARY_PATH={shlex.quote(':'.join(folders))}"]
-    if request.case.delegate in _ON_DSP:
+    if DELEGATES[request.case.delegate].is_on_dsp:
         words.append(f"ADSP_LIBRARY_PATH={shlex.quote(';'.join([*folders, *_DSP_FOLDERS]))}")
     return " ".join(words)
 

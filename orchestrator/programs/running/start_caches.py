@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.delegates import DELEGATES
 from orchestrator.errors import DeviceCommandError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.start import CACHING_DELEGATES, StartStage, stage_of
+from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.workload import DelegateName
 
 #: The attachment that says in which stage a process started, and how much was cached.
 START_NOTE: Final = "start.txt"
-_WEIGHTS_FILE: Final = "weights.bin"
 #: A start needs one inference, the first; any further one is only what the programs insist on.
 _FEWEST_RUNS: Final[Mapping[str, str]] = {
     "num_runs": "1", "min_secs": "0", "warmup_runs": "1", "warmup_min_secs": "0",
@@ -35,11 +35,8 @@ _FROM_CACHE: Final = re.compile(rb"[^\n]*from serialized data[^\n]*")
 def start_flags(delegate: DelegateName, stage: StartStage, *, cache_folder: str, token: str) -> dict[str, str]:
     """Return the flags of a start; ``token`` names the model in a folder that delegates share."""
     flags = dict(_FEWEST_RUNS)
-    if stage is StartStage.PROCESS_COLD or delegate not in CACHING_DELEGATES:
-        return flags
-    if delegate is DelegateName.XNNPACK:
-        return flags | {"xnnpack_weight_cache_file_path": f"{cache_folder}/{_WEIGHTS_FILE}"}
-    return flags | {"delegate_serialize_dir": cache_folder, "delegate_serialize_token": token}
+    cached = DELEGATES[delegate].cache_flags
+    return flags if stage is StartStage.PROCESS_COLD or cached is None else {**flags, **cached(cache_folder, token)}
 
 
 def prepare_start(device: Device, request: InvocationRequest, *, app: str = "") -> tuple[Attachment, ...]:

@@ -20,7 +20,7 @@ from orchestrator.cli.result import to_json
 from orchestrator.errors import ModelError
 from orchestrator.models.difference import differences, operator_changes
 from orchestrator.models.inspect import identify_model, inspect_model, open_graph
-from orchestrator.models.prediction import DELEGATES, predict
+from orchestrator.models.prediction import PREDICTED, predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import ModelFacts
 from tests.samples.command import Cli
@@ -193,7 +193,7 @@ def assert_facts_or_model_error(path: Path) -> None:
     try:
         told: object = inspect_model(path)
         graph = open_graph(path)
-        for delegate in DELEGATES:
+        for delegate in PREDICTED:
             prediction = predict(graph, delegate)
             assert 0 <= prediction.taken <= prediction.operator_count == len(graph.subgraphs[0].operators)
         json.loads(to_json([told, differences(told, inspect_model(INT8)), operator_changes(graph, graph)]))

@@ -13,7 +13,7 @@ from orchestrator.models.graph import Graph, Operator, Subgraph, Tensor
 from orchestrator.models.inspect import open_graph
 from orchestrator.models.operator_view import QUESTIONS
 from orchestrator.models.options import OPTIONS
-from orchestrator.models.prediction import DELEGATES, kinds, partitions, predict
+from orchestrator.models.prediction import PREDICTED, kinds, partitions, predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import LearnedOperator
 
@@ -46,7 +46,7 @@ def chain(*names: str) -> Graph:
     return graph_of(*made, tensors=tuple(tensor() for _ in range(len(names) + 1)))
 
 
-@pytest.mark.parametrize("delegate", DELEGATES)
+@pytest.mark.parametrize("delegate", PREDICTED)
 def test_each_line_of_a_table_is_about_an_operator_of_the_schema_and_names_its_source(delegate):
     kinds = set(vars(schema.TensorType))
     with (TABLES / f"{delegate}.csv").open(newline="") as stream:

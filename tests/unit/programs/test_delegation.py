@@ -2,10 +2,9 @@
 
 import pytest
 
-from orchestrator.programs.grammar.delegate_clues import DelegateClues, DelegateRequest
-from orchestrator.programs.grammar.delegation import judge_delegate
+from orchestrator.delegates.evidence import DelegateClues, DelegateRequest
+from orchestrator.delegates.judging import RuntimeNodes, judge_delegate
 from orchestrator.programs.grammar.output import Started, parse_run, parse_text
-from orchestrator.programs.grammar.protos import RuntimeNodes
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 
 LOADED = "INFO: Loaded model m.tflite\n"

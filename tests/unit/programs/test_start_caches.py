@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import DeviceCommandError
+from orchestrator.planning.order import cold_numbers
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags
 from orchestrator.programs.native import NativeTool
@@ -19,7 +20,7 @@ from orchestrator.programs.running.start_caches import START_NOTE, prepare_start
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.start import StartStage, cold_numbers, stage_of
+from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 
 CASE = Case(

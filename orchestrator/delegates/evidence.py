@@ -7,53 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.records.flag import ENABLING_FLAGS
+from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
 from orchestrator.records.run import DelegateShare
 
-#: LiteRT's own GPU delegates, lower case, and the interface that each drives the GPU through.
-_LITERT_GPU: Final[Mapping[str, str]] = {
-    "litert_cl": "opencl",
-    "litert_opengl": "opengl",
-    "litert_webgpu": "webgpu",
-    "litert_vulkan": "vulkan",
-    "litert_metal": "metal",
-}
-#: Provider and runtime names of delegates, lower case, and the word benchfarm uses for each.
-_FAMILIES: Final[Mapping[str, str]] = {
-    "xnnpack": "xnnpack",
-    "tflitexnnpackdelegate": "xnnpack",
-    "ynnpack": "ynnpack",
-    "gpu": "gpu",
-    "tflitegpudelegatev2": "gpu",
-    "tflitegpudelegate": "gpu",
-    "metal": "metal",
-    "tflitemetaldelegate": "metal",
-    "nnapi": "nnapi",
-    "tflitennapidelegate": "nnapi",
-    "hexagon": "hexagon",
-    "tflitehexagondelegate": "hexagon",
-    "coreml": "coreml",
-    "tflitecoremldelegate": "coreml",
-    "external": "external",
-    "stable_delegate": "external",
-    "select tf ops": "flex",
-    "tfliteflexdelegate": "flex",
-    "dispatchdelegate": "npu",
-    **{name: "metal" if backend == "metal" else "gpu" for name, backend in _LITERT_GPU.items()},
-}
+#: Names of delegates in outputs, lower case, and the word benchfarm uses for each.
+_FAMILIES: Final = {name: word for own in DELEGATES.values() for name, word in own.called.items()}
 #: Parameters as the program echoes them (lower case), and the flag each stands for.
-_ECHOED_FLAGS: Final[Mapping[str, str]] = {
-    "use xnnpack": "use_xnnpack",
-    "use ynnpack": "use_ynnpack",
-    "use gpu": "use_gpu",
-    "use nnapi": "use_nnapi",
-    "use legacy nnapi": "use_legacy_nnapi",
-    "use hexagon": "use_hexagon",
-    "use coreml": "use_coreml",
-    "use npu": "use_npu",
-    "external delegate path": "external_delegate_path",
-    "delegate settings file path": "stable_delegate_settings_file",
-}
+_ECHOED_FLAGS: Final = {echo: flag for own in DELEGATES.values() for echo, flag in own.echoes.items()}
+#: Names of those that tell through which interface they drive the hardware, lower case.
+_BACKENDS: Final = {name: backend for own in DELEGATES.values() for name, backend in own.backends.items()}
 #: Parameters that a program may echo first, as it spells them.
 ECHO_NAMES: Final = frozenset(
     {
@@ -99,7 +61,10 @@ _GPU_SPLIT: Final = re.compile(
 #: Lines that NNAPI's delegate prints only when it was asked for.
 _NNAPI_ONLY: Final = ("NNAPI SL driver ", "NN API returned error ")
 _FAILED: Final = re.compile(r"Failed to apply (\w{1,40}) delegate\.")
-_TITLE_WORD: Final = re.compile(r"(?<![A-Za-z])(?:cpu|xnnpack|gpu|nnapi|hexagon|npu|coreml)(?![A-Za-z])", re.IGNORECASE)
+_TITLE_WORD: Final = re.compile(
+    rf"(?<![A-Za-z])(?:{'|'.join(name for name, own in DELEGATES.items() if not own.is_named_by_flag)})(?![A-Za-z])",
+    re.IGNORECASE,
+)
 _GPU_KERNELS: Final = re.compile(r"Created (\d{1,9}) GPU delegate kernels", re.ASCII)
 _UNSUPPORTED: Final = re.compile(r"(\w{1,40}) acceleration is unsupported on this platform")
 _NODE_FAILED: Final = re.compile(
@@ -115,18 +80,7 @@ _NPU_FILES: Final = frozenset(
 _NO_OPENCL: Final = ("Falling back to OpenGL", "OpenCL not supported on this platform. Using OpenGL instead")
 _NPU_FAILED: Final = ("Failed to create a dispatch delegate kernel", "No usable Dispatch runtime")
 #: Lines that say that a delegate couldn't be had and the run goes on without it.
-_UNAVAILABLE: Final[tuple[tuple[str, str], ...]] = (
-    ("Couldn't load NNAPI support library", "nnapi"),
-    ("Could not create Hexagon delegate", "hexagon"),
-    ("Hexagon Delegate is not supported", "hexagon"),
-    ("Invalid TFLiteSettings for the stable delegate", "external"),
-    ("Failed to load stable ABI delegate", "external"),
-    ("Failed to load the delegate settings file", "external"),
-    ("Unable to load external delegate", "external"),
-    ("GPU accelerator could not be loaded and registered", "gpu"),
-    ("NPU accelerator could not be loaded and registered", "npu"),
-    ("Failed to apply compiler plugins", "npu"),
-)
+_UNAVAILABLE: Final = tuple((words, name.value) for name, own in DELEGATES.items() for words in own.unavailable)
 _UNAVAILABLE_WORDS: Final = tuple(words for words, _ in _UNAVAILABLE)
 #: A model with more delegated subgraphs, or a run with more telling lines, doesn't exist; the rest isn't kept.
 _MOST_SHARES: Final = 2000
@@ -141,12 +95,12 @@ def family(name: str) -> str:
 
 def is_delegate_kernel(node_type: str) -> bool:
     """Whether a node of a graph that runs is the kernel of a delegate of the runtime's own."""
-    return (node_type.startswith("TfLite") and "Delegate" in node_type) or node_type.lower() in _LITERT_GPU
+    return (node_type.startswith("TfLite") and "Delegate" in node_type) or node_type.lower() in _BACKENDS
 
 
 def backend_of(delegate: str) -> str:
     """Return what a GPU delegate of LiteRT's drives the GPU through, which its name tells; "" for any other."""
-    return _LITERT_GPU.get(delegate.strip().lower(), "")
+    return _BACKENDS.get(delegate.strip().lower(), "")
 
 
 def accelerators_in(text: str) -> tuple[str, ...] | None:

@@ -9,10 +9,10 @@ failure and then prove nothing). Where the evidence is missing and the transcrip
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.programs.grammar.delegate_clues import DelegateClues, DelegateRequest, backend_of, family
-from orchestrator.programs.grammar.protos import RuntimeNodes
+from orchestrator.delegates.evidence import DelegateClues, DelegateRequest, backend_of, family
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 
 _MOST_LINES: Final = 60
@@ -64,6 +64,16 @@ _GPU_BACKENDS: Final[Mapping[str, str]] = {"cl": "opencl", "gl": "opengl", "open
 #: Delegates that come without being asked for: the runtime's own for the CPU, and a build's for TensorFlow's operators.
 _IMPLICIT: Final = frozenset({"xnnpack", "flex"})
 _GPU: Final = frozenset({"gpu", "metal"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeNodes:
+    """Where every node of a model was put: the ground truth of delegation."""
+
+    shares: tuple[DelegateShare, ...]
+    total_nodes: int
+    #: Operators that no delegate took, in graph order.
+    cpu_operators: tuple[str, ...]
 
 
 def judge_delegate(

@@ -1,0 +1,16 @@
+"""Apple's Core ML, on an iPhone's Neural Engine."""
+
+from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.workload import DelegateName
+
+DELEGATE = Delegate(
+    name=DelegateName.COREML,
+    label="Core ML",
+    flags={FlagFamily.IOS_APP: {"use_coreml": "true", "use_xnnpack": "false"}},
+    kinds=frozenset({DeviceKind.IOS}),
+    switches={"use_coreml": "coreml"},
+    is_half=lambda flags: True,
+    called={"coreml": "coreml", "tflitecoremldelegate": "coreml"},
+    echoes={"use coreml": "use_coreml"},
+)

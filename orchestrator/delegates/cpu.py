@@ -1,0 +1,21 @@
+"""The builtin kernels, without any delegate."""
+
+from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily
+from orchestrator.records.workload import DelegateName
+
+DELEGATE = Delegate(
+    name=DelegateName.CPU,
+    label="CPU",
+    flags={
+        FlagFamily.BENCHMARK_MODEL: {"use_xnnpack": "false"},
+        FlagFamily.PERFORMANCE_OPTIONS: {"perf_options_list": "cpu"},
+        FlagFamily.IOS_APP: {"use_xnnpack": "false"},
+    },
+    kinds=EVERYWHERE,
+    is_builtin=True,
+    # What people call "CPU" is XNNPACK on today's phones.
+    stands_for=DelegateName.XNNPACK,
+    uses_threads=True,
+    # What a build brings for TensorFlow's operators comes by itself and runs on the CPU.
+    called={"select tf ops": "flex", "tfliteflexdelegate": "flex"},
+)

@@ -1,0 +1,28 @@
+"""A delegate in a library of its own, which a plan's flags name."""
+
+from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.workload import DelegateName
+
+DELEGATE = Delegate(
+    name=DelegateName.EXTERNAL,
+    label="external delegate",
+    flags={FlagFamily.BENCHMARK_MODEL: {"use_xnnpack": "false"}},
+    kinds=frozenset({DeviceKind.ANDROID, DeviceKind.HOST}),
+    switches={"external_delegate_path": "external", "stable_delegate_settings_file": "external"},
+    is_named_by_flag=True,
+    # What it does with threads is its own affair.
+    uses_threads=True,
+    is_half=lambda flags: True,
+    called={"external": "external", "stable_delegate": "external"},
+    echoes={
+        "external delegate path": "external_delegate_path",
+        "delegate settings file path": "stable_delegate_settings_file",
+    },
+    unavailable=(
+        "Invalid TFLiteSettings for the stable delegate",
+        "Failed to load stable ABI delegate",
+        "Failed to load the delegate settings file",
+        "Unable to load external delegate",
+    ),
+)

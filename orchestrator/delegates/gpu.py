@@ -1,0 +1,47 @@
+"""The GPU delegate: OpenCL or OpenGL on Android, Metal on an iPhone, and LiteRT's own over each interface."""
+
+from orchestrator.delegates.serialization import serialized
+from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily
+from orchestrator.records.workload import DelegateName
+
+_ON = {"use_gpu": "true", "use_xnnpack": "false"}
+#: LiteRT's own, lower case, and what each drives the GPU through.
+_LITERT = {
+    "litert_cl": "opencl",
+    "litert_opengl": "opengl",
+    "litert_webgpu": "webgpu",
+    "litert_vulkan": "vulkan",
+    "litert_metal": "metal",
+}
+
+DELEGATE = Delegate(
+    name=DelegateName.GPU,
+    label="GPU",
+    flags={
+        FlagFamily.BENCHMARK_MODEL: _ON,
+        FlagFamily.PERFORMANCE_OPTIONS: {"perf_options_list": "gpu"},
+        FlagFamily.LITERT: {"use_cpu": "false", "use_gpu": "true", "use_npu": "false"},
+        FlagFamily.LITERT_BENCHMARK: {"use_gpu": "", "no_cpu": ""},
+        FlagFamily.IOS_APP: _ON,
+    },
+    kinds=EVERYWHERE,
+    switches={"use_gpu": "gpu"},
+    is_on_gpu=True,
+    # The flag's default is true.
+    is_half=lambda flags: flags.get("gpu_precision_loss_allowed", "true") in {"true", "1"},
+    cache_flags=serialized,
+    reports_cache=True,
+    has_operator_table=True,
+    takes_largest_only=True,
+    called={
+        "gpu": "gpu",
+        "tflitegpudelegatev2": "gpu",
+        "tflitegpudelegate": "gpu",
+        "metal": "metal",
+        "tflitemetaldelegate": "metal",
+        **{name: "metal" if backend == "metal" else "gpu" for name, backend in _LITERT.items()},
+    },
+    echoes={"use gpu": "use_gpu"},
+    unavailable=("GPU accelerator could not be loaded and registered",),
+    backends=_LITERT,
+)

@@ -1,0 +1,72 @@
+"""A phone's NPU, which LiteRT drives through the dispatch library of the chip's vendor."""
+
+import re
+
+from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.workload import Build, DelegateName, Skip
+
+#: Vendor as LiteRT's libraries spell it -> beginnings of ``ro.soc.model`` and ``ro.soc.manufacturer``, lower case.
+_VENDORS = {
+    "Qualcomm": ("sm", "qcs", "qcm", "sa8", "sxr", "qti", "qualcomm"),
+    "MediaTek": ("mt", "mediatek"),
+    "GoogleTensor": ("tensor", "gs1", "gs2", "zuma", "google"),
+    "Samsung": ("s5e", "exynos", "samsung"),
+}
+#: Runtime libraries of the vendors themselves.
+_RUNTIMES = {"libQnn": "Qualcomm", "libneuron": "MediaTek", "libenn": "Samsung", "libedgetpu": "GoogleTensor"}
+_LIBRARY = re.compile(
+    rf"libLiteRt(?:Dispatch|CompilerPlugin)_(?P<vendor>\w+)\.so$|(?P<runtime>{'|'.join(_RUNTIMES)})(?:HtpV(?P<htp>\d+))?"
+)
+#: ``ro.soc.model`` -> version of its Hexagon tensor processor, as Qualcomm's libraries carry it in their names.
+_HTP_VERSIONS = {
+    "sm8350": "68", "sm8450": "69", "sm8475": "69", "sm8550": "73", "sm8650": "75", "sm8750": "79", "sm8850": "81",
+}  # fmt: skip
+
+
+def _vendor(facts: DeviceFacts) -> str:
+    """Return whose NPU a phone has, as the dispatch libraries spell it; empty when its chip isn't known."""
+    soc = facts.properties.get("ro.soc.model", "") or facts.soc
+    for name in (soc.lower(), facts.properties.get("ro.soc.manufacturer", "").lower()):
+        for vendor, starts in _VENDORS.items():
+            if name.startswith(starts):
+                return vendor
+    return ""
+
+
+def _needs(name: str, facts: DeviceFacts) -> bool:
+    match = _LIBRARY.match(name)
+    if match is None or (match["vendor"] or _RUNTIMES[match["runtime"]]) != _vendor(facts):
+        return False
+    version = _HTP_VERSIONS.get(facts.properties.get("ro.soc.model", "").lower())
+    return match["htp"] is None or version is None or match["htp"] == version
+
+
+def _library_skip(build: Build, facts: DeviceFacts) -> Skip | None:
+    vendor = _vendor(facts)
+    if any(companion.name == f"libLiteRtDispatch_{vendor}.so" for companion in build.companions):
+        return None
+    whose = vendor or f"the unknown chip {facts.soc or facts.platform}"
+    return Skip(
+        reason_code="npu-libraries-missing", reason=f"{build.name} has no dispatch library for {whose} beside it"
+    )
+
+
+DELEGATE = Delegate(
+    name=DelegateName.NPU,
+    label="NPU",
+    flags={
+        FlagFamily.LITERT: {"use_cpu": "false", "use_gpu": "false", "use_npu": "true"},
+        FlagFamily.LITERT_BENCHMARK: {"use_npu": "", "no_cpu": ""},
+    },
+    kinds=frozenset({DeviceKind.ANDROID, DeviceKind.HOST}),
+    switches={"use_npu": "npu"},
+    is_on_dsp=True,
+    is_half=lambda flags: True,
+    library=_LIBRARY,
+    needs_library=_needs,
+    library_skip=_library_skip,
+    called={"dispatchdelegate": "npu"},
+    echoes={"use npu": "use_npu"},
+    unavailable=("NPU accelerator could not be loaded and registered", "Failed to apply compiler plugins"),
+)

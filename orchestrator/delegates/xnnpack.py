@@ -1,0 +1,23 @@
+"""XNNPACK, which the runtime applies by itself unless it is told not to."""
+
+from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily
+from orchestrator.records.workload import DelegateName
+
+DELEGATE = Delegate(
+    name=DelegateName.XNNPACK,
+    label="XNNPACK",
+    flags={
+        FlagFamily.BENCHMARK_MODEL: {"use_xnnpack": "true"},
+        FlagFamily.PERFORMANCE_OPTIONS: {"perf_options_list": "cpu"},
+        FlagFamily.LITERT: {"use_cpu": "true", "use_gpu": "false", "use_npu": "false"},
+        FlagFamily.LITERT_BENCHMARK: {},
+        FlagFamily.IOS_APP: {"use_xnnpack": "true"},
+    },
+    kinds=EVERYWHERE,
+    switches={"use_xnnpack": "xnnpack", "use_ynnpack": "ynnpack"},
+    uses_threads=True,
+    cache_flags=lambda folder, token: {"xnnpack_weight_cache_file_path": f"{folder}/weights.bin"},
+    has_operator_table=True,
+    called={"xnnpack": "xnnpack", "tflitexnnpackdelegate": "xnnpack", "ynnpack": "ynnpack"},
+    echoes={"use xnnpack": "use_xnnpack", "use ynnpack": "use_ynnpack"},
+)
